@@ -1,5 +1,6 @@
-"""ServeProcess: `localspec serve` in a process of its own, on a port that is free."""
+"""ServeProcess: `localspec serve` in a process of its own, on a port that is free; and what a process holds and uses."""
 
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,25 @@ from typing import BinaryIO
 
 _READY = re.compile(r"serving .* at (http://\S+)/v1")
 _POLL_S = 0.1
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def status(pid: int) -> dict[str, int]:
+    """Return what a process holds: kilobytes resident and of its own, threads, descriptors."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    named = dict(line.split(":", 1) for line in text.splitlines())
+    return {
+        "rss_kb": int(named["VmRSS"].split()[0]),
+        "anon_kb": int(named["RssAnon"].split()[0]),
+        "threads": int(named["Threads"]),
+        "fds": len(list(Path(f"/proc/{pid}/fd").iterdir())),
+    }
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 class ServeProcess:

@@ -5,8 +5,7 @@
 Nothing here is timed: the worlds have a clock of their own, and the figures are the same on any
 machine. `--offer version`, `misleading` and `heads` let more draft than lookup and a draft model: a store that helps, one
 that misleads, heads in place of the draft model (`lab.simulator.offers`). `regret` is against the clairvoyant, `gaps` against the one that also sees the draft
-model's scores, `online` against one that has to find out when the text changes its kind and promises to lose no more than the policy may, `fixed`
-against the best fixed setting in hindsight; each from the 300th token on, with the standard error over the seeds. `window` is the worst of any 500 tokens and any seed.
+model's scores, `fixed` against the best fixed setting in hindsight; each from the 300th token on, with the standard error over the seeds. `window` is the worst of any 500 tokens and any seed.
 """
 
 import argparse
@@ -40,9 +39,7 @@ def main() -> None:
         if not options.worlds or world.startswith(tuple(options.worlds))
         if not any(part in world for part in options.without)
     ]
-    print(
-        f"{'world':40} {'regret %':>14} {'gaps %':>7} {'online %':>8} {'fixed %':>8} {'window':>7} {'speed':>6}"
-    )
+    print(f"{'world':40} {'regret %':>14} {'gaps %':>7} {'fixed %':>8} {'window':>7} {'speed':>6}")
     broken = 0
     for name in chosen:
         outcomes = [assess(name, seed, contender) for seed in range(options.seeds)]
@@ -51,13 +48,11 @@ def main() -> None:
             mean_and_error([getattr(o, what) for o in outcomes])[0]
             for what in ("gap_regret", "fixed_regret", "speed")
         )
-        informed = [o.informed_regret for o in outcomes if o.informed_regret is not None]
-        online = f"{100 * mean_and_error(informed)[0]:8.2f}" if informed else 8 * " "
         window = min(o.window for o in outcomes)
         flags = " ".join(["REGRET"] * (regret > BOUND) + ["WINDOW"] * (window < SLOWEST))
         broken += bool(flags)
         print(
-            f"{name:40} {100 * regret:7.2f} ± {100 * error:4.2f} {100 * gaps:7.2f} {online} "
+            f"{name:40} {100 * regret:7.2f} ± {100 * error:4.2f} {100 * gaps:7.2f} "
             f"{100 * fixed:8.2f} {window:7.3f} {speed:6.2f} {flags}"
         )
     print(f"{broken} of {len(chosen)} worlds break a bound")

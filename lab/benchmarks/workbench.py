@@ -22,14 +22,6 @@ def prompts() -> list[BenchPrompt]:
     return bundled()
 
 
-def one_of_each(index: int = 0) -> list[BenchPrompt]:
-    """Return the prompt at `index` of every kind."""
-    kinds: dict[str, list[BenchPrompt]] = {}
-    for prompt in prompts():
-        kinds.setdefault(prompt.workload, []).append(prompt)
-    return [of_kind[index] for of_kind in kinds.values()]
-
-
 def machine() -> str:
     """Return one line that names the machine."""
     model = platform.processor() or platform.machine()

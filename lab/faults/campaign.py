@@ -10,22 +10,8 @@ from itertools import repeat
 from pathlib import Path
 from random import Random
 
-from lab.faults import (
-    clocks,
-    cuts,
-    damage,
-    deaths,
-    kernel,
-    neighbours,
-    pulls,
-    servers,
-    shortages,
-    statistics,
-    strangers,
-    tools,
-)
+from lab.faults import clocks, damage, deaths, neighbours, pulls, servers, shortages
 from lab.faults.ground import Ground
-from lab.faults.memory_group import NotHereError
 from lab.faults.trial import Trial
 
 _CHEAP_S = 8.0
@@ -36,12 +22,7 @@ BEGIN, END = "<!-- python -m lab.faults -->\n", "<!-- end -->\n"
 
 TRIALS: list[Trial] = [
     each
-    for room in (
-        *(statistics, pulls, damage, neighbours, clocks, shortages, kernel, cuts, deaths),
-        servers,
-        strangers,
-        tools,
-    )
+    for room in (pulls, damage, neighbours, clocks, shortages, deaths, servers)
     for each in room.TRIALS
 ]
 
@@ -70,16 +51,12 @@ class Row:
     took_s: float = 0.0
     told: set[str] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
-    not_here: str = ""
 
     def note(self, model: Path, measured: Path | None, chance: Random) -> str:
         """Try once more; return what came of it."""
         began_s = time.monotonic()
         try:
             told = tried(self.trial, model, measured, chance)
-        except NotHereError as error:
-            self.not_here = str(error)
-            return f"not tried: {error}"
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.failures.append(
@@ -121,10 +98,7 @@ def campaign(
         try:
             for number in range(_MORE * plan.rounds):
                 again = [
-                    row
-                    for row in rows
-                    if number < plan.rounds
-                    or (not row.not_here and row.took_s < _CHEAP_S * row.tried)
+                    row for row in rows if number < plan.rounds or row.took_s < _CHEAP_S * row.tried
                 ]
                 list(pool.map(act, again, repeat(number)))
         except KeyboardInterrupt:  # those that run are brought to an end
@@ -138,8 +112,6 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         lost = "nothing" if not row.failures else f"**{len(row.failures)} failed**"
         said = min(row.told, key=len, default="").removeprefix("localspec: ")
-        if row.not_here and not row.tried:
-            lost, said = "", f"not tried: {row.not_here}"
         cells = (
             row.trial.verb,
             row.trial.fault,

@@ -13,10 +13,10 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 
-from lab.benchmarks.endurance import status
 from lab.faults.ground import ANSWER, PATIENCE, Ground, Running
 from lab.faults.limits import Limits
 from lab.faults.soundness import assert_fine
+from lab.serving import status
 
 _HOST = "127.0.0.1"
 _TIMEOUT_S = 600.0

@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 _PR_CAPBSET_DROP = 24
 _OVERRIDES = (1, 2, 3)  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
@@ -26,14 +25,12 @@ class Limits:
         memory_bytes: of address space; None is no limit.
         descriptors: that it may have; None is no limit.
         ordinary: root has no right to what modes forbid.
-        group: a control group to be in; see `memory_group`.
     """
 
     file_bytes: int | None = None
     memory_bytes: int | None = None
     descriptors: int | None = None
     ordinary: bool = False
-    group: str | None = None
 
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command that runs one under these limits."""
@@ -41,8 +38,6 @@ class Limits:
 
     def apply(self) -> None:
         """Apply them to this process; what it execs keeps them."""
-        if self.group is not None:
-            Path(self.group, "cgroup.procs").write_text(str(os.getpid()))
         if self.file_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_bytes, self.file_bytes))
         if self.memory_bytes is not None:

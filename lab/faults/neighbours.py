@@ -1,69 +1,18 @@
-"""Two processes on one data directory, and model files that go, or become others, while they are loaded."""
+"""Model files that go, or become others, while they are loaded."""
 
 import os
-import signal
-import threading
-from collections.abc import Callable
-from itertools import chain
 from random import Random
 
-from lab.faults.ground import ANSWER, Ended, Ground, answer, batch, batch_arguments, chat
+from lab.faults.ground import ANSWER, Ground, answer, chat
 from lab.faults.soundness import (
     assert_clear,
     assert_fine,
     assert_kept,
-    assert_sound_telemetry,
     assert_told,
-    messages,
-    records,
 )
 from lab.faults.trial import Trial
 
 _LONG = ("chat", "--plain", *ANSWER, "--max-tokens", "8")
-
-
-def _together(*acts: Callable[[], Ended]) -> list[Ended]:
-    """Do several things at once."""
-    ended: dict[int, Ended] = {}
-    threads = [
-        threading.Thread(target=lambda n=n, act=act: ended.update({n: act()}))
-        for n, act in enumerate(acts)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [ended[n] for n in range(len(acts))]
-
-
-def two_chats(ground: Ground, _: Random) -> str:
-    ours = [[f"{who} asks {n}?" for n in range(3)] for who in ("One", "Two")]
-    for ended in _together(*(lambda lines=lines: chat(ground, *lines) for lines in ours)):
-        assert_fine(ended)
-    # Rows of the two alternate, so questions and answers are looked at apart.
-    kept = messages(ground)
-    assert sorted(text for role, text, _ in kept if role == "user") == sorted(chain(*ours))
-    assert [state for role, _, state in kept if role == "assistant"] == ["complete"] * 6
-    return ""
-
-
-def two_runs(ground: Ground, _: Random) -> str:
-    first, second = _together(lambda: answer(ground), lambda: answer(ground))
-    assert_fine(first)
-    assert_fine(second)
-    assert first.out == second.out
-    assert_sound_telemetry(ground)
-    return ""
-
-
-def two_batches(ground: Ground, _: Random) -> str:
-    batch_arguments(ground)
-    both = _together(lambda: batch(ground), lambda: batch(ground))
-    told = [assert_clear(each) for each in both if each.code]
-    assert len(told) <= 1
-    assert all("another run is writing" in line for line in told)
-    assert records(ground.folder / "out.jsonl") == [f"line-{n}" for n in range(6)]
-    return "".join(told)
 
 
 def rm_beside_run(ground: Ground, chance: Random) -> str:
@@ -142,27 +91,9 @@ def model_is_cut(ground: Ground, _: Random) -> str:
     return told
 
 
-def chat_loses_its_terminal(ground: Ground, chance: Random) -> str:
-    with ground.started(*_LONG) as running:
-        running.say("Name a river.")
-        running.until_answers(1)
-        running.say("Tell a story.")
-        running.signal(chance.choice([signal.SIGHUP, signal.SIGTERM]))
-        ended = running.end(close_stdin=False)
-    assert_told(ended)
-    assert ended.code in {129, 143}, ended
-    assert_kept(ground, ["Name a river."])
-    assert_fine(chat(ground, "Still there?"))
-    return ""
-
-
 TRIALS = [
-    Trial("two at once", "run", two_runs),
-    Trial("two at once", "chat", two_chats),
-    Trial("two at once on one output", "batch", two_batches, short=True),
     Trial("`rm` beside it", "run", rm_beside_run),
     Trial("the model's file vanishes while it is loaded", "chat", model_vanishes),
     Trial("the model's file becomes another one while it is loaded", "chat", model_is_replaced),
     Trial("the model's file is cut while it is loaded", "chat", model_is_cut),
-    Trial("SIGHUP, SIGTERM", "chat", chat_loses_its_terminal),
 ]

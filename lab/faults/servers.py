@@ -1,4 +1,4 @@
-"""`serve` under fire: clients that vanish, an engine or a server that is killed, requests that are none, connections that sleep.
+"""`serve` under fire: clients that vanish, an engine or a server that is killed, connections that sleep.
 
 Beside each fault there are clients that want their answers: each gets all of it, or an error, and never another's text.
 """
@@ -10,8 +10,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -28,7 +27,6 @@ from lab.faults.clients import (
 )
 from lab.faults.deaths import until_gone
 from lab.faults.ground import Ground
-from lab.faults.nonsense import assert_refused, nonsense
 from lab.faults.trial import Trial
 from lab.ports import free_port
 
@@ -36,9 +34,6 @@ _TIMES = int(os.environ.get("LOCALSPEC_FAULTS_TIMES", "1"))
 """How often what can happen again and again to one server does."""
 _VANISHING, _AT_ONCE = 20 * _TIMES, 5
 _KILLS = 5 * _TIMES
-_NONSENSE = 10_000 * _TIMES
-_GLANCE_S = 0.02
-"""How long an answer to what is no HTTP is waited for."""
 _IDLE, _SLOW = 1_000, 200
 
 
@@ -142,30 +137,6 @@ def server_is_killed(ground: Ground, chance: Random) -> str:
     return ""
 
 
-def requests_are_none(ground: Ground, chance: Random) -> str:
-    with _under_fire(ground, 1, pause_s=1.0) as fire:
-        _bombard(fire.served, chance)
-    return fire.told
-
-
-def _bombard(served: Served, chance: Random) -> None:
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        seeds = [chance.random() for _ in range(_AT_ONCE)]
-        for sent in [pool.submit(_send_nonsense, served, Random(each)) for each in seeds]:
-            sent.result()
-
-
-def _send_nonsense(served: Served, chance: Random) -> None:
-    for _ in range(_NONSENSE // _AT_ONCE):
-        made = nonsense(chance)
-        with closing(connected(served)) as client:
-            _send(client, made.sent)
-            if made.answered:
-                assert_refused(_all(client), made)
-            elif select.select([client], [], [], _GLANCE_S)[0]:
-                assert_refused(_read(client), made)
-
-
 def connections_sleep(ground: Ground, chance: Random) -> str:
     with _under_fire(ground) as fire:
         served, ends = fire.served, fire.ends
@@ -218,6 +189,5 @@ TRIALS = [
     Trial(f"{_VANISHING} clients vanish in mid-answer", "serve", clients_vanish, short=True),
     Trial(f"its engine is killed {_KILLS} times under load", "serve", engine_is_killed),
     Trial("killed under load", "serve", server_is_killed, short=True),
-    Trial(f"{_NONSENSE:,} malformed requests", "serve", requests_are_none),
     Trial(f"{_IDLE:,} idle and {_SLOW} slow connections", "serve", connections_sleep),
 ]

@@ -14,10 +14,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.fuzz.targets import NAMES, NATIVE
+from lab.fuzz.targets import NAMES
 
 _DONE = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
-_ALL = (*NAMES, *NATIVE)
 _COVERED = re.compile(r"cov: (\d+)")
 
 
@@ -36,18 +35,18 @@ def main() -> int:
     """Run the targets that were asked for."""
     parser = argparse.ArgumentParser(prog="python -m lab.fuzz", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", default=[], help=f"of {', '.join(_ALL)}; all without any"
+        "names", nargs="*", default=[], help=f"of {', '.join(NAMES)}; all without any"
     )
     parser.add_argument("--runs", type=int, default=65_000, help="executions of each target")
     parser.add_argument("--seconds", type=int, default=600, help="at most, for each target")
     parser.add_argument("--keep", type=Path, help="folder for inputs that were worth keeping")
     asked = parser.parse_args()
-    unknown = set(asked.names) - set(_ALL)
+    unknown = set(asked.names) - set(NAMES)
     if unknown:
         parser.error(f"no target {', '.join(sorted(unknown))}")
     os.nice(19 - os.nice(0))
     failed = False
-    for name in asked.names or _ALL:
+    for name in asked.names or NAMES:
         outcome = run_one(name, asked.runs, asked.seconds, asked.keep)
         failed = failed or bool(outcome.crash)
         told = f"CRASH: {outcome.crash}" if outcome.crash else "no crash"

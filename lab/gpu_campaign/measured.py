@@ -20,7 +20,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from lab.benchmarks.calibration import costs_by_depth, filled
 from lab.benchmarks.workbench import add_settings, forget, machine, opened, with_settings
 from localspec.chat.events import RoundDone
 from localspec.decoding.cancel import Cancelled
@@ -66,6 +65,34 @@ def devices_and_versions(asked: argparse.Namespace) -> Iterator[Found]:
         "localspec": _said(commit),
         "driver": "" if smi is None else _said(query),
     }
+
+
+def filled(
+    model: LlamaModel, wanted: Sequence[int], widths: Sequence[int]
+) -> dict[int, LlamaContext]:
+    """Return a context with that many tokens in its cache for each depth, and room for the widest pass."""
+    contexts = {}
+    for depth in wanted:
+        options = replace(model.options, n_ctx=depth + widths[-1], max_rows=widths[-1])
+        contexts[depth] = LlamaContext(model, options=options)
+        contexts[depth].prefill([100] * depth)
+    return contexts
+
+
+def costs_by_depth(
+    contexts: dict[int, LlamaContext], sweeps: int, widths: Sequence[int]
+) -> dict[int, dict[int, float]]:
+    """Return the fastest of a few passes by depth and width."""
+    found = {depth: dict.fromkeys(widths, float("inf")) for depth in contexts}
+    for _ in range(sweeps):
+        for width in widths:
+            for depth, context in contexts.items():
+                context.truncate(depth)
+                start = time.perf_counter()
+                context.logits([100] * (depth + width), rows=width)
+                took = time.perf_counter() - start
+                found[depth][width] = min(found[depth][width], took)
+    return found
 
 
 def cost_of_a_pass(asked: argparse.Namespace) -> Iterator[Found]:

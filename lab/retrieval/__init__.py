@@ -1,1 +1,1 @@
-"""What the index finds, how fast, and what quoting costs: a hundred questions over texts that the system carries."""
+"""What the index finds: a hundred questions over texts that the system carries."""

@@ -12,7 +12,6 @@ import numpy as np
 from lab.simulator.catalogue import build
 from lab.simulator.clairvoyant import best_choices, best_fixed
 from lab.simulator.contenders import Contender, fixed_lookup
-from lab.simulator.informed import Informed, Probing, best_probing
 from lab.simulator.loop import (
     WARM_UP,
     Run,
@@ -48,20 +47,6 @@ def clairvoyant(name: str, seed: int, *, sees_gaps: bool = False) -> Seconds:
 
 
 @cache
-def informed(name: str, seed: int) -> Seconds | None:
-    """Return what it takes who has to find out which of two regimes it is, if there are two, and promises what the policy does.
-
-    None where there are more, copies, several replies or an adversary.
-    """
-    world = build(name, seed)
-    if world.copies or world.adversary is not None or len(world.turns) > 1:
-        return None
-    if not set(world.regimes.tolist()) <= {0, 1}:
-        return None
-    return Informed(_replay(name, seed), _training(name)).seconds(_probing(name))
-
-
-@cache
 def fixed(name: str, seed: int) -> Seconds:
     """Return what the best fixed setting in hindsight takes."""
     if build(name, seed).adversary is not None:
@@ -77,11 +62,6 @@ def _replay(name: str, seed: int) -> Replay:
 @cache
 def _choices(name: str, *, sees_gaps: bool) -> dict[int, Choice]:
     return best_choices(_training(name), sees_gaps=sees_gaps)
-
-
-@cache
-def _probing(name: str) -> Probing:
-    return best_probing(_training(name))
 
 
 def _training(name: str) -> list[Replay]:
@@ -124,12 +104,6 @@ class Outcome:
     def gap_regret(self) -> float:
         """Against the clairvoyant that sees gaps."""
         return regret(self.run.seconds, clairvoyant(self.name, self.seed, sees_gaps=True))
-
-    @property
-    def informed_regret(self) -> float | None:
-        """Against who does not know when the text changes its kind; None where it does not."""
-        best = informed(self.name, self.seed)
-        return None if best is None else regret(self.run.seconds, best)
 
     @property
     def fixed_regret(self) -> float:

@@ -7,12 +7,12 @@ half of each is zero. With it, large-target economics can be measured on any mac
 import struct
 from pathlib import Path
 
+from lab.synthetic.gguf_layout import GgufLayout, Placed, read_layout
+from lab.synthetic.gguf_writer import number, zeros
+from lab.synthetic.layers import BLOCK, plain_layers, writes_to_residual
 from lab.synthetic.made_file import Content, OnShare, Recipe, copying, labelled, made_file
 from localspec.errors import ModelFileError, UsageError
 from localspec.models.gguf import read_header
-from localspec.models.gguf_layout import GgufLayout, Placed, read_layout
-from localspec.models.gguf_writer import number, zeros
-from localspec.models.layers import BLOCK, plain_layers, writes_to_residual
 from localspec.storage.paths import shown
 
 MOST_LAYERS = 512  # llama.cpp's LLAMA_MAX_LAYERS

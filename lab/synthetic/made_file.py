@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from lab.synthetic.gguf_layout import GgufLayout, Placed
+from lab.synthetic.gguf_writer import CHUNK_BYTES, NewTensor, copied, text, write_gguf
 from localspec.errors import LocalspecError, ModelFileError
 from localspec.models.gguf_encoding import Reader
-from localspec.models.gguf_layout import GgufLayout, Placed
-from localspec.models.gguf_writer import CHUNK_BYTES, NewTensor, copied, text, write_gguf
 from localspec.models.transfer import SourceFailedError, require_space
 from localspec.storage.files import private_directory, private_opener
 from localspec.storage.locks import locked

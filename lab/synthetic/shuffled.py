@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from lab.synthetic.gguf_layout import Placed, read_layout
+from lab.synthetic.gguf_writer import copied
 from lab.synthetic.made_file import Content, OnShare, Recipe, copying, labelled, made_file
-from localspec.models.gguf_layout import Placed, read_layout
-from localspec.models.gguf_writer import copied
 
 
 def shuffled(

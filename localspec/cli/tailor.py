@@ -1,24 +1,28 @@
 """`localspec tailor`: a draft model for this machine. Figures on stdout, progress on stderr."""
 
-from typing import Any
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.option_flags import launch_options, option_flags
 from localspec.cli.settings import configured
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from localspec.options import LaunchOptions
+    from localspec.tailor.tailor import Candidate, TailoringJob, Tried
 
 
 @click.command()
-@click.argument("pair", required=False, shell_complete=complete_models)
-@click.option("--try", "try_", is_flag=True, help="Make candidates even if none is likely to pay.")
-@click.option(
-    "--search",
-    is_flag=True,
-    help="Also search for layers that the target can do without; takes minutes.",
-)
-@click.option("--undo", is_flag=True, help="Remove the draft model that was made for the pair.")
+@click.argument("target", required=False, shell_complete=complete_models)
+@click.option("--undo", is_flag=True, help="Remove the draft model that was made for TARGET.")
 @click.option(
     "--prompts",
     metavar="FILE",
@@ -27,32 +31,155 @@ from localspec.errors import UsageError
 @click.option(
     "--per-workload", type=int, default=2, metavar="N", help="Prompts of each kind. Default: 2."
 )
-@option_flags("draft_lora", "device", draft_lora="Try the draft model with this adapter, too.")
+@option_flags("device")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 def tailor(**flags: Any) -> int:
-    """Make a draft model that pays on this machine, for PAIR or the default pair.
+    """Make a draft model that pays on this machine, for TARGET or the default model.
 
-    Prints first what drafting could earn here. If something could pay, the draft model that is on the disk and the
-    target are made smaller, by fewer bits or fewer layers, and measured on the target's own answers. The best one becomes
-    the pair's draft model, if it earns more than the one it replaces. It drafts for the same target, so answers stay the
+    Makes smaller draft models out of the files on the disk, in Q4_0 or of the target's first layers, and measures how much
+    each would speed up the target's own answers. The best one replaces the present draft model if it pays. Answers stay the
     same.
     """
     if flags["undo"]:
-        return _undo(flags["pair"])
+        return _undo(flags["target"])
     if flags["per_workload"] < 1:
         raise UsageError(f"per_workload is {flags['per_workload']}: it must be 1 or more")
-    # It loads llama.cpp, which --help does without.
-    from localspec.cli.tailoring import tailored  # noqa: PLC0415
+    name = flags.pop("target")
+    # Drafting is what is looked for, whatever is set elsewhere.
+    settings = {**configured(flags), "draft": "off", "draft_length": None}
+    return _tailor(name, launch_options(settings), flags)
 
-    # What drafts is what is looked for, whatever is set elsewhere.
-    request = launch_options({**configured(flags), "draft": "off", "draft_length": None})
-    return tailored(request, flags)
+
+def _tailor(name: str | None, request: "LaunchOptions", flags: dict[str, Any]) -> int:
+    # It loads llama.cpp, which --help does without.
+    from localspec.bench.prompts import bundled, per_workload, read  # noqa: PLC0415
+    from localspec.cli import INTERRUPTED  # noqa: PLC0415
+    from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate  # noqa: PLC0415
+    from localspec.cli.progress import ProgressLine  # noqa: PLC0415
+    from localspec.decoding.cancel import CancelFlag, Cancelled  # noqa: PLC0415
+    from localspec.display import duration_text  # noqa: PLC0415
+    from localspec.storage.files import size_text  # noqa: PLC0415
+    from localspec.tailor.tailor import (  # noqa: PLC0415
+        Tailor,
+        candidates,
+        tailoring_job,
+        work_folder,
+    )
+
+    def report(text: str) -> None:
+        if not flags["json_"]:
+            click.echo(text)
+
+    def refuse(candidate: "Candidate", error: LocalspecError) -> None:
+        refused.append(f"not tried: {candidate.label}: {error}")
+        report(refused[-1])
+
+    prompts = bundled() if flags["prompts"] is None else read(Path(flags["prompts"]))
+    prompts = per_workload(prompts, flags["per_workload"])
+    job, cancel, refused = tailoring_job(name, request), CancelFlag(), list[str]()
+    every = candidates(job)
+    try:
+        with (
+            unwind_on_terminate(),
+            work_folder() as folder,
+            ProgressLine(enabled=not flags["quiet"]) as line,
+            cancel_on_interrupt(cancel),
+            closing(Tailor(job, cancel, line.load, line.measure)) as at_work,
+        ):
+            started = time.monotonic()
+            sizes = sorted(each.size_bytes for each in every if each.recipe)
+            report(
+                f"{job.pair.name}: {len(every)} draft models to try on {len(prompts)} answers; about"
+                f" {duration_text(at_work.expected_s(prompts, every))}, and up to"
+                f" {size_text(sum(sizes[-2:]))} of disk"
+            )
+            answers = at_work.record(prompts)
+            tried = at_work.measure_all(every, answers, folder, refuse)
+            report(_table(tried))
+            kept, result = _judge(job, tried, sure=at_work.costs.sure)
+    except Cancelled:
+        return INTERRUPTED
+    took = time.monotonic() - started
+    report(f"{result} ({duration_text(took)})")
+    if flags["json_"]:
+        document: dict[str, object] = {"pair": job.pair.name, "kept": kept, "result": result}
+        document |= {"tried": [_document(each) for each in tried], "not_tried": refused}
+        click.echo(json.dumps({**document, "seconds": round(took, 1)}))
+    return 0
+
+
+def _judge(job: "TailoringJob", tried: "Sequence[Tried]", *, sure: bool) -> tuple[str | None, str]:
+    """Keep the best candidate if it pays; return its name, None if nothing is kept, and the result in a line.
+
+    Args:
+        job: the pair.
+        tried: candidates.
+        sure: whether costs of passes were measured while the machine was quiet.
+    """
+    from localspec.tailor.tailor import best_of, keep  # noqa: PLC0415
+
+    pair, best = job.pair.name, best_of(tried)
+    if best is None:
+        return None, (
+            f"nothing is kept: no candidate is both 1 % faster over all than what {pair} has"
+            " and a tenth faster than plain decoding on some kind of text"
+        )
+    if not sure:
+        return None, (
+            f"nothing is kept: {best.candidate.label} may pay, but other programs were busy while passes"
+            " were measured: run this again when the machine is quiet"
+        )
+    made = keep(job, best, _found(best, tried))
+    return made.name, (
+        f"{pair} drafts with {made.name} from now on: {made.found}; `localspec tailor --undo {pair}` removes it"
+    )
+
+
+def _table(tried: "Sequence[Tried]") -> str:
+    from localspec.display import table  # noqa: PLC0415
+    from localspec.storage.files import size_text  # noqa: PLC0415
+
+    rows = [["DRAFT MODEL", "SIZE", "AGREES", "STEP", "SPEED", "PAYS ON"]]
+    rows += [
+        [
+            each.candidate.label,
+            size_text(each.size_bytes),
+            f"{each.agrees:.1%}",
+            f"{each.step:.2f}",
+            f"{each.speed.mean:.2f}",
+            ", ".join(each.pays_on) or "-",
+        ]
+        for each in tried
+    ]
+    return "\n".join(table(rows))
+
+
+def _document(each: "Tried") -> dict[str, object]:
+    return {
+        "source": each.candidate.name,
+        "recipe": each.candidate.recipe,
+        "size_bytes": each.size_bytes,
+        "agrees": each.agrees,
+        "step": each.step,
+        "speed_up": each.speed.mean,
+        "speed_up_by_workload": dict(each.speed.by_kind),
+    }
+
+
+def _found(best: "Tried", tried: "Sequence[Tried]") -> str:
+    """Return what a candidate gained, in a line that is kept with it."""
+    own = next((each for each in tried if not each.candidate.recipe), None)
+    before = f", {own.agrees:.1%} and {own.step:.2f} before" if own else ""
+    return (
+        f"it proposed {best.agrees:.1%} of the target's tokens at {best.step:.2f} steps a token{before};"
+        f" {best.speed.mean:.2f} times plain speed over all, most on {', '.join(best.pays_on)}"
+    )
 
 
 def _undo(pair: str | None) -> int:
     from localspec.storage.files import size_text  # noqa: PLC0415
-    from localspec.tailor.job import undo  # noqa: PLC0415
+    from localspec.tailor.tailor import undo  # noqa: PLC0415
 
     made, freed = undo(pair)
     own = made.replaces or "no draft model"

@@ -48,7 +48,6 @@ from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.decoding.drafters.spelling import Spelling
-    from localspec.llama.cut_head import CutHead
     from localspec.llama.heads import LlamaHeads
 
 MOST_SEQUENCES = 64
@@ -289,7 +288,6 @@ class _Loading:
         self,
         path: Path,
         options: LoadOptions,
-        head: "CutHead | None" = None,
         lora: Path | None = None,
         *,
         mtp: bool = False,
@@ -301,7 +299,6 @@ class _Loading:
             options,
             self.cancel,
             lambda share: self.on_load(name, share),
-            head,
             lora,
             mtp=mtp,
             is_heads=is_heads,
@@ -346,12 +343,7 @@ class _Loading:
         if path is None:
             return None
         options = self.plan.draft_options or options
-        head = None
-        if self.plan.cut_head:
-            from localspec.launch.cut_head import cut_head  # noqa: PLC0415 - few draft models have one
-
-            head = cut_head(path)
-        return self._model(path, options, head, self.plan.draft_lora)
+        return self._model(path, options, self.plan.draft_lora)
 
     def _heads(
         self, heads: Heads, target: LlamaModel, sequence: LlamaSequence, options: LoadOptions

@@ -1,5 +1,6 @@
 """Plan: names and flags become files that are here, sound, and fit each other; nothing is loaded yet."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
 from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
-from localspec.models.entries import ModelEntry
+from localspec.models.entries import TAILORED, ModelEntry
 from localspec.models.fit import FitPlan, PlaceUse
 from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.names import look_up
@@ -48,7 +49,6 @@ class LoadPlan:
         notes: what was given up for want of memory, a sentence each.
         uses: what was planned to be taken of each place; empty where that is not known.
         draft_lora: file of an adapter for the draft model; None without one.
-        cut_head: whether the draft model has logits for a part of its vocabulary only.
         left_out: costs of a pair whose draft model is not loaded, since it never pays.
         heads: of the target, which draft instead of a draft model; EAGLE-3 are in its file.
     """
@@ -65,7 +65,6 @@ class LoadPlan:
     notes: tuple[str, ...] = ()
     uses: tuple[PlaceUse, ...] = ()
     draft_lora: Path | None = None
-    cut_head: bool = False
     left_out: PairCosts | None = None
     heads: Heads | None = None
 
@@ -80,7 +79,6 @@ class LoadPlan:
             self,
             draft_model=None,
             draft_lora=None,
-            cut_head=False,
             modes=modes,
             shared_vocab=0,
             options=options,
@@ -138,6 +136,7 @@ def make_plan(
     if reason is not None:
         raise PairMismatch(f"{headers[0].name} {reason}")
     shared_vocab, notes = 0, [alone] if alone else []
+    notes += _outdated(request, registry)
     if len(files) > 1:
         shared_vocab, across = _shared_vocab(*headers, named=request.draft_model is not None)
         notes += across
@@ -159,7 +158,6 @@ def make_plan(
         draft_options=request.draft_load(options) if len(files) > 1 else None,
         notes=tuple(notes),
         draft_lora=_adapter(request, headers),
-        cut_head=len(headers) > 1 and headers[1].has_cut_head,
         heads=heads,
     )
     if heads is not None:
@@ -266,8 +264,6 @@ def _shared_vocab(
         require_compatible,
     )
 
-    # A cut head's file has no tokenizer for llama.cpp, and so cannot cut texts its own way.
-    named = named and not draft_model.has_cut_head
     if named and judge_headers(target, draft_model).verdict is Fit.INCOMPATIBLE:
         shared = percent_across(target, draft_model)
         if shared >= LEAST_SHARED_PERCENT:
@@ -277,6 +273,18 @@ def _shared_vocab(
             )
             return 0, (note,)
     return require_compatible(target, draft_model).shared_vocab, ()
+
+
+def _outdated(request: LaunchOptions, registry: Registry) -> list[str]:
+    """Return a line where the pair has a tailored draft model that is not loaded any more."""
+    root = data_dir()
+    if request.target is not None or not os.path.lexists(root / TAILORED):
+        return []
+    # On most machines nothing was made.
+    from localspec.models.tailored import cut_head_note  # noqa: PLC0415
+
+    note = cut_head_note(registry.name(request.pair or registry.default_pair), root)
+    return [note] if note else []
 
 
 def _stored(found: Sequence[ModelEntry | Path]) -> list[Path] | None:

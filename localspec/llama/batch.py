@@ -3,15 +3,11 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.llama.native import native
-
-if TYPE_CHECKING:
-    from localspec.llama.cut_head import CutHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +48,6 @@ class Batch:
     Args:
         n_tokens: how many.
         n_sequences: how many.
-        head: of a model that takes rows of an embedding instead of tokens; None of one that takes tokens.
         width: floats that go in beside each token.
         with_tokens: whether there are tokens; else there are floats alone.
 
@@ -64,14 +59,11 @@ class Batch:
         self,
         n_tokens: int,
         n_sequences: int = 1,
-        head: "CutHead | None" = None,
         *,
         width: int = 0,
         with_tokens: bool = True,
     ) -> None:
-        self._head = head
-        self.width = width = head.n_embd if head else width
-        with_tokens = with_tokens and head is None
+        self.width = width
         self._tokens = np.zeros(n_tokens, dtype=np.int32)
         self._embedded = np.zeros((n_tokens if width else 0, width), np.float32)
         self._positions = np.zeros(n_tokens, dtype=np.int32)
@@ -99,10 +91,7 @@ class Batch:
         for part in parts:
             n = len(part.tokens)
             end = start + n
-            if self._head is None:
-                self._tokens[start:end] = part.tokens
-            else:
-                self._head.embed(list(part.tokens), self._embedded[start:end])
+            self._tokens[start:end] = part.tokens
             np.add(self._offsets[:n], part.n_past, out=self._positions[start:end])
             self._wanted[start : end - part.rows] = 0
             self._wanted[end - part.rows : end] = 1

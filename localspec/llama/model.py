@@ -5,7 +5,7 @@ import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
@@ -15,9 +15,6 @@ from localspec.llama.native import native
 from localspec.llama.placement import place
 from localspec.llama.vocabulary import Vocabulary
 from localspec.options import LOAD_MODES, LoadOptions
-
-if TYPE_CHECKING:
-    from localspec.llama.cut_head import CutHead
 
 
 def _malloc_trim() -> Callable[[int], int] | None:
@@ -43,9 +40,6 @@ def give_back_memory() -> None:
         _TRIM(0)
 
 
-_NO_VOCABULARY = 0  # LLAMA_VOCAB_TYPE_NONE
-
-
 class Closable(Protocol):
     """What a model asks of its contexts."""
 
@@ -65,14 +59,12 @@ class LlamaModel:
         options: how to load it.
         cancel: stops the loading when set.
         on_progress: called with the share of the file that is loaded, 0 to 1.
-        head: of a file whose head was cut; None of others.
         lora: file of an adapter that every context has; None without one.
         mtp: whether its layers for multi-token prediction are loaded, too.
         is_heads: whether the file has heads of another model, not a model.
 
     Attributes:
         on_gpu: whether layers are offloaded.
-        head: likewise.
         lora: likewise.
         adapter: llama.cpp's pointer to it, valid as long as the model is; None without one.
         allocated: what its weights took, by places.
@@ -88,7 +80,6 @@ class LlamaModel:
         options: LoadOptions,
         cancel: CancelFlag | None = None,
         on_progress: Callable[[float], None] | None = None,
-        head: "CutHead | None" = None,
         lora: Path | None = None,
         *,
         mtp: bool = False,
@@ -97,7 +88,6 @@ class LlamaModel:
         initialise()
         clear_log()
         self.path = path
-        self.head = head
         self.lora = lora
         self.options = options
         params = native.llama_model_default_params()
@@ -130,11 +120,9 @@ class LlamaModel:
                 f"{path} is not a decoder-only language model: choose a text generation model"
             )
         vocabulary = native.llama_model_get_vocab(handle)
-        if head is None and native.llama_vocab_type(vocabulary) == _NO_VOCABULARY:
-            self.close()
-            raise ModelLoadError(
-                f"{path} has no vocabulary: if `localspec tailor` made it, it is a draft model of its pair"
-            )
+        if native.llama_vocab_type(vocabulary) == native.LLAMA_VOCAB_TYPE_NONE:
+            self.close()  # llama.cpp would end the process at the first text
+            raise ModelLoadError(f"{path} has no tokenizer: give a GGUF of a language model")
         self.vocabulary = Vocabulary(vocabulary)
         self.adapter = None if lora is None else self._adapted(lora)
 
@@ -161,8 +149,8 @@ class LlamaModel:
 
     @property
     def n_vocab(self) -> int:
-        """Ids that it has logits for; those that a cut head has no row for are among them."""
-        return self.vocabulary.n_vocab if self.head is None else self.head.n_vocab
+        """Ids that it has logits for."""
+        return self.vocabulary.n_vocab
 
     @property
     def n_ctx_train(self) -> int:

@@ -9,7 +9,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,6 @@ from localspec.llama.spare_cores import MOMENTS, SpareCores
 from localspec.options import KV_TYPES, LoadOptions
 from localspec.power.throttle import pace, usual_threads
 from localspec.resources import free_ram_bytes
-
-if TYPE_CHECKING:
-    from localspec.llama.cut_head import CutHead
 
 _DEFAULT_N_CTX = 4096
 _PADDING = 256  # llama.cpp's, of the cells of a sequence
@@ -119,9 +116,8 @@ class NativeContext:
 
             self._queued = queued_on(model.options, handle, self.n_batch, pass_s)
         numbers = n_sequences + self.most_branches
-        self._batch = Batch(self.n_batch, numbers, model.head, width=self._embedding_width)
+        self._batch = Batch(self.n_batch, numbers, width=self._embedding_width)
         self._views: dict[tuple[int, int], Logits] = {}
-        self._wide: NDArray[np.float32] | None = None
         self.copies_wait = False
         self.on_pass: Callable[[Sequence[Part]], None] | None = None
         wanted = _wanted_n_ctx(model, options)
@@ -253,7 +249,7 @@ class NativeContext:
             native.llama_memory_seq_rm(memory, at + 1, part.n_past, -1)
 
     def rows(self, count: int) -> Logits:
-        """Return the rows of the last pass as an array that shares their memory, unless the head was cut."""
+        """Return the rows of the last pass as an array that shares their memory."""
         address = ctypes.cast(native.llama_get_logits(self.handle), ctypes.c_void_p).value
         if address is None:
             raise PassFailed("llama.cpp returned no logits: this is a bug in localspec, report it")
@@ -263,15 +259,7 @@ class NativeContext:
             size = ctypes.c_float * (count * width)
             flat: NDArray[np.float32] = np.ctypeslib.as_array(size.from_address(address))
             view = self._views[address, count] = flat.reshape(count, width)
-        return view if self.model.head is None else self._widened(view, self.model.head)
-
-    def _widened(self, rows: Logits, head: "CutHead") -> Logits:
-        """Return rows of a cut head as rows of the whole vocabulary."""
-        if self._wide is None or len(self._wide) < len(rows):
-            self._wide = np.full((len(rows), self.n_vocab), -np.inf, dtype=np.float32)
-        wide = self._wide[: len(rows)]
-        head.widen(rows, wide)
-        return wide
+        return view
 
     def kept(self, sequence: int) -> int:
         """Return how many tokens of a sequence llama.cpp's memory holds."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
@@ -21,7 +21,7 @@ from localspec.resources import default_threads
 from localspec.storage.paths import shown
 
 _COMMAND = (sys.executable, "-P", "-m", "localspec.llama.quantize")
-MADE = {"F16": 1, "Q4_0": 2, "Q2_K": 10}
+MADE = {"F16": 1, "Q4_0": 2}
 """Types that all weights can be made, with llama.cpp's `llama_ftype` that is mostly that."""
 _LOOK_S = 0.05
 
@@ -29,27 +29,25 @@ _LOOK_S = 0.05
 def quantise(
     source: Path,
     destination: Path,
-    kept: Mapping[str, int],
-    cancel: CancelFlag | None = None,
     made: str | None = "Q4_0",
     left_out: Collection[int] = (),
+    cancel: CancelFlag | None = None,
 ) -> None:
-    """Write a model whose weights are of one type, all but those that are to have another.
+    """Write a model whose weights are all of one type, or which lacks some layers.
 
     Args:
         source: the model, or its first file where it has several.
         destination: a new file; there may be a part of it after an error.
-        kept: names of tensors, and ggml's numbers of the types that they are to have.
-        cancel: ends it.
         made: the type, one of `MADE`; None leaves every tensor as it is.
-        left_out: layers that it is not to have; those after one move up.
+        left_out: layers that it lacks; those after one move up.
+        cancel: ends it.
 
     Raises:
         Cancelled: the flag was set.
         LocalspecError: llama.cpp cannot.
     """
     files = [os.fsencode(source).hex(), os.fsencode(destination).hex()]
-    task = json.dumps([*files, dict(kept), made, sorted(left_out)])
+    task = json.dumps([*files, made, sorted(left_out)])
     with subprocess.Popen(  # noqa: S603 - the command is ours
         [*_COMMAND, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as child:
@@ -70,17 +68,12 @@ def quantise(
 def _quantise(
     source: bytes,
     destination: bytes,
-    kept: Mapping[str, int],
     made: str | None,
     left_out: Sequence[int],
 ) -> int:
     """Do it in this process; return llama.cpp's code, 0 for success."""
     initialise()
     clear_log()
-    overrides = (native.llama_model_tensor_override * (len(kept) + 1))()  # the last one is empty
-    for place, (name, number) in enumerate(kept.items()):
-        overrides[place].pattern = f"^{name.replace('.', '[.]')}$".encode()
-        overrides[place].type = number
     params = native.llama_model_quantize_default_params()
     params.nthread = default_threads()
     if made is None:
@@ -88,7 +81,6 @@ def _quantise(
     else:
         params.ftype = MADE[made]
         params.pure = params.allow_requantize = True
-        params.tt_overrides = overrides
     if left_out:
         params.prune_layers = (ctypes.c_int32 * (len(left_out) + 1))(*left_out, -1)
     return int(native.llama_model_quantize(source, destination, ctypes.byref(params)))
@@ -102,8 +94,8 @@ def _end_with_parent() -> None:
 def main() -> int:
     """Do what the argument says, unless whoever asked is gone."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    source, destination, kept, made, left_out = json.loads(sys.argv[1])
-    code = _quantise(bytes.fromhex(source), bytes.fromhex(destination), kept, made, left_out)
+    source, destination, made, left_out = json.loads(sys.argv[1])
+    code = _quantise(bytes.fromhex(source), bytes.fromhex(destination), made, left_out)
     if code:
         print(last_complaint() or f"code {code}", flush=True)
     return code

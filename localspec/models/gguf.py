@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from localspec.errors import ModelFileError, ModelUnavailable
 from localspec.models.gguf_encoding import GGML_TYPES, CutOffError, MalformedError, Reader, Value
-from localspec.models.tokenizer import CUT_MODEL, TokenizerHeader, tokenizer_header
+from localspec.models.tokenizer import TokenizerHeader, tokenizer_header
 from localspec.storage.paths import shown
 
 MAGIC = b"GGUF"
@@ -68,11 +68,6 @@ class GgufHeader:
     def chat_template(self) -> str | None:
         """The Jinja template that turns a conversation into a prompt."""
         return self.text("tokenizer.chat_template")
-
-    @property
-    def has_cut_head(self) -> bool:
-        """Whether its last projection has rows for a part of the vocabulary only; see `localspec.models.cut_head`."""
-        return CUT_MODEL in self.metadata
 
     @property
     def tokenizer(self) -> TokenizerHeader:

@@ -2,7 +2,7 @@
 
 Weights and caches follow from llama.cpp's sources and are exact. The compute buffer is what its
 allocator needs for the widest moment of a pass; its terms were read off measurements, which
-`lab/benchmarks/fit.py` repeats. It knows no free memory.
+`lab/benchmarks/fit.py` at 889a9f3 repeats. It knows no free memory.
 
 Source: `llama-hparams.cpp`, `llama-kv-cache.cpp` and `llama-memory-recurrent.cpp` of llama.cpp.
 """

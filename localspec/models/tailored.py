@@ -1,73 +1,80 @@
 """Draft models that were made on this machine for its pairs: `tailored.toml` in the data directory.
 
-A pair has its tailored draft model in place of its own for as long as the file is there and the pair is the one that it
-was made for. The files lie in the store, by their sha256, like all others.
+A pair has its tailored draft model in place of its own while the file is in the store and the pair still has the target
+and the draft model that it was made for.
 """
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
-from localspec.errors import LocalspecError, UsageError
-from localspec.models.entries import NAME, SHA256, TAILORED, ModelEntry, PairEntry
+import msgspec
+
+from localspec.errors import LocalspecError
+from localspec.models.entries import SHA256, TAILORED, ModelEntry, PairEntry
 from localspec.models.store import Store
-from localspec.models.toml import parse_toml
 from localspec.storage.files import read_bounded, write_atomic
 from localspec.storage.locks import locked
 from localspec.storage.paths import shown
 
 _MOST_BYTES = 1 << 20
-_PHRASE = r"[^\x00-\x1f\x7f]+"
+_CUT_HEAD = re.compile(r"head of [\d,]+ ids")
 
 
-@dataclass(frozen=True, slots=True)
-class TailoredDraft:
+class TailoredDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A draft model that was made for a pair, and how.
 
     Args:
         pair: the pair's name.
         target: the pair's target, as the registry names it.
         replaces: its own draft model; empty where it has none.
-        source: what it was made of: the draft model, or the target.
-        source_sha256: of that.
-        recipe: what was done with it.
-        found: what was measured of it, and when.
-        llama_cpp: the version that made it.
+        source: the model that it was made of: the draft model, or the target.
+        recipe: how it differs from that, in a phrase.
+        found: what was measured.
         size_bytes: of the file.
-        sha256: likewise.
+        sha256: of the file.
     """
 
-    pair: str
+    pair: str = ""
     target: str
-    replaces: str
+    replaces: str = ""
     source: str
-    source_sha256: str
     recipe: str
     found: str
-    llama_cpp: str
     size_bytes: int
-    sha256: str
+    sha256: Annotated[str, msgspec.Meta(pattern=f"^{SHA256}$")]
 
     @property
     def name(self) -> str:
-        """What the registry calls it."""
+        """The name of the model in the registry."""
         return f"{self.pair}-tailored"
 
     @property
     def entry(self) -> ModelEntry:
-        """The model."""
+        """The model as the registry has it."""
         origin = f"{self.source}, {self.recipe}, for pair {self.pair}: {self.found}"
         return ModelEntry(self.name, self.size_bytes, self.sha256, origin=origin)
 
-    def suits(self, pair: PairEntry) -> bool:
-        """Return whether it was made for a pair as it is now."""
+    @property
+    def has_cut_head(self) -> bool:
+        """Whether an earlier version made it with logits for a part of the vocabulary: no version loads that any more."""
+        return _CUT_HEAD.search(self.recipe) is not None
+
+    def fits(self, pair: PairEntry) -> bool:
+        """Return whether a pair has the target and the draft model that this was made for."""
         return (pair.target, pair.draft_model or "") == (self.target, self.replaces)
 
 
+class _File(msgspec.Struct):
+    pairs: dict[str, TailoredDraft] = {}
+
+
 def load_tailored(root: Path) -> dict[str, TailoredDraft]:
-    """Return what was made, by the names of pairs.
+    """Return the tailored draft models by the names of their pairs.
 
     Raises:
         LocalspecError: the list cannot be read.
@@ -76,35 +83,19 @@ def load_tailored(root: Path) -> dict[str, TailoredDraft]:
     if not os.path.lexists(path):
         return {}
     try:
-        top = parse_toml(read_bounded(path, _MOST_BYTES).decode(), path.name)
-        found = {}
-        for name, table in top.tables("pairs", NAME):
-            found[name] = TailoredDraft(
-                pair=name,
-                target=table.text("target", _PHRASE),
-                replaces=table.optional_text("replaces", _PHRASE) or "",
-                source=table.text("source", _PHRASE),
-                source_sha256=table.text("source_sha256", SHA256),
-                recipe=table.text("recipe", _PHRASE),
-                found=table.text("found", _PHRASE),
-                llama_cpp=table.text("llama_cpp", _PHRASE),
-                size_bytes=table.positive("size_bytes"),
-                sha256=table.text("sha256", SHA256),
-            )
-            table.finish()
-        top.finish()
-    except (OSError, ValueError, UsageError) as error:
+        found = msgspec.toml.decode(read_bounded(path, _MOST_BYTES), type=_File)
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LocalspecError(
             f"{shown(path)} cannot be read ({reason}): fix or remove it, and tailor again"
         ) from error
-    return found
+    return {name: msgspec.structs.replace(made, pair=name) for name, made in found.pairs.items()}
 
 
 def with_tailored(
     models: Mapping[str, ModelEntry], pairs: Mapping[str, PairEntry], root: Path
 ) -> tuple[dict[str, ModelEntry], dict[str, PairEntry]]:
-    """Return a registry's models and pairs with what was made for them and is here.
+    """Return a registry's models and pairs with the tailored draft models that are in the store.
 
     Raises:
         LocalspecError: the list cannot be read.
@@ -112,20 +103,32 @@ def with_tailored(
     models, pairs, store = dict(models), dict(pairs), Store(root)
     for made in load_tailored(root).values():
         pair = pairs.get(made.pair)
-        if pair is not None and made.suits(pair) and store.path_of(made.entry) is not None:
+        usable = not made.has_cut_head and store.path_of(made.entry) is not None
+        if pair is not None and made.fits(pair) and usable:
             models[made.name] = made.entry
             pairs[made.pair] = replace(pair, draft="model", draft_model=made.name)
     return models, pairs
 
 
+def cut_head_note(pair: str, root: Path) -> str | None:
+    """Return that the draft model of a pair is not loaded since its head was cut, in a line; None where it is not so."""
+    made = load_tailored(root).get(pair)
+    if made is None or not made.has_cut_head:
+        return None
+    return (
+        f"{made.name} is not used: an earlier version made it for a part of the vocabulary; "
+        f"`localspec tailor --undo {pair}` removes it"
+    )
+
+
 def keep_tailored(made: TailoredDraft, root: Path) -> None:
-    """Note a draft model whose file is in the store; of one pair, the latest counts."""
+    """Add a draft model whose file is in the store to the list, in place of an earlier one of its pair."""
     with locked(root):
         _write(root, {**load_tailored(root), made.pair: made}.values())
 
 
 def forget_tailored(name: str, root: Path) -> None:
-    """Forget a draft model by its name; its file stays."""
+    """Remove a draft model from the list by its name; its file stays."""
     with locked(root):
         known = load_tailored(root)
         left = [each for each in known.values() if each.name != name]
@@ -136,10 +139,10 @@ def forget_tailored(name: str, root: Path) -> None:
 def _write(root: Path, made: Iterable[TailoredDraft]) -> None:
     tables = []
     for draft in sorted(made, key=lambda each: each.pair):
+        values = msgspec.structs.asdict(draft)
+        pair = values.pop("pair")
         lines = [
-            f"{key} = {json.dumps(value, ensure_ascii=False)}"
-            for key, value in asdict(draft).items()
-            if key != "pair" and value != ""
+            f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()
         ]
-        tables.append("\n".join([f"[pairs.{json.dumps(draft.pair)}]", *lines, ""]))
+        tables.append("\n".join([f"[pairs.{json.dumps(pair)}]", *lines, ""]))
     write_atomic(root / TAILORED, "\n".join(tables).encode())

@@ -14,8 +14,6 @@ from localspec.errors import ModelFileError
 from localspec.models.gguf_encoding import StringArray, Value
 
 _PREFIX = "tokenizer.ggml."
-CUT_MODEL = "localspec.tokenizer.model"
-"""What `tokenizer.ggml.model` was, in a file whose head was cut: llama.cpp is told that it has none."""
 
 _ENDS = frozenset(
     text.encode()
@@ -91,8 +89,7 @@ def tokenizer_header(name: str, metadata: Mapping[str, Value]) -> TokenizerHeade
         if key.startswith(_PREFIX)
     }
     tokens, merges = own.get("tokens"), own.get("merges")
-    model = metadata.get(CUT_MODEL, own.get("model"))
-    pre = own.get("pre")
+    model, pre = own.get("model"), own.get("pre")
     if not isinstance(model, str) or not isinstance(tokens, StringArray):
         raise ModelFileError(f"{name} has no tokenizer: give a GGUF of a language model")
     if merges is not None and not isinstance(merges, StringArray):

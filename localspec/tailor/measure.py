@@ -1,14 +1,12 @@
-"""How often a draft model foretells what a target says, and what its steps cost beside the target's."""
+"""How much a draft model agrees with a target, the cost of its passes, and the speed-up that follows from both."""
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from math import exp
+from math import exp, log
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localspec.bench.measure import prompt_tokens
 from localspec.bench.prompts import BenchPrompt
@@ -17,44 +15,38 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.policy.policy import plain_policy
 from localspec.decoding.round import StopReason
-from localspec.decoding.sampling import logprobs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.options import ReplyOptions, SamplingParams
 
 MOST_TOKENS = 96
 ROWS = 32
+N_CTX = 256
 _REPEATS = 8
-_DEPTH, N_CTX = 64, 256
-_FEW_TOKENS, _FEW_BEFORE = 32, 64
-"""Of an answer, and before it, what a search looks at."""
-# Counted on twelve answers of a real pair, each with ids that were chosen by the others
-_USUAL_WEIGHT, _FIRST_IDS = 0.1, 1000
+_DEPTH = 64
 _TOKEN = 100  # any: a pass takes as long whatever it evaluates
+_LONGEST = 31
+
+Hits = Mapping[str, Sequence[Sequence[bool]]]
+"""By kind of text, for each answer, whether a draft model would have proposed each of its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """What a target said.
-
-    Args:
-        kind: of text.
-        prompt: its tokens.
-        answer: greedy, likewise.
-    """
+    """A target's greedy answer to a prompt of a kind, both as tokens."""
 
     kind: str
     prompt: list[int]
     answer: list[int]
 
 
-def answers(
+def record_answers(
     assistant: Assistant, prompts: Sequence[BenchPrompt], on_share: Callable[[float], None]
 ) -> list[RecordedAnswer]:
-    """Return a target's own greedy answers, up to `MOST_TOKENS` each.
+    """Return the target's greedy answers, up to `MOST_TOKENS` each.
 
     Raises:
-        Cancelled: its flag was set.
+        Cancelled: the assistant's flag was set.
         ContextOverflow: a prompt leaves no room for an answer.
     """
     found = []
@@ -69,120 +61,46 @@ def answers(
     return found
 
 
-def foretold(
-    model: LlamaModel,
-    texts: Sequence[RecordedAnswer],
-    shared_vocab: int,
-    cancel: CancelFlag,
-    heads: Sequence[NDArray[np.int64]] | None = None,
-) -> dict[str, list[list[bool]]]:
-    """Return, by kind of text and for each answer, whether a model would have drafted each of its tokens, greedily.
+def agreement(
+    model: LlamaModel, answers: Sequence[RecordedAnswer], shared_vocab: int, cancel: CancelFlag
+) -> Hits:
+    """Return which tokens of recorded answers a draft model would have proposed greedily.
 
     Args:
         model: the draft model.
-        texts: what the target said.
+        answers: of its target.
         shared_vocab: ids that both have.
         cancel: stops it.
-        heads: for each text, the ids that may be drafted, ascending; None lets all.
     """
     found = defaultdict(list)
-    for place, (each, logits) in enumerate(_forced(model, texts, shared_vocab, cancel)):
-        if heads is None:
-            drafted = np.concatenate([np.argmax(rows, axis=1) for rows in logits])
-        else:
-            ids = heads[place]
-            drafted = np.concatenate([ids[np.argmax(rows[:, ids], axis=1)] for rows in logits])
-        found[each.kind].append((drafted == each.answer).tolist())
+    longest = max(len(each.prompt) + len(each.answer) for each in answers)
+    context = LlamaContext(model, cancel, replace(model.options, n_ctx=longest, max_rows=ROWS))
+    try:
+        for each in answers:
+            tokens, drafted = [*each.prompt, *each.answer], list[int]()
+            for start in range(0, len(each.answer), ROWS):
+                rows = min(ROWS, len(each.answer) - start)
+                end = len(each.prompt) + start + rows - 1
+                logits = context.logits(tokens[:end], rows)[:, :shared_vocab]
+                drafted += np.argmax(logits, axis=1).tolist()
+            hits = [one == other for one, other in zip(drafted, each.answer, strict=True)]
+            found[each.kind].append(hits)
+    finally:
+        context.close()
     return dict(found)
 
 
-def likelihood(
-    model: LlamaModel, texts: Sequence[RecordedAnswer], shared_vocab: int, cancel: CancelFlag
-) -> float:
-    """Return the mean probability that a model gives the first tokens of answers: smoother than how many it foretells.
-
-    Args:
-        model: the draft model.
-        texts: what the target said; of each, a part that is evaluated soon.
-        shared_vocab: ids that both have.
-        cancel: stops it.
-    """
-    few = [
-        replace(each, prompt=each.prompt[-_FEW_BEFORE:], answer=each.answer[:_FEW_TOKENS])
-        for each in texts
-    ]
-    found = list[float]()
-    for each, logits in _forced(model, few, shared_vocab, cancel):
-        for row, token in zip(chain.from_iterable(logits), each.answer, strict=True):
-            found.append(exp(logprobs(row, token, 0)[0]))
-    return sum(found) / len(found)
-
-
-def spoken(
-    target: LlamaModel, texts: Sequence[RecordedAnswer], cancel: CancelFlag
-) -> list[NDArray[np.float64]]:
-    """Return for each of its answers how often a target might have said each id: the sum of its probabilities.
-
-    That ranks also the ids that so little text does not have.
-    """
-    found = []
-    for _, logits in _forced(target, texts, target.n_vocab, cancel):
-        total = np.zeros(target.n_vocab)
-        for row in chain.from_iterable(logits):
-            weights = np.exp(row - row.max(), dtype=np.float64)
-            total += weights / weights.sum()
-        found.append(total)
-    return found
-
-
-def often_spoken(counts: Sequence[NDArray[np.float64]], n_ids: int) -> NDArray[np.int64]:
-    """Return the ids that a target says most often, ascending.
-
-    What is known of them is two things: how often it might have said them in some texts, and that tokenizers number
-    their tokens as they found them in far more text, the most frequent first.
-
-    Args:
-        counts: for each text, see `spoken`.
-        n_ids: how many.
-    """
-    total = np.sum(counts, axis=0)
-    usual = 1.0 / (_FIRST_IDS + np.arange(len(total)))
-    likely = total / total.sum() + _USUAL_WEIGHT * usual / usual.sum()
-    return np.sort(np.argsort(-likely, kind="stable")[:n_ids])
-
-
-def _forced(
-    model: LlamaModel, texts: Sequence[RecordedAnswer], shared_vocab: int, cancel: CancelFlag
-) -> Iterator[tuple[RecordedAnswer, Iterator[NDArray[np.float32]]]]:
-    """Yield each text with the rows of logits that a model has for the tokens of its answer, chunk by chunk."""
-    longest = max(len(each.prompt) + len(each.answer) for each in texts)
-    context = LlamaContext(model, cancel, replace(model.options, n_ctx=longest, max_rows=ROWS))
-
-    def chunks(each: RecordedAnswer) -> Iterator[NDArray[np.float32]]:
-        tokens = [*each.prompt, *each.answer]
-        for start in range(0, len(each.answer), ROWS):
-            rows = min(ROWS, len(each.answer) - start)
-            end = len(each.prompt) + start + rows - 1
-            yield context.logits(tokens[:end], rows)[:, :shared_vocab]
-
-    try:
-        for each in texts:
-            yield each, chunks(each)
-    finally:
-        context.close()
-
-
-def step_costs(
+def draft_costs(
     target: LlamaModel, draft_model: LlamaModel, plain_s: float, cancel: CancelFlag
 ) -> PassCosts:
-    """Return what passes of one and two tokens of a draft model take.
+    """Return the seconds of a draft model's passes of one and two tokens.
 
-    Timed in turns with the target's, since what else runs slows both; of each the fastest counts.
+    Timed in turns with the target's, since other programs slow both; of each the fastest counts.
 
     Args:
         target: loaded.
-        draft_model: likewise.
-        plain_s: what a pass of the target is known to take.
+        draft_model: loaded.
+        plain_s: the calibrated seconds of the target's pass of one token.
         cancel: stops it.
     """
     contexts = [
@@ -209,3 +127,49 @@ def step_costs(
     plain = fastest[0, 1]
     seconds = (plain_s * fastest[1, 1] / plain, plain_s * fastest[1, 2] / plain)
     return PassCosts((1, 2), seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySpeed:
+    """Speed-up over plain decoding with the draft length that suits each kind of text; 1 where none gains."""
+
+    mean: float
+    by_kind: Mapping[str, float]
+
+
+def speed_up(hits: Hits, target: PassCosts, draft_model: PassCosts) -> ReplaySpeed:
+    """Return the speed-up of a draft model on recorded greedy answers.
+
+    Replays every draft length: behind accepted tokens the recorded text goes on.
+
+    Args:
+        hits: tokens that the draft model would have proposed.
+        target: costs of its passes.
+        draft_model: costs of its passes of widths 1 and 2.
+    """
+    lengths = range(1, _LONGEST)
+    by_kind = {
+        kind: max(1.0, *(_speed_up(answers, each, target, draft_model) for each in lengths))
+        for kind, answers in hits.items()
+    }
+    return ReplaySpeed(exp(sum(map(log, by_kind.values())) / len(by_kind)), by_kind)
+
+
+def _speed_up(
+    answers: Sequence[Sequence[bool]], length: int, target: PassCosts, draft_model: PassCosts
+) -> float:
+    """Return the speed-up of drafts of one length."""
+    plain_s = spent_s = 0.0
+    for hits in answers:
+        at, behind = 1, 1  # the first token comes with the prompt
+        plain_s += (len(hits) - 1) * target.of(1)
+        while at < len(hits):
+            drafted = min(length, len(hits) - at - 1)
+            right = next((n for n in range(drafted) if not hits[at + n]), drafted)
+            spent_s += target.of(drafted + 1)
+            if drafted:
+                spent_s += draft_model.of(behind) + (drafted - 1) * draft_model.of(1)
+            # Of a draft that was accepted as a whole, it has not evaluated the last token.
+            behind = 2 if right == drafted else 1
+            at += right + 1
+    return plain_s / spent_s if spent_s else 1.0

@@ -1,61 +1,94 @@
-"""Tailoring: candidates are made, measured, and the best of them kept; nothing half made is left, whenever it ends."""
+"""Tailoring: draft models are made of the models on the disk and measured, and the best one is kept if it pays."""
 
-from collections.abc import Iterator, Sequence
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
+from secrets import token_hex
 
 import numpy as np
-from numpy.typing import NDArray
 
+from localspec.bench.measure import prompt_tokens
 from localspec.bench.prompts import BenchPrompt
 from localspec.calibration.calibrated import calibrated
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.costs import PairCosts
 from localspec.decoding.lengths import WORTH_TRYING
-from localspec.launch.cut_head import cut_head
+from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
-from localspec.llama.build import build
-from localspec.llama.calibrate import measure_pass_costs
 from localspec.llama.model import LlamaModel
+from localspec.llama.quantize import quantise
+from localspec.models.entries import HubName, ModelEntry, PairEntry
 from localspec.models.gguf import GgufHeader, read_model
-from localspec.models.gguf_layout import read_layout
-from localspec.models.layers import Switchable, separable_layers
+from localspec.models.inventory import plan_removal, remove
+from localspec.models.names import resolve
 from localspec.models.pairs import require_compatible
-from localspec.models.store import Store, model_sha256
-from localspec.models.tailored import TailoredDraft, keep_tailored, load_tailored
+from localspec.models.registry import Registry, load_registry
+from localspec.models.store import Store
+from localspec.models.tailored import TailoredDraft, forget_tailored, keep_tailored, load_tailored
+from localspec.options import LaunchOptions
+from localspec.resources import free_ram_bytes
 from localspec.storage.files import size_text
+from localspec.storage.locks import try_lock
 from localspec.storage.paths import data_dir
-from localspec.tailor.candidates import (
-    Candidate,
-    of_draft_model,
-    of_layers,
-    of_target,
-    requantised,
-    with_adapter,
-    with_layers,
-)
-from localspec.tailor.job import OnShare, TailoringJob
-from localspec.tailor.making import cut, make
 from localspec.tailor.measure import (
+    MOST_TOKENS,
     N_CTX,
     ROWS,
+    Hits,
     RecordedAnswer,
-    answers,
-    foretold,
-    likelihood,
-    often_spoken,
-    spoken,
-    step_costs,
+    ReplaySpeed,
+    agreement,
+    draft_costs,
+    record_answers,
+    speed_up,
 )
-from localspec.tailor.room import require_memory
-from localspec.tailor.search import dispensable
-from localspec.tailor.worth import Replayed, could_pay, replayed, what_could_pay
 
-_ANOTHER = "that is another model, with other answers"
+_MADE = "Q4_0"  # what CPUs rearrange for their widest kernels, and what is quantised in seconds
+_BLOCK, _BLOCK_BYTES = 32, 18
+_SMALLER = 0.5
+_SHARES = (0.75, 0.9)
+"""Of a target's layers, those that a draft model of them has."""
+# Architectures whose layers do not depend on their number: others attend to a window, or leave positions out, in every
+# so manieth layer.
+_ALIKE = {"llama", "qwen2", "qwen3", "gemma", "granite", "internlm2"}
 _BETTER = 1.01
-"""What a candidate has to earn beyond what is there: less is noise."""
+"""Speed-up beyond the present draft model's that a candidate needs: less is noise."""
+_WORKING_BYTES = 6  # of an element of the largest tensor while its type changes: as F32, and packed
+_BYTES_A_SECOND = 2e7  # requantised or copied, a rough figure
+
+OnShare = Callable[[str, float], None]
+"""Shows the name of what is under way, and the share of it that is done, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A draft model to try.
+
+    Args:
+        recipe: how it differs from its source, in a phrase; empty for the source itself.
+        source: a model's file.
+        name: the source's name.
+        size_bytes: of the file, about.
+        made: the type of its weights; None where all stay as they are.
+        left_out: layers of the source that it lacks.
+    """
+
+    recipe: str
+    source: Path
+    name: str
+    size_bytes: int
+    made: str | None = _MADE
+    left_out: tuple[int, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its name in a table."""
+        return f"{self.name}, {self.recipe or 'as it is'}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,43 +96,158 @@ class Tried:
     """A candidate, measured.
 
     Args:
-        candidate: what was made.
-        file: where it is; a made one until the workshop is cleared.
+        candidate: the candidate.
+        file: its file, in the work folder if it was made.
         size_bytes: of the file.
-        hits: by kind of text, for each answer, whether it foretold each token.
-        costs: of its passes of 1 and 2 tokens.
-        step: what drafting a token costs, in plain steps of the target.
-        earned: on the recorded answers.
+        hits: which of the target's tokens it would have proposed.
+        step: the cost of drafting a token, in plain steps of the target.
+        speed: its speed-up on the recorded answers.
     """
 
     candidate: Candidate
     file: Path
     size_bytes: int
-    hits: dict[str, list[list[bool]]]
-    costs: PassCosts
+    hits: Hits
     step: float
-    earned: Replayed
+    speed: ReplaySpeed
 
     @property
     def agrees(self) -> float:
-        """Share of the target's tokens that it foretold."""
+        """Share of the target's tokens that it would have proposed."""
         every = [hit for answers in self.hits.values() for hits in answers for hit in hits]
         return sum(every) / len(every)
 
     @property
     def pays_on(self) -> list[str]:
         """Kinds of text that it makes faster by a tenth."""
-        return [kind for kind, speed in self.earned.by_kind.items() if speed >= WORTH_TRYING]
+        return [kind for kind, speed in self.speed.by_kind.items() if speed >= WORTH_TRYING]
+
+
+@dataclass(frozen=True, slots=True)
+class TailoringJob:
+    """A pair to tailor for, with its own draft model if it has one; all files are on this machine."""
+
+    pair: PairEntry
+    target: Path
+    draft_model: Path | None
+    request: LaunchOptions
+
+
+def tailoring_job(name: str | None, request: LaunchOptions) -> TailoringJob:
+    """Return the job for a pair, by its name or its target's; None means the default pair.
+
+    Raises:
+        ModelUnavailable: no such pair, or a file of it is not here.
+    """
+    registry = load_registry(tailored=False)
+    pair = _pair(name, registry)
+    target = _file(pair.target, registry, f"localspec pull {pair.name}")
+    draft_model = None
+    if pair.draft_model is not None:
+        draft_model = _file(pair.draft_model, registry, f"localspec pull {pair.name} --with-draft")
+    request = replace(request, pair=None, target=pair.target, draft_model=None, exact=False)
+    return TailoringJob(pair, target, draft_model, request)
+
+
+def _pair(name: str | None, registry: Registry) -> PairEntry:
+    """Return the pair that a name means: its own, or its target's; None means the default pair."""
+    name = registry.name(name or registry.default_pair)
+    if name not in registry.pairs:
+        of_target = (each.name for each in registry.pairs.values() if each.target == name)
+        name = next(of_target, name)
+    return registry.pair(name)
+
+
+def _file(reference: str, registry: Registry, command: str) -> Path:
+    found = resolve(reference, registry)
+    path = Store(data_dir()).path_of(found) if isinstance(found, ModelEntry) else found
+    if path is None or isinstance(path, HubName):
+        raise ModelUnavailable(f"{reference} is not on this machine: `{command}` downloads it")
+    return path
+
+
+def candidates(job: TailoringJob) -> list[Candidate]:
+    """Return the draft models to try: the pair's own and the same in Q4_0; the target in Q4_0 and its first layers.
+
+    Raises:
+        PairMismatch: the pair's models do not fit each other.
+    """
+    target, found = read_model(job.target), list[Candidate]()
+    if job.draft_model is not None and job.pair.draft_model is not None:
+        header = read_model(job.draft_model)
+        require_compatible(target, header)
+        source = job.draft_model, job.pair.draft_model
+        found.append(Candidate("", *source, header.size_bytes, None))
+        if any(_can_be_made(each.shape, each.name, each.type_name) for each in header.tensors):
+            found.append(Candidate(f"all {_MADE}", *source, _size(header, _MADE)))
+    own = job.target, job.pair.target
+    halved = _size(target, _MADE) <= _SMALLER * target.size_bytes
+    if halved:
+        found.append(Candidate(f"all {_MADE}", *own, _size(target, _MADE)))
+    made, n_layers = _MADE if halved else None, prunable_layers(target) or 0
+    for count in sorted({int(share * n_layers) for share in _SHARES} - {0}):
+        recipe = f"its first {count} of {n_layers} layers" + (f", {made}" if made else "")
+        left_out = tuple(range(count, n_layers))
+        found.append(Candidate(recipe, *own, _size(target, made, left_out), made, left_out))
+    return found
+
+
+def prunable_layers(header: GgufHeader) -> int | None:
+    """Return how many layers a model has, of which any may be left out; None where that makes another kind of model."""
+    by_layer = any(
+        key.startswith(f"{header.architecture}.") and isinstance(value, np.ndarray)
+        for key, value in header.metadata.items()
+    )
+    if by_layer or header.architecture not in _ALIKE:
+        return None
+    return header.number(f"{header.architecture}.block_count")
+
+
+def _size(header: GgufHeader, made: str | None, left_out: Sequence[int] = ()) -> int:
+    """Return about how large a file with other types, or without some layers, is."""
+    size, gone = header.size_bytes, tuple(f"blk.{layer}." for layer in left_out)
+    for each in header.tensors:
+        if each.name.startswith(gone):
+            size -= each.size_bytes or 0
+        elif made is not None and _can_be_made(each.shape, each.name, each.type_name):
+            size += prod(each.shape) // _BLOCK * _BLOCK_BYTES - (each.size_bytes or 0)
+    return size
+
+
+def _can_be_made(shape: Sequence[int], name: str, type_name: str) -> bool:
+    """Return whether llama.cpp can give a tensor the type of candidates, and it does not have it."""
+    matrix = len(shape) > 1 and name.endswith("weight") and shape[0] % _BLOCK == 0
+    return matrix and type_name != _MADE
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """Give an empty folder on the store's disk, removed at the end.
+
+    Raises:
+        LocalspecError: another process has it.
+    """
+    folder = data_dir() / "tailoring"
+    lock = try_lock(folder)
+    if lock is None:
+        raise LocalspecError("another `localspec tailor` is running: wait until it has ended")
+    try:
+        for left in folder.iterdir():  # of a process that was killed
+            left.unlink()
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 class Tailor:
-    """Measures what drafts are worth for a loaded target, and makes draft models for it.
+    """Measures candidates for a loaded target.
 
     Args:
-        job: what to do.
-        cancel: ends it.
-        on_load: told how far loading is.
-        on_measure: told how far measuring is.
+        job: the pair, and how to load it.
+        cancel: ends the work.
+        on_load: shows how far loading is.
+        on_measure: shows how far measuring is.
 
     Attributes:
         costs: of the target's passes.
@@ -110,14 +258,8 @@ class Tailor:
     ) -> None:
         self._job = job
         self._cancel = cancel
-        self._on_load = on_load
         self._on_measure = on_measure
-        self._spoken: list[NDArray[np.float64]] | None = None
-        asked = replace(
-            job.request, pair=None, target=job.pair.target, draft_model=None, draft_lora=None
-        )
-        plan = make_plan(replace(asked, exact=False))
-        self._runtime: Runtime = load(plan, cancel, on_load)
+        self._runtime: Runtime = load(make_plan(job.request), cancel, on_load)
         self._target = self._runtime.target.model
         name = job.pair.target
         try:
@@ -133,180 +275,155 @@ class Tailor:
         """Free the models."""
         self._runtime.assistant.close()
 
-    def recorded(self, prompts: Sequence[BenchPrompt]) -> list[RecordedAnswer]:
+    def expected_s(self, prompts: Sequence[BenchPrompt], every: Sequence[Candidate]) -> float:
+        """Return about how many seconds it takes to record the answers, and to make and measure candidates."""
+        read = sum(map(len, prompt_tokens(self._runtime.assistant, prompts)))
+        answered, costs = len(prompts) * MOST_TOKENS, self.costs.target
+        read_s = (read + answered) * costs.of(ROWS) / ROWS  # by each candidate, as by the target
+        made = sum(each.source.stat().st_size for each in every if each.recipe)
+        return answered * costs.of(1) + read_s * (1 + len(every)) + made / _BYTES_A_SECOND
+
+    def record(self, prompts: Sequence[BenchPrompt]) -> list[RecordedAnswer]:
         """Return the target's answers to prompts."""
         name = f"answers of {self._job.pair.target}"
-        return answers(
+        return record_answers(
             self._runtime.assistant, prompts, lambda share: self._on_measure(name, share)
         )
 
-    def candidates(self) -> list[Candidate]:
-        """Return what is to be tried, first what the pair has."""
-        job, found = self._job, list[Candidate]()
-        target = read_model(job.target)
-        if job.draft_model is not None and job.pair.draft_model is not None:
-            header = read_model(job.draft_model)
-            require_compatible(target, header)
-            found += of_draft_model(job.draft_model, job.pair.draft_model, header)
-            if job.request.draft_lora is not None:
-                found += with_adapter(tuple(found), Path(job.request.draft_lora).expanduser())
-        own = (job.target, job.pair.target, target)
-        return [*found, *of_target(*own), *of_layers(*own)]
-
-    def searched(self, texts: Sequence[RecordedAnswer], workshop: Path) -> Iterator[Candidate]:
-        """Yield sets of the target's layers that were found to foretell it best, as large as those of its first layers.
-
-        Raises:
-            Cancelled: the flag was set.
-            LocalspecError: there is no room for them.
-        """
-        source, name = self._job.target, self._job.pair.target
-        header = read_model(source)
-        counts = {len(each.left_out) for each in of_layers(source, name, header)}
-        n_layers = separable_layers(header) or 0
-        if not counts:
-            return
-        file = self._made(with_layers(source, name, header, ()), workshop)
-        require_memory(file, replace(self._target.options, n_ctx=N_CTX, max_rows=ROWS))
-        options = replace(self._target.options, repack=False, load_mode="mmap")
-        layers, tries = Switchable(file, read_layout(file)), 0
-
-        def worth(left_out: tuple[int, ...]) -> float:
-            nonlocal tries
-            tries += 1
-            # Half of the first ones alone, and then two for each that goes.
-            share = tries / (n_layers + 2 * max(counts) + 1)
-            self._on_measure(f"layers that {name} can do without", min(share, 0.99))
-            layers.leave_out(left_out)
-            model = LlamaModel(file, options, self._cancel)
-            try:
-                return likelihood(model, texts, model.n_vocab, self._cancel)
-            finally:
-                model.close()
-
-        for left_out, _ in dispensable(n_layers, max(counts), worth):
-            if len(left_out) in counts:
-                yield with_layers(source, name, header, left_out)
-        file.unlink()
-
-    def tried(self, candidate: Candidate, texts: Sequence[RecordedAnswer], workshop: Path) -> Tried:
-        """Make a candidate, and measure it.
+    def measure(
+        self, candidate: Candidate, answers: Sequence[RecordedAnswer], folder: Path
+    ) -> Tried:
+        """Make a candidate in a folder, and measure it.
 
         Raises:
             Cancelled: the flag was set.
             LocalspecError: it cannot be made or loaded, or there is no room for it.
         """
-        label = candidate.label
-        self._on_measure(label, 0.0)
-        file, heads = self._made(candidate, workshop), None
-        if candidate.n_ids is not None:
-            heads = self._heads(texts, candidate.n_ids)
-        longest = max(len(each.prompt) + len(each.answer) for each in texts)
-        with self._loaded(file, longest) as model:
-            self._on_measure(label, 0.5)
-            shared = min(self._target.n_vocab, model.n_vocab)
-            hits = foretold(model, texts, shared, self._cancel, heads)
-            costs = None if heads else self._step_costs(model)
-        if costs is None:
-            ids = often_spoken(self._said(texts), candidate.n_ids or 0)
-            file = cut(file, ids, workshop)
-            with self._loaded(file, N_CTX) as model:
-                costs = self._step_costs(model)
-        self._on_measure(label, 1.0)
-        earned = replayed(hits, self.costs.target, costs)
-        step = costs.of(1) / self.costs.target.of(1)
-        return Tried(candidate, file, read_model(file).size_bytes, hits, costs, step, earned)
-
-    def _step_costs(self, model: LlamaModel) -> PassCosts:
-        return step_costs(self._target, model, self.costs.target.of(1), self._cancel)
-
-    @contextmanager
-    def _loaded(self, file: Path, n_ctx: int) -> Iterator[LlamaModel]:
-        """Load a model beside the target, if there is memory for it, for as long as it is looked at."""
-        options = self._target.options
-        require_memory(file, replace(options, n_ctx=n_ctx, max_rows=ROWS))
-        model = LlamaModel(file, options, self._cancel, head=cut_head(file))
+        self._on_measure(candidate.label, 0.0)
+        file = self._make(candidate, folder)
+        _require_memory(file.stat().st_size)
+        options = replace(self._target.options, n_ctx=N_CTX, max_rows=ROWS)
+        model = LlamaModel(file, options, self._cancel)
         try:
-            yield model
+            self._on_measure(candidate.label, 0.5)
+            shared = min(self._target.n_vocab, model.n_vocab)
+            hits = agreement(model, answers, shared, self._cancel)
+            plain_s = self.costs.target.of(1)
+            costs = draft_costs(self._target, model, plain_s, self._cancel)
         finally:
             model.close()
+        self._on_measure(candidate.label, 1.0)
+        speed = speed_up(hits, self.costs.target, costs)
+        return Tried(candidate, file, file.stat().st_size, hits, costs.of(1) / plain_s, speed)
 
-    def _said(self, texts: Sequence[RecordedAnswer]) -> list[NDArray[np.float64]]:
-        """Return how often the target said each id, in each text."""
-        if self._spoken is None:
-            self._spoken = spoken(self._target, texts, self._cancel)
-        return self._spoken
-
-    def _heads(self, texts: Sequence[RecordedAnswer], n_ids: int) -> list[NDArray[np.int64]]:
-        """Return for each text the ids of a head that was chosen by the other half of the texts."""
-        counts = self._said(texts)
-        halves = [often_spoken(counts[1 - half :: 2] or counts, n_ids) for half in (0, 1)]
-        return [halves[place % 2] for place in range(len(texts))]
-
-    def _made(self, candidate: Candidate, workshop: Path) -> Path:
-        return make(candidate, workshop, self._target.options, self._cancel)
-
-    def otherwise(self, best: Tried | None, workshop: Path) -> str | None:
-        """Return the advice to take the target in another type, where drafting would pay with it and does not now.
+    def measure_all(
+        self,
+        every: Sequence[Candidate],
+        answers: Sequence[RecordedAnswer],
+        folder: Path,
+        on_refused: Callable[[Candidate, LocalspecError], None],
+    ) -> list[Tried]:
+        """Make and measure candidates in a folder; of the files made, only the best one's is left.
 
         Args:
-            best: of the candidates; None if none was tried.
-            workshop: where the target is made.
+            every: the candidates.
+            answers: of the target.
+            folder: for the files.
+            on_refused: called with a candidate that cannot be made or loaded, and why.
 
         Raises:
             Cancelled: the flag was set.
-            LocalspecError: there is no room for it.
         """
-        header: GgufHeader = read_model(self._job.target)
-        other = requantised(self._job.target, self._job.pair.target, header)
-        if other is None or (best is not None and best.pays_on):
-            return None
-        self._on_measure(other.label, 0.0)
-        file = self._made(other, workshop)
-        with self._loaded(file, N_CTX) as model:
-            costs = measure_pass_costs(model, model.options, cancel=self._cancel).costs
-        file.unlink()
-        wide, wide_now = (each.of(4) / each.of(1) for each in (costs, self.costs.target))
-        what = (
-            f"with the target in Q4_0 ({size_text(other.size_bytes)}), whose passes of 4 tokens take {wide:.1f} steps, not"
-            f" {wide_now:.1f},"
-        )
-        if best is None:
-            return f"{what} {what_could_pay(costs)}; {_ANOTHER}" if could_pay(costs) else None
-        earned = replayed(best.hits, costs, best.costs)
-        kinds = [kind for kind, speed in earned.by_kind.items() if speed >= WORTH_TRYING]
-        if not kinds:
-            return None
-        most = max(earned.by_kind.values())
-        return f"{what} {best.candidate.label} would make {', '.join(kinds)} up to {most:.2f} times as fast; {_ANOTHER}"
+        tried = list[Tried]()
+        for each in every:
+            try:
+                tried.append(self.measure(each, answers, folder))
+            except LocalspecError as error:
+                on_refused(each, error)
+            best = best_of(tried)
+            kept = None if best is None else best.file
+            for file in folder.iterdir():
+                if file != kept:
+                    file.unlink()
+        return tried
 
-    def keep(self, best: Tried, found: str) -> TailoredDraft:
-        """Make the best candidate the draft model of the pair."""
-        store, pair, candidate = Store(data_dir()), self._job.pair, best.candidate
-        source_sha256 = model_sha256([candidate.source], store.root)
-        before = load_tailored(store.root).get(pair.name)
-        path = store.take(best.file)
-        made = TailoredDraft(
-            pair=pair.name,
-            target=pair.target,
-            replaces=pair.draft_model or "",
-            source=candidate.name,
-            source_sha256=source_sha256,
-            recipe=candidate.recipe,
-            found=found,
-            llama_cpp=build().version,
-            size_bytes=path.stat().st_size,
-            sha256=path.name,
+    def _make(self, candidate: Candidate, folder: Path) -> Path:
+        """Return the file of a candidate, made in the folder unless it is the source itself."""
+        if not candidate.recipe:
+            return candidate.source
+        free = shutil.disk_usage(folder).free
+        if candidate.size_bytes > free:
+            raise LocalspecError(
+                f"it takes {size_text(candidate.size_bytes)} of disk, and {size_text(free)} are free: make room"
+            )
+        largest = max(prod(each.shape) for each in read_model(candidate.source).tensors)
+        _require_memory(_WORKING_BYTES * largest)
+        file = folder / f"{token_hex(4)}.gguf"
+        quantise(candidate.source, file, candidate.made, candidate.left_out, self._cancel)
+        return file
+
+
+def _require_memory(needed_bytes: int) -> None:
+    free = free_ram_bytes()
+    if free is not None and needed_bytes > free:
+        raise LocalspecError(
+            f"it needs {size_text(needed_bytes)} of memory, and {size_text(free)} are free: end other programs"
         )
-        keep_tailored(made, store.root)
-        if before is not None and before.sha256 != made.sha256:
-            store.remove(before.entry)
-        return made
 
 
 def best_of(tried: Sequence[Tried]) -> Tried | None:
-    """Return the made candidate that earns most, if it earns more than the draft model that the pair has."""
+    """Return the made candidate with the highest speed-up, if it pays: a tenth on some kind of text, and more than the pair's own."""
     made = [each for each in tried if each.candidate.recipe and each.pays_on]
-    there = max((each.earned.speed for each in tried if not each.candidate.recipe), default=1.0)
-    best = max(made, key=lambda each: each.earned.speed, default=None)
-    return best if best is not None and best.earned.speed >= _BETTER * there else None
+    own = max((each.speed.mean for each in tried if not each.candidate.recipe), default=1.0)
+    best = max(made, key=lambda each: each.speed.mean, default=None)
+    return best if best is not None and best.speed.mean >= _BETTER * own else None
+
+
+def keep(job: TailoringJob, best: Tried, found: str) -> TailoredDraft:
+    """Make a candidate the draft model of its pair.
+
+    Args:
+        job: the pair.
+        best: the candidate; its file moves into the store.
+        found: what was measured, in a line that stays with it.
+    """
+    store, pair = Store(data_dir()), job.pair
+    before = load_tailored(store.root).get(pair.name)
+    path = store.take(best.file)
+    made = TailoredDraft(
+        pair=pair.name,
+        target=pair.target,
+        replaces=pair.draft_model or "",
+        source=best.candidate.name,
+        recipe=best.candidate.recipe,
+        found=found,
+        size_bytes=path.stat().st_size,
+        sha256=path.name,
+    )
+    keep_tailored(made, store.root)
+    if before is not None and before.sha256 != made.sha256:
+        store.remove(before.entry)
+    return made
+
+
+def undo(name: str | None) -> tuple[TailoredDraft, int]:
+    """Remove the draft model that was made for a pair; return it, and how many bytes that freed.
+
+    Args:
+        name: the pair's, or its target's; None means the default pair.
+
+    Raises:
+        ModelUnavailable: there is no such pair, or nothing was made for it.
+    """
+    registry, store = load_registry(), Store(data_dir())
+    tailored = load_tailored(store.root)
+    # Of a pair that the registry has no longer, the list may still have the name.
+    made = tailored.get(name or "") or tailored.get(_pair(name, registry).name)
+    if made is None:
+        raise ModelUnavailable(
+            f"nothing was tailored for {_pair(name, registry).name}: `localspec tailor` does that"
+        )
+    if made.name in registry.models:
+        return made, remove(plan_removal([made.name], registry, store), store)
+    forget_tailored(made.name, store.root)  # not loaded: the pair has changed, or its head was cut
+    return made, store.remove(made.entry)

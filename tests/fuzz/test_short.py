@@ -4,21 +4,15 @@ import pytest
 
 from lab.fuzz.mutation import mutants
 from lab.fuzz.target import load
-from lab.fuzz.targets import NAMES, NATIVE
+from lab.fuzz.targets import NAMES
 from tests.examples import LONG
 
-# Opening a database takes milliseconds, and what reads a text takes microseconds.
-_FEWER = {"history": 40, "telemetry": 40, "constraint": 20}
-
-
-# Making the constraints of its seeds takes seconds.
-_MARKS = dict.fromkeys(NATIVE, (pytest.mark.weights, pytest.mark.slow))
+# A report takes milliseconds, and what reads a text takes microseconds.
+_FEWER = {"telemetry": 40}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=_MARKS.get(name, ())) for name in (*NAMES, *NATIVE)]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_hostile_input_is_an_error_of_one_line_at_most(name: str) -> None:
     target = load(name)
     count = _FEWER.get(name, 400)

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from lab.grammars.walks import accepts, walk
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
 from localspec.options import ReplyOptions
 from tests.grammar.byte_vocabulary import END, ByteVocabulary
+from tests.grammar.walks import accepts, walk
 
 _IDS = np.arange(END + 1)
 
 
 class Walked:
-    """An automaton at some place in a text; see `lab.grammars.walks.Bytes`."""
+    """An automaton at some place in a text; see `tests.grammar.walks.Bytes`."""
 
     def __init__(self, automaton: GrammarAutomaton) -> None:
         self._automaton, self._state = automaton, automaton.start()

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from lab.grammars.judge import Judge
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.grammar.disjoint import Disjoint
@@ -12,6 +11,7 @@ from localspec.grammar.document import Document
 from localspec.grammar.facts import Subschema
 from localspec.options import ReplyOptions
 from tests.grammar.answers import takes_value
+from tests.grammar.judge import Judge
 
 
 def objects(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:

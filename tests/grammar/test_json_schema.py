@@ -7,11 +7,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lab.grammars.judge import Judge
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
 from tests.grammar.answers import takes, takes_value, texts
+from tests.grammar.judge import Judge
 from tests.grammar.random_schemas import random_schema
 from tests.grammar.schemas import ASKED, Asked
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from lab.grammars.judge import Judge
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.grammar.document import Document
 from localspec.grammar.nesting import LEVELS, Nesting
 from localspec.options import ReplyOptions
 from tests.grammar.answers import takes_value, texts
+from tests.grammar.judge import Judge
 from tests.grammar.schemas import ASKED
 
 

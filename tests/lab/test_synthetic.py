@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from lab.synthetic import made_file
+from lab.synthetic.gguf_layout import Placed, read_layout
+from lab.synthetic.gguf_writer import zeros
 from lab.synthetic.heavier import heavier
 from lab.synthetic.shuffled import shuffled
 from localspec.errors import LocalspecError, ModelFileError, UsageError
 from localspec.models.gguf import read_header
 from localspec.models.gguf_encoding import GGML_TYPES
-from localspec.models.gguf_layout import Placed, read_layout
-from localspec.models.gguf_writer import zeros
 from tests.models.gguf_builder import Content, Tensor, build, model_values
 
 _PARTS = ("attn_norm.weight", "attn_q.weight", "attn_output.weight", "attn_output.bias")

@@ -5,6 +5,8 @@ from pathlib import Path
 import llama_cpp.llama_cpp as native
 import pytest
 
+from lab.synthetic.gguf_layout import read_layout
+from lab.synthetic.gguf_writer import NewTensor, copied, number, text, write_gguf
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError, UsageError
 from localspec.llama import model as model_module
@@ -12,8 +14,10 @@ from localspec.llama.backend import log_lines
 from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices, placed_on
 from localspec.llama.model import LlamaModel
+from localspec.models.gguf import read_header
 from localspec.options import LoadOptions
 from localspec.resources import default_threads
+from tests.tailor.tiny_llama import write
 
 pytestmark = pytest.mark.weights
 
@@ -25,6 +29,25 @@ def test_a_file_that_llama_cpp_refuses_is_one_line_with_its_reason(tmp_path: Pat
         LlamaModel(path, LoadOptions())
     assert "\n" not in str(caught.value)
     assert "odd.gguf" in str(caught.value)
+
+
+def test_a_file_without_a_tokenizer_is_refused_before_llama_cpp_ends_the_process(
+    tmp_path: Path,
+) -> None:
+    source, path = write(tmp_path / "tiny.gguf"), tmp_path / "mute.gguf"
+    layout = read_layout(source)
+    n_vocab = read_header(source).tokenizer.n_vocab
+    values = {
+        **layout.values,
+        "tokenizer.ggml.model": text("no_vocab"),
+        "llama.vocab_size": number(n_vocab),
+    }
+    with source.open("rb") as original, path.open("wb") as file:
+        tensors = [NewTensor(each.name, each, copied(original, each)) for each in layout.tensors]
+        for _ in write_gguf(file, layout.version, values, tensors, layout.alignment):
+            pass
+    with pytest.raises(ModelLoadError, match="has no tokenizer"):
+        LlamaModel(path, LoadOptions())
 
 
 def test_native_log_is_captured_and_not_printed(

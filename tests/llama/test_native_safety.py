@@ -176,7 +176,7 @@ def test_switching_models_leaves_nothing_behind(smollm2_path: Path, tmp_path: Pa
 
     for _ in range(2):
         switch()
-    # A copy of the weights that stayed would be 90 MB and more; lab/benchmarks/native_growth.py switches two hundred times.
+    # A copy of the weights that stayed would be 90 MB and more; lab/benchmarks/native_growth.py at 889a9f3 switches two hundred times.
     assert_no_growth(switch, 5, 16_384)
 
 

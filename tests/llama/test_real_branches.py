@@ -1,16 +1,22 @@
 """Branches on real weights under `--exact`: the same text as plain decoding, over two turns, and the same memory after it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from lab.benchmarks.branches import believing
+from lab.simulator.costs import GPU
+from lab.simulator.world import TrueCosts
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.chat.requests import Request
+from localspec.decoding.drafters.drafter import Drafter
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.policy.adaptive import LONGEST_DRAFT, AdaptivePolicy
 from localspec.decoding.policy.policy import FixedPolicy, Policy
+from localspec.decoding.round import Round, Spent
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
@@ -21,6 +27,45 @@ pytestmark = [pytest.mark.weights, pytest.mark.slow]
 QUESTIONS = ("Name three rivers, and say where they are.", "And which is the longest of them?")
 MakePolicy = Callable[[list[int]], Policy]
 """Makes the policy of an answer from its prompt's tokens."""
+
+
+class Believing(AdaptivePolicy):
+    """A policy that takes every pass to have cost what a table says.
+
+    Args:
+        costs: the table.
+        longest: most tokens of a draft.
+        drafters: whoever may propose.
+        branches: most second choices beside a draft.
+
+    Attributes:
+        seconds: what the rounds would have taken.
+    """
+
+    def __init__(
+        self, costs: TrueCosts, longest: int, drafters: Iterable[Drafter], branches: int
+    ) -> None:
+        super().__init__(costs.target, longest, tuple(drafters), branches)
+        self._costs = costs
+        self.seconds = 0.0
+
+    def learn(self, done: Round) -> None:
+        """Take in what came of a round, as if it had been made there."""
+        drafter = self._by_name.get(done.draft.drafter)
+        draft_s = 0.0 if drafter is None else drafter.foreseen_s()
+        verify_s = self._costs.target.of(done.width + self._again)
+        self.seconds += verify_s + draft_s
+        super().learn(replace(done, spent=Spent(draft_s=draft_s, verify_s=verify_s)))
+
+
+def believing(runtime: Runtime, branches: int) -> Believing:
+    """Return a policy for the first sequence that drafts as on a GPU, with no wider passes than are safe here."""
+    models = runtime.assistant.models
+    small = models.draft_model
+    assert small is not None, "there is a draft model"
+    assert runtime.drafting.spelling is not None
+    drafter = ModelDrafter(small, runtime.drafting.spelling(), models.eog, GPU.draft)
+    return Believing(GPU, min(LONGEST_DRAFT, runtime.drafting.longest), [drafter], branches)
 
 
 def loaded(path: Path, *, drafting: bool) -> Runtime:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lab.synthetic.gguf_layout import read_layout
 from localspec.models.gguf import read_header
-from localspec.models.gguf_layout import read_layout
 from tests.llama.tiny_gguf import TOKENS, Weights, write_model
 from tests.models.gguf_builder import Content, Raw
 

@@ -3,8 +3,8 @@
 import struct
 from pathlib import Path
 
-from localspec.models.gguf_layout import Placed, read_layout
-from localspec.models.gguf_writer import NewTensor, copied, write_gguf
+from lab.synthetic.gguf_layout import Placed, read_layout
+from lab.synthetic.gguf_writer import NewTensor, copied, write_gguf
 
 
 def split_gguf(file: Path, folder: Path, stem: str, tensors_each: int) -> list[Path]:

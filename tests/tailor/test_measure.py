@@ -1,28 +1,47 @@
-"""Ids of a cut head: what was said, what might have been, and of all else the lowest."""
+"""Speed-ups of drafts: recorded answers replayed by hand."""
 
-import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.tailor.measure import often_spoken
+from localspec.decoding.costs import PassCosts
+from localspec.tailor.measure import speed_up
+
+WIDE_IS_FREE = PassCosts((1, 64), (1.0, 1.0))
+FREE_DRAFT = PassCosts((1, 2), (1e-9, 1e-9))
 
 
-def test_what_was_said_comes_first_and_then_the_lowest_ids() -> None:
-    counts = np.zeros(5000)
-    counts[[4000, 4500]] = (3.0, 1.0)
-    assert often_spoken([counts, counts], 4).tolist() == [0, 1, 4000, 4500]
+def test_answers_are_replayed_round_by_round() -> None:
+    # The first token comes with the prompt. Drafts of one: the second is wrong, of the next two passes each confirms a
+    # drafted token and one more, and behind each of these drafts the model has two tokens to evaluate.
+    hits = [False, False, True, True, True, True]
+    target, draft = (
+        PassCosts((1, 2, 3, 32), (10.0, 11.0, 99.0, 999.0)),
+        PassCosts((1, 2), (1.0, 1.5)),
+    )
+    spent = (11 + 1) + (11 + 1) + (11 + 1.5)
+    found = speed_up({"code": [hits]}, target, draft).by_kind["code"]
+    assert found == pytest.approx(50 / spent)
 
 
-def test_what_might_have_been_said_weighs_more_than_a_low_id() -> None:
-    counts = np.zeros(5000)
-    counts[[7, 4000]] = (0.999, 0.001)
-    assert often_spoken([counts], 3).tolist() == [0, 7, 4000]
-    counts[4000] = 1e-9
-    assert often_spoken([counts], 3).tolist() == [0, 1, 7]
+def test_a_free_draft_that_is_always_right_confirms_all_it_may() -> None:
+    found = speed_up({"code": [[True] * 31]}, WIDE_IS_FREE, FREE_DRAFT)
+    assert found.mean == pytest.approx(30)
+    assert speed_up({"code": [[False] * 31]}, WIDE_IS_FREE, FREE_DRAFT).mean == pytest.approx(1)
 
 
-@given(st.lists(st.floats(1e-3, 1.0), min_size=2, max_size=30), st.integers(1, 30))
-def test_so_many_ids_ascending(weights: list[float], n_ids: int) -> None:
-    ids = often_spoken([np.array(weights)], min(n_ids, len(weights)))
-    assert ids.tolist() == sorted(set(ids.tolist()))
-    assert len(ids) == min(n_ids, len(weights))
+@settings(max_examples=30)
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=20), min_size=1, max_size=2))
+def test_more_right_tokens_never_earn_less(answers: list[list[bool]]) -> None:
+    draft = PassCosts((1, 2), (0.1, 0.1))
+    worse = speed_up({"code": answers}, WIDE_IS_FREE, draft).mean
+    better = speed_up({"code": [[True] * len(each) for each in answers]}, WIDE_IS_FREE, draft).mean
+    assert 1.0 <= worse <= better + 1e-9
+
+
+def test_a_kind_of_text_that_gains_nothing_counts_as_plain() -> None:
+    hits = {"code": [[True] * 31], "chat": [[False] * 31]}
+    found = speed_up(hits, WIDE_IS_FREE, PassCosts((1, 2), (0.5, 0.5)))
+    assert found.by_kind["chat"] == 1.0
+    assert found.by_kind["code"] > 1.5
+    assert found.mean == pytest.approx((found.by_kind["code"]) ** 0.5)

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from lab.benchmarks.chat_screens import CHAT, ROOT, Terminal
 from localspec.history.archive import History
 from localspec.ui.first_frame import STARTING
 from tests.cli.test_chat import alive
+from tests.ui.terminal import CHAT, ROOT, Terminal
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.process

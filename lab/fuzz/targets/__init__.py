@@ -10,13 +10,9 @@ NAMES = (
     "records",
     "frames",
     "state",
-    "history",
     "telemetry",
-    "calibration",
     "pins",
     "hub",
     "grammar",
     "schema",
 )
-NATIVE = ("constraint",)
-"""Those that need llama.cpp, and a model's vocabulary."""

@@ -1,7 +1,7 @@
 """A device that is no CPU on any machine: llama.cpp's RPC server in a process of its own, and what is tried on it in another.
 
 What was registered once stays so in a process, and llama.cpp ends the process of whoever asks a server that is gone. So
-whatever is tried runs in a process of its own, too: `python -m lab.benchmarks.remote`, with jobs as JSON on stdin.
+whatever is tried runs in a process of its own, too: `python -m tests.llama.remote`, with jobs as JSON on stdin.
 """
 
 import ctypes
@@ -58,7 +58,7 @@ def workers(count: int) -> Iterator[list[str]]:
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 places.append("127.0.0.1:{1}".format(*free.getsockname()))
-            command = [sys.executable, "-m", "lab.benchmarks.remote", places[-1]]
+            command = [sys.executable, "-m", "tests.llama.remote", places[-1]]
             running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
         for place in places:
             _wait_for(place)
@@ -85,7 +85,7 @@ def tried(places: Sequence[str], jobs: Sequence[Mapping[str, Any]], data: Path) 
     """Return what came of jobs, all in one process that knows the servers as devices RPC0 and so on."""
     request = json.dumps({"places": places, "jobs": jobs})
     done = subprocess.run(
-        [sys.executable, "-m", "lab.benchmarks.remote"],
+        [sys.executable, "-m", "tests.llama.remote"],
         input=request,
         capture_output=True,
         text=True,

@@ -57,7 +57,7 @@ def read_layout(path: Path) -> GgufLayout:
     """
     header = read_header(path)
     alignment = header.metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
-    assert isinstance(alignment, int), "the header was found sound"  # noqa: S101
+    assert isinstance(alignment, int), "the header was found sound"
     with (
         path.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,

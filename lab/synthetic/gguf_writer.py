@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from localspec.models.gguf_layout import Placed
+from lab.synthetic.gguf_layout import Placed
 
 CHUNK_BYTES = 8 << 20
 
@@ -58,7 +58,7 @@ def write_gguf(
             file.write(chunk)
             size += len(chunk)
             yield written + size
-        assert size == tensor.like.size_bytes, tensor.name  # noqa: S101
+        assert size == tensor.like.size_bytes, tensor.name
         file.write(bytes(_aligned(size, alignment) - size))
         written += size
 
