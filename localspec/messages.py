@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+import msgspec
+
 from localspec.errors import UsageError
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -19,15 +21,17 @@ _LOST = "this call was not carried out: the program ended before it"
 _END, _BROKEN_END = "</file>", "<\\/file>"
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
+class Tagged(msgspec.Struct, frozen=True, tag=True):
+    """A value that stands in JSON with its class's name as `type`, so that it can be one of several."""
+
+
+class TextPart(Tagged, frozen=True):
     """Words."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentPart:
+class DocumentPart(Tagged, frozen=True):
     """A file that goes with what is said.
 
     Args:
@@ -45,8 +49,7 @@ class DocumentPart:
         return f'\n\n<file name="{name}">\n{self.text.replace(_END, _BROKEN_END)}\n{_END}'
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Tagged, frozen=True):
     """A function that the assistant wants to have called.
 
     Args:
@@ -60,8 +63,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Tagged, frozen=True):
     """What a call came to.
 
     Args:
@@ -171,7 +173,9 @@ class Message:
                         ToolCall(change(each.id), change(each.name), change(each.arguments))
                     )
                 case ToolResult():
-                    changed = replace(each, call_id=change(each.call_id), text=change(each.text))
+                    changed = msgspec.structs.replace(
+                        each, call_id=change(each.call_id), text=change(each.text)
+                    )
                     others.append(changed)
                 case _:
                     pass

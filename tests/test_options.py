@@ -23,7 +23,7 @@ from localspec.cli import ab, batch, bench, chat, chat_fronts, run, run_here
 from localspec.config.keys import KEYS, from_variable
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import Load
-from localspec.engine.wire import COMMANDS, decode, encode
+from localspec.engine.wire import COMMANDS, encode
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.options import (
@@ -49,7 +49,7 @@ _VALUES: Mapping[str, Any] = {
     "lark": LARK,
     "regex": "[a-z]+",
     "json_schema": '{"type": "null"}',
-    "logit_bias": ((5, 1.5), (6, -math.inf)),
+    "logit_bias": ((5, 1.5), (6, -10_000.0)),
     "tensor_split": "3,1",
 }
 
@@ -156,8 +156,8 @@ def _loaded(launch: LaunchOptions, *_: object, observe: object, keep: object) ->
 def _session(
     _engine: object, _talk: object, launch: LaunchOptions, reply: ReplyOptions, *_: object
 ) -> None:
-    load = decode(encode(Load(launch)), COMMANDS)
-    ask = decode(encode(Ask(1, (), reply)), COMMANDS)
+    load = COMMANDS.decode(encode(Load(launch)))
+    ask = COMMANDS.decode(encode(Ask(1, (), reply)))
     assert isinstance(load, Load)
     assert isinstance(ask, Ask)
     _arrive(load.options, ask.options)
@@ -278,11 +278,11 @@ def test_a_line_of_a_batch_says_it(option: Option) -> None:
 def test_it_goes_over_the_wire(option: Option) -> None:
     change = {option.name: another(option)}
     if option in OF_LAUNCH:
-        load = decode(encode(Load(changed(LaunchOptions(), change))), COMMANDS)
+        load = COMMANDS.decode(encode(Load(changed(LaunchOptions(), change))))
         assert isinstance(load, Load)
         assert values_of(load.options) == values_of(LaunchOptions()) | change
     else:
-        ask = decode(encode(Ask(1, (), changed(ReplyOptions(), change))), COMMANDS)
+        ask = COMMANDS.decode(encode(Ask(1, (), changed(ReplyOptions(), change))))
         assert isinstance(ask, Ask)
         assert values_of(ask.options) == values_of(ReplyOptions()) | change
 

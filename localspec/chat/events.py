@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
-from localspec.messages import ToolCall
+from localspec.messages import Tagged, ToolCall
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Tagged, frozen=True):
     """A prompt is about to be evaluated.
 
     Args:
@@ -23,16 +22,14 @@ class Started:
     cached_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Prefilling:
+class Prefilling(Tagged, frozen=True):
     """So many of the prompt's tokens that were not cached are evaluated; told while a prompt takes several passes."""
 
     done_tokens: int
     total_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class RoundDone:
+class RoundDone(Tagged, frozen=True):
     """A round of the reply.
 
     Args:
@@ -61,8 +58,7 @@ class TokenLogprob:
     top: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Tagged, frozen=True):
     """Confirmed text, ready to be shown: it will never be taken back.
 
     Args:
@@ -76,24 +72,21 @@ class Text:
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallBegun:
+class CallBegun(Tagged, frozen=True):
     """A call of a function whose name is known."""
 
     id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallDelta:
+class CallDelta(Tagged, frozen=True):
     """More of the arguments of a call that has begun; all of them together are a JSON object."""
 
     id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallDone:
+class CallDone(Tagged, frozen=True):
     """A call whose arguments are whole."""
 
     call: ToolCall

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from localspec.chat.events import (
     CallBegun,
     CallDelta,
@@ -249,7 +251,7 @@ class GatedReply:
             if at >= 0:
                 self._texts.append(each.text)
             if at == len(done.texts) - 1:
-                rounds.append(replace(done, texts=tuple(self._texts)))
+                rounds.append(msgspec.structs.replace(done, texts=tuple(self._texts)))
                 self._texts.clear()
         return rounds
 
@@ -278,7 +280,7 @@ class GatedReply:
         return [CallDelta(name, text)] if text else []
 
     def _seen(self, call: ToolCall) -> ToolCall:
-        return replace(call, arguments=self._arguments[call.id])
+        return msgspec.structs.replace(call, arguments=self._arguments[call.id])
 
 
 def _hides(counts: Counts) -> bool:

@@ -7,7 +7,9 @@ not on how the text came.
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Event, RoundDone, Text
 from localspec.gates.guard import GUARD, NO_VERDICT, GuardRules, Judge, Judgement, Verdict
@@ -89,7 +91,7 @@ class GuardedEvents:
                 self._waiting.append(_Held((*self._call, event), call.arguments))
                 self._call = []
             case RoundDone(texts=texts):
-                return [replace(event, texts=("",) * len(texts)), *self.released()]
+                return [msgspec.structs.replace(event, texts=("",) * len(texts)), *self.released()]
             case _:
                 return [event, *self.released()]
         return self.released()

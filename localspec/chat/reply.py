@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Reply, RoundDone, Text, TokenLogprob, Told
@@ -105,7 +107,7 @@ class ReplyInProgress:
         for at in reversed(range(len(chunks) if self._untold else 0)):
             last = chunks[at]
             if isinstance(last, Text):
-                chunks[at] = replace(last, logprobs=tuple(self._untold))
+                chunks[at] = msgspec.structs.replace(last, logprobs=tuple(self._untold))
                 self._untold.clear()
                 break
         return chunks

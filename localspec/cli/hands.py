@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from localspec.calls.policy import ASKED_FIRST, CallPolicy
 from localspec.chat.events import Event, Reply
@@ -189,7 +190,9 @@ class RepliesAndCalls:
         def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
             nonlocal messages
             messages = (*messages, *results)
-            this = replace(asked, messages=messages, tools=loop.tools, call_policy=loop.policy)
+            this = msgspec.structs.replace(
+                asked, messages=messages, tools=loop.tools, call_policy=loop.policy
+            )
             self.said.append(reply(this))
             said = said_by(self.last)
             messages = (*messages, said)

@@ -8,12 +8,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
@@ -127,7 +127,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
     def asked() -> Ask:
         asked = Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
-        return asked if kept is None else replace(asked, conversation=kept.number)
+        return asked if kept is None else msgspec.structs.replace(asked, conversation=kept.number)
 
     outcome = _answer(request, asked, flags, turns, gating)
     gating.close()

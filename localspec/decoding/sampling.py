@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from localspec.decoding.allowed import Allows, allowed_ids
 from localspec.decoding.top import ranked_ids, top_ids
 from localspec.errors import PassFailed
-from localspec.options import SamplingParams
+from localspec.options import FORBIDDEN, SamplingParams
 
 _LEAST_TEMPERATURE = 1e-200
 """By which no difference of logits can be divided beyond the range of float64."""
@@ -127,7 +127,7 @@ def penalised(
     row = row.copy()
     for token, bias in params.logit_bias:
         if token < row.size:
-            row[token] += np.float32(bias)
+            row[token] += np.float32(bias if bias > FORBIDDEN else -math.inf)
     if not params.penalises:
         return row
     counts = Counter(history[-params.penalty_last_n :])

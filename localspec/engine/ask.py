@@ -1,15 +1,12 @@
 """Ask: a request for a reply, as it is said to an engine. Alone in its module: `run` makes one whoever answers."""
 
-from dataclasses import dataclass, field
-
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.messages import Infill, Message
+from localspec.messages import Infill, Message, Tagged
 from localspec.options import ReplyOptions
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Tagged, frozen=True):
     """Answer the last message: `ReplyEvents`, as they happen, and in the end `ReplyDone`.
 
     Args:
@@ -36,7 +33,7 @@ class Ask:
 
     id: int
     messages: tuple[Message, ...]
-    options: ReplyOptions = field(default_factory=ReplyOptions)
+    options: ReplyOptions = ReplyOptions()
     draft: str | None = None
     keep: int | None = None
     aside: bool = False
@@ -47,7 +44,7 @@ class Ask:
     afresh: bool = False
     client: str = ""
     tools: tuple[Tool, ...] = ()
-    call_policy: CallPolicy = field(default_factory=CallPolicy)
+    call_policy: CallPolicy = CallPolicy()
     conversation: int | None = None
     rounds: bool = True
 

@@ -6,9 +6,10 @@ models in memory already is looked for a moment. Knows no llama.cpp and no scree
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
@@ -131,7 +132,9 @@ class EngineClient:
         request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest, raw)
         policy = call_policy or CallPolicy()
         return self.question(
-            replace(request, tools=tuple(tools), call_policy=policy, conversation=conversation)
+            msgspec.structs.replace(
+                request, tools=tuple(tools), call_policy=policy, conversation=conversation
+            )
         )
 
     def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
@@ -141,7 +144,7 @@ class EngineClient:
     def question(self, asked: Question) -> int:
         """Ask something, whatever id it has; return the one that the answer bears."""
         number, self._next_id = self._next_id, self._next_id + 1
-        self._say(replace(asked, id=number))
+        self._say(msgspec.structs.replace(asked, id=number))
         return number
 
     def cancel(self, id: int | None = None) -> None:  # noqa: A002 - the protocol's word

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 from localspec.display import printable
 from localspec.engine.protocol import Bye, EngineDied, Notice
-from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode, encode
+from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, encode
 
 _WORDS = {
     "SIGKILL": "was killed (SIGKILL), most likely because memory ran out",
@@ -142,7 +142,7 @@ class EngineProcess:
             # A line without its end is what a dying child was about to say.
             while (line := pipe.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
                 try:
-                    self._inbox.put(decode(line, NOTICES))
+                    self._inbox.put(NOTICES.decode(line))
                 except FrameError as error:  # what follows cannot be trusted
                     self._give_up(f"the engine sent an invalid message: {error}")
 

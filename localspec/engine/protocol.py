@@ -1,7 +1,6 @@
 """What a screen and the engine say to each other: values alone, and cheap to import.
 
-One JSON object a line, both ways (`wire.py`). JSON and not msgspec: a dozen small messages a second
-need no speed, a person can read them, and nothing has to be installed for it.
+One JSON object a line, both ways (`wire.py`).
 
 Several requests are answered at once, as far as there are sequences for them; all else is done one
 after the other, and what changes the models waits until no answer is under way. Whatever the engine is
@@ -9,31 +8,29 @@ asked ends in exactly one of the notices that the command names, or in `Failed`;
 is waiting.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from localspec.calls import Tool
 from localspec.chat.events import Reply, StreamEvent
 from localspec.engine.ask import Ask
-from localspec.messages import Message
+from localspec.messages import Message, Tagged
 from localspec.options import LaunchOptions
 
-VERSION = 13
+VERSION = 14
 
 # What a screen says to the engine.
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Tagged, frozen=True):
     """Load a pair in place of the one that is loaded: `Ready`, or `LoadCancelled`.
 
     What was loaded before is kept until the new files are here and checked.
     """
 
-    options: LaunchOptions = field(default_factory=LaunchOptions)
+    options: LaunchOptions = LaunchOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Tagged, frozen=True):
     """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`."""
 
     id: int
@@ -41,8 +38,7 @@ class Count:
     tools: tuple[Tool, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Tokenize:
+class Tokenize(Tagged, frozen=True):
     """Return the ids of a text: `Tokens`.
 
     Args:
@@ -56,37 +52,32 @@ class Tokenize:
     add_special: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Detokenize:
+class Detokenize(Tagged, frozen=True):
     """Return what ids stand for: `Tokens`."""
 
     id: int
     tokens: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Tagged, frozen=True):
     """Stop a request, running or waiting; None stops a load. Nothing answers but the request itself."""
 
     id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SaveState:
+class SaveState(Tagged, frozen=True):
     """Write what the models have evaluated into a directory: `StateSaved`, or `StateLeft`."""
 
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreState:
+class RestoreState(Tagged, frozen=True):
     """Put back what `SaveState` wrote, where it fits: `StateRestored`, or `StateLeft`."""
 
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bye:
+class Bye(Tagged, frozen=True):
     """Stop everything and end; the end of the pipe says the same."""
 
 
@@ -113,8 +104,7 @@ class Forecast:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyEvents:
+class ReplyEvents(Tagged, frozen=True):
     """What happened of a reply since the last one; at most ten a second, and the last comes before `ReplyDone`.
 
     Args:
@@ -126,8 +116,7 @@ class ReplyEvents:
     events: tuple[StreamEvent, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyDone:
+class ReplyDone(Tagged, frozen=True):
     """A reply is complete, or was stopped.
 
     Args:
@@ -154,16 +143,14 @@ class ReplyDone:
 # What else it says to a screen.
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Tagged, frozen=True):
     """The process is there and reads; nothing is loaded."""
 
     version: str
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Downloading:
+class Downloading(Tagged, frozen=True):
     """A model is being fetched; bytes count from 0 again when another source is tried."""
 
     name: str
@@ -172,24 +159,21 @@ class Downloading:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Loading:
+class Loading(Tagged, frozen=True):
     """A model is being loaded; `share` is 0 to 1."""
 
     model: str
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Measuring:
+class Measuring(Tagged, frozen=True):
     """A loaded model's passes are measured, once on every machine; `share` is 0 to 1."""
 
     model: str
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Tagged, frozen=True):
     """The models are loaded.
 
     Args:
@@ -214,15 +198,13 @@ class Ready:
     break_even: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LoadCancelled:
+class LoadCancelled(Tagged, frozen=True):
     """A load was stopped; `target` is what is still loaded, None if nothing is."""
 
     target: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Tagged, frozen=True):
     """A conversation takes so many tokens of a context of `n_ctx`."""
 
     id: int
@@ -230,8 +212,7 @@ class Counted:
     n_ctx: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(Tagged, frozen=True):
     """Ids, and the bytes of each as text in Latin-1, control tokens as their file writes them."""
 
     id: int
@@ -239,8 +220,7 @@ class Tokens:
     pieces: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StateSaved:
+class StateSaved(Tagged, frozen=True):
     """The directory now holds what was evaluated."""
 
     directory: str
@@ -248,24 +228,21 @@ class StateSaved:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateRestored:
+class StateRestored(Tagged, frozen=True):
     """So many tokens need not be evaluated again."""
 
     directory: str
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateLeft:
+class StateLeft(Tagged, frozen=True):
     """A state was not written, or does not fit and was left alone; the text is evaluated as usual."""
 
     directory: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Tagged, frozen=True):
     """A request could not be done; the engine goes on.
 
     Args:
@@ -279,8 +256,7 @@ class Failed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class EngineDied:
+class EngineDied(Tagged, frozen=True):
     """The process is gone, and nobody had asked it to. Made by the client: it never travels.
 
     Args:

@@ -1,8 +1,9 @@
 """RemoteAssistant: answers as an `Assistant` does, by an engine in another process."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from localspec import errors
 from localspec.chat.events import Event, Finished
@@ -149,8 +150,8 @@ def _ask_of(request: "Request") -> Ask:
         rounds=False,
     )
     if not isinstance(prompt, str):
-        calls = replace(asked, tools=prompt.tools, call_policy=prompt.call_policy)
-        return replace(calls, messages=prompt.messages)
+        calls = msgspec.structs.replace(asked, tools=prompt.tools, call_policy=prompt.call_policy)
+        return msgspec.structs.replace(calls, messages=prompt.messages)
     if request.raw:
-        return replace(asked, raw=prompt)
-    return replace(asked, messages=(Message.user(prompt),))
+        return msgspec.structs.replace(asked, raw=prompt)
+    return msgspec.structs.replace(asked, messages=(Message.user(prompt),))

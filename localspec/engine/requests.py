@@ -12,7 +12,7 @@ from typing import BinaryIO
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import Bye, Cancel, Command, Load, Question, SaveState
-from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError, decode
+from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError
 
 
 class Requests:
@@ -107,7 +107,7 @@ class Requests:
                 self._complain(FrameError(f"a frame has more than {MAX_FRAME_BYTES} bytes"))
                 continue
             try:
-                command = decode(line, COMMANDS)
+                command = COMMANDS.decode(line)
             except FrameError as error:
                 self._complain(error)
                 continue

@@ -7,12 +7,13 @@ meanwhile and the first question has it loaded again, and else `Failed`. Waits f
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import BinaryIO
 
+import msgspec
+
 from localspec.engine.protocol import EngineDied, Failed, Load, Loading, Notice, Ready
-from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode, encode
+from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, encode
 from localspec.options import LaunchOptions
 
 _PATIENCE_S = 2.0
@@ -76,7 +77,7 @@ class SharedEngine:
         try:
             with self._stream as stream:
                 while (line := stream.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
-                    inbox.put(decode(line, NOTICES))
+                    inbox.put(NOTICES.decode(line))
         except OSError:
             pass
         except FrameError as error:  # what follows cannot be trusted
@@ -114,7 +115,7 @@ def shared_engine(path: str, pid: int, options: LaunchOptions) -> SharedEngine |
     connection.settimeout(None)
     answers = "loads the model again and answers" if rests else "answers"
     note = f"the server that runs (process {pid}) {answers}; --own loads the model here instead"
-    told = replace(ready, notes=(note,), load_s=0.0)
+    told = msgspec.structs.replace(ready, notes=(note,), load_s=0.0)
     return SharedEngine(connection, stream, pid, told, rests=rests)
 
 
@@ -122,7 +123,7 @@ def _answer(stream: BinaryIO) -> tuple[Ready | None, bool]:
     """Return what a server has, None where it has not what is wanted; and whether it has to load it again."""
     rests = False
     while (line := stream.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
-        match decode(line, NOTICES):
+        match NOTICES.decode(line):
             case Ready() as ready:
                 return ready, rests
             case Loading():

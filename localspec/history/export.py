@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
+import msgspec
+
 from localspec.gates.gate import Gate
 from localspec.history.records import StoredConversation, StoredMessage, acts_of, content_of
 from localspec.messages import Message, Part, ToolCall, ToolResult
@@ -39,8 +41,8 @@ def seen(
 
 def _seen(part: Part, clean: Callable[[str], str]) -> Part:
     if isinstance(part, ToolCall):
-        return replace(part, arguments=clean(part.arguments))
-    return replace(part, text=clean(part.text))
+        return msgspec.structs.replace(part, arguments=clean(part.arguments))
+    return msgspec.structs.replace(part, text=clean(part.text))
 
 
 def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessage]) -> str:

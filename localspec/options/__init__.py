@@ -7,9 +7,10 @@ from localspec.options.launch import LaunchOptions
 from localspec.options.load import KV_TYPES, LOAD_MODES, SPLITS, LoadOptions
 from localspec.options.nested import changed, options_of, values_of
 from localspec.options.option import Option, cut
-from localspec.options.reply import GRAMMARS, ReplyOptions, SamplingParams
+from localspec.options.reply import FORBIDDEN, GRAMMARS, ReplyOptions, SamplingParams
 
 __all__ = [
+    "FORBIDDEN",
     "GRAMMARS",
     "KV_TYPES",
     "LOAD_MODES",

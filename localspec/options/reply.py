@@ -14,6 +14,8 @@ GRAMMARS = ("grammar", "json_schema", "regex", "lark")
 """The options that say what an answer has to look like; they cannot be combined."""
 # Far beyond any logit, and far from where float32 would lose the logits beside it.
 _MOST = 10_000
+FORBIDDEN = -float(_MOST)
+"""The bias of a token that must not be chosen, whatever its logit is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class SamplingParams:
         presence_penalty: subtract this from the logits of recent tokens; 0 is off.
         frequency_penalty: subtract this for each recent occurrence; 0 is off.
         penalty_last_n: how many tokens count as recent, prompt included; 0 switches penalties off.
-        logit_bias: (token id, bias) pairs added to the logits before everything else.
+        logit_bias: (token id, bias) pairs added to the logits before everything else; `FORBIDDEN` rules a token out.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range.

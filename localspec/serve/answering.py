@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
@@ -91,7 +92,7 @@ class Service:
         """Yield the pieces of an answer to whoever sent a request, once the model is there; see `Backend.reply`."""
         policy = asked.call_policy.under(self.rules)
         client = request.scope.get(CLIENT, "")
-        asked = replace(asked, client=client, call_policy=policy, rounds=False)
+        asked = msgspec.structs.replace(asked, client=client, call_policy=policy, rounds=False)
         gate = request.scope.get(GATE)
         pieces = (
             self.backend.reply(asked) if gate is None else gated_pieces(self.backend, asked, gate)

@@ -10,7 +10,8 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
+
+import msgspec
 
 from localspec.calls import Tool
 from localspec.chat.events import Told
@@ -218,7 +219,7 @@ class Backend:
         """Yield all that the engine says of a question; `began` is told its number. Closes and raises as `reply` does."""
         within_s = None
         if isinstance(asked, Ask):
-            asked = replace(asked, afresh=self.exact)
+            asked = msgspec.structs.replace(asked, afresh=self.exact)
             within_s = self._max_wait_s
         number = self._ask(asked)
         began(number)

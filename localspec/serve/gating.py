@@ -4,7 +4,8 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
+
+import msgspec
 
 from localspec.chat.events import Event, Finished, RoundDone, StreamEvent, Told
 from localspec.chat.gated import GatedReply
@@ -34,7 +35,7 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
             before = reply.stopped
             if isinstance(notice, ReplyEvents):
                 events = tuple(told for each in notice.events for told in _taken(reply, each))
-                yield replace(notice, events=events)
+                yield msgspec.structs.replace(notice, events=events)
                 if reply.stopped and not before:
                     backend.cancel(number)
             elif isinstance(notice, ReplyDone):
@@ -47,7 +48,7 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
                 yield ReplyEvents(number, _streamed(rest))
                 await asyncio.to_thread(note, reply.counts)
                 message = reply.message(notice.message, notice.reply)
-                yield replace(notice, reply=last.reply, message=message)
+                yield msgspec.structs.replace(notice, reply=last.reply, message=message)
             else:
                 yield notice
 
@@ -59,7 +60,7 @@ def gated_pieces(backend: Backend, asked: Ask, gate: Gate) -> AsyncGenerator[Tol
 
 def _taken(reply: GatedReply, event: StreamEvent) -> tuple[StreamEvent, ...]:
     if isinstance(event, RoundDone):
-        return (replace(event, texts=("",) * len(event.texts)),)
+        return (msgspec.structs.replace(event, texts=("",) * len(event.texts)),)
     return _streamed(reply.take(event))
 
 

@@ -5,7 +5,6 @@ Source: the API reference of OpenAI, and what its Python client sends and reads.
 
 import asyncio
 import json
-import math
 import secrets
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Infill, from_json
-from localspec.options import ReplyOptions
+from localspec.options import FORBIDDEN, ReplyOptions
 from localspec.serve.answering import Service, collected, drafting, merged, streamed
 from localspec.serve.http import body_of
 from localspec.serve.openai_forms import ChatForm, TextForm
@@ -201,7 +200,7 @@ def choices(prompts: Sequence[Ask], each: int, draft: str | None) -> list[Ask]:
     if not prompts or not 1 <= each * len(prompts) <= _MOST_CHOICES:
         raise UsageError(f"{each * len(prompts)} answers requested: request 1 to {_MOST_CHOICES}")
     return [
-        replace(prompt, options=_numbered(prompt.options, number), draft=draft)
+        msgspec.structs.replace(prompt, options=_numbered(prompt.options, number), draft=draft)
         for prompt in prompts
         for number in range(each)
     ]
@@ -272,7 +271,7 @@ def _biases(given: Mapping[str, float]) -> Iterator[tuple[int, float]]:
         if not token.isdecimal():
             raise UsageError(f"logit_bias names the token {token[:40]!r}: give ids")
         # What OpenAI calls a ban, or a certainty.
-        yield int(token), -math.inf if bias <= -100 else bias
+        yield int(token), FORBIDDEN if bias <= -100 else bias
 
 
 def format_options(wanted: dict[str, Any] | None) -> dict[str, Any]:

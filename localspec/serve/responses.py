@@ -91,7 +91,7 @@ async def responses(request: Request, service: Service) -> Response:
     options = _options(body, service.options)
     ground = await looked_up(*_said(body, search), service.searches)
     ask = Ask(0, steady(ground.messages), options, draft=draft, logprobs=most, tools=offer.tools)
-    ask = replace(ask, call_policy=offer.policy)
+    ask = msgspec.structs.replace(ask, call_policy=offer.policy)
     shell = _shell(body, options, service.name, offer)
     if search is not None:
         shell["tools"].append(dict(search.tool))

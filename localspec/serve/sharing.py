@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from localspec import __version__
 from localspec.decoding.round import OFF
 from localspec.engine.ask import Ask
@@ -30,7 +32,7 @@ from localspec.engine.protocol import (
     StateLeft,
     Tokenize,
 )
-from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError, decode, encode
+from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError, encode
 from localspec.errors import LocalspecError, UsageError
 from localspec.launch.names import with_full_names
 from localspec.options import LaunchOptions
@@ -91,7 +93,7 @@ class Sharing:
         try:
             while (line := await reader.readline()).endswith(b"\n"):
                 try:
-                    command = decode(line, COMMANDS)
+                    command = COMMANDS.decode(line)
                 except FrameError as error:
                     program.tell(Failed(None, type(error).__name__, str(error)))
                     continue
@@ -168,7 +170,9 @@ class _Program:
                 self.backend.cancel(number)
 
         if isinstance(asked, Ask):
-            asked = replace(asked, draft=asked.draft or self.draft, client=f"program {id(self)}")
+            asked = msgspec.structs.replace(
+                asked, draft=asked.draft or self.draft, client=f"program {id(self)}"
+            )
         try:
             if self.model is None:
                 raise UsageError("no model was asked for: load one first")
@@ -187,7 +191,7 @@ class _Program:
     async def _forward(self, own: int, notices: AsyncGenerator[Answer]) -> None:
         async with aclosing(notices):
             async for notice in notices:
-                self.tell(replace(notice, id=own))
+                self.tell(msgspec.structs.replace(notice, id=own))
                 await self.writer.drain()
 
 

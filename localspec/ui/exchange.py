@@ -1,6 +1,8 @@
 """Exchange: one request and what has come back for it so far. No screen, no pipe."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from localspec.chat.events import (
     CallBegun,
@@ -132,7 +134,9 @@ class Exchange:
                 self.calls.append(ToolCall(number, name, ""))
             case CallDelta(number, text):
                 self.calls = [
-                    replace(each, arguments=each.arguments + text) if each.id == number else each
+                    msgspec.structs.replace(each, arguments=each.arguments + text)
+                    if each.id == number
+                    else each
                     for each in self.calls
                 ]
             case _:

@@ -1,8 +1,9 @@
 """GatedEngine: an engine whose answers come as they may be seen. Screens, lines, races and the history know nothing else of them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.gated import GatedReply
@@ -118,7 +119,7 @@ class GatedEngine(EngineClient):
                 self._done.remove(done)
                 self._end(done.id, reply)
                 seen = reply.message(done.message, done.reply)
-                yield replace(done, reply=reply.of(done.reply), message=seen)
+                yield msgspec.structs.replace(done, reply=reply.of(done.reply), message=seen)
 
     def _end(self, number: int, reply: GatedReply) -> None:
         self._stopped.discard(number)

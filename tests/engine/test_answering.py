@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from localspec.chat.assistant import Assistant
@@ -99,7 +100,7 @@ def told_of(ask: Ask) -> list[Notice]:
 
 def test_who_wants_no_rounds_is_told_all_else_of_them() -> None:
     ask = Ask(1, (Message.user("hello"),), GREEDY)
-    with_rounds, without = told_of(ask), told_of(replace(ask, rounds=False))
+    with_rounds, without = told_of(ask), told_of(msgspec.structs.replace(ask, rounds=False))
     rounds = [each for each in with_rounds if _is_round(each)]
     assert len(rounds) > 1
     assert without[:-1] == [each for each in with_rounds[:-1] if not _is_round(each)]

@@ -258,7 +258,7 @@ def test_a_load_can_be_stopped_at_any_stage(stage: str) -> None:
     }
     with double(seconds[stage], load=False) as engine:
         engine.load(LaunchOptions(pair="a-pair"))
-        hear_of(engine, {"download": Downloading, "load": Loading}[stage])
+        hear_of(engine, Downloading if stage == "download" else Loading)
         engine.cancel()
         assert hear_of(engine, LoadCancelled)[-1] == LoadCancelled(None)
         number = engine.ask(turns("hello"))

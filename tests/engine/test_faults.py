@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,10 +231,10 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b"hello\n", "a frame is not valid JSON"),
+        (b"hello\n", "a frame is wrong: JSON is malformed"),
         (b'{"v": 2, "type": "Bye"}\n', f"a frame is of protocol 2, this side speaks {VERSION}"),
         (b'{"v": %d, "type": "Dance"}\n' % VERSION, "unknown type 'Dance'"),
-        (b"\n", "a frame is not valid JSON"),
+        (b"\n", "a frame is wrong: JSON is malformed"),
         (b"x" * (MAX_FRAME_BYTES + 1) + b"yz\n", f"more than {MAX_FRAME_BYTES} bytes"),
         (b"x" * (2 * MAX_FRAME_BYTES + 3) + b"\n", f"more than {MAX_FRAME_BYTES} bytes"),
     ],
@@ -302,9 +303,9 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("hello", "the engine sent an invalid message: a frame is not valid JSON"),
+        ("hello", "the engine sent an invalid message: a frame is wrong: JSON is malformed"),
         ('{"v": 99, "type": "Hello"}', f"a frame is of protocol 99, this side speaks {VERSION}"),
-        (f'{{"v": {VERSION}, "type": "Load"}}', "a frame is of unknown type 'Load'"),
+        (f'{{"v": {VERSION}, "type": "Load"}}', "a frame is wrong: Invalid value 'Load'"),
     ],
 )
 def test_an_engine_that_speaks_nonsense_is_ended(said: str, told: str) -> None:
@@ -346,7 +347,7 @@ def test_one_that_cannot_be_heard_for_want_of_memory_is_ended(
     def no_room(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("localspec.engine.process.decode", no_room)
+    monkeypatch.setattr("localspec.engine.process.NOTICES", SimpleNamespace(decode=no_room))
     engine = EngineClient(command())
     engine.start()
     assert died(engine) == "lost contact with the engine (MemoryError)"

@@ -17,24 +17,23 @@ from localspec.engine.protocol import (
     Command,
     EngineDied,
     Forecast,
-    Loading,
     Notice,
     ReplyDone,
     ReplyEvents,
 )
-from localspec.engine.wire import COMMANDS, NOTICES, FrameError, decode, encode
+from localspec.engine.wire import COMMANDS, NOTICES, FrameError, encode
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from tests.option_values import some
-from tests.test_messages import MESSAGES
+from tests.test_messages import messages
 
-TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates, too
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 st.register_type_strategy(str, TEXTS)
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(int, st.integers(-(1 << 40), 1 << 40))
 st.register_type_strategy(ReplyOptions, some(ReplyOptions))
 st.register_type_strategy(LaunchOptions, some(LaunchOptions))
-st.register_type_strategy(Message, MESSAGES)
+st.register_type_strategy(Message, messages(TEXTS))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | TEXTS,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
@@ -50,12 +49,12 @@ def test_a_command_comes_out_as_it_went_in(command: Command) -> None:
     line = encode(command)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
-    assert decode(line, COMMANDS) == command
+    assert COMMANDS.decode(line) == command
 
 
 @given(st.one_of([st.from_type(kind) for kind in NOTICE_KINDS]))
 def test_a_notice_comes_out_as_it_went_in(notice: Notice) -> None:
-    assert decode(encode(notice), NOTICES) == notice
+    assert NOTICES.decode(encode(notice)) == notice
 
 
 @given(st.lists(st.from_type(RoundDone), max_size=3), st.from_type(Text), st.from_type(Started))
@@ -63,109 +62,68 @@ def test_what_happened_comes_out_in_its_order(
     rounds: list[RoundDone], text: Text, started: Started
 ) -> None:
     told = ReplyEvents(1, (started, *rounds, text, *rounds))
-    assert decode(encode(told), NOTICES) == told
+    assert NOTICES.decode(encode(told)) == told
 
 
 @given(st.from_type(Reply), st.from_type(Message))
 def test_a_reply_comes_out_with_all_of_its_figures(reply: Reply, message: Message) -> None:
     told = ReplyDone(1, reply, message, 2, Forecast(1.5, None, "a note"))
-    assert decode(encode(told), NOTICES) == told
+    assert NOTICES.decode(encode(told)) == told
 
 
-def frame(**changes: Any) -> bytes:
-    return json.dumps({"v": VERSION, "type": "Cancel", "id": 3, **changes}).encode()
+def frame(kind: str = "Cancel", *, version: object = VERSION, **fields: Any) -> bytes:
+    return json.dumps({"v": version, "type": kind, **fields}).encode()
 
 
-def said(part: object) -> bytes:
-    return frame(type="Count", messages=[{"role": "user", "parts": [part]}])
+def ask(**options: Any) -> bytes:
+    return frame("Ask", id=1, messages=[], options=options)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reason"),
     [
-        (b"", "not valid JSON"),
-        (b"\xff\xfe", "not valid JSON"),
-        (b"{", "not valid JSON"),
-        (b"[" * 100_000, "not valid JSON"),
-        (b"[1]", "a frame is a list"),
-        (b"null", "a frame is a NoneType"),
+        (b"", "truncated"),
+        (b"\xff\xfe", "malformed"),
         (b"{}", f"protocol None, this side speaks {VERSION}"),
-        (frame(v=3), f"protocol 3, this side speaks {VERSION}: localspec was changed while it ran"),
-        (frame(v=True), "protocol True"),
-        (frame(v="1"), "protocol 1, this"),
-        (frame(type="Nonsense"), "unknown type 'Nonsense'"),
-        (frame(type=["Cancel"]), "unknown type"),
-        (frame(type="Ready"), "unknown type 'Ready'"),
-        (frame(type="EngineDied"), "unknown type"),
-        (frame(more=1), "Cancel has no field 'more'"),
-        (frame(id="3"), 'Cancel.id cannot be "3"'),
-        (frame(id=3.0), "Cancel.id cannot be 3.0"),
-        (frame(id=True), "Cancel.id cannot be true"),
-        (frame(type="Count"), "Count lacks one of messages"),
-        (frame(type="Count", messages={}), "Count.messages is a dict, not a list"),
-        (frame(type="Count", messages=["x"]), "Count.messages[0] is a str, not an object"),
+        (frame(version=3), f"protocol 3, this side speaks {VERSION}: localspec was changed"),
+        (frame(version="1"), "protocol 1"),
+        (b"{", "truncated"),
+        (b"[" * 100_000, "array"),
+        (b'{"v": %d, "type": "Cancel", "id": NaN}' % VERSION, "malformed"),
+        (frame("Ready"), "Ready"),
+        (frame("EngineDied"), "EngineDied"),
+        (frame(id="3"), "`$.id`"),
+        (frame("Count", id=1), "`messages`"),
+        (frame("Count", id=1, messages=[{"role": "boss", "parts": []}]), "`$.messages[0].role`"),
         (
-            frame(type="Count", messages=[{"role": "boss", "parts": []}]),
-            'Count.messages[0].role cannot be "boss"',
-        ),
-        (frame(type="Count", messages=[{"parts": []}]), "Count.messages[0] lacks one of role"),
-        (said(3), "Count.messages[0].parts[0] is a int, not an object"),
-        (said({"text": "x"}), "Count.messages[0].parts[0] is of unknown type 'None'"),
-        (said({"type": "Ask"}), "Count.messages[0].parts[0] is of unknown type 'Ask'"),
-        (said({"type": ["TextPart"]}), "Count.messages[0].parts[0] is of unknown type"),
-        (said({"type": "TextPart"}), "Count.messages[0].parts[0] lacks one of text"),
-        (
-            said({"type": "ToolCall", "id": "1", "name": "f", "arguments": "{}"}),
-            "Count.messages[0] cannot be: a message of role user holds a ToolCall",
+            frame("Count", id=1, messages=[{"role": "user", "parts": [{"text": "x"}]}]),
+            "`$.messages[0].parts[0]`",
         ),
         (
-            frame(type="Ask", messages=[], options={"sampling": {"temperature": "hot"}}),
-            "Ask.options.sampling.temperature cannot be",
+            frame(
+                "Count",
+                id=1,
+                messages=[
+                    {
+                        "role": "user",
+                        "parts": [{"type": "ToolCall", "id": "1", "name": "f", "arguments": "{}"}],
+                    }
+                ],
+            ),
+            "a message of role user holds a ToolCall",
         ),
-        (
-            frame(type="Ask", messages=[], options={"sampling": {"temperature": -1}}),
-            "Ask.options.sampling cannot be: temperature is -1.0: it must be 0 or more",
-        ),
-        (
-            frame(type="Ask", messages=[], options={"sampling": {"logit_bias": [[1]]}}),
-            "Ask.options.sampling.logit_bias[0] has 1 items, not 2",
-        ),
-        (frame(type="Ask", messages=[], options={"json_schema": {}}), "json_schema cannot be {}"),
-        (frame(type="Ask", messages=[], options={"max_tokens": 0}), "max_tokens is 0"),
-        (
-            b'{"v": %d, "type": "Load", "options": {"pair": "a\\n", "target": "b"}}' % VERSION,
-            "Load.options cannot be: pair a and target b cannot be combined",
-        ),
-        (b'{"v": 10, "type": "Ask", "id": NaN}', "not valid JSON: NaN is not a number"),
-        (b'{"v": 10, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "not valid JSON"),
+        (ask(sampling={"temperature": "hot"}), "`$.options.sampling.temperature`"),
+        (ask(sampling={"temperature": -1}), "temperature is -1.0: it must be 0 or more"),
+        (ask(max_tokens=0), "max_tokens is 0"),
+        (frame("Load", options={"pair": "a\n", "target": "b"}), "cannot be combined"),
     ],
 )
-def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None:
+def test_what_is_no_frame_is_refused_in_one_line(line: bytes, reason: str) -> None:
     with pytest.raises(FrameError) as caught:
-        decode(line, COMMANDS)
-    assert told in str(caught.value)
+        COMMANDS.decode(line)
+    assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-@pytest.mark.parametrize(
-    ("event", "told"),
-    [
-        (3, "events[0] is a int, not an object"),
-        ({"text": "x"}, "events[0] is of unknown type 'None'"),
-        ({"type": "Finished", "reply": {}}, "events[0] is of unknown type 'Finished'"),
-        ({"type": "Text"}, "events[0] lacks one of text, thinking, logprobs"),
-        ({"type": "Text", "text": "x", "more": 1}, "events[0] has no field 'more'"),
-        (
-            {"type": "RoundDone", "texts": [], "round": {"draft": {"drafter": None}}},
-            "events[0].round.draft.drafter cannot be null",
-        ),
-    ],
-)
-def test_what_is_no_event_is_refused_in_one_line(event: object, told: str) -> None:
-    with pytest.raises(FrameError) as caught:
-        decode(frame(type="ReplyEvents", events=[event]), NOTICES)
-    assert str(caught.value) == f"ReplyEvents.{told}"
 
 
 @given(
@@ -173,20 +131,18 @@ def test_what_is_no_event_is_refused_in_one_line(event: object, told: str) -> No
         st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
         lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
     ),
-    st.sampled_from([*COMMANDS, *NOTICES]),
+    st.sampled_from([each.__name__ for each in (*get_args(Command), *NOTICE_KINDS)]),
     st.sampled_from(["id", "messages", "options", "events", "reply"]),
 )
 def test_nothing_else_is_raised_whatever_comes(value: object, kind: str, name: str) -> None:
-    line = json.dumps({"v": VERSION, "type": kind, name: value}).encode()
-    with suppress(FrameError):
-        decode(line, {**COMMANDS, **NOTICES})
+    for frames in (COMMANDS, NOTICES):
+        with suppress(FrameError):
+            frames.decode(frame(kind, **{name: value}))
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_what_is_no_number_is_not_sent(number: float) -> None:
-    with pytest.raises(ValueError, match="is not a number"):
-        encode(Loading("m", number))
-    assert decode(encode(Loading("NaN Infinity", 0.5)), NOTICES) == Loading("NaN Infinity", 0.5)
+def test_half_of_a_character_travels_as_a_replacement() -> None:
+    asked = Ask(1, (Message.user("a\ud83d 🚀"),))
+    assert COMMANDS.decode(encode(asked)) == Ask(1, (Message.user("a\ufffd 🚀"),))
 
 
 def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:

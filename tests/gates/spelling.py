@@ -14,7 +14,7 @@ from localspec.chat.events import Reply, RoundDone, Text
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import Count, Counted, Notice, Ready, ReplyDone, ReplyEvents
-from localspec.engine.wire import COMMANDS, decode
+from localspec.engine.wire import COMMANDS
 from localspec.messages import Message
 
 _N_CTX = 1 << 20
@@ -49,7 +49,7 @@ class Spelling:
         pass
 
     def say(self, line: bytes) -> None:
-        command = decode(line, COMMANDS)
+        command = COMMANDS.decode(line)
         match command:
             case Ask(id=number):
                 which = re.findall(r"\d+", command.asked)[-1]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from localspec.chat.events import Finished, RoundDone, Started, Text
@@ -29,7 +30,7 @@ from localspec.engine.protocol import (
 )
 from localspec.engine.remote import EngineGone, RemoteAssistant
 from localspec.engine.shared import SharedEngine, shared_engine
-from localspec.engine.wire import NOTICES, decode, encode
+from localspec.engine.wire import NOTICES, encode
 from localspec.errors import ContextOverflow
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
@@ -274,12 +275,12 @@ def test_what_is_cancelled_before_it_began_ends_and_numbers_are_ones_own(tmp_pat
         with socket.socket(socket.AF_UNIX) as program:
             program.settimeout(PATIENCE_S)
             program.connect(str(path))
-            said = (Load(PAIR), replace(ask("a story"), id=1), Cancel(1))
+            said = (Load(PAIR), msgspec.structs.replace(ask("a story"), id=1), Cancel(1))
             program.sendall(b"".join(encode(each) for each in said))
             with program.makefile("rb") as stream:
-                told = [decode(stream.readline(), NOTICES) for _ in range(2)]
+                told = [NOTICES.decode(stream.readline()) for _ in range(2)]
                 assert [type(each) for each in told] == [Hello, Ready]
-                while not isinstance(last := decode(stream.readline(), NOTICES), ReplyDone):
+                while not isinstance(last := NOTICES.decode(stream.readline()), ReplyDone):
                     pass
         assert last.id == 1
         assert last.reply.stop_reason is StopReason.CANCELLED

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from localspec.decoding.round import StopReason
@@ -79,7 +80,7 @@ def test_a_model_that_is_chosen_while_another_one_loads_is_the_one_that_is_waite
     engine.inbox = [READY]
 
     def later(_s: float) -> None:
-        engine.inbox = [replace(READY, target="qwen3-4b")]
+        engine.inbox = [msgspec.structs.replace(READY, target="qwen3-4b")]
 
     ReplyLines(session, print, print, quiet=True, sleep=later).wait_ready()
     assert session.state.line() == "qwen3-4b"
@@ -289,7 +290,7 @@ def test_drafting_can_be_switched_off(session: Session, engine: Engine) -> None:
 def test_what_drafts_is_chosen_in_a_conversation_and_kept_with_it(
     session: Session, engine: Engine, mode: str, asked: str | None
 ) -> None:
-    hear(session, replace(READY, draft_model="small"))
+    hear(session, msgspec.structs.replace(READY, draft_model="small"))
     session.set("draft", mode)
     session.asking.ask("one?")
     assert engine.asked[-1].draft == asked
@@ -305,7 +306,7 @@ def test_a_draft_model_that_is_not_loaded_is_refused_at_once(session: Session) -
     with pytest.raises(UsageError, match="no draft model is loaded"):
         session.set("draft", "model:3")
     session.set("draft", "lookup")
-    hear(session, replace(READY, draft_model="small"))
+    hear(session, msgspec.structs.replace(READY, draft_model="small"))
     session.set("draft", "model:3")
 
 
@@ -357,11 +358,11 @@ def test_a_context_that_was_asked_for_is_kept_with_the_conversation(
     session: Session, engine: Engine, tmp_path: Path
 ) -> None:
     session.set("ctx", "6000")
-    hear(session, replace(READY, n_ctx=6000))
+    hear(session, msgspec.structs.replace(READY, n_ctx=6000))
     session.asking.ask("one?")
     answer(session, "One.")
     session.set("ctx", "8000")
-    hear(session, replace(READY, n_ctx=8000))
+    hear(session, msgspec.structs.replace(READY, n_ctx=8000))
     conversation = session.talk.conversation
     assert conversation is not None
     for flag, n_ctx in ((True, 8000), (False, None)):
