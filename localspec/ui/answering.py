@@ -70,8 +70,8 @@ class GrowingAnswer:
         """Keep what there is of an answer that will not end by itself."""
         if self._recorder is not None:
             self._recorder.cut()
+            self._talk.show_branch(self._recorder.message)
             self._recorder = None
-            self._talk.reload()
         if self.growing:
             self.exchange = None
 
@@ -108,4 +108,4 @@ class GrowingAnswer:
         end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
         end(message, figures=json.dumps(figures))
         self._recorder = None
-        self._talk.reload()
+        self._talk.show_branch(recorder.message)

@@ -138,7 +138,7 @@ class ChatApp(App[None]):
             told = f"{many} waiting; Esc stops this answer and returns what waits to the input line"
             self._front.tell(told, lambda: waiting)
             return
-        elsewhere = self.session.talk.went_on_elsewhere
+        elsewhere = self.session.talk.is_open_elsewhere
         if self._front.editing is None:
             self.session.asking.ask(text)
         else:

@@ -159,7 +159,8 @@ async def export(front: Front, argument: str) -> None:
     from localspec.ui.export import write_export  # noqa: PLC0415 - likewise
 
     folder, gate = front.session.folder, usual_gate()
-    path = write_export(talk.history, talk.conversation, argument, folder, gate)
+    leaf = talk.messages[-1].id if talk.messages else None
+    path = write_export(talk.history, talk.conversation, argument, folder, gate, leaf)
     front.tell(f"written to {path}")
 
 

@@ -24,9 +24,7 @@ _ENDINGS = {
 
 SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
 
-ELSEWHERE = (
-    "this conversation has gone on in another window: your question begins a branch beside that"
-)
+ELSEWHERE = "Also open in another window: your question starts a new branch."
 
 Kind = Literal["question", "reply", "result", "greeting"]
 _MOST_ARGUMENTS = 400

@@ -1,4 +1,7 @@
-"""Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen."""
+"""Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen.
+
+Several windows may show one conversation, each its own branch: what another window adds is never read into this one.
+"""
 
 import json
 from pathlib import Path
@@ -73,12 +76,13 @@ class Talk:
         stored = self.history.conversation(conversation)
         self.conversation, self.system = stored.id, stored.system
         self.title, self.pair = stored.title, stored.pair
-        self.reload()
+        self.messages = self.history.branch(conversation)
 
-    def reload(self) -> None:
-        """Read the branch that is shown again."""
-        if self.conversation is not None:
-            self.messages = self.history.branch(self.conversation)
+    def show_branch(self, leaf: int | None) -> None:
+        """Show the branch that ends with a message; None shows nothing."""
+        self.messages = []
+        if self.conversation is not None and leaf is not None:
+            self.messages = self.history.branch(self.conversation, leaf)
 
     def say(self, said: Message, settings: str = "") -> int:
         """Add a question at the end and return its id. One that never got an answer is put aside.
@@ -95,12 +99,17 @@ class Talk:
         return self._add(said, None if last is None else last.id)
 
     @property
-    def went_on_elsewhere(self) -> bool:
-        """Whether another window added to the conversation, or shows another branch of it, since it was read here."""
-        if self.conversation is None:
+    def is_open_elsewhere(self) -> bool:
+        """Whether the next question begins a branch, since another window has gone on from the same message."""
+        if self.conversation is None or not self.messages:
             return False
-        stored = self.history.branch(self.conversation)
-        return [each.id for each in stored] != [each.id for each in self.messages]
+        last = self.messages[-1]
+        place = last.parent if last.message.role == "user" else last.id
+        latest = [each.id for each in self.history.branch(self.conversation)][-1:]
+        others = self.history.messages(self.conversation)
+        return latest != [last.id] and any(
+            each.parent == place and each.id != last.id for each in others
+        )
 
     def add_result(self, done: "CarriedOut") -> int:
         """Add what a call of the last answer came to; return its id."""
@@ -110,7 +119,7 @@ class Talk:
         added = self.history.add_result(
             self.conversation, parent, message, name, figures if done.begun else ""
         )
-        self.reload()
+        self.show_branch(added)
         return added
 
     def before(self, number: int) -> tuple[Message, ...]:
@@ -150,7 +159,10 @@ class Talk:
             return False
         # A request that nothing answered gives its place to the question.
         here, stored = self.messages[-1].siblings, self.history.messages(self.conversation)
-        return any(each.id in here and is_request(each) for each in stored)
+        answered = {each.parent for each in stored}
+        return any(
+            each.id in here and is_request(each) and each.id not in answered for each in stored
+        )
 
     def rewrite_summary(self, text: str) -> None:
         """Have the last summary say something else.
@@ -160,7 +172,7 @@ class Talk:
         """
         summary = self.summary()
         self.history.resume_reply(summary.id).finish(Message.assistant(text), summary.figures)
-        self.reload()
+        self.show_branch(self.messages[-1].id)
 
     def summary(self) -> StoredMessage:
         """Return the last summary.
@@ -216,7 +228,7 @@ class Talk:
         last = self.question()
         assert self.conversation is not None  # noqa: S101 - it holds a question
         self.history.go_back(self.conversation, last.parent)
-        self.reload()
+        self.show_branch(last.parent)
         return last.message.typed
 
     def turns(self, upto: int) -> tuple[Message, ...]:
@@ -262,7 +274,7 @@ class Talk:
             reply.finish(each.message, figures=each.figures)
             parent = reply.message
         self.rename(f"{title} (branch)")
-        self.reload()
+        self.show_branch(parent)
 
     def set_system(self, system: str | None) -> None:
         """Change the system prompt, from the next answer on."""
@@ -290,7 +302,7 @@ class Talk:
     def _add(self, said: Message, parent: int | None, figures: str = "") -> int:
         assert self.conversation is not None  # noqa: S101 - created with its first question
         added = self.history.add_user(self.conversation, parent, said, figures)
-        self.reload()
+        self.show_branch(added)
         if not self.title:
             self.title = self.history.conversation(self.conversation).title
         return added

@@ -38,7 +38,7 @@ def answered(talk: Talk, question: str, answer: str, *, cut: bool = False) -> No
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, asked, "toy")
     (reply.cut if cut else reply.finish)(Message.assistant(answer))
-    talk.reload()
+    talk.show_branch(reply.message)
 
 
 def compacted(talk: Talk, summary: str) -> str | None:
@@ -46,7 +46,7 @@ def compacted(talk: Talk, summary: str) -> str | None:
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
     reply.finish(Message.assistant(summary))
-    talk.reload()
+    talk.show_branch(reply.message)
     return question
 
 
@@ -93,7 +93,7 @@ def test_second_summary_has_the_first_and_what_was_kept(tmp_path: Path) -> None:
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
     reply.finish(Message.assistant("Second."))
-    talk.reload()
+    talk.show_branch(reply.message)
     answered(talk, "end", "done")
     assert sent(talk)[1:3] == [REQUEST, "Second."]
     assert sent(talk)[-2:] == ["end", "done"]
@@ -107,7 +107,7 @@ def test_summary_that_was_stopped_or_is_empty_takes_nobody_s_place(tmp_path: Pat
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
     reply.cut(Message.assistant("In sh"))
-    talk.reload()
+    talk.show_branch(reply.message)
     answered(talk, "q2", "a2")
     assert sent(talk) == ["Be brief.", "q1", "a1", REQUEST, "In sh", "q2", "a2"]
 

@@ -79,7 +79,7 @@ def test_conversation(tmp_path: Path) -> None:
         talk.history.resume_reply(talk.messages[-1].id).finish(
             Message.assistant(ANSWER)
         )  # without figures
-        talk.reload()
+        talk.show_branch(talk.messages[-1].id)
         await chat.app.view.show_messages()
         settled(chat)
         await chat.settle()
@@ -262,7 +262,7 @@ def test_thoughts(tmp_path: Path) -> None:
         talk.history.resume_reply(talk.messages[-1].id).finish(
             Message.assistant("Done.", "a deep thought")
         )
-        talk.reload()
+        talk.show_branch(talk.messages[-1].id)
         await chat.app.view.show_messages()
         settled(chat)
         await chat.press("ctrl+t")
