@@ -131,7 +131,7 @@ async def save(front: Front, argument: str) -> None:
 
 async def load(front: Front, argument: str) -> None:
     """Take up the conversation that holds these words; where several do, list them. Or load a model of this name."""
-    from localspec.models.names import is_name  # noqa: PLC0415 - the first frame needs none of it
+    from localspec.models.names import is_name  # noqa: PLC0415 - the start needs none of it
 
     if argument.startswith("#"):
         await history(front, argument)
@@ -155,7 +155,7 @@ async def export(front: Front, argument: str) -> None:
     talk = front.session.talk
     if talk.conversation is None:
         raise UsageError("this conversation is empty: there is nothing to export")
-    from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not for the first frame
+    from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not at the start
     from localspec.ui.export import write_export  # noqa: PLC0415 - likewise
 
     folder, gate = front.session.folder, usual_gate()

@@ -16,7 +16,8 @@ from localspec.engine.protocol import (
 )
 from localspec.storage.files import size_text
 from localspec.ui.clean import clean_line
-from localspec.ui.first_frame import STARTING
+
+STARTING = "loading the model"
 
 
 class Phase(Enum):

@@ -10,13 +10,20 @@ from localspec.ui.bars import Below, KeyHint, Notice, StatsPanel, StatusLine
 from localspec.ui.clean import clean_line
 from localspec.ui.entry import Entry
 from localspec.ui.figures import stats, status
-from localspec.ui.first_frame import WELCOME
 from localspec.ui.keys import message_hint
 from localspec.ui.message_view import MessageView
 from localspec.ui.session import Session
 from localspec.ui.shown import Shown, growing, shown
 from localspec.ui.transcript import Transcript, TranscriptItem
 from localspec.ui.typeset import Typesetter, code_theme, speaker_styles
+
+_WELCOME = """\
+/    lists the commands
+@    attaches a file
+F1   lists the keys
+F2   shows what drafting saves
+F8   chooses another model
+Esc  stops an answer"""
 
 
 class MainView:
@@ -141,7 +148,7 @@ class MainView:
             found.append(TranscriptItem(each.id, shown(each, numbers.get(each.id), passages)))
             if each.id == upto:
                 break
-        return found or [TranscriptItem(None, Shown("localspec", WELCOME, kind="greeting"))]
+        return found or [TranscriptItem(None, Shown("localspec", _WELCOME, kind="greeting"))]
 
     def _growing(self) -> Shown:
         assert self._session.exchange is not None  # noqa: S101 - something is being answered

@@ -122,7 +122,7 @@ class Session:
     @property
     def gives_way(self) -> str:
         """What gives way on battery and in heat, in a few words; empty where nothing does."""
-        # The first frame does not wait for it.
+        # The screens do not wait for it.
         from localspec.power.throttle import pace  # noqa: PLC0415
 
         load = self.models.usual.load

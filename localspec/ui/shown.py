@@ -116,7 +116,7 @@ def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Show
 
 def _waiting(exchange: Exchange) -> str:
     if exchange.started is None:
-        return "waiting for the engine …"
+        return "waiting for the model …"
     new = exchange.started.prompt_tokens - exchange.started.cached_tokens
     return f"{reading_text(round(exchange.prefilled * new), new)} …"
 

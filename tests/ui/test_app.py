@@ -36,7 +36,7 @@ def test_the_screen_is_painted_before_any_model_is_loaded(tmp_path: Path) -> Non
 def test_a_question_can_be_asked_before_the_models_are_loaded(tmp_path: Path) -> None:
     async def ask(chat: Chat) -> None:
         await chat.begin("hello?")
-        await chat.until(lambda: "waiting for the engine" in chat.text())
+        await chat.until(lambda: "waiting for the model" in chat.text())
         loaded.touch()
         await chat.until(lambda: not chat.session.busy)
         assert chat.contents == ["hello?", "Hello **world**."]
