@@ -88,13 +88,18 @@ def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) ->
     """Return what the status line tells, the longest form first; each shorter one gives up what is wanted least."""
     speed = None if exchange is None else exchange.tokens_per_s
     told = [] if speed is None else [f"{speed:.1f} tokens/s"]
+    why = [] if exchange is None or not exchange.no_drafting else [exchange.no_drafting]
     if not n_ctx:
-        return told
+        return [" · ".join([*told, *why]), *told] if why else told
     share = context_tokens / n_ctx
     short = f"context {share:.0%}"
     sized = f"{short} of {n_ctx}"
     bars = [f"{sized} {filled(share, cells)}" for cells in (_CONTEXT_CELLS, _CONTEXT_CELLS // 2)]
-    forms = [" · ".join([*told, each]) for each in (*bars, sized, short)]
+    forms = [
+        " · ".join([*told, *said, each])
+        for said in ((why, []) if why else ([],))
+        for each in (*bars, sized, short)
+    ]
     return list(dict.fromkeys([*forms, short]))
 
 
@@ -205,9 +210,10 @@ def _why(exchange: Exchange, measured: SpeedUp | None) -> list[str]:
             f"it yielded {statistics.fmean(drafted):.1f}."
         )
     elif drafted:
-        reason = "Too few passes to compare drafted with plain ones; /race measures both."
+        reason = "Not enough data to tell whether drafting helps; try /race."
     else:
-        reason = "Nothing was drafted."
+        why = exchange.no_drafting
+        reason = f"{why[0].upper()}{why[1:]}." if why else "Nothing was drafted."
     return [each for each in (reason, note) if each]
 
 

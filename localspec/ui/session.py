@@ -161,9 +161,7 @@ class Session:
             return ""
         if talk.history.trouble:
             return f"not saved: {talk.history.trouble}"
-        latest = talk.conversation == talk.history.latest()
-        how = "`localspec chat --continue` resumes it" if latest else "F7 in the chat opens it"
-        return f"kept as conversation {talk.conversation}: {how}"
+        return f"continue with: localspec chat --continue {talk.conversation}"
 
     def close(self) -> None:
         """Keep what the models have evaluated, and end the engine."""

@@ -132,14 +132,12 @@ def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(tmp_path: Path) -> Non
     async def talk(chat: Chat) -> None:
         assert chat.session.farewell() == ""
         await chat.ask("one")
-        resumes = "kept as conversation 1: `localspec chat --continue` resumes it"
-        assert chat.session.farewell() == resumes
+        assert chat.session.farewell() == "continue with: localspec chat --continue 1"
         await chat.press("ctrl+n")
         assert chat.session.farewell() == ""
         await chat.ask("two")
         await chat.run("/history #1")
-        told = chat.session.farewell()
-        assert told == "kept as conversation 1: F7 in the chat opens it"
+        assert chat.session.farewell() == "continue with: localspec chat --continue 1"
         chat.session.talk.history._database.trouble = "the disk is full"
         assert chat.session.farewell() == "not saved: the disk is full"
 

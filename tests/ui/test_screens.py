@@ -142,7 +142,8 @@ class Lanes(Race):
             (2, "Paris, on the Seine.", 20.0),
         ):
             text = f"The capital of France is {end}"
-            lane = exchange(text, number)
+            rounds = [round_of(3, 2, 0.1)] * 30 if number == 1 else [plain(0.05)] * 90
+            lane = exchange(text, number, rounds)
             lane.finished = finished(number, text, tokens_per_s=speed)
             self.lanes.append(lane)
 
