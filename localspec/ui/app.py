@@ -19,6 +19,7 @@ from localspec.history.records import content_of
 from localspec.ui.colours import DARK, THEMES
 from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
+from localspec.ui.conversation_commands import branch_behind
 from localspec.ui.copying import code_of
 from localspec.ui.feed import Feed
 from localspec.ui.guard import LineGuard
@@ -189,12 +190,13 @@ class ChatApp(App[None]):
                 front.copy(blocks[-1 - view.copied % len(blocks)])
                 view.copied += 1
             case "branch":
-                await front.run("branch", str(talk.messages.index(message) + 1))
-            case "edit" if message.message.role == "user":
+                await front.attempt(branch_behind(front, talk.messages.index(message) + 1))
+            case "edit" if message.id in talk.numbers():
                 await front.run("edit", str(talk.numbers()[message.id]))
             case "earlier" | "later":
                 self.session.asking.require_rest()
                 other = talk.turn_aside(message, 1 if what == "later" else -1)
+                self.session.count()
                 await front.show_conversation()
                 await self.view.transcript.reveal(other)
             case _:

@@ -102,7 +102,7 @@ async def restart(front: Front, argument: str) -> None:  # noqa: ARG001
     """Start the engine again."""
     front.session.restart()
     await front.show_conversation(known=True)
-    front.tell("restarting the engine")
+    front.tell("restarting the model")
     front.show_loading()
 
 

@@ -11,6 +11,7 @@ from localspec.history.records import StoredMessage
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.retrieval.citing import NumberedPassage, citations, files_of, passages_in
 from localspec.ui.attach import label
+from localspec.ui.compaction import COMMAND, is_request
 from localspec.ui.exchange import Exchange
 
 _ENDINGS = {
@@ -69,7 +70,7 @@ def shown(
     if said.role == "user":
         note = "\n".join(f"+ {each}" for each in attached_lines(said))
         heading = f"You · {number}{version}" if number else f"You{version}"
-        return Shown(heading, said.typed, note=note)
+        return Shown(heading, COMMAND if is_request(message) else said.typed, note=note)
     heading = f"{message.model or 'Assistant'}{version}"
     for each in said.parts:
         if isinstance(each, ToolResult):

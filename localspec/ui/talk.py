@@ -13,6 +13,7 @@ from localspec.history.records import StoredMessage
 from localspec.messages import Message, with_results
 from localspec.retrieval.citing import NumberedPassage, passages_in
 from localspec.ui.compaction import (
+    COMMAND,
     REQUEST,
     branched,
     context_of,
@@ -190,16 +191,17 @@ class Talk:
         return self._add(said, self.question(number).parent)
 
     def question(self, number: int | None = None) -> StoredMessage:
-        """Return the `number`-th question, from 1 on, or the last one.
+        """Return the `number`-th question, from 1 on, or the last one, which may be a request for a summary.
 
         Raises:
             UsageError: there is no such question.
         """
-        questions = [each for each in self.messages if each.message.role == "user"]
-        if not questions:
+        asked = [each for each in self.messages if each.message.role == "user"]
+        if not asked:
             raise UsageError("nothing was asked yet: write a question first")
         if number is None:
-            return questions[-1]
+            return asked[-1]
+        questions = [each for each in asked if not is_request(each)]
         if not 1 <= number <= len(questions):
             raise UsageError(f"there is no question {number}: there are {len(questions)}")
         return questions[number - 1]
@@ -215,8 +217,12 @@ class Talk:
         return self.messages[-1]
 
     def numbers(self) -> dict[int, int]:
-        """Return the number of every question, by its id."""
-        questions = [each.id for each in self.messages if each.message.role == "user"]
+        """Return the number of every question, by its id; requests for summaries have none."""
+        questions = [
+            each.id
+            for each in self.messages
+            if each.message.role == "user" and not is_request(each)
+        ]
         return {each: number for number, each in enumerate(questions, 1)}
 
     def take_back(self) -> str:
@@ -229,7 +235,7 @@ class Talk:
         assert self.conversation is not None  # noqa: S101 - it holds a question
         self.history.go_back(self.conversation, last.parent)
         self.show_branch(last.parent)
-        return last.message.typed
+        return COMMAND if is_request(last) else last.message.typed
 
     def turns(self, upto: int) -> tuple[Message, ...]:
         """Return what goes to the engine, from the system prompt to the message `upto`."""

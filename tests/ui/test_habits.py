@@ -234,7 +234,7 @@ def test_undo_takes_the_last_question_back_and_loses_nothing(tmp_path: Path) -> 
 
 def test_a_conversation_is_saved_under_a_title_and_loaded_by_it(tmp_path: Path) -> None:
     _, out, err = said(tmp_path, "one?", "/save rivers", "/new", "two?", "/load river")
-    assert "saved as 'rivers', like every conversation" in err
+    assert "named 'rivers' (conversations are saved automatically)" in err
     assert "You: one?" in out
     _, _, err = said(tmp_path, "/load nothing such", "/load", "/save")
     assert "no conversation contains 'nothing such'" in err

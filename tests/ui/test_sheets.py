@@ -255,7 +255,8 @@ def test_a_branch_goes_on_in_a_conversation_of_its_own(tmp_path: Path) -> None:
         await chat.ask("one?")
         await chat.ask("two?")
         first = chat.session.talk.conversation
-        await chat.run("/branch 2")
+        await chat.run("/branch 1")  # the question's number, as it stands above it
+        assert chat.contents[::2] == ["one?"]
         assert len(chat.contents) == 2
         assert chat.session.talk.conversation != first
         await chat.run("/rename Other")

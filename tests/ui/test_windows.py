@@ -221,11 +221,12 @@ class Windows(RuleBasedStateMachine):
     @rule(at=st.integers(0, 1), number=st.integers(1, 3))
     def ask_instead(self, at: int, number: int) -> None:
         session, branch = self.at_rest(at), self.branches[at]
-        if session is None or number > (len(branch) + 1) // 2:
+        places = [place for place in range(0, len(branch), 2) if branch[place] != REQUEST]
+        if session is None or number > len(places):
             return
         text = self.fresh("edited")
         session.asking.ask_instead(number, text)
-        branch[2 * number - 2 :] = [text]
+        branch[places[number - 1] :] = [text]
         self.see_sent(session, branch)
 
     @rule(at=st.integers(0, 1))
