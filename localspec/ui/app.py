@@ -203,8 +203,12 @@ class ChatApp(App[None]):
                 pass
 
     def action_stop(self) -> None:
-        """Stop what runs; otherwise close the stats, leave an edited question as it was, and go back to the composer."""
+        """Stop what runs; otherwise close the stats, leave an edited question as it was, clear a command that was begun, and go back to the composer."""
         if not self.session.stop():
+            composer = self.view.entry.composer
+            if composer.has_focus and composer.text.startswith("/") and " " not in composer.text:
+                composer.put_aside()
+                composer.fill("")
             self.view.close_stats()
             self._front.leave_edited()
             self.view.entry.composer.focus()

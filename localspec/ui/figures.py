@@ -18,7 +18,9 @@ _CONTEXT_CELLS = 8
 _LABEL = 10
 _STACKED_BELOW = 56
 _MOST_BAR = 72
-_SPEED, _ROUNDS, _TIME, _DRAFTS = "speed-up", "rounds", "time", "drafts"
+_SPEED, _STEPS, _TIME, _DRAFTS = "speed-up", "steps", "time", "drafts"
+# Where the time of a step goes: marks, meanings, names.
+_PARTS = (("█", "draft", "draft model"), ("▒", "verify", "large model"), ("░", "other", "other"))
 
 Span = tuple[str, str]
 
@@ -156,16 +158,16 @@ def _sections(exchange: Exchange, measured: SpeedUp | None, room: int) -> list[S
         found.append(_speed(predicted, measured, room))
     mean = statistics.fmean(len(each.confirmed) for each in rounds)
     many = f"the last {room} of {len(rounds)}" if len(rounds) > room else f"all {len(rounds)}"
-    words = [[(many, "")], [(f"{mean:.2f} tokens each", "")]]
-    found.append(Section(_ROUNDS, words, ribbon(rounds, room)))
+    words = [[(many, "")], [(f"{mean:.2f} tokens per step", "")]]
+    found.append(Section(_STEPS, words, ribbon(rounds, room)))
     drafts = _drafts(rounds)
     if drafts:
         found.append(Section(_DRAFTS, drafts))
     shares = split(rounds)
     if shares is not None:
         words = [
-            [(f"{mark} ", name), (f"{name} {share:.0%}", "")]
-            for mark, name, share in zip("█▒░", ("draft", "verify", "other"), shares, strict=True)
+            [(f"{mark} ", meaning), (f"{name} {share:.0%}", "")]
+            for (mark, meaning, name), share in zip(_PARTS, shares, strict=True)
         ]
         found.append(Section(_TIME, words, split_bar(shares, room)))
     return found

@@ -96,6 +96,11 @@ class MainView:
         docs = session.asking.docs
         marks += f" · docs {docs.name}, ≤ {docs.tokens} tokens" if docs.name else ""
         marks += f" · {session.gives_way}" if session.gives_way else ""
+        work = session.asking.work
+        if work is not None and work.question is not None:
+            return [f"{name} · waits for your answer to the question above", name]
+        if len(self._app.screen_stack) > 1:
+            return [f"{name} · a dialog is open", name]
         if session.busy:
             return [f"{name} · answering, Esc stops{marks}", f"{name} · Esc stops", name]
         return [name + marks, name]

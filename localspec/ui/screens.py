@@ -318,6 +318,10 @@ class Screens:
     def toggle_thoughts(self) -> None:
         """Unfold thoughts and long questions, or fold them."""
         self.view.transcript.toggle_folds()
+        exchange = self.session.exchange
+        thoughts = [each.message.thinking for each in self.session.talk.messages]
+        if not any([*thoughts, exchange is not None and exchange.thoughts]):
+            self.tell("no thoughts in this conversation")
 
     def leave(self) -> None:
         """End the app."""

@@ -168,7 +168,7 @@ def test_a_conversation_whose_model_is_gone_goes_on_with_the_default_pair(tmp_pa
 def test_lens_stats_and_race_in_lines(tmp_path: Path) -> None:
     _, out, err = said(tmp_path, "one?", "/lens", "/stats", "/race", script=DRAFTING)
     assert "looked up in the text so far" in err
-    assert "tokens each" in err
+    assert "tokens per step" in err
     assert "the texts are equal" in err
     assert out.count("some answer that is drafted") == 3
     assert "[with drafting]" in out

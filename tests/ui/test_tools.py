@@ -62,6 +62,7 @@ def test_a_bug_is_mended_after_three_questions(tmp_path: Path, size: tuple[int, 
         assert "-    return a - b" in text
         assert "+    return a + b" in text
         assert "y once" in text
+        await chat.until(lambda: "waits for your answer" in chat.text().splitlines()[-1])
         assert file.read_text() == BUG
         await chat.press("y")
         await asked(chat, "run grep")
