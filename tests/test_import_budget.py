@@ -66,10 +66,10 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "config --help": (script("config", "--help"), 28, {"platformdirs"}),
     "index --help": (script("index", "--help"), 10, {"platformdirs"}),
     "doctor --help": (script("doctor", "--help"), 24, set()),
-    "chat --help": (script("chat", "--help"), 56, {"platformdirs"}),
+    "chat --help": (script("chat", "--help"), 53, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
-        110,  # what stands for earlier turns, tags, and the option that says what is masked
+        107,  # what stands for earlier turns, tags, and the option that says what is masked
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
     "engine's process": (_ENGINE, 138, MODEL_LIBRARIES),

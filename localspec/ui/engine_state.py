@@ -85,7 +85,7 @@ class EngineState:
             case Phase.READY if self.ready is not None:
                 return clean_line(self.ready.target)
             case Phase.DEAD:
-                return "the engine has ended: /restart"
+                return "the model has stopped: /restart"
             case Phase.IDLE:
                 return "no model loaded: F8 chooses one"
             case _:

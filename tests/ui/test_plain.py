@@ -242,7 +242,7 @@ def test_a_question_to_an_engine_that_died_is_refused(tmp_path: Path) -> None:
     code, out, err = said(tmp_path, "one?", "two?", script=script)
     assert (code, out) == (2, "")
     assert err.count("/restart starts it again") == 2
-    assert "the engine is not running" in err
+    assert "the model is not running" in err
 
 
 @pytest.mark.parametrize("again", ["two?", "/regenerate", "/continue", "/race"])
