@@ -259,7 +259,7 @@ def test_an_engine_that_dies_in_a_race_ends_it_and_nothing_waits_for_it(
     assert out.startswith("Yes.\n[with drafting]\n")
     assert "was killed (SIGKILL)" in err
     assert "there is nothing to compare" in err
-    assert "the engine is not r" in err.splitlines()[-1], "running, or ready"
+    assert "the model is not r" in err.splitlines()[-1], "running, or ready"
 
 
 @pytest.mark.slow
