@@ -129,7 +129,8 @@ def start() -> None:
         with tempfile.TemporaryDirectory() as folder:
             command = (sys.executable, "-m", "localspec", "chat", "smollm2-135m", "--offline")
             terminal = Terminal(*command, LOCALSPEC_DATA_DIR=folder)
-            time.sleep(0.2)  # the terminal itself echoes what comes before the program has it
+            while termios.tcgetattr(terminal.fd)[3] & termios.ECHO:  # the terminal's own echo
+                time.sleep(0.01)
             terminal.type("ZQZ")
             walls.append(terminal.until("ZQZ"))
             cpus.append(terminal.cpu_s())
