@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
@@ -25,7 +25,7 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
 from localspec.options import ReplyOptions
 from localspec.storage.paths import data_dir
-from localspec.ui.opening import OpeningScreen, has_screens
+from localspec.ui.opening import has_screens, waiting_keys
 from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
@@ -48,8 +48,15 @@ def start_chat(flags: dict[str, Any]) -> int:
     Args:
         flags: those of `chat`, as they were given.
     """
+    screens = not flags["plain"] and has_screens()
+    with waiting_keys() if screens else nullcontext() as give_back:
+        return _chat(flags, give_back)
+
+
+def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
+    """Chat on screens where there is a terminal to be given back to them, else in lines."""
     preferences = read_preferences()
-    own_models, screens = not named(flags), not flags["plain"] and has_screens()
+    own_models, screens = not named(flags), give_back is not None
     # A conversation has its models.
     asks = own_models and not screens and not flags["go_on"]
     if asks:
@@ -69,15 +76,13 @@ def start_chat(flags: dict[str, Any]) -> int:
         session.resume(latest, own_models=own_models, own_ctx=flags["ctx"] is None)
     told = ""
     try:
-        if not screens:
-            # Imported here: numpy comes with it, which the first frame of screens does not wait for.
+        if give_back is None:
+            # Imported here: numpy comes with it, which screens do not wait for.
             from localspec.cli.interrupt import unwind_on_terminate  # noqa: PLC0415
 
             with unwind_on_terminate():
                 return _in_lines(session, preferences, flags)
-        painted = click.get_current_context().obj
-        with nullcontext(painted) if painted else OpeningScreen() as opening:
-            return _on_screens(session, preferences, opening)
+        return _on_screens(session, preferences, give_back)
     finally:
         if sys.stdin.isatty() and sys.stderr.isatty() and not flags["quiet"]:
             told = session.farewell()
@@ -93,7 +98,7 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))
 
-    # Nothing is drawn while a guard is loaded: the first frame may be there already.
+    # Nothing is drawn while a guard is loaded.
     engine, gate = (
         EngineClient(find=lambda wanted: resident(wanted, flags)),
         gate_of({**flags, "quiet": True}),
@@ -106,11 +111,11 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
 
 
-def _on_screens(session: Session, preferences: Preferences, opening: OpeningScreen) -> int:
-    # Textual takes longer than anything else, which only screens should wait for; the terminal answers meanwhile.
+def _on_screens(session: Session, preferences: Preferences, give_back: Callable[[], None]) -> int:
+    # Textual takes longer than anything else, which only screens should wait for.
     from localspec.ui.app import ChatApp  # noqa: PLC0415
 
-    app = ChatApp(session, preferences, opening=opening)
+    app = ChatApp(session, preferences, give_back=give_back)
     app.run()
     if app.failure is not None:
         raise app.failure

@@ -92,4 +92,4 @@ class Kept:
         }
         end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
         end(said_by(reply), figures=json.dumps(figures))
-        talk.reload()
+        talk.show_branch(recorder.message)

@@ -1,6 +1,6 @@
 """Flags made from options, and the options that flags ask for.
 
-Imports nothing slow: the first frame of the chat waits for this module.
+Imports nothing slow: the start of the chat waits for this module.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

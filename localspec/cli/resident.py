@@ -28,7 +28,7 @@ def own_option(command: Function) -> Function:
 
 def recorded_here() -> str:
     """Return what this program would record of replies: `text`, `counts`, or nothing."""
-    from localspec.launch.recording import recording  # noqa: PLC0415 - no first frame waits for it
+    from localspec.launch.recording import recording  # noqa: PLC0415 - few need it
 
     switch = recording()
     return "" if switch is None else "text" if switch.text else "counts"

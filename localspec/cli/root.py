@@ -4,7 +4,7 @@ import importlib
 import sys
 import traceback
 import warnings
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from shutil import get_terminal_size
 from typing import NoReturn
 
@@ -133,23 +133,13 @@ def _give_up(debug: bool) -> NoReturn:
 def _call() -> int:
     stdout = sys.stdout
     try:
-        with _opening(words := _implied() or sys.argv[1:]) as opening:
-            result = localspec.main(words, standalone_mode=False, obj=opening)
+        result = localspec.main(_implied() or sys.argv[1:], standalone_mode=False)
     except SystemExit:
         # Where a pipe is closed, click wraps the streams and makes it an exit with code 1.
         if sys.stdout is stdout:
             raise
         return STDOUT_CLOSED
     return result if isinstance(result, int) else 0
-
-
-def _opening(words: list[str]) -> AbstractContextManager[object]:
-    """Return what shows the chat's first frame, if it is the chat; closed before an error is told."""
-    if words[:1] != ["chat"]:
-        return nullcontext()
-    from localspec.ui.opening import opening  # noqa: PLC0415 - no other verb has one
-
-    return opening(words)
 
 
 def _implied() -> list[str] | None:

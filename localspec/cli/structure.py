@@ -20,7 +20,7 @@ def structured(options: ReplyOptions, flags: Mapping[str, Any]) -> ReplyOptions:
     given = {name: flags[name] for name in GRAMMARS if flags.get(name) is not None}
     if not given:
         return options
-    # Most answers are free, and the chat's first frame waits for none of it.
+    # Most answers are free, and the start waits for none of it.
     from localspec.grammar import require_sound  # noqa: PLC0415
 
     texts = {name: _text(name, value) for name, value in given.items()}

@@ -127,6 +127,7 @@ class ReplyDone(Tagged, frozen=True):
         dropped_turns: how many of the oldest turns were left out.
         forecast: what drafting was to gain, and what it came to; None if costs are not known.
         reason: why it was drafted as it was, a sentence.
+        no_drafting: why nothing was drafted, in about five words; empty where something was.
         widths: how many passes of the target were made since the last reply was done, for whomever, by the
             tokens that they evaluated.
     """
@@ -137,6 +138,7 @@ class ReplyDone(Tagged, frozen=True):
     dropped_turns: int = 0
     forecast: Forecast | None = None
     reason: str = ""
+    no_drafting: str = ""
     widths: tuple[tuple[int, int], ...] = ()
 
 

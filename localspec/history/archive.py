@@ -131,9 +131,9 @@ class History:
         newest = self.conversations(limit=1)
         return newest[0].id if newest else None
 
-    def branch(self, conversation: int) -> list[StoredMessage]:
-        """Return the messages that are shown, from the first on."""
-        return self._database.read(partial(queries.branch, number=conversation))
+    def branch(self, conversation: int, leaf: int | None = None) -> list[StoredMessage]:
+        """Return the messages from the first to `leaf`; without one, to the last that was added or shown."""
+        return self._database.read(partial(queries.branch, number=conversation, leaf=leaf))
 
     def messages(self, conversation: int) -> list[StoredMessage]:
         """Return the messages of all branches, oldest first."""
@@ -148,7 +148,7 @@ class History:
         self._database.read(partial(queries.message, number=message))
         leaf = self._database.read(partial(queries.newest_leaf, number=message))
         self.go_back(conversation, leaf)
-        return self.branch(conversation)
+        return self.branch(conversation, leaf)
 
     def go_back(self, conversation: int, message: int | None) -> None:
         """Show a conversation up to a message, or none of it; what follows stays."""

@@ -34,7 +34,7 @@ _TAGGED = """
 # What follows a message was written after it and has a higher id: a file that says otherwise makes no circle.
 _BRANCH = """
 WITH RECURSIVE line(id, parent, depth) AS (
-    SELECT id, parent, 0 FROM message WHERE id = (SELECT leaf FROM conversation WHERE id = ?)
+    SELECT id, parent, 0 FROM message WHERE id = coalesce(:leaf, (SELECT leaf FROM conversation WHERE id = :number))
     UNION ALL
     SELECT m.id, m.parent, depth + 1 FROM message AS m JOIN line ON m.id = line.parent AND m.id < line.id
 )
@@ -92,14 +92,15 @@ def conversations(
     ]
 
 
-def branch(connection: sqlite3.Connection, number: int) -> list[StoredMessage]:
-    """Return the messages from the first to the leaf of a conversation."""
-    return _messages(connection, _BRANCH, number)
+def branch(connection: sqlite3.Connection, number: int, leaf: int | None) -> list[StoredMessage]:
+    """Return the messages from the first to `leaf`, or to the last one that was added or shown."""
+    return _messages(connection, _BRANCH, number, leaf)
 
 
 def messages(connection: sqlite3.Connection, number: int) -> list[StoredMessage]:
     """Return the messages of all branches, oldest first."""
-    return _messages(connection, "SELECT * FROM message WHERE conversation = ? ORDER BY id", number)
+    all_of_it = "SELECT * FROM message WHERE conversation = :number ORDER BY id"
+    return _messages(connection, all_of_it, number)
 
 
 def message(connection: sqlite3.Connection, number: int) -> sqlite3.Row:
@@ -168,7 +169,9 @@ def _excerpt(text: str, words: Sequence[str]) -> str:
     return ends[0] + " ".join(cut.split()) + ends[1]
 
 
-def _messages(connection: sqlite3.Connection, select: str, number: int) -> list[StoredMessage]:
+def _messages(
+    connection: sqlite3.Connection, select: str, number: int, leaf: int | None = None
+) -> list[StoredMessage]:
     siblings = defaultdict(list)
     ids = "SELECT id, parent FROM message WHERE conversation = ? ORDER BY id"
     for each in connection.execute(ids, (number,)):
@@ -184,5 +187,5 @@ def _messages(connection: sqlite3.Connection, select: str, number: int) -> list[
             figures=row["figures"],
             siblings=tuple(siblings[row["parent"]]),
         )
-        for row in connection.execute(select, (number,))
+        for row in connection.execute(select, {"number": number, "leaf": leaf})
     ]

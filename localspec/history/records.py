@@ -47,7 +47,7 @@ class StoredConversation:
         settings: what the screen wants to remember, as JSON; empty without any.
         created_s: seconds since 1970.
         updated_s: likewise, of the last message.
-        leaf: the last message of the branch that is shown; None for an empty conversation.
+        leaf: the last message that was added or shown, with which the conversation opens; None for an empty one.
         n_messages: in all branches.
         excerpt: where a search found something in a message, the words around it; else empty.
         tags: what the user calls it, to find it again.

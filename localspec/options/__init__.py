@@ -1,6 +1,6 @@
 """Options: every one is declared once, with its type, default, range, flag and setting beside it.
 
-Imports only the standard library, and little of it: the first frame of the chat waits for this room.
+Imports only the standard library, and little of it: the start of the chat waits for this room.
 """
 
 from localspec.options.launch import LaunchOptions

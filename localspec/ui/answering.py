@@ -21,6 +21,7 @@ class GrowingAnswer:
         exchange: the last request, running or done; None before the first.
         parent: the message that is being answered.
         continued: the same, where it is an answer that goes on; else None.
+        message: what was kept of it last; None before there is anything.
     """
 
     def __init__(self, talk: Talk) -> None:
@@ -28,6 +29,7 @@ class GrowingAnswer:
         self.exchange: Exchange | None = None
         self.parent: int | None = None
         self.continued: StoredMessage | None = None
+        self.message: int | None = None
         self._recorder: ReplyRecorder | None = None
 
     @property
@@ -39,6 +41,7 @@ class GrowingAnswer:
         """Take note that an answer to the message `parent` was asked for, or more of it."""
         last = next(each for each in self._talk.messages if each.id == parent)
         self.exchange, self.parent, self._recorder = exchange, parent, None
+        self.message = None
         self.continued = last if last.message.role == "assistant" else None
 
     def take(self, notice: Notice, model: str) -> bool:
@@ -70,8 +73,8 @@ class GrowingAnswer:
         """Keep what there is of an answer that will not end by itself."""
         if self._recorder is not None:
             self._recorder.cut()
+            self._talk.show_branch(self._recorder.message)
             self._recorder = None
-            self._talk.reload()
         if self.growing:
             self.exchange = None
 
@@ -88,6 +91,7 @@ class GrowingAnswer:
                 self._recorder = history.resume_reply(self.continued.id)
             else:
                 self._recorder = history.begin_reply(conversation, self.parent, model)
+            self.message = self._recorder.message
         return self._recorder
 
     def _finish(self, finished: ReplyDone, model: str) -> None:
@@ -108,4 +112,4 @@ class GrowingAnswer:
         end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
         end(message, figures=json.dumps(figures))
         self._recorder = None
-        self._talk.reload()
+        self._talk.show_branch(recorder.message)

@@ -3,8 +3,11 @@
 Painted before the engine is started: nothing that is slow is imported or opened until then.
 """
 
+import asyncio
+import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -13,17 +16,16 @@ from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
 from localspec.history.records import content_of
-from localspec.ui.colours import DARK, LIGHT, THEMES
+from localspec.ui.colours import DARK, THEMES
 from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
+from localspec.ui.conversation_commands import branch_behind
 from localspec.ui.copying import code_of
-from localspec.ui.driver import after
 from localspec.ui.feed import Feed
 from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
 from localspec.ui.main_view import MainView
 from localspec.ui.message_view import MessageView
-from localspec.ui.opening import OpeningScreen
 from localspec.ui.preferences import Preferences
 from localspec.ui.quoted import unquoted
 from localspec.ui.screens import Screens
@@ -41,7 +43,7 @@ class ChatApp(App[None]):
     Args:
         session: what it shows.
         preferences: how the user likes it.
-        opening: had the terminal before, and knows its background, which decides where the user has not.
+        give_back: called before the terminal is taken, which then is as it was before the program.
     """
 
     CSS_PATH = "app.tcss"
@@ -54,12 +56,13 @@ class ChatApp(App[None]):
         session: Session,
         preferences: Preferences | None = None,
         *,
-        opening: OpeningScreen | None = None,
+        give_back: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(driver_class=None if opening is None else after(opening))
+        super().__init__()
+        self._give_back = give_back
         for each in THEMES:
             self.register_theme(each)
-        self.theme = DARK if opening is None or opening.dark else LIGHT
+        self.theme = DARK
         self.session = session
         self.preferences = preferences or Preferences()
         self._early: list[str] = []
@@ -73,6 +76,14 @@ class ChatApp(App[None]):
     def compose(self) -> ComposeResult:
         """Return the main screen."""
         yield from self.view.widgets()
+
+    def on_load(self) -> None:
+        """Leave the terminal as Textual shall give it back, and end by way of it when a signal comes."""
+        if self._give_back is not None:
+            self._give_back()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                leave = partial(self.exit, return_code=128 + number)
+                asyncio.get_running_loop().add_signal_handler(number, leave)
 
     async def on_mount(self) -> None:
         """Paint, and only then start what takes time."""
@@ -105,7 +116,7 @@ class ChatApp(App[None]):
 
     def _fatal_error(self) -> None:
         # Textual would print a traceback with all locals; whoever runs the app has one line for it.
-        self._close_messages_no_wait()
+        self.panic()
 
     def on_transcript_followed(self) -> None:
         """Say at once where the end is when the user scrolls."""
@@ -138,7 +149,7 @@ class ChatApp(App[None]):
             told = f"{many} waiting; Esc stops this answer and returns what waits to the input line"
             self._front.tell(told, lambda: waiting)
             return
-        elsewhere = self.session.talk.went_on_elsewhere
+        elsewhere = self.session.talk.is_open_elsewhere
         if self._front.editing is None:
             self.session.asking.ask(text)
         else:
@@ -179,20 +190,25 @@ class ChatApp(App[None]):
                 front.copy(blocks[-1 - view.copied % len(blocks)])
                 view.copied += 1
             case "branch":
-                await front.run("branch", str(talk.messages.index(message) + 1))
-            case "edit" if message.message.role == "user":
+                await front.attempt(branch_behind(front, talk.messages.index(message) + 1))
+            case "edit" if message.id in talk.numbers():
                 await front.run("edit", str(talk.numbers()[message.id]))
             case "earlier" | "later":
                 self.session.asking.require_rest()
                 other = talk.turn_aside(message, 1 if what == "later" else -1)
+                self.session.count()
                 await front.show_conversation()
                 await self.view.transcript.reveal(other)
             case _:
                 pass
 
     def action_stop(self) -> None:
-        """Stop what runs; otherwise close the stats, leave an edited question as it was, and go back to the composer."""
+        """Stop what runs; otherwise close the stats, leave an edited question as it was, clear a command that was begun, and go back to the composer."""
         if not self.session.stop():
+            composer = self.view.entry.composer
+            if composer.has_focus and composer.text.startswith("/") and " " not in composer.text:
+                composer.put_aside()
+                composer.fill("")
             self.view.close_stats()
             self._front.leave_edited()
             self.view.entry.composer.focus()

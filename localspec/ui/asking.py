@@ -162,7 +162,7 @@ class Asking:
         """
         self.require_rest()
         if self._state.phase is not Phase.READY:
-            raise UsageError(f"the engine is not ready ({self._state.line()}): wait for it")
+            raise UsageError(f"the model is not ready ({self._state.line()}): wait for it")
         if text:
             before = self._talk.answered()
             turns = (*before, self._with_files(text, before))
@@ -276,7 +276,7 @@ class Asking:
     def _require_engine(self) -> None:
         self.require_rest()
         if self._state.phase is Phase.DEAD:
-            raise UsageError("the engine is not running: /restart starts it again")
+            raise UsageError("the model is not running: /restart starts it again")
 
     def unmatched(self, text: str) -> list[str]:
         """Return what a question mentions where there is neither a file nor an index."""

@@ -9,8 +9,8 @@ from textual.widgets import Static
 from localspec.display import cells_of, shortened
 from localspec.ui.clean import clean_line
 from localspec.ui.colours import Line, content_of, keys_of
+from localspec.ui.engine_state import STARTING
 from localspec.ui.figures import FREE, FULL
-from localspec.ui.first_frame import STARTING
 
 _GAP = "  "
 # With less of it, nobody would know what it says.

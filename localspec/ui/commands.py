@@ -58,7 +58,12 @@ COMMANDS: Sequence[Command] = (
         "edit your last or N-th question, in a new branch",
         talk.edit,
     ),
-    Command("branch", "[N]", "branch off into a new conversation after message N", talk.branch),
+    Command(
+        "branch",
+        "[N]",
+        "branch off into a new conversation after question N and its answer",
+        talk.branch,
+    ),
     Command("continue", "", "resume the last answer where it stopped", talk.go_on),
     Command(
         "copy",
@@ -116,7 +121,7 @@ COMMANDS: Sequence[Command] = (
     Command("tag", "[NAME…|-NAME…]", "show, add or remove tags of this conversation", talk.tag),
     Command("drop", "", "drop the oldest turns when the context is full", talk.drop),
     Command("stop", "", "stop the answer and keep what has arrived", program.stop, while_busy=True),
-    Command("restart", "", "restart the engine", program.restart, while_busy=True),
+    Command("restart", "", "restart the model", program.restart, while_busy=True),
     Command("editor", "", "write the question in $EDITOR", program.editor, while_busy=True),
     Command("theme", "[NAME]", "show or change the colours", program.theme, while_busy=True),
     Command("help", "", "list commands and keys", program.help_, ("?",), while_busy=True),
@@ -160,7 +165,7 @@ def parse(line: str, *, typed: bool = False) -> tuple[Command, str] | None:
     near = get_close_matches(name, [*BY_NAME, *_BY_ALIAS], 3, _LIKE)
     meant = f"did you mean {' or '.join(f'/{each}' for each in near)}? " if near else ""
     raise UsageError(
-        f"there is no command {word[:40]}: {meant}/help lists them; a blank before it sends it as text"
+        f"there is no command {word[:40]}: {meant}/help lists them; put a space in front to send it as text"
     )
 
 

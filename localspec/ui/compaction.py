@@ -15,6 +15,8 @@ REQUEST = (
     "Summarise our conversation so far, so that it can go on without the messages above. Keep what I asked for and what we "
     "decided, names, numbers, paths and code that are still needed, and what is still open. Write only the summary."
 )
+COMMAND = "/compact"
+"""What a request for a summary is shown as: its words are not the user's."""
 _KEY = "compact"
 NEARLY_FULL = 0.8
 """Share of the context from which on a summary is offered."""

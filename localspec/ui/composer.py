@@ -10,9 +10,10 @@ from textual.widgets import TextArea
 
 from localspec.ui.clean import clean_input
 from localspec.ui.completion import Completion, complete
-from localspec.ui.first_frame import PLACEHOLDER
 from localspec.ui.keys import IN_COMPOSER
 from localspec.ui.quoted import goes_on
+
+_PLACEHOLDER = "Ask something. / for commands, @ for files, F1 for keys."
 
 
 class Composer(TextArea):
@@ -50,7 +51,7 @@ class Composer(TextArea):
             show_line_numbers=False,
             compact=True,
             tab_behavior="focus",
-            placeholder=PLACEHOLDER,
+            placeholder=_PLACEHOLDER,
         )
         self.cursor_blink = False  # the screen would be drawn twice a second for it
         self.folder = folder
@@ -129,7 +130,8 @@ class Composer(TextArea):
             event.prevent_default()
             return
         # At once, and not when the key went through all parents: letters that follow it would come before it.
-        if not event.is_printable and await self.app._check_bindings(event.key):  # noqa: SLF001
+        bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
+        if bound is not None and await self.app.run_action(bound.binding.action, bound.node):
             event.stop()
             event.prevent_default()
         elif event.key == "enter":

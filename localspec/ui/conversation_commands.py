@@ -54,6 +54,7 @@ async def undo(front: Front, argument: str) -> None:  # noqa: ARG001
     front.session.asking.require_rest()
     text = front.session.talk.take_back()
     front.session.asking.forget()
+    front.session.count()
     await front.show_conversation(known=True)
     front.tell(f"taken back: {text}")
 
@@ -73,14 +74,26 @@ async def edit(front: Front, argument: str) -> None:
 
 
 async def branch(front: Front, argument: str) -> None:
-    """Go on in a conversation of its own."""
+    """Go on in a conversation of its own, behind a question and its answer, or behind the last message."""
+    talk = front.session.talk
+    if not talk.messages:
+        raise UsageError("nothing to branch from yet: ask something first")
+    if not argument:
+        await branch_behind(front, len(talk.messages))
+        return
+    asked = talk.question(number(argument, "question", len(talk.numbers())))
+    at = talk.messages.index(asked)
+    later = (at for at, each in enumerate(talk.messages) if each.message.role == "user")
+    await branch_behind(front, next((each for each in later if each > at), len(talk.messages)))
+
+
+async def branch_behind(front: Front, count: int) -> None:
+    """Go on in a conversation of its own, behind so many messages of this one."""
     session = front.session
     session.asking.require_rest()
-    count = len(session.talk.messages)
-    if not count:
-        raise UsageError("nothing to branch from yet: ask something first")
     session.save_state()
-    session.talk.branch_off(number(argument, "message", count) if argument else count)
+    session.talk.branch_off(count)
+    session.count()
     await front.show_conversation(known=True)
     front.tell("branched into a new conversation; the original is in the history (F7)")
 
@@ -126,12 +139,12 @@ async def save(front: Front, argument: str) -> None:
         talk.rename(argument)
     if talk.conversation is None:
         raise UsageError("this conversation is empty: ask something before you save it")
-    front.tell(f"saved as {talk.title!r}, like every conversation; /export writes a file")
+    front.tell(f"named {talk.title!r} (conversations are saved automatically)")
 
 
 async def load(front: Front, argument: str) -> None:
     """Take up the conversation that holds these words; where several do, list them. Or load a model of this name."""
-    from localspec.models.names import is_name  # noqa: PLC0415 - the first frame needs none of it
+    from localspec.models.names import is_name  # noqa: PLC0415 - the start needs none of it
 
     if argument.startswith("#"):
         await history(front, argument)
@@ -139,6 +152,7 @@ async def load(front: Front, argument: str) -> None:
         await model(front, argument)
     else:
         found = front.session.talk.history.conversations(argument) if argument else []
+        found = [e for e in found if e.title.casefold() == argument.casefold()][:1] or found
         if argument and not found:
             raise UsageError(
                 f"no conversation contains {argument[:40]!r}, and no model has that name"
@@ -155,11 +169,12 @@ async def export(front: Front, argument: str) -> None:
     talk = front.session.talk
     if talk.conversation is None:
         raise UsageError("this conversation is empty: there is nothing to export")
-    from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not for the first frame
+    from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not at the start
     from localspec.ui.export import write_export  # noqa: PLC0415 - likewise
 
     folder, gate = front.session.folder, usual_gate()
-    path = write_export(talk.history, talk.conversation, argument, folder, gate)
+    leaf = talk.messages[-1].id if talk.messages else None
+    path = write_export(talk.history, talk.conversation, argument, folder, gate, leaf)
     front.tell(f"written to {path}")
 
 
@@ -215,14 +230,17 @@ async def compact(front: Front, argument: str) -> None:
 
 
 async def _show_summary(front: Front, why: str = "") -> None:
-    front.tell(
-        f"{why}summarising: then the summary takes the place of earlier turns, which the history keeps; /compact edit changes it"
-    )
+    front.tell(f"{why}summarising; earlier messages stay in the history")
     await front.show_answer()
 
 
 async def when_nearly_full(front: Front) -> None:
-    """Offer a summary, once when the context gets nearly full, or have it made, as the user has set."""
+    """Offer a summary, once when the context gets nearly full, or have it made, as the user has set; tell of one that was made."""
+    if front.session.talk.ends_with_summary:
+        front.tell(
+            "summarised; earlier messages stay in the history, /compact edit changes the summary"
+        )
+        return
     by_itself = front.preferences.compact == "auto"
     if by_itself and front.session.talk.has_tried_summary:  # another would gain nothing
         return

@@ -42,7 +42,7 @@ def code_of(text: str) -> list[str]:
     Raises:
         UsageError: there are none.
     """
-    from localspec.chat.code_blocks import code_blocks  # noqa: PLC0415 - no first frame has code
+    from localspec.chat.code_blocks import code_blocks  # noqa: PLC0415 - few copy any
 
     blocks = code_blocks(text)
     if not blocks:

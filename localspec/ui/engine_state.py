@@ -16,7 +16,8 @@ from localspec.engine.protocol import (
 )
 from localspec.storage.files import size_text
 from localspec.ui.clean import clean_line
-from localspec.ui.first_frame import STARTING
+
+STARTING = "loading the model"
 
 
 class Phase(Enum):
@@ -84,7 +85,7 @@ class EngineState:
             case Phase.READY if self.ready is not None:
                 return clean_line(self.ready.target)
             case Phase.DEAD:
-                return "the engine has ended: /restart"
+                return "the model has stopped: /restart"
             case Phase.IDLE:
                 return "no model loaded: F8 chooses one"
             case _:

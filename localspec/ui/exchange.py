@@ -93,6 +93,21 @@ class Exchange:
         return self._accepted / self._drafted if self._drafted else None
 
     @property
+    def drafted(self) -> int:
+        """Drafted tokens."""
+        return self._drafted
+
+    @property
+    def accepted(self) -> int:
+        """Those of them that are in the text."""
+        return self._accepted
+
+    @property
+    def no_drafting(self) -> str:
+        """Why nothing was drafted, in about five words; empty before the end, and where something was."""
+        return "" if self.finished is None else self.finished.no_drafting
+
+    @property
     def context_tokens(self) -> int:
         """Tokens of context in use; what was refused uses none."""
         if self.failure is not None:

@@ -17,8 +17,14 @@ STYLES = ("md", "json")
 _TITLE_CHARS = 40
 
 
-def exported(history: History, conversation: int, style: str, gate: Gate | None = None) -> str:
-    """Return a conversation as Markdown, the branch that is shown, or as JSON, all of them.
+def exported(
+    history: History,
+    conversation: int,
+    style: str,
+    gate: Gate | None = None,
+    leaf: int | None = None,
+) -> str:
+    """Return a conversation as Markdown, one branch, or as JSON, all of them.
 
     In Markdown, which is read by people, files that went with a question are named and left out.
 
@@ -27,11 +33,12 @@ def exported(history: History, conversation: int, style: str, gate: Gate | None 
         conversation: its id.
         style: `md` or `json`.
         gate: what must not be seen of it; None lets everything through.
+        leaf: the last message of the branch; None for the one that was added or shown last.
     """
     stored = history.conversation(conversation)
     if style == "json":
         return as_json(*seen(stored, history.messages(conversation), gate))
-    return as_markdown(*seen(stored, map(_readable, history.branch(conversation)), gate))
+    return as_markdown(*seen(stored, map(_readable, history.branch(conversation, leaf)), gate))
 
 
 def _readable(message: StoredMessage) -> StoredMessage:
@@ -43,7 +50,12 @@ def _readable(message: StoredMessage) -> StoredMessage:
 
 
 def write_export(
-    history: History, conversation: int, argument: str, folder: Path, gate: Gate | None
+    history: History,
+    conversation: int,
+    argument: str,
+    folder: Path,
+    gate: Gate | None,
+    leaf: int | None = None,
 ) -> Path:
     """Write a conversation to a file and return where that is.
 
@@ -53,6 +65,7 @@ def write_export(
         argument: `md` or `json`, and a path; either may be missing.
         folder: what the path is relative to.
         gate: what must not be seen of it; None lets everything through.
+        leaf: see `exported`.
 
     Raises:
         UsageError: the file cannot be written.
@@ -60,7 +73,7 @@ def write_export(
     style, _, name = argument.partition(" ")
     if style not in STYLES:
         style, name = ("json" if argument.endswith(".json") else "md"), argument
-    text = exported(history, conversation, style, gate)
+    text = exported(history, conversation, style, gate, leaf)
     if name.strip():
         path = folder / Path(name.strip()).expanduser()
     else:

@@ -89,7 +89,6 @@ class Feed:
             self._view.tell("; ".join(session.asking.work.notes))
         # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
         gc.freeze()
-        gc.enable()
         self._view.tell_state()
         # Beside the engine, which loads now, and not when the first answer comes.
         app.run_worker(prepare, thread=True, exit_on_error=False)
@@ -149,7 +148,7 @@ class Feed:
             else:
                 work.answer(question, decision)
 
-        from localspec.ui.approval_sheet import ApprovalSheet  # noqa: PLC0415 - not in the first frame
+        from localspec.ui.approval_sheet import ApprovalSheet  # noqa: PLC0415 - few have tools
 
         self._asked = ApprovalSheet(question)
         self._app.push_screen(self._asked, answered)

@@ -18,7 +18,9 @@ _CONTEXT_CELLS = 8
 _LABEL = 10
 _STACKED_BELOW = 56
 _MOST_BAR = 72
-_SPEED, _ROUNDS, _TIME, _DRAFTS = "speed-up", "rounds", "time", "drafts"
+_SPEED, _STEPS, _TIME, _DRAFTS = "speed-up", "steps", "time", "drafts"
+# Where the time of a step goes: marks, meanings, names.
+_PARTS = (("█", "draft", "draft model"), ("▒", "verify", "large model"), ("░", "other", "other"))
 
 Span = tuple[str, str]
 
@@ -88,13 +90,18 @@ def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) ->
     """Return what the status line tells, the longest form first; each shorter one gives up what is wanted least."""
     speed = None if exchange is None else exchange.tokens_per_s
     told = [] if speed is None else [f"{speed:.1f} tokens/s"]
+    why = [] if exchange is None or not exchange.no_drafting else [exchange.no_drafting]
     if not n_ctx:
-        return told
+        return [" · ".join([*told, *why]), *told] if why else told
     share = context_tokens / n_ctx
     short = f"context {share:.0%}"
     sized = f"{short} of {n_ctx}"
     bars = [f"{sized} {filled(share, cells)}" for cells in (_CONTEXT_CELLS, _CONTEXT_CELLS // 2)]
-    forms = [" · ".join([*told, each]) for each in (*bars, sized, short)]
+    forms = [
+        " · ".join([*told, *said, each])
+        for said in ((why, []) if why else ([],))
+        for each in (*bars, sized, short)
+    ]
     return list(dict.fromkeys([*forms, short]))
 
 
@@ -151,16 +158,16 @@ def _sections(exchange: Exchange, measured: SpeedUp | None, room: int) -> list[S
         found.append(_speed(predicted, measured, room))
     mean = statistics.fmean(len(each.confirmed) for each in rounds)
     many = f"the last {room} of {len(rounds)}" if len(rounds) > room else f"all {len(rounds)}"
-    words = [[(many, "")], [(f"{mean:.2f} tokens each", "")]]
-    found.append(Section(_ROUNDS, words, ribbon(rounds, room)))
+    words = [[(many, "")], [(f"{mean:.2f} tokens per step", "")]]
+    found.append(Section(_STEPS, words, ribbon(rounds, room)))
     drafts = _drafts(rounds)
     if drafts:
         found.append(Section(_DRAFTS, drafts))
     shares = split(rounds)
     if shares is not None:
         words = [
-            [(f"{mark} ", name), (f"{name} {share:.0%}", "")]
-            for mark, name, share in zip("█▒░", ("draft", "verify", "other"), shares, strict=True)
+            [(f"{mark} ", meaning), (f"{name} {share:.0%}", "")]
+            for (mark, meaning, name), share in zip(_PARTS, shares, strict=True)
         ]
         found.append(Section(_TIME, words, split_bar(shares, room)))
     return found
@@ -205,9 +212,10 @@ def _why(exchange: Exchange, measured: SpeedUp | None) -> list[str]:
             f"it yielded {statistics.fmean(drafted):.1f}."
         )
     elif drafted:
-        reason = "Too few passes to compare drafted with plain ones; /race measures both."
+        reason = "Not enough data to tell whether drafting helps; try /race."
     else:
-        reason = "Nothing was drafted."
+        why = exchange.no_drafting
+        reason = f"{why[0].upper()}{why[1:]}." if why else "Nothing was drafted."
     return [each for each in (reason, note) if each]
 
 

@@ -64,7 +64,8 @@ class HistorySheet(ListSheet):
         self._history, self._query, self._clock = history, query, clock
         self._export, self._delete = export, delete
         keys = "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports"
-        super().__init__("Conversations", self._found(query), keys=keys, search=self._found)
+        rows = self._found(query)
+        super().__init__("Conversations", rows, keys=keys, search=self._found, typed=query)
 
     def _found(self, query: str) -> list[SheetRow]:
         self._query = query

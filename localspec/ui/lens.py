@@ -25,7 +25,7 @@ MARKS = {
         for name, entry in reversed(list(DRAFTERS.items()))
     },
     "correction": Mark("<", ">", "error", "corrected by the target"),
-    "bonus": Mark("+", "+", "accent", "added by the target after a fully accepted draft"),
+    "bonus": Mark("+", "+", "accent", "extra token from the large model"),
     "plain": Mark("", "", "", "written by the target, nothing drafted"),
 }
 

@@ -10,13 +10,20 @@ from localspec.ui.bars import Below, KeyHint, Notice, StatsPanel, StatusLine
 from localspec.ui.clean import clean_line
 from localspec.ui.entry import Entry
 from localspec.ui.figures import stats, status
-from localspec.ui.first_frame import WELCOME
 from localspec.ui.keys import message_hint
 from localspec.ui.message_view import MessageView
 from localspec.ui.session import Session
 from localspec.ui.shown import Shown, growing, shown
 from localspec.ui.transcript import Transcript, TranscriptItem
 from localspec.ui.typeset import Typesetter, code_theme, speaker_styles
+
+_WELCOME = """\
+/    lists the commands
+@    attaches a file
+F1   lists the keys
+F2   shows what drafting saves
+F8   chooses another model
+Esc  stops an answer"""
 
 
 class MainView:
@@ -89,6 +96,11 @@ class MainView:
         docs = session.asking.docs
         marks += f" · docs {docs.name}, ≤ {docs.tokens} tokens" if docs.name else ""
         marks += f" · {session.gives_way}" if session.gives_way else ""
+        work = session.asking.work
+        if work is not None and work.question is not None:
+            return [f"{name} · waits for your answer to the question above", name]
+        if len(self._app.screen_stack) > 1:
+            return [f"{name} · a dialog is open", name]
         if session.busy:
             return [f"{name} · answering, Esc stops{marks}", f"{name} · Esc stops", name]
         return [name + marks, name]
@@ -141,7 +153,7 @@ class MainView:
             found.append(TranscriptItem(each.id, shown(each, numbers.get(each.id), passages)))
             if each.id == upto:
                 break
-        return found or [TranscriptItem(None, Shown("localspec", WELCOME, kind="greeting"))]
+        return found or [TranscriptItem(None, Shown("localspec", _WELCOME, kind="greeting"))]
 
     def _growing(self) -> Shown:
         assert self._session.exchange is not None  # noqa: S101 - something is being answered

@@ -66,7 +66,7 @@ async def _send(front: Lines, text: str) -> None:
     if found is not None:
         await commands.run(front, *found)
     else:
-        elsewhere = front.session.talk.went_on_elsewhere
+        elsewhere = front.session.talk.is_open_elsewhere
         front.session.asking.ask(unquoted(text))
         if elsewhere:
             front.tell(ELSEWHERE)

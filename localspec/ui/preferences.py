@@ -73,7 +73,7 @@ def keep_theme(preferences: Preferences, name: str) -> None:
     Raises:
         UsageError: it cannot be written.
     """
-    from localspec.models.toml import with_key  # noqa: PLC0415 - not for the first frame
+    from localspec.models.toml import with_key  # noqa: PLC0415 - not at the start
     from localspec.storage.files import private_directory, write_atomic  # noqa: PLC0415
 
     file = preferences.file

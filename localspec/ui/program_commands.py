@@ -13,7 +13,7 @@ async def model(front: Front, argument: str) -> None:
         front.tell(f"{argument} is already loaded")
     else:
         # Here, and not where it is loaded: the line can be mended, and what is loaded is left in peace.
-        from localspec.models.names import resolve  # noqa: PLC0415 - the first frame needs none of it
+        from localspec.models.names import resolve  # noqa: PLC0415 - the start needs none of it
 
         registry = load_registry()
         if not registry.knows(argument):
@@ -24,7 +24,7 @@ async def model(front: Front, argument: str) -> None:
 
 async def default(front: Front, argument: str) -> None:
     """Load a model at every start from now on; without a name, the one that is loaded."""
-    from localspec.config.own import keep_model  # noqa: PLC0415 - the first frame needs none of it
+    from localspec.config.own import keep_model  # noqa: PLC0415 - the start needs none of it
 
     name = argument or front.session.models.next_name
     if not name:
@@ -102,7 +102,7 @@ async def restart(front: Front, argument: str) -> None:  # noqa: ARG001
     """Start the engine again."""
     front.session.restart()
     await front.show_conversation(known=True)
-    front.tell("restarting the engine")
+    front.tell("restarting the model")
     front.show_loading()
 
 

@@ -4,8 +4,11 @@ Not at the same time: they would take each other's cores, and the times would me
 part of the engine's cache, and the conversation beside which they run finds its own again.
 """
 
+import math
 import secrets
+import statistics
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from localspec.decoding.round import OFF, StopReason
 from localspec.engine.client import EngineClient
@@ -17,6 +20,11 @@ from localspec.ui.figures import TIMES
 
 _MOST_TOKENS = 256
 _SEED_BITS = 32
+# Speeds are compared over as many stretches of the text; one of fewer tokens says nothing.
+_STRETCHES, _LEAST_TOKENS = 8, 64
+_STANDARD_ERRORS = 4.0
+# One lane follows the other: what slows the machine meanwhile slows only one of them, in all of its stretches.
+_LEAST_GAIN = math.log(1.05)
 
 
 @dataclass(slots=True)
@@ -104,7 +112,7 @@ class Race:
         else:
             at = min(len(one), len(other)) if fork is None else fork
             texts = f"the texts differ from character {at + 1} on, as they may when two tokens are nearly tied"
-        return f"{_ratio(with_draft, without)}; {texts}"
+        return f"{_outcome(with_draft, without)}; {texts}"
 
     def _ask(self, draft: str | None) -> None:
         started = self.lanes[0].started if self.lanes else None
@@ -122,8 +130,33 @@ def race_of(engine: EngineClient, messages: tuple[Message, ...], options: ReplyO
     return race
 
 
-def _ratio(with_draft: Exchange, without: Exchange) -> str:
-    fast, slow = with_draft.tokens_per_s, without.tokens_per_s
-    if not fast or not slow:
-        return "too short to be timed"
-    return f"drafting {TIMES} {fast / slow:.2f} ({fast:.1f} against {slow:.1f} tokens/s)"
+def _outcome(with_draft: Exchange, without: Exchange) -> str:
+    """Return what drafting gained, with a figure where that is beyond noise, and how many drafted tokens were accepted."""
+    if not with_draft.drafted:
+        return with_draft.no_drafting or "nothing was drafted"
+    counts = f"{with_draft.accepted} of {with_draft.drafted} drafted tokens accepted"
+    gains = _gains(with_draft, without)
+    if not gains:
+        return f"too short to tell; {counts}"
+    gain = statistics.fmean(gains)
+    noise = _STANDARD_ERRORS * statistics.stdev(gains) / math.sqrt(len(gains))
+    if abs(gain) <= max(noise, _LEAST_GAIN):
+        return f"no clear difference in speed; {counts}"
+    low, high = math.exp(gain - noise), math.exp(gain + noise)
+    return f"drafting {TIMES} {math.exp(gain):.2f} ({low:.2f} to {high:.2f}); {counts}"
+
+
+def _gains(with_draft: Exchange, without: Exchange) -> list[float]:
+    """Return the logarithm of the speed-up in every stretch of the text; nothing where it is too short."""
+    fast, slow = map(_token_seconds, (with_draft, without))
+    many = min(len(fast), len(slow))
+    if many < _LEAST_TOKENS:
+        return []
+    edges = [many * at // _STRETCHES for at in range(_STRETCHES + 1)]
+    sums = [(sum(fast[start:end]), sum(slow[start:end])) for start, end in pairwise(edges)]
+    return [math.log(other / one) for one, other in sums] if all(map(all, sums)) else []
+
+
+def _token_seconds(lane: Exchange) -> list[float]:
+    """Return what each token took; those of one round share its time."""
+    return [each.spent.wall_s / len(each.confirmed) for each in lane.rounds for _ in each.confirmed]

@@ -171,7 +171,8 @@ class ReplyLines:
             for each in cited:
                 self.tell(each)
             gives_way = f" · {self.session.gives_way}" if self.session.gives_way else ""
-            self.tell(f"{figures} · seed {message.reply.seed}{gives_way}")
+            why = f" · {message.no_drafting}" if message.no_drafting else ""
+            self.tell(f"{figures}{why} · seed {message.reply.seed}{gives_way}")
 
 
 def folded(text: str) -> list[str]:

@@ -115,7 +115,7 @@ class Screens:
 
     def copy(self, text: str) -> None:
         """Copy a text, by a program of this machine and by way of the terminal (OSC 52)."""
-        from localspec.ui.clipboard import filled  # noqa: PLC0415 - not for the first frame
+        from localspec.ui.clipboard import filled  # noqa: PLC0415 - not at the start
 
         self._app.copy_to_clipboard(text)
         if filled(text):
@@ -191,7 +191,7 @@ class Screens:
 
     def choose_model(self, *, first: bool = False) -> None:
         """Show the models; `first` says that nobody chose one yet."""
-        from localspec.ui.picker import LEAVE, Picker  # noqa: PLC0415 - not for the first frame
+        from localspec.ui.picker import LEAVE, Picker  # noqa: PLC0415 - not at the start
 
         async def taken(when: str | None, name: str) -> None:
             if when is not None:
@@ -238,7 +238,7 @@ class Screens:
 
     def show_history(self, words: str) -> None:
         """Show earlier conversations, to be searched, taken up and more."""
-        from localspec.gates.gate import usual_gate  # noqa: PLC0415 - no sheet is in the first frame
+        from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not at the start
         from localspec.ui.export import write_export  # noqa: PLC0415
         from localspec.ui.history_sheet import HistorySheet  # noqa: PLC0415
 
@@ -318,6 +318,10 @@ class Screens:
     def toggle_thoughts(self) -> None:
         """Unfold thoughts and long questions, or fold them."""
         self.view.transcript.toggle_folds()
+        exchange = self.session.exchange
+        thoughts = [each.message.thinking for each in self.session.talk.messages]
+        if not any([*thoughts, exchange is not None and exchange.thoughts]):
+            self.tell("no thoughts in this conversation")
 
     def leave(self) -> None:
         """End the app."""

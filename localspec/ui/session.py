@@ -122,7 +122,7 @@ class Session:
     @property
     def gives_way(self) -> str:
         """What gives way on battery and in heat, in a few words; empty where nothing does."""
-        # The first frame does not wait for it.
+        # The screens do not wait for it.
         from localspec.power.throttle import pace  # noqa: PLC0415
 
         load = self.models.usual.load
@@ -161,9 +161,7 @@ class Session:
             return ""
         if talk.history.trouble:
             return f"not saved: {talk.history.trouble}"
-        latest = talk.conversation == talk.history.latest()
-        how = "`localspec chat --continue` resumes it" if latest else "F7 in the chat opens it"
-        return f"kept as conversation {talk.conversation}: {how}"
+        return f"continue with: localspec chat --continue {talk.conversation}"
 
     def close(self) -> None:
         """Keep what the models have evaluated, and end the engine."""
@@ -329,9 +327,11 @@ class Session:
 
     def context_tokens(self) -> int:
         """Return how many tokens of the context are in use, as far as the engine said."""
-        if self.latest is None or (self.talk.ends_with_summary and not self.busy):
+        latest, answer = self.latest, self.asking.answering.message
+        elsewhere = answer is not None and all(each.id != answer for each in self.talk.messages)
+        if latest is None or (not self.busy and (elsewhere or self.talk.ends_with_summary)):
             return self._counted
-        return self.latest.context_tokens
+        return latest.context_tokens
 
     def advice(self) -> str:
         """Return, once when the context gets nearly full, what to do about it; else nothing."""
@@ -359,6 +359,12 @@ class Session:
         directory = self.talk.state_directory
         if directory is not None and directory.is_dir():
             self.engine.restore_state(str(directory))
-        if self.talk.messages:
+        self.count()
+
+    def count(self) -> None:
+        """Have the engine count the branch that is shown."""
+        if not self.talk.messages:
+            self._counted = 0
+        elif self.state.phase not in {Phase.IDLE, Phase.DEAD}:
             tools = () if self.asking.work is None else self.asking.work.tools
             self.engine.count(self.talk.turns(self.talk.messages[-1].id), tools)

@@ -74,6 +74,7 @@ class ListSheet(ModalScreen[str | None]):
         keys: what can be pressed.
         marked: key of the row that is marked to begin with; the first one where there is no such row.
         search: given what the user types, returns what fits; None shows no line to type into.
+        typed: stands there to begin with, and is what the rows fit.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -91,8 +92,10 @@ class ListSheet(ModalScreen[str | None]):
         keys: str = "Enter chooses · Esc closes",
         marked: str = "",
         search: Callable[[str], Sequence[SheetRow]] | None = None,
+        typed: str = "",
     ) -> None:
         super().__init__()
+        self._typed = typed
         self._title, self._note, self._keys, self._search = title, note, keys, search
         self.rows = list(rows)
         self._begin_at = next((at for at, row in enumerate(rows) if row.key == marked), 0)
@@ -106,7 +109,7 @@ class ListSheet(ModalScreen[str | None]):
             if self._note:
                 yield Static(Content(clean(self._note)), classes="hint")
             if self._search is not None:
-                yield Input(placeholder="type to search", compact=True)
+                yield Input(self._typed, placeholder="type to search", compact=True)
             yield self._said
             yield self.list
 

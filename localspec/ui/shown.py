@@ -11,6 +11,7 @@ from localspec.history.records import StoredMessage
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.retrieval.citing import NumberedPassage, citations, files_of, passages_in
 from localspec.ui.attach import label
+from localspec.ui.compaction import COMMAND, is_request
 from localspec.ui.exchange import Exchange
 
 _ENDINGS = {
@@ -24,9 +25,7 @@ _ENDINGS = {
 
 SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
 
-ELSEWHERE = (
-    "this conversation has gone on in another window: your question begins a branch beside that"
-)
+ELSEWHERE = "Also open in another window: your question starts a new branch."
 
 Kind = Literal["question", "reply", "result", "greeting"]
 _MOST_ARGUMENTS = 400
@@ -71,7 +70,7 @@ def shown(
     if said.role == "user":
         note = "\n".join(f"+ {each}" for each in attached_lines(said))
         heading = f"You · {number}{version}" if number else f"You{version}"
-        return Shown(heading, said.typed, note=note)
+        return Shown(heading, COMMAND if is_request(message) else said.typed, note=note)
     heading = f"{message.model or 'Assistant'}{version}"
     for each in said.parts:
         if isinstance(each, ToolResult):
@@ -118,7 +117,7 @@ def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Show
 
 def _waiting(exchange: Exchange) -> str:
     if exchange.started is None:
-        return "waiting for the engine …"
+        return "waiting for the model …"
     new = exchange.started.prompt_tokens - exchange.started.cached_tokens
     return f"{reading_text(round(exchange.prefilled * new), new)} …"
 

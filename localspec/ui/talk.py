@@ -1,4 +1,7 @@
-"""Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen."""
+"""Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen.
+
+Several windows may show one conversation, each its own branch: what another window adds is never read into this one.
+"""
 
 import json
 from pathlib import Path
@@ -10,6 +13,7 @@ from localspec.history.records import StoredMessage
 from localspec.messages import Message, with_results
 from localspec.retrieval.citing import NumberedPassage, passages_in
 from localspec.ui.compaction import (
+    COMMAND,
     REQUEST,
     branched,
     context_of,
@@ -73,12 +77,13 @@ class Talk:
         stored = self.history.conversation(conversation)
         self.conversation, self.system = stored.id, stored.system
         self.title, self.pair = stored.title, stored.pair
-        self.reload()
+        self.messages = self.history.branch(conversation)
 
-    def reload(self) -> None:
-        """Read the branch that is shown again."""
-        if self.conversation is not None:
-            self.messages = self.history.branch(self.conversation)
+    def show_branch(self, leaf: int | None) -> None:
+        """Show the branch that ends with a message; None shows nothing."""
+        self.messages = []
+        if self.conversation is not None and leaf is not None:
+            self.messages = self.history.branch(self.conversation, leaf)
 
     def say(self, said: Message, settings: str = "") -> int:
         """Add a question at the end and return its id. One that never got an answer is put aside.
@@ -95,12 +100,17 @@ class Talk:
         return self._add(said, None if last is None else last.id)
 
     @property
-    def went_on_elsewhere(self) -> bool:
-        """Whether another window added to the conversation, or shows another branch of it, since it was read here."""
-        if self.conversation is None:
+    def is_open_elsewhere(self) -> bool:
+        """Whether the next question begins a branch, since another window has gone on from the same message."""
+        if self.conversation is None or not self.messages:
             return False
-        stored = self.history.branch(self.conversation)
-        return [each.id for each in stored] != [each.id for each in self.messages]
+        last = self.messages[-1]
+        place = last.parent if last.message.role == "user" else last.id
+        latest = [each.id for each in self.history.branch(self.conversation)][-1:]
+        others = self.history.messages(self.conversation)
+        return latest != [last.id] and any(
+            each.parent == place and each.id != last.id for each in others
+        )
 
     def add_result(self, done: "CarriedOut") -> int:
         """Add what a call of the last answer came to; return its id."""
@@ -110,7 +120,7 @@ class Talk:
         added = self.history.add_result(
             self.conversation, parent, message, name, figures if done.begun else ""
         )
-        self.reload()
+        self.show_branch(added)
         return added
 
     def before(self, number: int) -> tuple[Message, ...]:
@@ -150,7 +160,10 @@ class Talk:
             return False
         # A request that nothing answered gives its place to the question.
         here, stored = self.messages[-1].siblings, self.history.messages(self.conversation)
-        return any(each.id in here and is_request(each) for each in stored)
+        answered = {each.parent for each in stored}
+        return any(
+            each.id in here and is_request(each) and each.id not in answered for each in stored
+        )
 
     def rewrite_summary(self, text: str) -> None:
         """Have the last summary say something else.
@@ -160,7 +173,7 @@ class Talk:
         """
         summary = self.summary()
         self.history.resume_reply(summary.id).finish(Message.assistant(text), summary.figures)
-        self.reload()
+        self.show_branch(self.messages[-1].id)
 
     def summary(self) -> StoredMessage:
         """Return the last summary.
@@ -178,16 +191,17 @@ class Talk:
         return self._add(said, self.question(number).parent)
 
     def question(self, number: int | None = None) -> StoredMessage:
-        """Return the `number`-th question, from 1 on, or the last one.
+        """Return the `number`-th question, from 1 on, or the last one, which may be a request for a summary.
 
         Raises:
             UsageError: there is no such question.
         """
-        questions = [each for each in self.messages if each.message.role == "user"]
-        if not questions:
+        asked = [each for each in self.messages if each.message.role == "user"]
+        if not asked:
             raise UsageError("nothing was asked yet: write a question first")
         if number is None:
-            return questions[-1]
+            return asked[-1]
+        questions = [each for each in asked if not is_request(each)]
         if not 1 <= number <= len(questions):
             raise UsageError(f"there is no question {number}: there are {len(questions)}")
         return questions[number - 1]
@@ -203,8 +217,12 @@ class Talk:
         return self.messages[-1]
 
     def numbers(self) -> dict[int, int]:
-        """Return the number of every question, by its id."""
-        questions = [each.id for each in self.messages if each.message.role == "user"]
+        """Return the number of every question, by its id; requests for summaries have none."""
+        questions = [
+            each.id
+            for each in self.messages
+            if each.message.role == "user" and not is_request(each)
+        ]
         return {each: number for number, each in enumerate(questions, 1)}
 
     def take_back(self) -> str:
@@ -216,8 +234,8 @@ class Talk:
         last = self.question()
         assert self.conversation is not None  # noqa: S101 - it holds a question
         self.history.go_back(self.conversation, last.parent)
-        self.reload()
-        return last.message.typed
+        self.show_branch(last.parent)
+        return COMMAND if is_request(last) else last.message.typed
 
     def turns(self, upto: int) -> tuple[Message, ...]:
         """Return what goes to the engine, from the system prompt to the message `upto`."""
@@ -262,7 +280,7 @@ class Talk:
             reply.finish(each.message, figures=each.figures)
             parent = reply.message
         self.rename(f"{title} (branch)")
-        self.reload()
+        self.show_branch(parent)
 
     def set_system(self, system: str | None) -> None:
         """Change the system prompt, from the next answer on."""
@@ -290,7 +308,7 @@ class Talk:
     def _add(self, said: Message, parent: int | None, figures: str = "") -> int:
         assert self.conversation is not None  # noqa: S101 - created with its first question
         added = self.history.add_user(self.conversation, parent, said, figures)
-        self.reload()
+        self.show_branch(added)
         if not self.title:
             self.title = self.history.conversation(self.conversation).title
         return added

@@ -58,7 +58,7 @@ class Typesetter:
 
     def markdown(self, text: str, width: int) -> list[Strip]:
         """Lay out a whole message, or a block of one."""
-        # Imported late: the first frame has no Markdown, and its parser takes 40 ms.
+        # Imported late: the greeting has no Markdown, and its parser takes 40 ms.
         from localspec.ui.markdown import markdown  # noqa: PLC0415
 
         return self.strips(markdown(clean(text), self.code_theme), width)
@@ -106,7 +106,7 @@ class Typesetter:
 
 
 def prepare() -> None:
-    """Import what Markdown and code need, which the first frame did not wait for."""
+    """Import what Markdown and code need, which the start does not wait for."""
     from localspec.ui.markdown import Code, markdown  # noqa: PLC0415
 
     console = Console(file=io.StringIO(), width=20)

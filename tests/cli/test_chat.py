@@ -198,7 +198,7 @@ def test_a_conversation_on_a_screen(own_history: Path) -> None:
         screen.type("\x11")  # Ctrl+Q
         assert screen.end() == 0
     last = screen.seen.rpartition(b"\x1b[?1049l")[2]  # on the screen from before
-    assert b"kept as conversation 1: `localspec chat --continue` resumes it" in last
+    assert b"continue with: localspec chat --continue 1" in last
     assert (own_history / "history" / "history.db").stat().st_mode & 0o777 == 0o600
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 COLUMNS, ROWS = 120, 40
-QUESTION, ANSWER = b"\x1b]11;?", b"\x1b]11;rgb:1414/1616/1b1b\x1b\\\x1b[?62c"
 CHAT = """
 import sys, time, resource
 from pathlib import Path
@@ -22,7 +21,6 @@ from localspec.options import LaunchOptions, ReplyOptions
 from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.ui.app import ChatApp
-from localspec.ui.opening import OpeningScreen
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.engine.double import command
@@ -31,9 +29,8 @@ session = Session(EngineClient(command({script!r})), Talk(history), LaunchOption
 latest = history.latest()
 if latest is not None:
     session.resume(latest)
-with OpeningScreen() as opening:
-    app = ChatApp(session, opening=opening)
-    app.run()
+app = ChatApp(session)
+app.run()
 session.close()
 if app.failure:
     raise app.failure
@@ -73,8 +70,6 @@ class Terminal:
         except OSError:
             return b""
         self.seen += new
-        if QUESTION in new:  # as nearly every terminal does
-            os.write(self.fd, ANSWER)
         return new
 
     def until(self, text: str, timeout_s: float = 60.0) -> float:

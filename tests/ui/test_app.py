@@ -36,7 +36,7 @@ def test_the_screen_is_painted_before_any_model_is_loaded(tmp_path: Path) -> Non
 def test_a_question_can_be_asked_before_the_models_are_loaded(tmp_path: Path) -> None:
     async def ask(chat: Chat) -> None:
         await chat.begin("hello?")
-        await chat.until(lambda: "waiting for the engine" in chat.text())
+        await chat.until(lambda: "waiting for the model" in chat.text())
         loaded.touch()
         await chat.until(lambda: not chat.session.busy)
         assert chat.contents == ["hello?", "Hello **world**."]
@@ -241,7 +241,7 @@ async def talked(chat: Chat, count: int) -> None:
         reply = talk.history.begin_reply(talk.conversation, parent)
         reply.finish(Message.assistant(f"answer {each}."))
         parent = reply.message
-    talk.reload()
+    talk.show_branch(parent)
     await chat.app.view.show_messages()
     await chat.until(lambda: f"answer {count - 1}." in chat.text())
 
@@ -791,7 +791,7 @@ def test_a_message_far_up_stays_in_sight_when_its_version_is_switched(tmp_path: 
             parent = talk.history.add_user(
                 talk.conversation, parent, Message.user(f"question {each}.")
             )
-        talk.reload()
+        talk.show_branch(parent)
         await chat.app.view.show_messages()
         transcript = chat.app.view.transcript
         for _ in range(300):

@@ -17,6 +17,7 @@ from localspec.ui.preferences import Compact, Preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.engine.double import command
+from tests.ui.driving import Chat, drive
 
 SCRIPT: dict[str, Any] = {
     "answers": {
@@ -38,7 +39,7 @@ def answered(talk: Talk, question: str, answer: str, *, cut: bool = False) -> No
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, asked, "toy")
     (reply.cut if cut else reply.finish)(Message.assistant(answer))
-    talk.reload()
+    talk.show_branch(reply.message)
 
 
 def compacted(talk: Talk, summary: str) -> str | None:
@@ -46,7 +47,7 @@ def compacted(talk: Talk, summary: str) -> str | None:
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
     reply.finish(Message.assistant(summary))
-    talk.reload()
+    talk.show_branch(reply.message)
     return question
 
 
@@ -93,7 +94,7 @@ def test_second_summary_has_the_first_and_what_was_kept(tmp_path: Path) -> None:
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
     reply.finish(Message.assistant("Second."))
-    talk.reload()
+    talk.show_branch(reply.message)
     answered(talk, "end", "done")
     assert sent(talk)[1:3] == [REQUEST, "Second."]
     assert sent(talk)[-2:] == ["end", "done"]
@@ -107,7 +108,7 @@ def test_summary_that_was_stopped_or_is_empty_takes_nobody_s_place(tmp_path: Pat
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
     reply.cut(Message.assistant("In sh"))
-    talk.reload()
+    talk.show_branch(reply.message)
     answered(talk, "q2", "a2")
     assert sent(talk) == ["Be brief.", "q1", "a1", REQUEST, "In sh", "q2", "a2"]
 
@@ -199,7 +200,7 @@ def test_nearly_full_context_is_summarised_by_itself_where_it_is_set_so(
     code, out, err = said(tmp_path, *lines, long=1, compact="auto", quiet=quiet)
     assert code == 0, err
     assert out == "Well.\nThey spoke of rivers.\n812 km.\n", "the summary is shown"
-    assert err.count("full, summarising: then the summary takes the place") == 1
+    assert err.count("full, summarising; earlier messages stay in the history") == 1
     assert "to change it: /compact They spoke of rivers." in err
 
 
@@ -249,3 +250,36 @@ def test_summary_is_shown_to_be_changed(tmp_path: Path) -> None:
     _, out, err = said(tmp_path, *lines)
     assert "to change it: /compact They spoke of rivers." in err
     assert out.endswith("Mine.\n")
+
+
+def test_screen_shows_what_was_typed_and_that_it_is_done(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("the Rhine?")
+        before = chat.session.context_tokens()
+        await chat.run("/compact")
+        await chat.until(lambda: "They spoke of rivers." in chat.text())
+        await chat.until(lambda: "summarised; earlier messages stay in the history" in chat.text())
+        text = " ".join(chat.text().split())
+        assert "Summarise our" not in text
+        assert "You ▌ /compact" in text
+        await chat.ask("and the Rhone?")
+        assert "You · 2 ▌ and the Rhone?" in " ".join(chat.text().split())
+        await chat.run("/undo")
+        await chat.run("/undo")
+        assert "taken back: /compact" in chat.text()
+        await chat.until(lambda: abs(chat.session.context_tokens() - before) < 10)
+
+    drive(look, tmp_path, SCRIPT)
+
+
+def test_context_figure_follows_the_branch_that_is_shown(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("the Rhine?")
+        one = chat.session.context_tokens()
+        await chat.ask("and the Rhone? " * 40)
+        two = chat.session.context_tokens()
+        assert two > 2 * one
+        await chat.run("/branch 1")
+        await chat.until(lambda: abs(chat.session.context_tokens() - one) < 10)
+
+    drive(look, tmp_path, SCRIPT)

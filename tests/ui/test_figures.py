@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from localspec.decoding.round import Draft, Round, Spent, Verdict
@@ -94,11 +96,14 @@ def test_the_ribbon_says_how_many_of_the_rounds_it_shows() -> None:
 
 
 def test_stats_say_how_to_measure_where_nothing_can_be_compared() -> None:
-    told = "Too few passes to compare drafted with plain ones; /race measures both."
+    told = "Not enough data to tell whether drafting helps; try /race."
     assert told in stats_lines(exchange(rounds=[round_of(3, 2)]), 80)
     without_drafts = stats_lines(exchange(rounds=[plain()] * 50), 80)
     assert without_drafts[-1] == "Nothing was drafted."
     assert "measure" not in "\n".join(without_drafts)
+    done = exchange(rounds=[plain()] * 50)
+    done.finished = replace(finished(), no_drafting="no drafting: would be slower here")
+    assert stats_lines(done, 80)[-1] == "No drafting: would be slower here."
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120])
@@ -125,6 +130,11 @@ def test_the_status_line_gives_up_the_bar_before_the_figures_and_the_meter_last(
         "context 50%",
     ]
     assert status(done, None, 0) == ["20.0 tokens/s"]
+    done.finished = replace(done.finished, no_drafting="no drafting: nothing to look up")
+    assert status(done, 4000, 2000)[3:5] == [
+        "20.0 tokens/s · no drafting: nothing to look up · context 50%",
+        "20.0 tokens/s · context 50% of 4000 ████░░░░",
+    ]
     assert status(None, None, 0) == []
 
 

@@ -132,14 +132,12 @@ def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(tmp_path: Path) -> Non
     async def talk(chat: Chat) -> None:
         assert chat.session.farewell() == ""
         await chat.ask("one")
-        resumes = "kept as conversation 1: `localspec chat --continue` resumes it"
-        assert chat.session.farewell() == resumes
+        assert chat.session.farewell() == "continue with: localspec chat --continue 1"
         await chat.press("ctrl+n")
         assert chat.session.farewell() == ""
         await chat.ask("two")
         await chat.run("/history #1")
-        told = chat.session.farewell()
-        assert told == "kept as conversation 1: F7 in the chat opens it"
+        assert chat.session.farewell() == "continue with: localspec chat --continue 1"
         chat.session.talk.history._database.trouble = "the disk is full"
         assert chat.session.farewell() == "not saved: the disk is full"
 
@@ -236,7 +234,7 @@ def test_undo_takes_the_last_question_back_and_loses_nothing(tmp_path: Path) -> 
 
 def test_a_conversation_is_saved_under_a_title_and_loaded_by_it(tmp_path: Path) -> None:
     _, out, err = said(tmp_path, "one?", "/save rivers", "/new", "two?", "/load river")
-    assert "saved as 'rivers', like every conversation" in err
+    assert "named 'rivers' (conversations are saved automatically)" in err
     assert "You: one?" in out
     _, _, err = said(tmp_path, "/load nothing such", "/load", "/save")
     assert "no conversation contains 'nothing such'" in err

@@ -25,7 +25,7 @@ def test_the_legend_counts_tokens_by_origin() -> None:
         "[text]     2  proposed by the draft model",
         "{text}     1  looked up in the text so far",
         "<text>     1  corrected by the target",
-        "+text+     1  added by the target after a fully accepted draft",
+        "+text+     1  extra token from the large model",
         " text      2  written by the target, nothing drafted",
     ]
 

@@ -55,7 +55,7 @@ def test_stats_stand_beside_the_conversation_where_there_is_room(tmp_path: Path)
         await chat.sized(110, 24)
         await chat.until(lambda: panel.region.x >= transcript.region.right)
         assert panel.region.height == transcript.region.height
-        await chat.until(lambda: "break-even" in chat.text() or "Too few" in chat.text())
+        await chat.until(lambda: "break-even" in chat.text() or "Not enough" in chat.text())
         await chat.sized(80, 24)
         await chat.until(lambda: panel.region.y >= transcript.region.bottom)
 

@@ -1,4 +1,4 @@
-"""The chat in a real terminal, from its first frame to its end: what is seen, what is typed meanwhile, how it is left."""
+"""The chat in a real terminal, from its start to its end: what is typed meanwhile, and how it is left."""
 
 import fcntl
 import os
@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from localspec.history.archive import History
-from localspec.ui.first_frame import STARTING
 from tests.cli.test_chat import alive
 from tests.ui.terminal import CHAT, ROOT, Terminal
 from tests.waiting import PATIENCE_S, until
@@ -70,6 +69,11 @@ def sized(screen: Terminal, columns: int, rows: int) -> None:
     screen.process.send_signal(signal.SIGWINCH)  # it is not the terminal of the program's session
 
 
+def waiting(screen: Terminal) -> None:
+    """Wait until keys are kept for the screens: the terminal echoes none any more."""
+    assert until(lambda: not termios.tcgetattr(screen.fd)[3] & termios.ECHO)
+
+
 def localspec(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "localspec", *words)
 
@@ -93,10 +97,9 @@ def test_keys_that_come_before_textual_are_not_lost(tmp_path: Path) -> None:
     (held / "sitecustomize.py").write_text(_HELD.format(go_on=str(go_on)))
     places = {"PYTHONPATH": f"{held}{os.pathsep}{ROOT}", "LOCALSPEC_DATA_DIR": str(tmp_path)}
     with terminal(*chat, **places) as screen:
-        screen.type("first ")
-        screen.until(STARTING)
-        assert TAKEN not in screen.seen
-        screen.type("secondX\x7f third")
+        waiting(screen)
+        screen.type("first secondX\x7f third")
+        assert screen.read(0.3) == b""
         # A terminal that becomes smaller before Textual is there has all of it drawn in the new size, later ones again.
         sized(screen, 100, 30)
         go_on.touch()
@@ -105,9 +108,7 @@ def test_keys_that_come_before_textual_are_not_lost(tmp_path: Path) -> None:
         screen.read(1.0)
         sized(screen, 90, 30)
         screen.until("first second third")
-        # Painted once, and gone on from there without a blank screen between.
         assert screen.seen.count(b"\x1b[?1049h") == 1
-        assert screen.seen.index(b"lists the commands") < screen.seen.index(TAKEN)
         screen.type("\x11")
         assert ended(screen) == 0
         assert screen.seen.count(LEFT) == 1
@@ -117,22 +118,44 @@ def test_keys_that_come_before_textual_are_not_lost(tmp_path: Path) -> None:
 def test_the_key_that_leaves_may_come_before_textual_too(tmp_path: Path) -> None:
     chat = localspec("chat", "smollm2-135m", "--offline")
     with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
-        screen.until(STARTING)
+        waiting(screen)
         screen.type("\x04")
         assert ended(screen) == 0
         assert screen.seen.count(LEFT) == 1
 
 
-@pytest.mark.parametrize("seen", ["lists the commands", TAKEN.decode(), "not be downloaded"])
+def test_enter_may_come_before_textual_too(tmp_path: Path) -> None:
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        waiting(screen)
+        screen.type("/quit\r")
+        assert ended(screen) == 0
+
+
+def test_ctrl_c_before_textual_interrupts(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    held.mkdir()
+    (held / "sitecustomize.py").write_text(_HELD.format(go_on=str(tmp_path / "never")))
+    places = {"PYTHONPATH": f"{held}{os.pathsep}{ROOT}", "LOCALSPEC_DATA_DIR": str(tmp_path)}
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    with terminal("setsid", "--ctty", "--wait", *chat, **places) as screen:
+        waiting(screen)
+        screen.type("\x03")
+        assert ended(screen) == 130
+        assert LEFT not in screen.seen
+
+
+@pytest.mark.parametrize("seen", ["", TAKEN.decode(), "lists the commands", "not be downloaded"])
 def test_a_signal_ends_the_chat_at_any_moment_and_leaves_the_terminal_as_it_was(
     seen: str, tmp_path: Path
 ) -> None:
     chat = localspec("chat", "smollm2-135m", "--offline")
     with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        waiting(screen)
         screen.until(seen)
         screen.process.send_signal(signal.SIGTERM)
         assert ended(screen) == 128 + signal.SIGTERM
-        assert screen.seen.count(LEFT) == 1
+        assert screen.seen.count(LEFT) == screen.seen.count(b"\x1b[?1049h")
         assert screen.seen.count(b"\x1b[?1000h") == screen.seen.count(b"\x1b[?1000l")
         assert termios.tcgetattr(screen.fd) == untouched()
 
@@ -149,9 +172,8 @@ def test_what_goes_wrong_before_textual_leaves_the_terminal_as_it_was(
 ) -> None:
     with terminal(*localspec(*words), LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
         assert ended(screen) != 0
-        painted, _, then = screen.seen.partition(LEFT)
-        assert STARTING.encode() in painted
-        assert said in then
+        assert said in screen.seen
+        assert LEFT not in screen.seen
         assert termios.tcgetattr(screen.fd) == untouched()
 
 

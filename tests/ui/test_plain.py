@@ -168,7 +168,7 @@ def test_a_conversation_whose_model_is_gone_goes_on_with_the_default_pair(tmp_pa
 def test_lens_stats_and_race_in_lines(tmp_path: Path) -> None:
     _, out, err = said(tmp_path, "one?", "/lens", "/stats", "/race", script=DRAFTING)
     assert "looked up in the text so far" in err
-    assert "tokens each" in err
+    assert "tokens per step" in err
     assert "the texts are equal" in err
     assert out.count("some answer that is drafted") == 3
     assert "[with drafting]" in out
@@ -242,7 +242,7 @@ def test_a_question_to_an_engine_that_died_is_refused(tmp_path: Path) -> None:
     code, out, err = said(tmp_path, "one?", "two?", script=script)
     assert (code, out) == (2, "")
     assert err.count("/restart starts it again") == 2
-    assert "the engine is not running" in err
+    assert "the model is not running" in err
 
 
 @pytest.mark.parametrize("again", ["two?", "/regenerate", "/continue", "/race"])
@@ -259,7 +259,7 @@ def test_an_engine_that_dies_in_a_race_ends_it_and_nothing_waits_for_it(
     assert out.startswith("Yes.\n[with drafting]\n")
     assert "was killed (SIGKILL)" in err
     assert "there is nothing to compare" in err
-    assert "the engine is not r" in err.splitlines()[-1], "running, or ready"
+    assert "the model is not r" in err.splitlines()[-1], "running, or ready"
 
 
 @pytest.mark.slow

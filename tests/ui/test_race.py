@@ -1,11 +1,16 @@
+from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
+
 import pytest
 
+from localspec.chat.events import RoundDone
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import EngineDied, Failed
+from localspec.engine.protocol import EngineDied, Failed, ReplyEvents
 from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.ui.race import Race
-from tests.ui.answers import finished, started, streamed
+from tests.ui.answers import finished, plain, round_of, started, streamed
 
 
 class Asked:
@@ -43,8 +48,11 @@ def race(engine: Asked) -> Race:
     return race
 
 
-def run(race: Race, *texts: str) -> None:
-    for number, text in enumerate(texts, 1):
+def run(race: Race, *texts: str, plain_s: Iterable[float] = (0.05,) * 90) -> None:
+    """Run a race: rounds of three tokens with drafting, and rounds that take so long without."""
+    lanes = [round_of(3, 2, 0.1)] * 30, [plain(each) for each in plain_s]
+    for number, (text, rounds) in enumerate(zip(texts, lanes, strict=True), 1):
+        race.take(ReplyEvents(number, tuple(RoundDone(each, ()) for each in rounds)))
         race.take(streamed(number, text))
         race.take(finished(number, text, tokens_per_s=30.0 if number == 1 else 20.0))
 
@@ -64,9 +72,35 @@ def test_both_lanes_have_one_seed_and_start_with_the_same_cache_one_after_the_ot
 def test_equal_texts_are_said_to_be_equal(race: Race) -> None:
     run(race, "same", "same")
     assert race.fork() is None
-    assert (
-        race.verdict() == "drafting \u00d7 1.50 (30.0 against 20.0 tokens/s); the texts are equal"
-    )
+    told = "drafting \u00d7 1.50 (1.50 to 1.50); 60 of 90 drafted tokens accepted"
+    assert race.verdict() == f"{told}; the texts are equal"
+
+
+def test_a_short_race_has_no_figure(race: Race) -> None:
+    run(race, "same", "same", plain_s=[0.05] * 15)
+    assert race.verdict().startswith("too short to tell; 60 of 90 drafted tokens accepted; ")
+
+
+def test_a_difference_within_noise_has_no_figure(race: Race) -> None:
+    chance = Random(7)
+    run(race, "same", "same", plain_s=[chance.expovariate(1 / 0.036) for _ in range(90)])
+    told = "no clear difference in speed; 60 of 90 drafted tokens accepted"
+    assert race.verdict() == f"{told}; the texts are equal"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_lanes_of_one_speed_have_no_figure(engine: Asked, seed: int) -> None:
+    chance = Random(seed)
+    race = Race(engine, (), ReplyOptions(seed=5))  # type: ignore[arg-type]
+    race.start()
+    run(race, "same", "same", plain_s=[chance.gauss(0.1 / 3, 0.004) for _ in range(90)])
+    assert "no clear difference" in race.verdict()
+
+
+def test_where_nothing_was_drafted_the_race_says_why(race: Race) -> None:
+    race.take(replace(finished(1, "same"), no_drafting="no drafting: would be slower here"))
+    race.take(finished(2, "same"))
+    assert race.verdict() == "no drafting: would be slower here; the texts are equal"
 
 
 def test_a_fork_is_found_where_the_texts_part(race: Race) -> None:

@@ -79,7 +79,7 @@ def test_conversation(tmp_path: Path) -> None:
         talk.history.resume_reply(talk.messages[-1].id).finish(
             Message.assistant(ANSWER)
         )  # without figures
-        talk.reload()
+        talk.show_branch(talk.messages[-1].id)
         await chat.app.view.show_messages()
         settled(chat)
         await chat.settle()
@@ -142,7 +142,8 @@ class Lanes(Race):
             (2, "Paris, on the Seine.", 20.0),
         ):
             text = f"The capital of France is {end}"
-            lane = exchange(text, number)
+            rounds = [round_of(3, 2, 0.1)] * 30 if number == 1 else [plain(0.05)] * 90
+            lane = exchange(text, number, rounds)
             lane.finished = finished(number, text, tokens_per_s=speed)
             self.lanes.append(lane)
 
@@ -262,7 +263,7 @@ def test_thoughts(tmp_path: Path) -> None:
         talk.history.resume_reply(talk.messages[-1].id).finish(
             Message.assistant("Done.", "a deep thought")
         )
-        talk.reload()
+        talk.show_branch(talk.messages[-1].id)
         await chat.app.view.show_messages()
         settled(chat)
         await chat.press("ctrl+t")

@@ -255,7 +255,8 @@ def test_a_branch_goes_on_in_a_conversation_of_its_own(tmp_path: Path) -> None:
         await chat.ask("one?")
         await chat.ask("two?")
         first = chat.session.talk.conversation
-        await chat.run("/branch 2")
+        await chat.run("/branch 1")  # the question's number, as it stands above it
+        assert chat.contents[::2] == ["one?"]
         assert len(chat.contents) == 2
         assert chat.session.talk.conversation != first
         await chat.run("/rename Other")
@@ -496,5 +497,58 @@ def test_stats_and_lens_are_closed_by_their_key_or_by_esc(tmp_path: Path) -> Non
             await chat.until(lambda: len(chat.app.screen_stack) == 2)
             await chat.press(closing)
             await chat.until(lambda: len(chat.app.screen_stack) == 1)
+
+    drive(look, tmp_path)
+
+
+def test_an_exact_title_opens_at_once_and_a_filter_in_force_is_seen(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.run("/save rivers")
+        await chat.run("/branch")
+        await chat.run("/load Rivers")
+        await chat.until(lambda: chat.session.talk.title == "rivers")
+        assert len(chat.app.screen_stack) == 1
+        await chat.run("/load river")
+        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+        assert "type to search" not in chat.text()
+        assert chat.app.screen.query_one(Input).value == "river"
+
+    drive(look, tmp_path)
+
+
+def test_the_status_line_says_that_a_dialog_is_open(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.press("f4")
+        await chat.until(lambda: "a dialog is open" in chat.text().splitlines()[-1])
+        await chat.press("escape")
+        await chat.until(lambda: "a dialog is open" not in chat.text())
+
+    drive(look, tmp_path)
+
+
+def test_a_second_escape_clears_a_command_that_was_begun(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        composer = chat.app.view.entry.composer
+        composer.focus()
+        await chat.type("/re")
+        await chat.until(lambda: composer.list_open)
+        await chat.press("escape")
+        assert composer.text == "/re"
+        await chat.press("escape")
+        assert composer.text == ""
+        await chat.type("text")
+        await chat.press("escape")
+        assert composer.text == "text"
+
+    drive(look, tmp_path)
+
+
+def test_thoughts_are_said_to_be_missing(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.run("/think")
+        await chat.until(lambda: "no thoughts in this conversation" in chat.text())
 
     drive(look, tmp_path)

@@ -53,7 +53,7 @@ def test_figures_of_another_version_are_left_out() -> None:
 
 def test_a_growing_answer_tells_what_it_waits_for() -> None:
     waiting = exchange("")
-    assert growing(waiting, "toy", None).note == "waiting for the engine …"
+    assert growing(waiting, "toy", None).note == "waiting for the model …"
     waiting.started, waiting.prefilled = Started(100, 40), 0.5
     assert growing(waiting, "toy", None).note == "reading 30 of 60 tokens …"
 

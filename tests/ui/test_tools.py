@@ -9,6 +9,7 @@ import pytest
 
 from localspec.engine.client import EngineClient
 from localspec.history.archive import History
+from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.toolbox.rules import Rule, Rules
 from localspec.ui import approval_sheet, plain
@@ -61,6 +62,7 @@ def test_a_bug_is_mended_after_three_questions(tmp_path: Path, size: tuple[int, 
         assert "-    return a - b" in text
         assert "+    return a + b" in text
         assert "y once" in text
+        await chat.until(lambda: "waits for your answer" in chat.text().splitlines()[-1])
         assert file.read_text() == BUG
         await chat.press("y")
         await asked(chat, "run grep")
@@ -80,6 +82,28 @@ def test_a_bug_is_mended_after_three_questions(tmp_path: Path, size: tuple[int, 
     messages = history.branch(1)
     history.close()
     assert [each.message.role for each in messages] == ROLES
+
+
+def test_results_and_what_follows_them_stay_in_the_window_that_called(tmp_path: Path) -> None:
+    async def doing(chat: Chat) -> None:
+        await chat.ready()
+        await chat.begin("mend it")
+        await asked(chat, "read add.py")
+        other = Talk(History(tmp_path / "history"))
+        other.open(1)
+        await chat.press("y")
+        await asked(chat, "change add.py")
+        other.say_instead(1, Message.user("FOX?"))
+        await chat.press("y")
+        await asked(chat, "run grep")
+        other.say_instead(1, Message.user("FOX again?"))
+        other.history.close()
+        await chat.press("y")
+        await chat.until(lambda: not chat.session.busy)
+        assert roles(chat) == ROLES
+        assert "FOX" not in chat.text()
+
+    drive(doing, tmp_path, SCRIPT, tools=work)
 
 
 def test_a_refusal_with_a_reason_reaches_the_model(tmp_path: Path) -> None:
