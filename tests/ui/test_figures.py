@@ -1,5 +1,4 @@
-from dataclasses import replace
-
+import msgspec
 import pytest
 
 from localspec.decoding.round import Draft, Round, Spent, Verdict
@@ -102,7 +101,9 @@ def test_stats_say_how_to_measure_where_nothing_can_be_compared() -> None:
     assert without_drafts[-1] == "Nothing was drafted."
     assert "measure" not in "\n".join(without_drafts)
     done = exchange(rounds=[plain()] * 50)
-    done.finished = replace(finished(), no_drafting="no drafting: would be slower here")
+    done.finished = msgspec.structs.replace(
+        finished(), no_drafting="no drafting: would be slower here"
+    )
     assert stats_lines(done, 80)[-1] == "No drafting: would be slower here."
 
 
@@ -130,7 +131,9 @@ def test_the_status_line_gives_up_the_bar_before_the_figures_and_the_meter_last(
         "context 50%",
     ]
     assert status(done, None, 0) == ["20.0 tokens/s"]
-    done.finished = replace(done.finished, no_drafting="no drafting: nothing to look up")
+    done.finished = msgspec.structs.replace(
+        done.finished, no_drafting="no drafting: nothing to look up"
+    )
     assert status(done, 4000, 2000)[3:5] == [
         "20.0 tokens/s · no drafting: nothing to look up · context 50%",
         "20.0 tokens/s · context 50% of 4000 ████░░░░",

@@ -1,7 +1,7 @@
 from collections.abc import Iterable
-from dataclasses import replace
 from random import Random
 
+import msgspec
 import pytest
 
 from localspec.chat.events import RoundDone
@@ -98,7 +98,11 @@ def test_two_lanes_of_one_speed_have_no_figure(engine: Asked, seed: int) -> None
 
 
 def test_where_nothing_was_drafted_the_race_says_why(race: Race) -> None:
-    race.take(replace(finished(1, "same"), no_drafting="no drafting: would be slower here"))
+    race.take(
+        msgspec.structs.replace(
+            finished(1, "same"), no_drafting="no drafting: would be slower here"
+        )
+    )
     race.take(finished(2, "same"))
     assert race.verdict() == "no drafting: would be slower here; the texts are equal"
 
