@@ -58,7 +58,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     # Of `run` and `chat`, two are `--docs`; a conversation that is shown knows its citations, which takes four.
     # What loads models comes only where no server has them in memory.
     # One of them says what is masked in answers; what masks comes only where something is.
-    # Where passes are made, four say what gives way to battery and heat, and which build makes them.
+    # Where passes are made, one says which build makes them.
     "run --help": (script("run", "--help"), 65, {"platformdirs"}),
     "batch --help": (script("batch", "--help"), 168, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 11, {"platformdirs"}),

@@ -17,7 +17,7 @@ from localspec.engine.ask import Ask
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 
-VERSION = 13
+VERSION = 14
 
 # What a screen says to the engine.
 

@@ -88,7 +88,6 @@ class MainView:
         marks += " · tools" if session.asking.work is not None else ""
         docs = session.asking.docs
         marks += f" · docs {docs.name}, ≤ {docs.tokens} tokens" if docs.name else ""
-        marks += f" · {session.gives_way}" if session.gives_way else ""
         if session.busy:
             return [f"{name} · answering, Esc stops{marks}", f"{name} · Esc stops", name]
         return [name + marks, name]

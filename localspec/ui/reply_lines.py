@@ -170,8 +170,7 @@ class ReplyLines:
             *cited, figures = note.splitlines()
             for each in cited:
                 self.tell(each)
-            gives_way = f" · {self.session.gives_way}" if self.session.gives_way else ""
-            self.tell(f"{figures} · seed {message.reply.seed}{gives_way}")
+            self.tell(f"{figures} · seed {message.reply.seed}")
 
 
 def folded(text: str) -> list[str]:
