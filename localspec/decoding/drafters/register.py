@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from localspec.decoding.round import OFF, Round
+
 if TYPE_CHECKING:
     from localspec.decoding.costs import PassCosts
     from localspec.decoding.drafters.copying import SaidBefore
@@ -102,3 +104,9 @@ def asks_draft_model(name: str) -> bool:
 def asks_passes(name: str) -> bool:
     """Return whether a drafter of this name asks for passes that are not the target's."""
     return asks_draft_model(name) or (name in DRAFTERS and DRAFTERS[name].needs_heads)
+
+
+def counted_as(done: Round) -> str:
+    """Return the drafter that a round counts for: none where a lookup proposed nothing, for that was a plain round."""
+    drafter = done.draft.drafter
+    return drafter if done.drafted or asks_passes(drafter) else OFF
