@@ -49,11 +49,11 @@ def run_tokens_per_s(pair: str, question: str) -> float:
     return float(answer["timings"]["tokens_per_s"])
 
 
-def ask(address: str, question: str) -> dict[str, Any]:
+def ask(address: str, question: str, max_tokens: int = _TOKENS) -> dict[str, Any]:
     """Return a server's answer."""
     body = {
         "messages": [{"role": "user", "content": question}],
-        "max_tokens": _TOKENS,
+        "max_tokens": max_tokens,
         "temperature": 0,
         "draft": "off",
     }
