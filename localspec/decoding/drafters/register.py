@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from localspec.decoding.round import OFF, Round
-
 if TYPE_CHECKING:
     from localspec.decoding.costs import PassCosts
     from localspec.decoding.drafters.copying import SaidBefore
     from localspec.decoding.drafters.drafter import Drafter
     from localspec.decoding.drafters.spelling import Spelling
     from localspec.decoding.model import LanguageModel
+    from localspec.decoding.round import Round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +105,9 @@ def asks_passes(name: str) -> bool:
     return asks_draft_model(name) or (name in DRAFTERS and DRAFTERS[name].needs_heads)
 
 
-def counted_as(done: Round) -> str:
+def counted_as(done: "Round") -> str:
     """Return the drafter that a round counts for: none where a lookup proposed nothing, for that was a plain round."""
+    from localspec.decoding.round import OFF  # noqa: PLC0415 - loaded wherever there are rounds
+
     drafter = done.draft.drafter
     return drafter if done.drafted or asks_passes(drafter) else OFF
