@@ -9,15 +9,13 @@ from collections import Counter
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from localspec.models.pull import pull
-from localspec.power import throttle
-from localspec.power.conditions import Conditions
 from tests.vocabularies import real_vocabularies
 
 # The programs of lab assert, and tests that run their short forms want to read why.
@@ -94,14 +92,6 @@ def _starts_processes(module: ModuleType) -> bool:
         return True
     ours = {str(name) for name in names if str(name).startswith("tests.")} - {module.__name__}
     return any(_starts_processes(sys.modules[name]) for name in ours if name in sys.modules)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _cool_and_plugged_in() -> Generator[None]:
-    """Let nothing give way to the heat that the tests make, or to the battery that they run on."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(throttle, "Watch", lambda _pids: SimpleNamespace(look=Conditions))
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ FLOORS: list[set[str]] = [
     {"llama", "grammar", "models"},
     {"decoding"},
     {"options", "messages", "calls", "gates"},
-    {"storage", "power"},
+    {"storage"},
     {"resources"},
     {"errors", "display"},
 ]

@@ -6,15 +6,11 @@ import pytest
 
 from localspec.errors import ModelLoadError
 from localspec.launch import fit as fitting
-from localspec.launch import plan as plan_module
 from localspec.launch.fit import context_with_room, free_memory, plan_fit, sequences_that_fit
-from localspec.launch.plan import make_plan
 from localspec.llama.devices import Device
 from localspec.models.gguf import GgufHeader, parse_header, read_header
 from localspec.models.offload import Machine, Place
-from localspec.options import LaunchOptions, LoadOptions
-from localspec.power.conditions import Conditions
-from localspec.power.throttle import PowerWatch
+from localspec.options import LoadOptions
 from tests.models.gguf_builder import model_file
 from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model
 
@@ -175,20 +171,3 @@ def test_sequences_on_a_gpu_without_memory_of_its_own_share_the_ram(
     assert own is not None
     assert shared is not None
     assert 0 < shared < own / 3
-
-
-@pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize(("exact", "layers"), [(False, 16), (True, 33)])
-def test_quiet_on_battery_takes_half_of_the_layers_from_the_gpus_but_not_where_bits_depend_on_it(
-    tmp_path: Path, exact: bool, layers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken = PowerWatch("quiet", lambda: Conditions(battery=50))
-    monkeypatch.setattr(plan_module, "pace", {"quiet": taken}.get)
-    target = sparse_model(tmp_path / "target.gguf", LLAMA_8B)
-    load = LoadOptions(power="quiet")
-    plan = make_plan(LaunchOptions(target=str(target), load=load, exact=exact))
-    assert plan.options.gpu_layers == layers
-    told = [each for each in plan.notes if each.startswith("battery 50 %: 16 layers on the GPU")]
-    assert len(told) == (0 if exact else 1)
-    asked = LaunchOptions(target=str(target), load=LoadOptions(power="quiet", gpu_layers=33))
-    assert make_plan(asked).options.gpu_layers == 33

@@ -22,7 +22,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
 from localspec.llama.build import build
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.power.throttle import usual_threads
+from localspec.resources import default_threads
 
 OnTrial = Callable[[int, int, Trial], None]
 _SAMPLING = ("top_k", "top_p", "min_p", "repeat_penalty")
@@ -142,7 +142,7 @@ def _described(bench: Bench, loaded: BenchModels) -> dict[str, object]:
             "random": bench.launch.draft_model == RANDOM or None,
         },
         "options": {
-            "threads": options.threads or usual_threads(options.power),
+            "threads": options.threads or default_threads(),
             "n_ctx": loaded.assistant.models.target.n_ctx,
             "kv_type": options.kv_type,
             "exact": bench.launch.exact,

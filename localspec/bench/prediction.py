@@ -74,8 +74,8 @@ def chance_of_acceptance(rounds: Sequence[Round]) -> float:
 
     This is not accepted over drafted: what follows a rejected token was never judged.
     """
-    accepted = sum(each.accepted for each in rounds)
-    rejected = sum(each.accepted < each.drafted for each in rounds)
+    accepted = sum(each.verdict.accepted for each in rounds)
+    rejected = sum(each.verdict.accepted < each.drafted for each in rounds)
     return accepted / (accepted + rejected) if accepted + rejected else 0.0
 
 

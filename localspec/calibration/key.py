@@ -17,7 +17,6 @@ from localspec.llama.build import build
 from localspec.llama.devices import devices, placed_on
 from localspec.models.store import place_hash, stored_sha256
 from localspec.options import LoadOptions
-from localspec.power.throttle import usual_threads
 from localspec.resources import default_threads
 from localspec.storage.files import private_directory, read_bounded, write_atomic
 
@@ -26,8 +25,8 @@ FORMAT = 1
 
 Key = dict[str, str | int | bool | list[str] | None]
 
-# What sizes a context, and what changes how many threads there are, which the key has.
-_LEFT_OUT = ("n_ctx", "max_rows", "power")
+# What sizes a context.
+_LEFT_OUT = ("n_ctx", "max_rows")
 _SINCE_PLACED = ("split", "tensor_split", "cpu_moe", "kv_offload")
 """Left out where they are as usual, so that what was measured before there were these stays known."""
 
@@ -44,7 +43,7 @@ def key_of(kind: str, file: Path, options: LoadOptions, lora: Path | None = None
     Raises:
         OSError: the file is not there.
     """
-    threads = options.threads or usual_threads(options.power)
+    threads = options.threads or default_threads()
     llama, usual = build(), LoadOptions()
     gpus = {device.name for device in placed_on(options)}
     effective = {

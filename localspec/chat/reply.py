@@ -85,18 +85,19 @@ class ReplyInProgress:
             self._first_token_at = self.clock()
         else:
             self._spent += done.spent
-        self._acceptance.add(done)
         texts: list[str] = []
         shown: list[Told] = []
         for at, token in enumerate(done.confirmed):
-            self._completion_tokens += 1
             if token not in self.eog:
                 self._untold += self.logprobs[at : at + 1]
                 text, chunks = self.text.feed(token)
                 texts.append(text)
                 shown += self._told(chunks)
-            if self.text.stopped:
+            if self.text.stopped:  # what was confirmed behind that is in no answer
+                done = replace(done, confirmed=done.confirmed[: at + 1])
                 break
+        self._completion_tokens += len(done.confirmed)
+        self._acceptance.add(done)
         self.logprobs.clear()
         self.emit(RoundDone(done, tuple(texts)))
         for chunk in shown:

@@ -27,7 +27,6 @@ from localspec.engine.remote import error_named
 from localspec.errors import UsageError
 from localspec.gates.gate import Gate
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.power.conditions import Watch
 from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend, Refused
@@ -70,8 +69,7 @@ async def served_here(
         addresses = tuple(map(_address, listeners))
         if not flags["quiet"]:
             _tell(service, ready, addresses)
-        watch = Watch(lambda: [each for each in (os.getpid(), engine.pid) if each is not None])
-        server = _server(service, metrics, _guard(keys, gate, flags), watch)
+        server = _server(service, metrics, _guard(keys, gate, flags))
         shared = await _shared(service, seen)
         about = (service.name, addresses, service.since, shared, recorded_here())
         seen.enter_context(announced(Running(os.getpid(), *about)))
@@ -136,10 +134,10 @@ def _guard(keys: Mapping[str, Gate | None], gate: Gate | None, flags: dict[str, 
     return Guard((*keys,), hosts, flags["cors"], gate, keys)
 
 
-def _server(service: Service, metrics: Metrics, guard: Guard, watch: Watch) -> uvicorn.Server:
+def _server(service: Service, metrics: Metrics, guard: Guard) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
-            application(service, metrics, guard, watch.look),
+            application(service, metrics, guard),
             http=Bounded,
             backlog=BACKLOG,
             ws="none",

@@ -21,6 +21,8 @@ from localspec.errors import LocalspecError
 T = TypeVar("T")
 NO_ROWS: Logits = np.empty((0, 0), dtype=np.float32)
 """The answer to a pass without rows."""
+_OVERTAKEN = 10
+"""Prompts may be overtaken by a share of one in so many of their tokens."""
 _SMALL_LAG = 16
 """Tokens that a draft model may catch up with in a pass that it shares; its bits decide no token."""
 
@@ -115,6 +117,7 @@ class _Running(Generic[T]):
     request: Pass | None = None
     missing: int = 0
     shares: bool = False  # its pass with those of others: a prompt goes by itself
+    overtaken: int = 0  # tokens of later ones that were evaluated before its own
     evaluated: int = 0
     passes_s: float = 0.0  # of all sequences, when the request was made
     own_s: float = 0.0  # of this one's, since
@@ -226,20 +229,45 @@ class Scheduler(Generic[T]):
         return [ended for slot in slots for ended in self._resumed(slot, Cancelled())]
 
     def _feed_prompts(self) -> list[Ended[T]]:
-        """Evaluate a chunk of the most urgent, then the oldest, request that is behind, and what else is as short as its rest.
+        """Evaluate a chunk of a request that is behind, and whole ones that fit beside it.
 
         Prompts that come together are answered together then: one by one, each would see rounds of few before its own.
         """
         ended: list[Ended[T]] = []
         fed = 0
         while behind := [slot for slot, each in self._running.items() if not each.shares]:
-            slot = min(behind, key=lambda each: self._running[each].order)
-            left = self._left(slot)
+            slot, left = self._next_prompt(behind)
             if fed and fed + left > (self._shared_chunk or 0):
                 break
             ended += self._feed_prompt(slot, left, beside=len(behind) < len(self._running))
             fed += max(left, 1)
         return ended
+
+    def _next_prompt(self, behind: Sequence[int]) -> tuple[int, int]:
+        """Return which request gets the next chunk, and how many tokens it has left.
+
+        Of the urgent ones, else of all, the one that has fewest left, as long as the oldest is overtaken by no more than a tenth of
+        its tokens, or one chunk. What the oldest gets itself counts against that: under a stream of short ones it has
+        at least as many tokens evaluated as they have.
+        """
+        running = self._running
+        oldest = min(behind, key=lambda slot: running[slot].order)
+        request, first = self._request(oldest), running[oldest]
+        best, fewest = oldest, self._left(oldest)
+        most = max(len(request.tokens) // _OVERTAKEN, self._models[request.role].chunk)
+        for slot in behind:
+            if slot != oldest and running[slot].order[0] == first.order[0]:
+                left = self._left(slot)
+                if left < fewest and first.overtaken + left <= most:
+                    best, fewest = slot, left
+        return best, fewest
+
+    def _overtake(self, slot: int, tokens: int) -> None:
+        """Count tokens that are evaluated now for or against the oldest request that is behind."""
+        behind = [each for each in self._running.values() if not each.shares]
+        first = min(behind, key=lambda each: each.order)
+        own = first is self._running[slot]
+        first.overtaken = max(0, first.overtaken + (-tokens if own else tokens))
 
     def _left(self, slot: int) -> int:
         """Return how many tokens of a request neither its sequence nor another one has cached."""
@@ -258,6 +286,7 @@ class Scheduler(Generic[T]):
         tokens, view = request.tokens, model.views[slot]
         if left <= most + most // 2 and left <= model.n_batch:
             most = left  # a rest would be a pass that mostly reads weights
+        self._overtake(slot, min(most, left))
         if left <= most and request.rows:
             running.missing = left  # what another one has is copied
             return self._merged(request.role, [slot])
@@ -440,7 +469,7 @@ class Scheduler(Generic[T]):
             ended = Ended(slot, None, error)
         else:
             running.passes_s, running.own_s, running.truncate_s = self._passes_s, 0.0, 0.0
-            running.evaluated, running.more_s = 0, 0.0
+            running.evaluated, running.more_s, running.overtaken = 0, 0.0, 0
             self._take_stock(slot, running.request)
             return []
         del self._running[slot]

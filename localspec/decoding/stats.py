@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from localspec.decoding.costs import PassCosts
+from localspec.decoding.drafters.register import counted_as
 from localspec.decoding.lengths import WORTH_TRYING
 from localspec.decoding.round import Round
 
@@ -42,7 +43,8 @@ class AcceptanceStats(AcceptanceCounts):
         """Count a round; the first token, which the prompt gives, is none."""
         if done.is_first:
             return
-        for stats in (self, self.by_drafter.setdefault(done.draft.drafter, AcceptanceStats())):
+        name = counted_as(done)
+        for stats in (self, self.by_drafter.setdefault(name, AcceptanceStats())):
             stats.rounds += 1
             stats.drafted += done.drafted
             stats.accepted += done.accepted

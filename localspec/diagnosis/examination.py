@@ -2,17 +2,14 @@
 
 from collections.abc import Callable
 
-from localspec.config.resolve import resolve
 from localspec.diagnosis.fact import Fact, gathered
 from localspec.diagnosis.files import places, settings, store
 from localspec.diagnosis.hub import network
 from localspec.diagnosis.machine import gpu_build, hardware, software
 from localspec.diagnosis.passes import passes
 from localspec.diagnosis.placement import placement
-from localspec.errors import UsageError
 from localspec.llama.build import build
 from localspec.llama.devices import devices
-from localspec.options import LoadOptions
 from localspec.setup.gpus import find
 from localspec.storage.paths import data_dir
 
@@ -27,7 +24,7 @@ def examine(*, offline: bool, verify: bool, progress: Callable[[str], None]) -> 
     """
     return [
         *gathered("software", lambda: software(build())),
-        *gathered("hardware", lambda: hardware(devices(), _power())),
+        *gathered("hardware", lambda: hardware(devices())),
         *gathered("GPU build", lambda: gpu_build(build(), find())),
         *gathered("places", places),
         *gathered("settings", settings),
@@ -36,11 +33,3 @@ def examine(*, offline: bool, verify: bool, progress: Callable[[str], None]) -> 
         *gathered("placement", lambda: placement(data_dir())),
         *gathered("passes", lambda: passes(data_dir())),
     ]
-
-
-def _power() -> str:
-    """Return the setting; the usual one where the settings cannot be read, of which another section tells."""
-    try:
-        return str(resolve({})["power"].value)
-    except UsageError:
-        return LoadOptions().power

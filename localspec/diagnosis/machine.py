@@ -13,7 +13,6 @@ from localspec.llama.build import Build
 from localspec.llama.chosen import chosen
 from localspec.llama.devices import Device
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
-from localspec.power.throttle import pace, usual_threads
 from localspec.resources import default_threads, free_ram_bytes
 from localspec.setup.gpus import GpuFinding
 from localspec.setup.plan import SetupRequest, decide
@@ -37,12 +36,11 @@ def software(build: Build) -> Iterator[Fact]:
     yield Fact("software", "run_command", told, "ok" if holds else "note")
 
 
-def hardware(devices: list[Device], power: str) -> Iterator[Fact]:
+def hardware(devices: list[Device]) -> Iterator[Fact]:
     """Yield CPU, memory and devices.
 
     Args:
         devices: of this build of llama.cpp.
-        power: the option's value.
     """
     yield Fact("hardware", "CPU", platform.processor() or platform.machine())
     yield Fact("hardware", "CPU features", ", ".join(cpu_features()) or "unknown")
@@ -55,7 +53,6 @@ def hardware(devices: list[Device], power: str) -> Iterator[Fact]:
     if others is not None and others[0] >= GIVES_WAY:
         told = f"using {others[0]:.1f} of {others[1]} cores; expect slower answers"
         yield Fact("hardware", "other programs", told, "note")
-    yield Fact("hardware", "power", _power(power))
     free = free_ram_bytes()
     if free is None:
         yield Fact("hardware", "free RAM", "unknown: localspec cannot plan for memory", "note")
@@ -87,12 +84,6 @@ def gpu_build(build: Build, found: Sequence[GpuFinding]) -> Iterator[Fact]:
         first = f"first install {' and '.join(plan.lacks)}; then " if plan.lacks else ""
         advice = f"{plan.reason} is not used: {first}run localspec setup"
         yield Fact("GPU build", "setup", advice, "note")
-
-
-def _power(power: str) -> str:
-    threads = usual_threads(power)
-    quiet = f", {threads} of {default_threads()} threads" if power == "quiet" else ""
-    return f"{power}{quiet}: {pace(power).words(threads) or 'nothing gives way'}"
 
 
 def cpu_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:

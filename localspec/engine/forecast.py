@@ -92,8 +92,8 @@ def chance_of_acceptance(rounds: Sequence[Round]) -> float | None:
 
     What follows a rejected token was never judged, so this is not accepted over drafted.
     """
-    accepted = sum(each.accepted for each in rounds)
-    judged = accepted + sum(each.accepted < each.drafted for each in rounds)
+    accepted = sum(each.verdict.accepted for each in rounds)
+    judged = accepted + sum(each.verdict.accepted < each.drafted for each in rounds)
     return accepted / judged if judged else None
 
 

@@ -116,7 +116,6 @@ class Drafting:
         said: what was said in other conversations; None where that is not kept.
         has_heads: whether `draft_models` are heads.
         branches: most branches of a pass of the target.
-        may_ask: returns whether `auto` may draft with a draft model, or heads, now.
     """
 
     count: int
@@ -129,7 +128,6 @@ class Drafting:
     said: "SaidBefore | None" = None
     has_heads: bool = False
     branches: int = 0
-    may_ask: Callable[[], bool] = lambda: True
 
     def policy(self, mode: str | DraftMode, slot: int = 0) -> Policy:
         """Return a policy without memories for one sequence.
@@ -163,8 +161,8 @@ class Drafting:
             if (not entry.needs_store or self.said is not None) and self._could_win(entry, longest)
         ]
         if self.batch is not None:
-            return BatchPolicy(self.batch, slot, longest, drafters, self.may_ask)
-        return AdaptivePolicy(self.costs.target, longest, drafters, self.branches, self.may_ask)
+            return BatchPolicy(self.batch, slot, longest, drafters)
+        return AdaptivePolicy(self.costs.target, longest, drafters, self.branches)
 
     def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
         """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""

@@ -43,7 +43,6 @@ from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
-from localspec.power.throttle import pace
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
@@ -246,7 +245,6 @@ class _Loading:
             said=said,
             has_heads=has_heads,
             branches=targets.most_branches,
-            may_ask=pace(plan.options.power).drafts,
         )
         models = LoadedModels(
             targets=targets,

@@ -26,7 +26,6 @@ from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
-from localspec.power.throttle import Throttle, pace
 from localspec.storage.paths import data_dir
 
 _RPC = "localspec.llama.rpc"
@@ -354,13 +353,6 @@ def _fitted(plan: LoadPlan, headers: list[GgufHeader]) -> LoadPlan:
     if fit is None:
         return plan
     options = plan.options
-    # Where layers are decides how sums round.
-    gives_way = Throttle() if plan.exact else pace(options.power).now()
-    if options.gpu_layers is None and fit.target_layers and gives_way.gpu_layers < 1:
-        layers = int(gives_way.gpu_layers * fit.target_layers)
-        note = f"{gives_way.reason}: {layers} layers on the GPU, where {fit.target_layers} would fit; --power fast takes all"
-        options = replace(options, gpu_layers=layers)
-        return _fitted(replace(plan, options=options, notes=(*plan.notes, note)), headers)
     options, draft_options = _sized(options, fit, fit.target_layers), None
     if plan.draft_options is not None:
         draft_options = _sized(plan.draft_options, fit, fit.draft_layers or 0)

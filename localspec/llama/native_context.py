@@ -24,8 +24,7 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.spare_cores import MOMENTS, SpareCores
 from localspec.options import KV_TYPES, LoadOptions
-from localspec.power.throttle import pace, usual_threads
-from localspec.resources import free_ram_bytes
+from localspec.resources import default_threads, free_ram_bytes
 
 _DEFAULT_N_CTX = 4096
 _PADDING = 256  # llama.cpp's, of the cells of a sequence
@@ -83,12 +82,12 @@ class NativeContext:
     ) -> None:
         clear_log()
         self.model = model
-        self._threads = options.threads or usual_threads(options.power)
+        self._threads = options.threads or default_threads()
         # Every pass of more than one token runs on these, so verification does.
         self._threads_batch = options.threads_batch or self._threads
         most = max(self._threads, self._threads_batch)
-        self._spare = SpareCores(most, keeps=pace(options.power).threads_of, moments=self._moments)
-        self._gives_way = not (model.on_gpu or options.rounds_by_threads)
+        self._spare = SpareCores(most, moments=self._moments)
+        self._gives_way = not model.on_gpu
         self._cancel = cancel
         self._n_sequences = n_sequences
         self.most_branches = 0 if n_sequences > 1 or self._is_recurrent() else branches

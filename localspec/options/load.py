@@ -11,7 +11,6 @@ KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
 _MOST_SNAPSHOTS = 7
 """What passes of eight tokens need, beyond which kernels change on GPUs; each takes as much memory as the state."""
 
-POWERS = ("quiet", "balanced", "fast")
 SPLITS = {"layers": 1, "tensor": 3, "none": 0}
 """llama.cpp's `split_mode` by our name for it."""
 
@@ -41,7 +40,6 @@ class LoadOptions:
         n_batch: most tokens in one native call; prefill is cut into chunks of it. None takes 128
             on a CPU, where wider chunks cost memory and gain nothing, and 512 with a GPU.
         max_rows: most rows of logits that one pass may ask for.
-        power: what gives way on battery and in heat; see `localspec.power.throttle`.
         split: `layers` shares layers out among several devices, `tensor` each layer, and `none` uses the first device.
         tensor_split: how much of them each device gets, as numbers with commas between; None goes by their free memory.
         cpu_moe: whether the experts of layers that are offloaded stay on the CPU.
@@ -118,16 +116,6 @@ class LoadOptions:
     load_mode: str | None = declared(None, Option(choices=tuple(LOAD_MODES)))
     n_batch: int | None = declared(None, Option(least=1, most=1 << 16))
     max_rows: int = declared(16, Option(least=1, most=1 << 12))
-    power: str = declared(
-        "balanced",
-        Option(
-            "What gives way on battery and in heat: quiet halves the threads, too, and "
-            "without --exact the layers on GPUs.",
-            group="device",
-            key=True,
-            choices=POWERS,
-        ),
-    )
     split: str = declared(
         "layers",
         Option(
@@ -205,14 +193,6 @@ class LoadOptions:
         if self.flash_attention is None and not on_gpu and self.kv_type in {"f16", "f32"}:
             return False
         return self.flash_attention
-
-    @property
-    def rounds_by_threads(self) -> bool:
-        """Whether rows of a CPU's passes depend on how many threads there are.
-
-        Flash attention shares the cache out among them where it is f16 or f32.
-        """
-        return bool(self.flash_attention) and self.kv_type in {"f16", "f32"}
 
     def exact(self) -> "LoadOptions":
         """Return these options with the kernels whose narrow passes round alike on a CPU.

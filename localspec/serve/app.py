@@ -12,8 +12,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from localspec.errors import LocalspecError
-from localspec.power.conditions import Conditions
-from localspec.power.throttle import throttle
 from localspec.serve import anthropic, llama_server, openai, responses
 from localspec.serve.answering import Service
 from localspec.serve.http import Guard, Guarded, error_of, told
@@ -32,19 +30,13 @@ _POSTS: dict[str, Handler] = {
 }
 
 
-def application(
-    service: Service,
-    metrics: Metrics,
-    guard: Guard,
-    conditions: Callable[[], Conditions] = Conditions,
-) -> ASGIApp:
+def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
     """Return the server as an ASGI application.
 
     Args:
         service: answers.
         metrics: has seen what happened.
         guard: lets in.
-        conditions: tells what the machine takes from the server.
     """
 
     def posted(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -62,25 +54,20 @@ def application(
         return await openai.models(service)
 
     async def health(_: Request) -> Response:
-        backend, state, taken = service.backend, service.state, conditions()
-        load = service.loaded.launch.load
+        backend, state = service.backend, service.state
         figures = {
             "status": state,
             "model": service.loaded.name,
             "under_way": backend.under_way + service.residence.waiting,
             "running": metrics.running,
             "waiting": metrics.waiting + service.residence.waiting,
-            "conditions": taken.sentences,
-            "gives_way": throttle(load.power, taken).words_for(load.threads, load.power),
         }
         if backend.lost:
             figures["reason"] = backend.lost
         return JSONResponse(figures, 200 if state in {"ok", "unloaded"} else 503)
 
     async def measured(_: Request) -> Response:
-        taken = conditions()
-        gives_way = throttle(service.loaded.launch.load.power, taken)
-        return Response(metrics.text(taken, gives_way), headers={"Content-Type": CONTENT_TYPE})
+        return Response(metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     app = Starlette(
         routes=[

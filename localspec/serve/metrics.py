@@ -9,8 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from localspec.chat.events import Reply, RoundDone, Started, Told
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyDone, ReplyEvents
-from localspec.power.conditions import Conditions
-from localspec.power.throttle import Throttle
 from localspec.telemetry.workload import workload_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -18,12 +16,6 @@ _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _GAUGES = {
     "requests_running": "Requests being answered.",
     "requests_waiting": "Requests waiting for a sequence.",
-    "on_battery": "Whether the machine runs on battery.",
-    "too_hot": "Whether it is too hot, or was slowed down for heat.",
-    "clock_share": "What clocks may reach of what they can, 0 to 1.",
-    "cores_taken": "Cores that other programs take.",
-    "threads_kept_share": "Share of the threads that passes keep on battery and in heat, 0 to 1.",
-    "draft_model_rests": "Whether the draft model, or heads, draft nothing on battery and in heat.",
 }
 _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512)
 
@@ -114,20 +106,10 @@ class Metrics:
         """Take in that a request was refused."""
         self._refused.labels(str(status)).inc()
 
-    def text(self, conditions: Conditions, gives_way: Throttle) -> bytes:
-        """Return all of it, as of now: what the machine takes, and what gives way to that."""
-        now: dict[str, float] = {
-            "requests_running": self.running,
-            "requests_waiting": self.waiting,
-            "on_battery": conditions.battery is not None,
-            "too_hot": bool(conditions.hot) or conditions.throttled,
-            "clock_share": conditions.clock_share,
-            "cores_taken": conditions.cores_taken,
-            "threads_kept_share": gives_way.threads,
-            "draft_model_rests": not gives_way.drafts,
-        }
-        for name, value in now.items():
-            self._gauges[name].set(value)
+    def text(self) -> bytes:
+        """Return all of it, as of now."""
+        self._gauges["requests_running"].set(self.running)
+        self._gauges["requests_waiting"].set(self.waiting)
         return generate_latest(self._registry)
 
     def _happened(self, number: int, told: ReplyEvents) -> None:

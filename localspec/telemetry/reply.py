@@ -7,8 +7,8 @@ from itertools import chain
 from operator import add, attrgetter
 from typing import Any, Self
 
-from localspec.decoding.drafters.register import asks_passes
-from localspec.decoding.round import GAPS, OFF, Round
+from localspec.decoding.drafters.register import counted_as
+from localspec.decoding.round import GAPS, Round
 from localspec.errors import UsageError
 
 WORKLOADS = ("code", "edit", "chat", "summarise", "structured", "creative")
@@ -96,12 +96,10 @@ class ReplyRecord:
     def add(self, done: Round) -> None:
         """Count a round. The prompt's own token is a token, and no round."""
         if not done.is_first:
-            drafter, accepted = done.draft.drafter, done.verdict.accepted
-            if not done.drafted and not asks_passes(drafter):
-                drafter = OFF  # where a lookup found nothing, the round was a plain one
+            drafter = counted_as(done)
             key = (drafter, _depth_from(self.prompt + self.tokens))
             spent_us = (max(0, round(1e6 * each)) for each in _SPENT_S(done.spent))
-            counts = (1, done.drafted, accepted, len(done.confirmed), *spent_us)
+            counts = (1, done.drafted, done.accepted, len(done.confirmed), *spent_us)
             self.cells[key] = tuple(map(add, self.cells.get(key, NOTHING), counts))
             if done.drafted:
                 self._judge(drafter, done)

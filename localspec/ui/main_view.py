@@ -95,7 +95,6 @@ class MainView:
         marks += " · tools" if session.asking.work is not None else ""
         docs = session.asking.docs
         marks += f" · docs {docs.name}, ≤ {docs.tokens} tokens" if docs.name else ""
-        marks += f" · {session.gives_way}" if session.gives_way else ""
         work = session.asking.work
         if work is not None and work.question is not None:
             return [f"{name} · waits for your answer to the question above", name]

@@ -170,9 +170,8 @@ class ReplyLines:
             *cited, figures = note.splitlines()
             for each in cited:
                 self.tell(each)
-            gives_way = f" · {self.session.gives_way}" if self.session.gives_way else ""
             why = f" · {message.no_drafting}" if message.no_drafting else ""
-            self.tell(f"{figures}{why} · seed {message.reply.seed}{gives_way}")
+            self.tell(f"{figures}{why} · seed {message.reply.seed}")
 
 
 def folded(text: str) -> list[str]:

@@ -120,15 +120,6 @@ class Session:
         return self.asking.busy
 
     @property
-    def gives_way(self) -> str:
-        """What gives way on battery and in heat, in a few words; empty where nothing does."""
-        # The screens do not wait for it.
-        from localspec.power.throttle import pace  # noqa: PLC0415
-
-        load = self.models.usual.load
-        return pace(load.power).now().words_for(load.threads, load.power)
-
-    @property
     def named(self) -> bool:
         """Whether the user, or the conversation that was resumed, names what `start` loads."""
         return bool(self._resumed or name_of(self.models.usual))

@@ -31,7 +31,7 @@ CHANGED: dict[str, Any] = {
 }
 # What several devices share needs several.
 TWO_GPUS = [Device(f"CUDA{n}", "one", 1, 1, "GPU", n, "CUDA") for n in (0, 1)]
-LEFT_OUT: dict[str, Any] = {"n_ctx": 777, "max_rows": 2, "power": "fast"}
+LEFT_OUT: dict[str, Any] = {"n_ctx": 777, "max_rows": 2}
 
 
 @pytest.fixture
@@ -59,13 +59,8 @@ def test_what_chooses_kernels_makes_another_key(
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_what_only_sizes_a_context_or_lets_threads_give_way_does_not(file: Path, name: str) -> None:
+def test_what_only_sizes_a_context_does_not(file: Path, name: str) -> None:
     assert digest(file, **{name: LEFT_OUT[name]}) == digest(file)
-
-
-def test_quiet_is_the_key_of_half_the_threads(file: Path) -> None:
-    half = (default_threads() + 1) // 2
-    assert digest(file, power="quiet") == digest(file, threads=half, threads_batch=half)
 
 
 def test_a_default_and_what_it_stands_for_are_the_same(file: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Finished, Reply, Text
+from localspec.chat.events import Finished, Reply, RoundDone, Text
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.choose import Chooser
@@ -19,7 +19,7 @@ from localspec.decoding.drafters.drafter import Drafter, Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
-from localspec.decoding.round import Draft, StopReason
+from localspec.decoding.round import Draft, Round, StopReason
 from localspec.errors import ContextOverflow, TemplateError, UsageError
 from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
@@ -187,6 +187,26 @@ def test_a_stop_string_that_spans_tokens_ends_the_text_before_it() -> None:
     reply = said(assistant("one two three"), "hello", ReplyOptions(stop=("o th", "zzz")))
     assert reply.text == "one tw"
     assert reply.stop_reason is StopReason.STOP_STRING
+
+
+def test_what_is_drafted_behind_a_stop_string_is_counted_nowhere() -> None:
+    script = "one two three"
+    for drafter in (None, ScriptedDrafter(tuple(spelled(script)[1:]))):
+        speaker = assistant(script, drafter)
+        rounds, reply = list[Round](), None
+        for event in speaker.stream("hello", ReplyOptions(stop=("tw",))):
+            if isinstance(event, RoundDone):
+                rounds.append(event.round)
+            elif isinstance(event, Finished):
+                reply = event.reply
+        assert reply is not None
+        assert (reply.text, reply.completion_tokens) == ("one ", len("one tw"))
+        assert sum(len(each.confirmed) for each in rounds) == reply.completion_tokens
+        counts = reply.acceptance
+        assert counts.confirmed == reply.completion_tokens - 1
+        assert counts.accepted == (0 if drafter is None else len("ne tw"))
+        (by_drafter,) = counts.by_drafter.values()
+        assert (by_drafter.accepted, by_drafter.confirmed) == (counts.accepted, counts.confirmed)
 
 
 def test_a_stop_string_that_the_end_cuts_off_is_text() -> None:

@@ -99,6 +99,28 @@ def test_who_has_nothing_to_do_waits_for_the_next_request() -> None:
     assert [each.key for each in answered] == [0, 1, 2], "one after the other"
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_who_asks_again_goes_on_where_the_reading_of_a_cancelled_prompt_stopped(count: int) -> None:
+    answerer, sequences = parallel(count)
+    sequences.chunk = sequences.n_batch = 16
+    kept, took = [0], 0
+    for key in range(4):
+        answerer.submit(Request(key, "word " * 40, ReplyOptions(seed=1)))
+        started = None
+        for _ in range(4):  # it begins, and three chunks
+            answerer.step()
+            started = next((e for _, e in answerer.take(key) if isinstance(e, Started)), started)
+        assert started is not None
+        took = started.prompt_tokens
+        assert started.cached_tokens == kept[-1]
+        answerer.cancel(key)
+        while answerer.busy:
+            answerer.step()
+        kept.append(max(each.n_cached for each in sequences.views))
+    assert kept == [0, 48, 96, 144, 192]
+    assert kept[-1] < took
+
+
 def test_what_is_wrong_with_one_disturbs_no_other() -> None:
     taken = Taken(["One?", "x" * 5000, "Three?"])
     answered = by_key(list(parallel(2)[0].answer(taken.requests())))

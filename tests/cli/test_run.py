@@ -94,6 +94,7 @@ def test_json_has_the_promised_keys_and_types(counting: dict[str, Any]) -> None:
         "branches": int,
         "branches_accepted": int,
     }
+    plain = {**rates, "acceptance_rate": type(None)}
     shape = {
         "text": str,
         "stop_reason": str,
@@ -102,7 +103,7 @@ def test_json_has_the_promised_keys_and_types(counting: dict[str, Any]) -> None:
         "model": {"target": str, "draft_model": type(None)},
         "usage": {"prompt_tokens": int, "completion_tokens": int},
         "timings": dict.fromkeys([*before, *stages, "tokens_per_s"], float),
-        "speculation": {"drafter": str, **rates, "by_drafter": {"lookup": rates}},
+        "speculation": {"drafter": str, **rates, "by_drafter": {"off": plain, "lookup": rates}},
     }
 
     def shape_of(value: object) -> object:
@@ -123,8 +124,12 @@ def test_counts_agree_with_each_other(counting: dict[str, Any]) -> None:
     assert speculation["acceptance_rate"] == pytest.approx(rate, abs=1e-6)
     length = confirmed_in_rounds / speculation["rounds"]
     assert speculation["mean_acceptance_length"] == pytest.approx(length, abs=1e-6)
-    totals = {key: speculation[key] for key in speculation["by_drafter"]["lookup"]}
-    assert speculation["by_drafter"]["lookup"] == totals
+    plain, lookup = speculation["by_drafter"]["off"], speculation["by_drafter"]["lookup"]
+    for count in ("rounds", "drafted", "accepted", "branches", "branches_accepted"):
+        assert plain[count] + lookup[count] == speculation[count], count
+    # Rounds in which lookup found nothing were plain ones.
+    assert (plain["drafted"], plain["mean_acceptance_length"]) == (0, 1.0)
+    assert lookup["drafted"] >= lookup["rounds"]
 
 
 def test_stages_add_up_to_the_time_of_decoding(counting: dict[str, Any]) -> None:

@@ -51,13 +51,12 @@ class Writing:
     """
 
     def __init__(self, target: PassCosts, draft_model: PassCosts | None, prompt: list[int]) -> None:
-        self.may_ask = True
         self.target, self.draft_model, self.text = target, draft_model, list(prompt)
         self.model = CachedModel(Counts(), 4000)
         drafters: list[Drafter] = [LookupDrafter(())]
         if draft_model is not None:
             drafters.append(ModelDrafter(self.model, SharedIds(N_VOCAB), (), draft_model))
-        self.policy = AdaptivePolicy(target, 31, drafters, may_ask=lambda: self.may_ask)
+        self.policy = AdaptivePolicy(target, 31, drafters)
         self.policy.begin(self.text, GREEDY)
 
     def plan(self, room: int = 500) -> Plan:
@@ -102,18 +101,6 @@ class Writing:
 def counted(target: PassCosts = GPU, draft_model: PassCosts = CHEAP) -> Writing:
     """Return a reply that counts, of which eight tokens were said plainly."""
     return Writing(target, draft_model, [500, 501]).plainly(*range(502, 510))
-
-
-def test_a_draft_model_that_may_not_be_asked_leaves_the_rest_as_it_is() -> None:
-    reply = counted()
-    assert reply.plan().drafter.name == "model"
-    reply.may_ask = False
-    assert reply.plan().drafter.name == "off"
-    copying = Writing(GPU, CHEAP, COPIED)
-    copying.may_ask = False
-    assert copying.plan().drafter.name == "lookup"
-    reply.may_ask = True
-    assert reply.plan().drafter.name == "model"
 
 
 def test_a_text_without_repetition_is_decoded_plainly() -> None:

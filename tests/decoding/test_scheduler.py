@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Pass, Passed, Role
@@ -217,6 +219,84 @@ def test_short_prompts_share_what_a_long_one_may_hold_up() -> None:
     assert bench.evaluated() == [{0: 4}, {1: 4}, {0: 1, 1: 1, 3: 1}]
     bench.step()
     assert bench.evaluated() == [{2: 4}, {0: 1, 1: 1, 2: 1, 3: 1}]
+
+
+def test_a_short_prompt_goes_before_the_rest_of_a_long_one() -> None:
+    bench = Bench(2, n_batch=4)
+    bench.start(0, writes([1] * 60, rounds=1))
+    bench.step()
+    bench.start(1, writes([2] * 5, rounds=1))
+    ended: dict[int, Any] = {}
+    while 1 not in ended:
+        ended = bench.step()
+    assert bench.evaluated() == [{0: 4}, {1: 4}, {1: 1}]
+
+
+def test_prompts_that_are_about_as_long_wait_for_one_another() -> None:
+    bench = Bench(2, n_batch=4)
+    bench.start(0, writes([1] * 30, rounds=1))
+    bench.start(1, writes([2] * 20, rounds=1))
+    while bench.scheduler.running:
+        bench.step()
+    assert [*dict.fromkeys(slot for each in bench.evaluated() for slot in each)] == [0, 1]
+
+
+@given(
+    chunk=st.integers(2, 8),
+    shared=st.booleans(),
+    answered=st.booleans(),
+    short=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)), max_size=3),
+)
+def test_short_prompts_begin_within_two_chunks_and_a_long_one_loses_a_tenth(
+    chunk: int, shared: bool, answered: bool, short: list[tuple[int, int]]
+) -> None:
+    length = 300
+    coming = [(at, min(tokens, chunk)) for at, tokens in sorted(short)]
+    alone, beside = (Bench(5, n_batch=chunk, chunk=chunk if shared else None) for _ in range(2))
+    for bench in (alone, beside):
+        bench.target.views = [CachedModel(TABLE, length + 8) for _ in range(5)]
+        if answered:
+            bench.start(4, writes([4], rounds=length))
+            bench.step()
+        bench.start(0, writes([1] * length, rounds=1))
+    waited, ended = dict[int, int](), dict[int, Any]()
+    while 0 not in ended:
+        ended = alone.step()
+    cut, fed, step, ended = alone.chunks, 0, 0, {}
+    beside.evaluated()
+    while 0 not in ended:
+        while coming and coming[0][0] <= step:
+            slot = next(each for each in range(1, 4) if each in beside.scheduler.free)
+            beside.start(slot, writes([2 + slot % 3] * coming.pop(0)[1], rounds=1))
+            waited[slot] = 0
+        ended = beside.step()
+        step += 1
+        for each in beside.evaluated():
+            fed += sum(count for slot, count in each.items() if slot != 4)
+            for slot in waited.keys() - each.keys():
+                waited[slot] += 0 in each
+        for slot in ended.keys() & waited.keys():
+            assert ended[slot].value == "done"
+            assert waited.pop(slot) <= 2
+    assert ended[0].value == "done"
+    assert [each for each in beside.chunks if each[0] == 0] == cut
+    assert all(chunks <= 2 for chunks in waited.values())
+    assert fed <= 1.1 * length
+
+
+def test_a_stream_of_short_prompts_starves_no_long_one() -> None:
+    bench = Bench(3, n_batch=4)
+    bench.start(0, writes([1] * 60, rounds=1))
+    ended: dict[int, Any] = {}
+    begun = short = 0
+    while 0 not in ended:
+        for slot in bench.scheduler.free:
+            bench.start(slot, writes([begun % 5, 2, 2, 2], rounds=1))
+            begun += 1
+        ended = bench.step()
+        short += len(ended)
+    assert ended[0].value == "done"
+    assert 8 <= short <= 20, "about every second chunk is of a short one"
 
 
 def test_the_urgent_goes_first_then_the_oldest() -> None:

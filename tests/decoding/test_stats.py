@@ -112,6 +112,15 @@ def test_counts_are_kept_by_drafter_too() -> None:
     assert model.by_drafter == {}
 
 
+def test_a_round_in_which_a_lookup_proposes_nothing_is_a_plain_one() -> None:
+    stats = AcceptanceStats()
+    stats.add(done("lookup", 0, 0))
+    stats.add(done("lookup", 2, 1))
+    stats.add(done("model", 0, 0))
+    rounds = {name: each.rounds for name, each in stats.by_drafter.items()}
+    assert rounds == {"off": 1, "lookup": 1, "model": 1}, "the draft model was asked"
+
+
 def test_the_first_token_is_no_round() -> None:
     stats = AcceptanceStats()
     stats.add(done(PROMPT, 0, 0))

@@ -32,7 +32,7 @@ def test_software_names_versions_and_backends() -> None:
 
 def test_hardware_names_memory_and_every_device() -> None:
     gpu = Device("CUDA0", "Card", 6_000_000_000, 8_000_000_000, "GPU", 0)
-    facts = {fact.name: fact.value for fact in hardware([*devices(), gpu], "fast")}
+    facts = {fact.name: fact.value for fact in hardware([*devices(), gpu])}
     assert facts["device CUDA0"] == "Card, 6.0 GB of 8.0 GB free"
     assert "device CPU" in facts
     assert facts["free RAM"].endswith("B")
@@ -42,7 +42,7 @@ def test_a_system_that_does_not_tell_its_memory_is_worth_a_note(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(machine, "free_ram_bytes", lambda: None)
-    (fact,) = [fact for fact in hardware([], "fast") if fact.name == "free RAM"]
+    (fact,) = [fact for fact in hardware([]) if fact.name == "free RAM"]
     assert fact.state == "note"
 
 
@@ -51,6 +51,6 @@ def test_other_programs_that_slow_answers_are_told(
     monkeypatch: pytest.MonkeyPatch, taken: tuple[float, int] | None, noted: bool
 ) -> None:
     monkeypatch.setattr(machine, "taken_by_others", lambda: taken)
-    told = [fact for fact in hardware([], "fast") if fact.name == "other programs"]
+    told = [fact for fact in hardware([]) if fact.name == "other programs"]
     assert len(told) == noted
     assert all(fact.value.startswith("using 1.3 of 2 cores") for fact in told)

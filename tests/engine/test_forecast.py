@@ -1,5 +1,7 @@
 """Speed-ups by hand: costs that a person can add up."""
 
+from dataclasses import replace
+
 import pytest
 
 from localspec.decoding.costs import PairCosts, PassCosts
@@ -70,6 +72,11 @@ def test_lookup_is_predicted_by_its_own_time() -> None:
     looked_back = forecast(rounds, PairCosts(TARGET, None), None)
     assert looked_back.predicted == pytest.approx(4 / 2.5)
     assert chance_of_acceptance(by_draft_model(rounds)) is None
+
+
+def test_a_draft_that_the_end_of_the_text_cuts_was_not_rejected() -> None:
+    whole = drafted(3, 3, 0.3, 2.5)
+    assert chance_of_acceptance([replace(whole, confirmed=whole.confirmed[:1])]) == 1
 
 
 def test_where_drafting_is_off_its_price_is_told() -> None:

@@ -64,7 +64,7 @@ def test_a_question_beside_busy_programs_waits_for_none_of_them(
 
     spare_of = partial(SpareCores, look=busy, pause=waits.append)
     monkeypatch.setattr("localspec.llama.native_context.SpareCores", spare_of)
-    monkeypatch.setattr("localspec.llama.native_context.usual_threads", lambda _power: 2)
+    monkeypatch.setattr("localspec.llama.native_context.default_threads", lambda: 2)
     make(MEAN).vectors(["one question"])
     assert (looks, waits) == ([1], [])
 

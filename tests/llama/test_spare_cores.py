@@ -7,9 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.model import Pass, Role
+from localspec.launch.plan import _for_many as for_many
 from localspec.llama.calibrate import OF_DRAFT_MODEL, measure_pass_costs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.native import native
+from localspec.llama.sequences import LlamaSequences
 from localspec.llama.spare_cores import CoreUsage, SpareCores, usage
 from localspec.options import LoadOptions
 
@@ -181,22 +186,24 @@ def test_costs_that_were_measured_with_fewer_threads_are_measured_again(
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("flash", [False, True])
-def test_where_bits_depend_on_threads_nothing_gives_way(
-    smollm2_path: Path, flash: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("count", [1, 3])
+def test_passes_of_one_and_of_several_sequences_have_as_many_threads_as_fit(
+    smollm2_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = LoadOptions(n_ctx=1024, gpu_layers=0, flash_attention=flash, threads=2)
+    usual = LoadOptions(n_ctx=256, gpu_layers=0, threads=2)
+    options = usual if count == 1 else for_many(usual)
     model = LlamaModel(smollm2_path, options)
-    tokens = [(7 * i * i + 3) % 40_000 for i in range(700)]
-    seen = []
-    for most in (99, 1):
-        monkeypatch.setattr(SpareCores, "threads", lambda _self, _now, most=most: most)
-        context = LlamaContext(model)
-        context.prefill(tokens[:-1])
-        seen.append(context.logits(tokens, 1).tobytes())
-        context.close()
+    sequences = LlamaSequences(model, CancelFlag(), options, count, 8)
+    threads = []
+    for fit in (2, 1, 2):
+        monkeypatch.setattr(SpareCores, "threads", lambda _self, _now, fit=fit: fit)
+        prompts = [[7 + fit, 11 + slot, 13] for slot in range(count)]
+        sequences.together([(at, Pass(Role.TARGET, each, 1)) for at, each in enumerate(prompts)])
+        handle = sequences.views[0].handle
+        threads.append((native.llama_n_threads(handle), native.llama_n_threads_batch(handle)))
+    sequences.close()
     model.close()
-    assert seen[0] == seen[1]
+    assert threads == [(2, 2), (1, 1), (2, 2)]
 
 
 @pytest.mark.weights

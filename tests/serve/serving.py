@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,6 @@ from localspec.calls.policy import CallPolicy
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Question
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
-from localspec.power.conditions import Conditions
 from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
@@ -80,7 +79,6 @@ def served(
     others: Sequence[str] = (),
     keep_alive_s: float | None = None,
     max_wait_s: float | None = None,
-    conditions: Callable[[], Conditions] = Conditions,
     rules: CallPolicy | None = None,
     engine: EngineClient | None = None,
     docs: tuple[str, ...] = (),
@@ -109,7 +107,7 @@ def served(
             rules_ = rules or CallPolicy()
             service = Service(backend, residence, catalogue, 0, first, rules_, docs)
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
-            app = application(service, metrics, let_in, conditions)
+            app = application(service, metrics, let_in)
             config = uvicorn.Config(
                 app,
                 http=Bounded,

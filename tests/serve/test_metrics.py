@@ -20,13 +20,18 @@ from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, ReplyDone, ReplyEvents
 from localspec.messages import Infill, Message
-from localspec.power.conditions import Conditions
-from localspec.power.throttle import Throttle
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
-from tests.power.test_conditions import Clock
 from tests.serve.serving import served
 from tests.waiting import until
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
 
 QUESTION = (Message.user("Write a function that reverses a list in Python."),)
 FIRST = RoundDone(Round(Draft(drafter="prompt"), Verdict(0, 5), (5,)), ("a",))
@@ -41,7 +46,7 @@ def reply(reason: StopReason = StopReason.EOG) -> Reply:
 
 def value(metrics: Metrics, name: str) -> float | None:
     """Return a figure by its name and labels; None where it is not told."""
-    text = metrics.text(Conditions(), Throttle()).decode()
+    text = metrics.text().decode()
     found = re.search(rf"^localspec_{re.escape(name)} (\S+)$", text, re.MULTILINE)
     return None if found is None else float(found[1])
 
@@ -82,7 +87,7 @@ def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
     for number, each in enumerate(asked):
         metrics.ask(number, each)
         metrics.see(ReplyDone(number, reply(), Message.assistant("")))
-    text = metrics.text(Conditions(), Throttle()).decode()
+    text = metrics.text().decode()
     found = re.findall(r'accepted_tokens_total\{drafter="lookup",workload="(\w+)"\} (\S+)', text)
     assert float(dict(found)["code"]) >= 6
     assert sum(float(each) for _, each in found) == 18

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Timer
 
@@ -64,6 +65,17 @@ def test_tokens_are_judged_up_to_the_first_that_was_not_accepted(tmp_path: Path)
     assert its["confidence"] == [*([[0, 0]] * 8), [9, 7]]  # all of them are 80 % sure
     assert its["gap"] == [*([[0, 0]] * 3), [4, 3], [3, 2], [2, 2]]  # 1.5, 2.5 and 3.5
     assert reply.lots == {"model": [[4, 9, 7]]}
+
+
+def test_what_is_accepted_behind_the_end_of_the_text_is_not_counted(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        trace = talk.recorder.begin("x", [1, 2], greedy=True)
+        trace.note(first())
+        whole = drafted(9, 9)
+        trace.note(replace(whole, confirmed=whole.confirmed[:4]))
+        trace.end("", 0.1, 0.034)
+    (reply,) = replies(tmp_path)
+    assert (reply.tokens, reply.sums[:4]) == (5, [1, 9, 4, 4])
 
 
 def test_rounds_are_parted_into_lots_of_five(tmp_path: Path) -> None:

@@ -11,9 +11,6 @@ from localspec.messages import Message
 from localspec.models.names import import_file
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
-from localspec.options import LaunchOptions, LoadOptions
-from localspec.power import throttle
-from localspec.power.conditions import Conditions
 from localspec.ui.clipboard import filled
 from localspec.ui.editor import written
 from localspec.ui.pairs import PairChoice
@@ -423,16 +420,3 @@ def test_page_up_where_nothing_scrolls_goes_on_following(tmp_path: Path) -> None
 
     passes = tmp_path / "passes"
     drive(look, tmp_path, {"otherwise": ["line\n\n" * 40], "pass_s": str(passes)})
-
-
-def test_the_status_line_says_what_gives_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch = throttle.PowerWatch("quiet", lambda: Conditions(battery=50))
-    monkeypatch.setattr(throttle, "pace", {"quiet": watch}.get)
-
-    async def look(chat: Chat) -> None:
-        await chat.until(lambda: "battery 50 %: 2 of 4 threads, no draft model" in chat.text())
-
-    load = LaunchOptions(pair="toy", load=LoadOptions(threads=4, power="quiet"))
-    drive(look, tmp_path, load=load, size=(120, 24))

@@ -14,8 +14,6 @@ from localspec.errors import ModelUnavailable
 from localspec.history.archive import History
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
-from localspec.power import throttle
-from localspec.power.conditions import Conditions
 from localspec.ui import plain
 from localspec.ui.lines import Lines
 from localspec.ui.preferences import Preferences
@@ -63,16 +61,6 @@ def test_a_line_is_a_question(tmp_path: Path) -> None:
     code, out, err = said(tmp_path, "one?", "two?", script={"otherwise": ["One.", "Two."]})
     assert (code, out) == (0, "One.\nTwo.\n")
     assert err.count("tokens/s") == 2
-
-
-def test_the_figures_of_an_answer_say_what_gives_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch = throttle.PowerWatch("quiet", lambda: Conditions(battery=50))
-    monkeypatch.setattr(throttle, "pace", {"quiet": watch}.get)
-    _, _, err = said(tmp_path, "one?", load=LoadOptions(threads=4, power="quiet"))
-    (figures,) = [line for line in err.splitlines() if "seed" in line]
-    assert figures.endswith(" · battery 50 %: 2 of 4 threads, no draft model")
 
 
 def test_a_backslash_goes_on_in_the_next_line(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from localspec.decoding.drafters.drafter import Drafter
     from localspec.decoding.drafters.spelling import Spelling
     from localspec.decoding.model import LanguageModel
+    from localspec.decoding.round import Round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,3 +103,11 @@ def asks_draft_model(name: str) -> bool:
 def asks_passes(name: str) -> bool:
     """Return whether a drafter of this name asks for passes that are not the target's."""
     return asks_draft_model(name) or (name in DRAFTERS and DRAFTERS[name].needs_heads)
+
+
+def counted_as(done: "Round") -> str:
+    """Return the drafter that a round counts for: none where a lookup proposed nothing, for that was a plain round."""
+    from localspec.decoding.round import OFF  # noqa: PLC0415 - loaded wherever there are rounds
+
+    drafter = done.draft.drafter
+    return drafter if done.drafted or asks_passes(drafter) else OFF

@@ -4,7 +4,7 @@ Every round it compares plain decoding with what each drafter promises, by expec
 tokens and seconds, and takes the best that its budget can bear.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
@@ -31,7 +31,6 @@ class AdaptivePolicy:
         longest: most tokens of a draft.
         drafters: whoever may propose; of equal promises the first is taken.
         branches: most second choices that a pass may verify beside a draft.
-        may_ask: returns whether drafters that ask a model for passes may draft now.
     """
 
     name = "auto"
@@ -44,13 +43,11 @@ class AdaptivePolicy:
         longest: int,
         drafters: Sequence[Drafter],
         branches: int = 0,
-        may_ask: Callable[[], bool] = lambda: True,
     ) -> None:
         self.drafters = tuple(drafters)
         self._target = RunningCosts(target)
         self._longest = longest
         self._branches = branches
-        self._may_ask = may_ask
         # Tokens that the next pass evaluates again: an accepted branch, which the cache does not keep.
         self._again = 0
         self._by_name = {drafter.name: drafter for drafter in drafters}
@@ -70,10 +67,7 @@ class AdaptivePolicy:
         most = min(room - 1, self._longest - self._again)
         best, rate = PLAIN, 1 / self._verify_s(self._again, None)
         by_joint: dict[bool, Terms] = {}
-        may_ask = self._may_ask()
         for drafter in self.drafters if most > 0 else ():
-            if drafter.shares_passes and not may_ask:
-                continue
             joint = self._merges and drafter.shares_passes
             if joint not in by_joint:
                 by_joint[joint] = self._terms(most, joint=joint)

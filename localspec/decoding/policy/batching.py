@@ -7,7 +7,7 @@ which is what a policy knows: a plain pass costs its share of the pass of all, a
 adds to that. A draft model's passes are merged, too, so they are cheap if the others draft as well.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from localspec.decoding.choose import Chooser
@@ -192,7 +192,6 @@ class BatchPolicy(AdaptivePolicy):
         slot: which of them this is.
         longest: most tokens of a draft.
         drafters: whoever may propose for it.
-        may_ask: returns whether drafters that ask a model for passes may draft now.
     """
 
     _merges = True
@@ -203,9 +202,8 @@ class BatchPolicy(AdaptivePolicy):
         slot: int,
         longest: int,
         drafters: Sequence[Drafter],
-        may_ask: Callable[[], bool] = lambda: True,
     ) -> None:
-        super().__init__(batch.target, longest, drafters, may_ask=may_ask)
+        super().__init__(batch.target, longest, drafters)
         self._batch = batch
         self._slot = slot
 
