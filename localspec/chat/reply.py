@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
