@@ -12,6 +12,7 @@ from localspec.toolbox.built_in import BUILT_IN, BuiltIn
 from localspec.toolbox.folder import Folder
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Access
+from tests.hostile_repository import SETUP
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.process
@@ -140,6 +141,34 @@ def test_the_folder_is_listed_without_what_git_ignores(
     assert "log" not in done(box, "search_folder", pattern="add").text
     assert done(box, "list_folder", path="none").is_error
     assert done(box, "list_folder", path="..").is_error
+
+
+def test_a_hidden_folder_is_listed_where_it_is_named(box: BuiltIn, folder: Path) -> None:
+    (folder / ".github").mkdir()
+    (folder / ".github/ci.yml").write_text("add: 1\n")
+    assert ".github" not in done(box, "list_folder").text
+    assert ".github" not in done(box, "search_folder", pattern="add").text
+    assert done(box, "list_folder", path=".github").text == "ci.yml"
+    assert (
+        done(box, "search_folder", pattern="add", path=".github").text == ".github/ci.yml:1: add: 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("list_folder", {}), ("search_folder", {"pattern": "n"})]
+)
+def test_what_a_command_leaves_in_git_is_not_run_by_reading(
+    box: BuiltIn, folder: Path, tmp_path: Path, name: str, arguments: dict[str, object]
+) -> None:
+    """A confined command prepares `.git`, so that git would write where the command may not."""
+    (folder / "setup.sh").write_text(SETUP)
+    payload = tmp_path / "private" / ".." / "ran"
+    done(box, "run_command", command=f"git init -q sub; cd sub; sh ../setup.sh . {payload}")
+    assert (folder / "sub/new.txt").exists()
+    payload.unlink(missing_ok=True)
+    assert not done(box, name, **arguments).is_error
+    assert not done(box, name, path="sub", **arguments).is_error
+    assert not payload.exists()
 
 
 def test_a_search_says_where_and_ends(box: BuiltIn, folder: Path) -> None:
