@@ -279,6 +279,7 @@ def _arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
         raise UsageError("the arguments are no JSON: write one object") from None
     if not isinstance(found, dict):
         raise UsageError("the arguments are no JSON object: write one")
+    found = tool.without_nulls(found)
     known = tool.parameters["properties"]
     for name, value in found.items():
         if name not in known:

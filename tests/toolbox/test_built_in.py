@@ -68,6 +68,10 @@ def test_a_file_is_read_whole_or_by_lines(box: BuiltIn, folder: Path) -> None:
         done(box, "read_file", path="readme.md", first_line=2).text
         == "By add.\n[lines 2 to 2 of 2]"
     )
+    assert (
+        done(box, "read_file", path="readme.md", first_line=None, last_line=None).text
+        == "# Adds\nBy add."
+    )
     (folder / "long").write_text("".join(f"line {n}\n" for n in range(1, 1001)))
     text = done(box, "read_file", path="long").text
     assert text.endswith("line 400\n[lines 1 to 400 of 1000]")
@@ -87,6 +91,7 @@ def test_a_file_is_read_whole_or_by_lines(box: BuiltIn, folder: Path) -> None:
         ({"path": "./.env"}, "rules"),
         ({"path": 3}, "string"),
         ({}, "missing"),
+        ({"path": None}, "string"),
         ({"path": "readme.md", "mode": "r"}, "no argument"),
         ({"path": "readme.md", "first_line": 9}, "2 lines"),
         ({"path": "readme.md", "first_line": True}, "integer"),
