@@ -14,7 +14,7 @@ import pytest
 
 from localspec.calls.policy import CallPolicy
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Finished, Reply, Text
+from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import hands
 from localspec.cli.hands import RepliesAndCalls, pressed_answer, toolboxes
 from localspec.cli.question import question
@@ -168,7 +168,7 @@ def test_a_call_is_told_once_and_never_on_stdout(
     shown = _Shown(AnswerStream(silent=False, show_thinking=False), {**flags, "mcp": ()})
 
     last = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "off")
-    replies = iter(
+    replies: Iterator[list[Event]] = iter(
         [
             [Text("I look.\n"), *map(Text, block), Finished(replace(last, calls=(call,)))],
             [Text("It is "), Text("empty: `x`"), Finished(last)],
