@@ -8,8 +8,6 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from localspec.storage.ignore import rules_above
-
 _MOST_FILES = 20_000
 _MOST_S = 2.0
 # A list of names is as good as new for so long; every key would ask for one.
@@ -74,6 +72,8 @@ def is_hidden(name: str) -> bool:
 
 def _below(folder: Path, end_s: float | None) -> Iterator[str]:
     """Yield what `found_below` returns, what is near first; links are names as others are, and lead nowhere."""
+    from localspec.storage.ignore import rules_above  # noqa: PLC0415 - a chat's first frame lists no files
+
     found = rules_above(folder)
     if found is None:
         return
