@@ -17,6 +17,7 @@ from localspec.launch.plan import make_plan
 from localspec.launch.store import SaidWriter, add_files
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.storage.token_log import FILE, TokenLog, of_conversation
+from tests.hostile_repository import hostile_repository
 from tests.toy import Stopwatch
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=45)
@@ -89,6 +90,9 @@ def test_files_are_drafted_from_and_replaced(
         added = dict(add_files(files, smollm2_path))
         assert set(added) == {source / "inner" / "a.py", tmp_path / "c.txt"}
         assert TokenLog(path).figures()[2] == 2
+    repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
+    list(add_files([repository], smollm2_path))
+    assert not (tmp_path / "ran").exists()
     speaker = assistant(smollm2_path, "store")
     drafted = said(speaker, None)
     assert drafted.text == text

@@ -13,6 +13,7 @@ ID_SLOT, INDEX_SLOT, NAME_SLOT = "\ue000", "\ue001", "\ue002"
 
 They are private to Unicode, so no template writes them.
 """
+_CHOICES = ("enum", "anyOf", "oneOf")
 _NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
 
 
@@ -42,6 +43,20 @@ class Tool:
                 "use letters, digits, _ - and . only, at most 128"
             )
 
+    def without_nulls(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments without those that are null where they are optional and their schemas have no null.
+
+        Models often write null for what they leave out.
+        """
+        properties, required = (self.parameters.get(e) for e in ("properties", "required"))
+        schemas = properties if isinstance(properties, Mapping) else {}
+        needed = required if isinstance(required, list) else ()
+        return {
+            name: value
+            for name, value in arguments.items()
+            if value is not None or name in needed or _has_null(schemas.get(name))
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Return it as OpenAI's chat bodies and chat templates have it."""
         function = {
@@ -50,6 +65,21 @@ class Tool:
             "parameters": dict(self.parameters),
         }
         return {"type": "function", "function": function}
+
+
+def _has_null(schema: object) -> bool:
+    """Return whether a schema allows null, or may do so by what is not looked at."""
+    if not isinstance(schema, Mapping):
+        return True
+    kinds = schema.get("type")
+    if kinds is not None:
+        return "null" in (kinds if isinstance(kinds, list) else [kinds])
+    choices = [each for name in _CHOICES if isinstance(each := schema.get(name), list)]
+    return not choices or any(
+        each is None or (isinstance(each, Mapping) and _has_null(each))
+        for choice in choices
+        for each in choice
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from localspec.messages import ToolCall
 
 _FENCE = "```"
 _ARGUMENTS = ("arguments", "parameters")
+_KEYS = ('"name"', '"arguments"', '"parameters"')
 _MOST = 8
 
 
@@ -43,6 +44,32 @@ def written_calls(
         yield CallBegun(number, name)
         yield CallDelta(number, arguments)
         yield CallDone(ToolCall(number, name, arguments))
+
+
+def words_end(answer: str) -> int:
+    """Return how much of the beginning of an answer is words, whatever follows; from there on it may be calls."""
+    if answer.lstrip().startswith("{") and _may_be_call(answer):
+        return 0
+    calls_at, at = None, 0
+    while (begin := answer.find(_FENCE, at)) >= 0:
+        close = answer.find(_FENCE, begin + len(_FENCE))
+        _, _, inside = answer[begin : None if close < 0 else close].partition("\n")
+        if not _may_be_call(inside):
+            calls_at = None
+        elif calls_at is None or answer[at:begin].strip():
+            calls_at = begin
+        if close < 0:
+            return len(answer) if calls_at is None else calls_at
+        at = close + len(_FENCE)
+    words = answer[at:].rstrip("`")
+    return at + len(words) if calls_at is None or words.strip() else calls_at
+
+
+def _may_be_call(text: str) -> bool:
+    """Return whether a text is the beginning of an object of a call."""
+    text = text.lstrip()
+    key = text[1:].lstrip()
+    return text[:1] in {"", "{"} and any(each.startswith(key[: len(each)]) for each in _KEYS)
 
 
 def _last_block(text: str) -> tuple[str, str]:

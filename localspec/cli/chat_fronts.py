@@ -13,7 +13,7 @@ import click
 
 from localspec.cli.docs import docs_of
 from localspec.cli.gating import gate_of
-from localspec.cli.hands import typed_answer, wants_tools, work_of
+from localspec.cli.hands import pressed_answer, wants_tools, work_of
 from localspec.cli.option_flags import launch_options, reply_options
 from localspec.cli.question import system_prompt
 from localspec.cli.resident import resident
@@ -129,7 +129,7 @@ def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any])
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
         notice(_PLAIN_HINT)
     terminal, quiet = sys.stdout.isatty(), flags["quiet"]
-    ask = typed_answer if sys.stdin.isatty() else None
+    ask = pressed_answer if sys.stdin.isatty() else None
     front = Lines(
         session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet, ask=ask
     )

@@ -1,5 +1,6 @@
 """`--tools`: the functions that a verb lets a model call, in the folder where it was started."""
 
+import os
 import select
 import sys
 import threading
@@ -18,7 +19,7 @@ from localspec.chat.events import Event, Reply
 from localspec.cli.docs import checked_docs
 from localspec.cli.option_flags import tool_rules_option
 from localspec.decoding.round import StopReason
-from localspec.display import duration_text, notice
+from localspec.display import duration_text, notice, printable
 from localspec.engine.ask import Ask
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 Stream = Callable[[Ask, Callable[[], bool]], Iterator[Event]]
 """Answers a question, as events; what it is given beside says whether nobody wants more of them."""
 _LOOK_S = 0.05
+_MOST_PRESSED = 64
+_UNREAD_S = 0.3
 _MCP_HELP = (
     "Start an MCP server whose tools the model may call, too; can be repeated. Implies --tools."
 )
@@ -112,12 +115,8 @@ def _policy(flags: Mapping[str, Any]) -> CallPolicy:
     return ASKED_FIRST.under(flags["tool_rules"])
 
 
-def typed_answer(text: str, stop: threading.Event | None = None) -> str:
+def typed_answer(text: str) -> str:
     """Ask a person at the terminal; what was typed before is no answer.
-
-    Args:
-        text: the question.
-        stop: once set, nobody waits any longer.
 
     Raises:
         EOFError: there will be none.
@@ -126,13 +125,50 @@ def typed_answer(text: str, stop: threading.Event | None = None) -> str:
 
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     click.echo(text, err=True, nl=False)
-    while stop is not None and not select.select([sys.stdin], [], [], _LOOK_S)[0]:
-        if stop.is_set():
-            raise EOFError
     line = sys.stdin.readline()
     if not line:
         raise EOFError
     return line
+
+
+def pressed_answer(text: str, stop: threading.Event | None = None) -> str:
+    """Ask a person at the terminal for a key; behind an `n` a line says why.
+
+    Args:
+        text: the question. Nobody has read it in its first moments, so a key that is pressed then is no answer.
+        stop: once set, nobody waits any longer.
+
+    Raises:
+        EOFError: there will be none.
+    """
+    import termios  # noqa: PLC0415 - only with a terminal
+    import tty  # noqa: PLC0415
+
+    stop, descriptor = stop or threading.Event(), sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        click.echo(text, err=True, nl=False)
+        stop.wait(_UNREAD_S)
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+        _wait_for_input(stop)
+        pressed = os.read(descriptor, _MOST_PRESSED).decode(errors="replace")
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+    if pressed in {"", "\x04", "\x1b"}:  # the end, Ctrl-D, Esc
+        click.echo(err=True)
+        raise EOFError
+    click.echo(printable(pressed.strip()), err=True, nl=pressed not in {"n", "N"})
+    if pressed in {"n", "N"}:
+        _wait_for_input(stop)
+        pressed += f" {sys.stdin.readline()}"
+    return pressed
+
+
+def _wait_for_input(stop: threading.Event) -> None:
+    while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+        if stop.is_set():
+            raise EOFError
 
 
 def said_by(reply: Reply) -> Message:
@@ -164,6 +200,7 @@ class RepliesAndCalls:
             self._boxes, self._permissions, self._notes = found
         self.said: list[Reply | CarriedOut] = []
         self.stopped = False
+        self._asked = ""
 
     def answered(
         self, asked: Ask, reply: Callable[[Ask], Reply], stopped: Callable[[], bool]
@@ -222,19 +259,21 @@ class RepliesAndCalls:
             notice(f"refused: {proposal.summary}; {NOBODY}")
             return Decision(allowed=False, reason=NOBODY)
         notice(proposal.summary)
+        self._asked = call.id
         if proposal.preview:
             click.echo(clean(proposal.preview), err=True)
         assert self._permissions is not None  # noqa: S101 - set before anything is called
         scope = self._permissions.scope(call, proposal)
-        found = decision(lambda text: typed_answer(text, stop), scope)
+        found = decision(lambda text: pressed_answer(text, stop), scope)
         if found is None:
             stop.set()
             return Decision(allowed=False, reason="they stopped the answer")
         return found
 
-    def began(self, call: ToolCall, proposal: "Proposal") -> None:  # noqa: ARG002 - the summary names it
-        """Say what is carried out."""
-        self._tell(proposal.summary)
+    def began(self, call: ToolCall, proposal: "Proposal") -> None:
+        """Say what is carried out, unless the question was about it."""
+        if call.id != self._asked:
+            self._tell(proposal.summary)
 
     def ended(self, done: "CarriedOut") -> None:
         """Say what came of it."""

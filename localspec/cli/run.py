@@ -255,27 +255,50 @@ class _Shown:
     def __init__(self, stream: AnswerStream, flags: dict[str, Any]) -> None:
         self._stream, self._flags = stream, flags
         self._texts: list[Text] = []
+        self._answer, self._written = "", 0
         self.begun = False
 
     def __call__(self, events: Iterator[Event]) -> Reply:
         """Write all of it."""
         self._texts.clear()  # of the reply before this one, whose calls were carried out
+        self._answer, self._written = "", 0
         with ReadingLine(enabled=not self._flags["quiet"]) as line:
             for event in events:
                 line.take(event)
                 if isinstance(event, Finished):
+                    held = self._answer[self._written :]
+                    if event.reply.calls and not self._flags["quiet"] and held.strip():
+                        click.echo(printable(held.strip(), "\n"), err=True)
+                    elif not event.reply.calls:
+                        self._write(len(self._answer))
                     self._stream.end()
                     return event.reply
                 if isinstance(event, Text):
                     self.begun = True
                     self._texts.append(event)
-                    self._stream.write(event)
+                    self._take(event)
         raise AssertionError("a stream of events ends with Finished")
+
+    def _take(self, event: Text) -> None:
+        """Write a text, but for what may be a call: that is none of the answer."""
+        if event.thinking or not wants_tools(self._flags):
+            self._stream.write(event)
+            return
+        from localspec.chat.written_calls import words_end  # noqa: PLC0415 - most call nothing
+
+        self._answer += event.text
+        self._write(words_end(self._answer))
+
+    def _write(self, end: int) -> None:
+        if end > self._written:
+            self._stream.write(Text(self._answer[self._written : end]))
+            self._written = end
 
     def break_off(self, error: LocalspecError) -> None:
         """End the answer where it stands; one that was to be printed in the end is printed as far as it came."""
         if not self.begun:
             return
+        self._write(len(self._answer))
         self._stream.end()
         text, thinking = (
             "".join(each.text for each in self._texts if each.thinking is of_thoughts)

@@ -1,18 +1,17 @@
-"""The files below a folder, without those that git ignores, and which of them a few letters mean."""
+"""The files below a folder, without those that are ignored, and which of them a few letters mean."""
 
 import os
-import subprocess
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 _MOST_FILES = 20_000
 _MOST_S = 2.0
 # A list of names is as good as new for so long; every key would ask for one.
 _KEPT_S = 10.0
-_UNTRACKED = "?"  # git's mark of a file that it does not know
 _kept: dict[Path, tuple[float, list[str]]] = {}
 
 
@@ -30,15 +29,17 @@ def files_below(folder: Path) -> list[str]:
 def found_below(
     folder: Path, most: int | None = _MOST_FILES, within_s: float | None = _MOST_S
 ) -> list[str]:
-    """Return paths relative to a folder, in no order; hidden ones only where git tracks them.
+    """Return paths relative to a folder, in no order, without hidden ones and what `.gitignore` files leave out.
+
+    Repositories inside are part of it, with rules of their own.
 
     Args:
-        folder: where to look.
+        folder: where to look; it may be hidden itself.
         most: paths to return at most; None returns all.
         within_s: seconds after which the search ends with what it has found; None lets it take its time.
     """
-    found = _by_git(folder, None if within_s is None else time.monotonic() + within_s)
-    return list(islice(_walked(folder, within_s) if found is None else found, most))
+    end_s = None if within_s is None else time.monotonic() + within_s
+    return list(islice(_below(folder.resolve(), end_s), most))
 
 
 def fuzzy(typed: str, names: Iterable[str], most: int) -> list[str]:
@@ -64,76 +65,43 @@ def _rank(wanted: str, name: str) -> int:
     return 4 if all(letter in letters for letter in wanted) else 0
 
 
-def _by_git(folder: Path, end_s: float | None) -> list[str] | None:
-    """Return what git tracks, also if it was removed since, or does not ignore, repositories inside included.
-
-    Outside a repository, `.gitignore` files hold as they would inside one. None where there is no git, or no time.
-    """
-    try:
-        found = _listed(folder, end_s, "--cached")
-        if found is None:
-            with TemporaryDirectory() as place:
-                empty = _empty_repository(Path(place))
-                # A home directory may have millions of hidden files.
-                found = _listed(folder, end_s, "--exclude=.*", before=(*empty, "--work-tree=."))
-    except (OSError, subprocess.SubprocessError):
-        return None
-    names = dict[str, None]()
-    for tag, name in found or ():
-        if tag == _UNTRACKED and is_hidden(name):
-            continue
-        if name.endswith("/"):  # a repository of its own
-            names |= dict.fromkeys(name + each for each in _by_git(folder / name, end_s) or ())
-        else:
-            names[name] = None
-    return None if found is None else list(names)
-
-
-def _empty_repository(place: Path) -> tuple[str, ...]:
-    """Make what git takes for a repository with nothing in it; return the option that names it."""
-    for each in ("objects", "refs"):
-        (place / each).mkdir()
-    (place / "HEAD").write_text("ref: refs/heads/none\n")
-    return (f"--git-dir={place}",)
-
-
-def _listed(
-    folder: Path, end_s: float | None, *options: str, before: tuple[str, ...] = ()
-) -> list[tuple[str, str]] | None:
-    """Return git's marks and names of files; None if there is no repository.
-
-    Raises:
-        OSError: there is no git.
-        subprocess.TimeoutExpired: it takes too long.
-    """
-    # A checkout may name a program of its own as its file-system monitor, which git would run.
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *before]
-    done = subprocess.run(  # noqa: S603
-        [*command, "ls-files", "-z", "-t", "--others", "--exclude-standard", *options],
-        capture_output=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=None if end_s is None else max(0.0, end_s - time.monotonic()),
-    )
-    if done.returncode != 0:
-        return None
-    parts = done.stdout.decode(errors="replace").split("\0")
-    return [(tag, name) for tag, _, name in (each.partition(" ") for each in parts) if name]
-
-
 def is_hidden(name: str) -> bool:
     """Return whether a file, or a folder that it is in, has a name that begins with a dot."""
     return any(part.startswith(".") for part in name.split("/"))
 
 
-def _walked(folder: Path, within_s: float | None) -> Iterator[str]:
-    end_s = None if within_s is None else time.monotonic() + within_s
-    # Text, not paths: of ten thousand files these would take a second.
-    start = len(str(folder)) + 1
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
-        for each in sorted(files):
-            if not each.startswith("."):
-                yield f"{place}/{each}"[start:]
-        if end_s is not None and time.monotonic() > end_s:
-            return
+def _below(folder: Path, end_s: float | None) -> Iterator[str]:
+    """Yield what `found_below` returns, what is near first; links are names as others are, and lead nowhere."""
+    from localspec.storage.ignore import rules_above  # noqa: PLC0415 - a chat's first frame lists no files
+
+    found = rules_above(folder)
+    if found is None:
+        return
+    above, start = found
+    waiting = deque([("", above)])
+    while waiting:
+        place, rules = waiting.popleft()
+        rules = rules.inside(f"{folder}/{place}", len(start) + len(place))
+        with suppress(OSError), os.scandir(f"{folder}/{place}") as entries:
+            for each in entries:
+                if end_s is not None and time.monotonic() > end_s:
+                    return
+                name = each.name
+                if name.startswith(".") or not _is_text(name):
+                    continue
+                is_folder = each.is_dir(follow_symlinks=False)
+                if rules.ignores(f"{start}{place}{name}", name, is_folder=is_folder):
+                    continue
+                if is_folder:
+                    waiting.append((f"{place}{name}/", rules))
+                else:
+                    yield place + name
+
+
+def _is_text(name: str) -> bool:
+    """Return whether a name is one that can be written as text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""What a person at a terminal says to a call: read from one line."""
+"""What a person at a terminal answers to the question of a call."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ def decision(ask: Callable[[str], str], scope: str) -> Decision | None:
     """
     while True:
         try:
-            typed = ask(f"allow? y once · a always ({scope}) · n no and why > ").strip()
+            typed = ask(f"allow? y once · a always ({scope}) · n no, then why and Enter > ").strip()
         except (EOFError, KeyboardInterrupt):
             return None
         word, _, reason = typed.partition(" ")

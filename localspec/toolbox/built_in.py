@@ -194,17 +194,12 @@ class BuiltIn:
         return text if whole else f"{text}\n[lines {first} to {last} of {len(lines)}]"
 
     def _names(self, name: str) -> tuple[str, list[str]]:
-        """Return the name of a folder, links followed, and the files below it, without those that git ignores."""
+        """Return the name of a folder, links followed, and the files below it, without those that are ignored."""
         place = self._folder.canonical(name)
         if place != "." and not self._folder.is_folder(place):
             raise UsageError(f"there is no folder {name[:200]}: list the folder above it")
         start = "" if place == "." else f"{place}/"
-        root = self._folder.path
-        # git also names what was removed since.
-        names = [each for each in found_below(root) if each.startswith(start)]
-        return start, [
-            each for each in names if (root / each).is_symlink() or (root / each).exists()
-        ]
+        return start, [start + each for each in found_below(self._folder.path / place)]
 
     def _list(self, name: str) -> str:
         start, names = self._names(name)
@@ -284,6 +279,7 @@ def _arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
         raise UsageError("the arguments are no JSON: write one object") from None
     if not isinstance(found, dict):
         raise UsageError("the arguments are no JSON object: write one")
+    found = tool.without_nulls(found)
     known = tool.parameters["properties"]
     for name, value in found.items():
         if name not in known:

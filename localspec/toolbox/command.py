@@ -23,13 +23,14 @@ _PIECE = 1 << 16
 # What programs need to work; keys and tokens are in none of them.
 _VARIABLES = frozenset((
     "CARGO_HOME", "CONDA_PREFIX", "GOPATH", "GOROOT", "HOME", "JAVA_HOME", "LANG", "LANGUAGE", "LOGNAME",
+    "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME",
     "NVM_DIR", "PATH", "PYENV_ROOT", "PYTHONPATH", "RUSTUP_HOME", "SHELL", "TZ", "USER", "VIRTUAL_ENV",
 ))  # fmt: skip
 # Keys, tokens, and what was said elsewhere.
 _HIDDEN = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".pgpass", ".npmrc",
     ".pypirc", ".password-store", ".config/gh", ".config/gcloud", ".config/git/credentials", ".mozilla",
-    ".config/google-chrome", ".config/chromium", ".local/share/keyrings", ".cache/huggingface/token",
+    ".config/google-chrome", ".config/chromium", ".local/share/keyrings",
     ".cargo/credentials.toml", ".bash_history", ".zsh_history",
 )  # fmt: skip
 _SANDBOX_EXEC = "/usr/bin/sandbox-exec"
@@ -83,17 +84,15 @@ def confinement() -> tuple[str, bool]:
 
 def hidden_paths() -> list[str]:
     """Return what no command may read: keys, tokens, and localspec's own conversations and settings."""
-    found = [Path.home() / each for each in _HIDDEN] + [data_dir(), config_dir()]
+    hub = Path(os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface")
+    found = [Path.home() / each for each in _HIDDEN] + [hub / "token", hub / "stored_tokens"]
+    found += [data_dir(), config_dir()]
     return sorted({str(each.resolve()) for each in found if each.exists()})
 
 
 def environment(temporary: str) -> dict[str, str]:
     """Return the variables of a command; `temporary` is where it may write beside its folder."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _VARIABLES or name.startswith("LC_")
-    }
+    kept = {name: value for name, value in os.environ.items() if name in _VARIABLES}
     return {
         **kept,
         "TERM": "dumb",

@@ -47,8 +47,18 @@ _NETWORK_SINCE, _SCOPES_SINCE = 4, 6
 _TCP = 0b11
 _SCOPES = 0b11  # abstract Unix sockets, and signals
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom")
-# seccomp(2): the architecture as it is audited, and the number of `socket` there.
-_SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+# seccomp(2): the architecture as it is audited.
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+# Numbers of system calls there. Refused: sockets, and what outlives the command or holds other programs' secrets: shared
+# memory, semaphores and messages of System V, message queues of POSIX, and the kernel's keys.
+_REFUSED = {
+    "x86_64": (41, *range(29, 32), *range(64, 72), 220, 240, 241, *range(248, 251)),
+    "aarch64": (198, *range(180, 182), *range(186, 198), *range(217, 220)),
+}
+# Allowed for the process that calls alone: prlimit64, sched_setparam, sched_setscheduler, sched_setaffinity and
+# sched_setattr, whose first argument is a process, 0 for itself; setpriority and ioprio_set, where that is the second one.
+_OF_ITSELF = {"x86_64": (302, 142, 144, 203, 314), "aarch64": (261, 118, 119, 122, 274)}
+_OF_ONE_PROCESS = {"x86_64": ((141, 0), (251, 1)), "aarch64": ((140, 0), (30, 1))}
 _IO_URING_SETUP = 425
 _X32 = 0x40000000
 _EACCES, _ENOSYS = 13, 38
@@ -89,7 +99,7 @@ def landlock_version() -> int:
 
 def blocks_network() -> bool:
     """Return whether the network can be closed here."""
-    return platform.machine() in _SOCKET
+    return platform.machine() in _ARCHITECTURES
 
 
 def readable(hidden: Iterable[str], start: str = "/") -> Iterator[str]:
@@ -141,7 +151,7 @@ def _confine(confines: Confines) -> None:
         _allow(libc, ruleset, path, rights & every)
     _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock_restrict_self")
     os.close(ruleset)
-    _close_network(libc)
+    _filter_calls(libc)
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
@@ -157,27 +167,40 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     _checked(added, f"landlock_add_rule {path}")
 
 
-def _close_network(libc: ctypes.CDLL) -> None:
-    """Refuse new sockets of every kind: the network, and what listens on this machine and would act for others."""
-    if platform.machine() not in _SOCKET:
+def _filter_calls(libc: ctypes.CDLL) -> None:
+    """Refuse system calls that reach beyond the folder and Landlock does not know.
+
+    New sockets of every kind are among them: the network, and what listens on this machine and would act for others.
+    """
+    machine = platform.machine()
+    if machine not in _ARCHITECTURES:
         return
-    architecture, socket = _SOCKET[platform.machine()]
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
-    refuse, missing, allow = 0x00050000 | _EACCES, 0x00050000 | _ENOSYS, 0x7FFF0000
-    # Each: code, steps to skip if true, if false, value.
-    program = [
-        (load, 0, 0, 4),
-        (equal, 0, 5, architecture),
-        (load, 0, 0, 0),
-        (at_least, 3, 0, _X32),
-        (equal, 2, 0, socket),
-        (equal, 2, 0, _IO_URING_SETUP),
-        (end, 0, 0, allow),
-        (end, 0, 0, refuse),
-        (end, 0, 0, missing),
+    number, architecture, first, second = 0, 4, 16, 24
+    allow, refuse, missing = "allow", "refuse", "missing"
+    # Each: code, where to go on if true, if false (steps to skip, or an end), value.
+    program: list[tuple[int, int | str, int | str, int]] = [
+        (load, 0, 0, architecture),
+        (equal, 0, refuse, _ARCHITECTURES[machine]),
+        (load, 0, 0, number),
+        (at_least, refuse, 0, _X32),
+        (equal, missing, 0, _IO_URING_SETUP),
+        *((equal, refuse, 0, each) for each in _REFUSED[machine]),
     ]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
-    filter_ = struct.pack("@HP", len(program), ctypes.addressof(code))
+    for each in _OF_ITSELF[machine]:
+        program += [(equal, 0, 2, each), (load, 0, 0, first), (equal, allow, refuse, 0)]
+    for each, process in _OF_ONE_PROCESS[machine]:
+        program += [(equal, 0, 4, each), (load, 0, 0, first), (equal, 0, refuse, process)]
+        program += [(load, 0, 0, second), (equal, allow, refuse, 0)]
+    ends = {allow: 0x7FFF0000, refuse: 0x00050000 | _EACCES, missing: 0x00050000 | _ENOSYS}
+    places = {name: len(program) + at for at, name in enumerate(ends)}
+    packed = b""
+    for at, (code, *jumps, value) in enumerate(program):
+        skips = (places[to] - at - 1 if isinstance(to, str) else to for to in jumps)
+        packed += struct.pack("=HBBI", code, *skips, value)
+    packed += b"".join(struct.pack("=HBBI", end, 0, 0, value) for value in ends.values())
+    buffer = ctypes.create_string_buffer(packed)
+    filter_ = struct.pack("@HP", len(packed) // 8, ctypes.addressof(buffer))
     _checked(libc.prctl(_SECCOMP, 2, filter_, 0, 0), "seccomp")
 
 

@@ -86,6 +86,8 @@ class Functions:
             arguments = None
         if not isinstance(arguments, dict):
             raise UsageError(f"the arguments of {call.name} are no JSON object: write one")
+        tool = next(each for each in self._tools if each.name == call.name)
+        arguments = tool.without_nulls(arguments)
         try:
             inspect.signature(function).bind(**arguments)
         except TypeError as error:

@@ -28,7 +28,7 @@ _APART = re.compile(r"[;&|\n\r(){}`]+|\$\(")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one line of the rules says.
+    """What one line of the rules says. What it denies is a name at every depth, unless there is a slash in it.
 
     Args:
         tool: name of a function; `*` stands for any letters.
@@ -50,7 +50,7 @@ class Rule:
             return True
         if tool == COMMAND:
             return not _MORE.search(subject) and _begins(subject, self.subject)
-        return _below(subject, self.subject)
+        return ".." not in subject.split("/") and _below(subject, self.subject)
 
     def touches(self, tool: str, subject: str) -> bool:
         """Return whether a call could be what it says; of a command, whether any part of it begins so."""
@@ -61,7 +61,10 @@ class Rule:
         if tool == COMMAND:
             return any(_begins(each, self.subject) for each in _APART.split(subject))
         # Some file systems do not tell large from small letters.
-        return _below(subject.casefold(), self.subject.casefold())
+        path, start = subject.casefold(), self.subject.casefold().rstrip("/")
+        if "/" in start:
+            return _below(path, start)
+        return any(_below(path[at:], start) for at in _part_starts(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,10 @@ def _words(command: str) -> list[str]:
 def _begins(command: str, words: str) -> bool:
     wanted = _words(words)
     return _words(command)[: len(wanted)] == wanted
+
+
+def _part_starts(path: str) -> list[int]:
+    return [0, *(at + 1 for at, letter in enumerate(path) if letter == "/")]
 
 
 def _below(path: str, start: str) -> bool:

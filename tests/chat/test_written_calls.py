@@ -8,7 +8,7 @@ import pytest
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone
-from localspec.chat.written_calls import written_calls
+from localspec.chat.written_calls import words_end, written_calls
 
 READ = Tool(
     "read_file",
@@ -98,3 +98,26 @@ def test_calls_end_where_the_policy_ends_them() -> None:
 )
 def test_anything_else_is_words(answer: str) -> None:
     assert found(answer) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "calls"),
+    [
+        ("", CALL),
+        ("I will read it.\n", f"```json\n{CALL}\n```\n"),
+        ("Both: ", f"```\n {CALL}\n```\n\n```json\n{CALL}\n```"),
+        (f"```json\n{CALL}\n``` no: ", f"```json\n{CALL}\n```"),
+        ("```python\nx = {}\n```\n", f"```json\n{CALL}\n```"),
+        ('```json\n{"area": 3}\n``` and `x`.', ""),
+        ('{"area": {"name": 3}}', ""),
+        ("a ```\nb", ""),
+    ],
+)
+def test_what_may_be_calls_is_held_back_and_no_word_is(words: str, calls: str) -> None:
+    answer = words + calls
+    assert words_end(answer) == len(words)
+    ends = [words_end(answer[:at]) for at in range(len(answer) + 1)]
+    assert max(ends) == len(words)
+    without_fences = words.replace("`", "")
+    if without_fences == words and not words.startswith("{"):
+        assert ends[: len(words) + 1] == list(range(len(words) + 1))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import assert_one_complaint, localspec, started
+from tests.hostile_repository import hostile_repository
 from tests.llama import tiny_models
 from tests.waiting import PATIENCE_S
 
@@ -136,3 +137,9 @@ def test_a_server_is_not_started_for_an_index_that_is_not_there(env: dict[str, s
     complaint = localspec("serve", "--docs", "notes", env=env)
     assert_one_complaint(complaint, 2)
     assert "there is no index 'notes'" in complaint.err
+
+
+def test_a_program_that_a_repository_names_is_not_run(env: dict[str, str], tmp_path: Path) -> None:
+    repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
+    assert "1 files, 1 passages" in localspec("index", "add", str(repository), env=env).err
+    assert not (tmp_path / "ran").exists()

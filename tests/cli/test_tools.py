@@ -1,20 +1,34 @@
 """`--tools`, where it cannot begin."""
 
+import os
+import sys
+import termios
+import threading
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from localspec.calls.policy import CallPolicy
 from localspec.chat.conversation import Conversation
-from localspec.cli.hands import toolboxes
+from localspec.chat.events import Event, Finished, Reply, Text
+from localspec.cli import hands
+from localspec.cli.hands import RepliesAndCalls, pressed_answer, toolboxes
 from localspec.cli.question import question
+from localspec.cli.run import _Shown
 from localspec.cli.run_here import before_question
+from localspec.cli.terminal import AnswerStream
+from localspec.decoding.round import Spent, StopReason
 from localspec.engine.ask import Ask
-from localspec.messages import Message
+from localspec.messages import Message, ToolCall
 from localspec.options import ReplyOptions
 from localspec.retrieval.index import made
 from localspec.retrieval.vector_table import VectorModel
+from localspec.toolbox.asked import decision
+from localspec.toolbox.permissions import Decision
 from tests.chat.test_calling import assistant
 from tests.chat.toy_calls import NOW
 from tests.chat.toy_tokenizer import shown
@@ -79,3 +93,90 @@ def test_what_is_kept_of_a_prompt_ends_where_its_question_begins() -> None:
     assert text.endswith("<|im_start|>user\n")
     assert "Be brief." in text
     assert "hello" not in text
+
+
+class Terminal:
+    """A terminal in which the function under test asks, with keys that are pressed once the question is there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ours, theirs = os.openpty()
+        self.stdin = os.fdopen(theirs, "r")
+        monkeypatch.setattr(sys, "stdin", self.stdin)
+        monkeypatch.setattr(hands, "_UNREAD_S", 0.0)
+
+    def asks(self, keys: bytes, stop: threading.Event) -> Decision | None:
+        pressed = threading.Timer(0.3, os.write, [self.ours, keys])
+        pressed.start()
+        try:
+            return decision(lambda text: pressed_answer(text, stop), "this")
+        finally:
+            pressed.join()
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    made = Terminal(monkeypatch)
+    yield made
+    made.stdin.close()
+    os.close(made.ours)
+
+
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        (b"y", Decision(allowed=True)),
+        (b"A", Decision(allowed=True, always=True)),
+        (b"y\n", Decision(allowed=True)),
+        (b"n too soon\n", Decision(allowed=False, reason="too soon")),
+        (b"\x1b", None),
+        (b"\x04", None),
+    ],
+)
+def test_a_key_answers_without_enter(
+    terminal: Terminal, keys: bytes, wanted: Decision | None
+) -> None:
+    before = termios.tcgetattr(sys.stdin.fileno())
+    assert terminal.asks(keys, threading.Event()) == wanted
+    assert termios.tcgetattr(sys.stdin.fileno()) == before
+
+
+def test_behind_n_a_line_says_why(terminal: Terminal) -> None:
+    threading.Timer(0.6, os.write, [terminal.ours, b"not now\n"]).start()
+    found = terminal.asks(b"n", threading.Event())
+    assert found == Decision(allowed=False, reason="not now")
+
+
+def test_nobody_waits_for_a_key_once_it_is_stopped(terminal: Terminal) -> None:
+    stop = threading.Event()
+    stop.set()
+    assert terminal.asks(b"", stop) is None
+
+
+def test_a_call_is_told_once_and_never_on_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.setattr(hands, "pressed_answer", lambda *_: "y")
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    call = ToolCall("1", "list_folder", "{}")
+    block = '```json\n{"name": "list_folder", "arguments": {}}\n```'
+    flags = {**dict.fromkeys(("quiet", "json_", "docs", "offline")), "tools": True}
+    turns = RepliesAndCalls({**flags, "mcp": (), "files": (), "tool_rules": CallPolicy()})
+    shown = _Shown(AnswerStream(silent=False, show_thinking=False), {**flags, "mcp": ()})
+
+    last = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "off")
+    replies: Iterator[list[Event]] = iter(
+        [
+            [Text("I look.\n"), *map(Text, block), Finished(replace(last, calls=(call,)))],
+            [Text("It is "), Text("empty: `x`"), Finished(last)],
+        ]
+    )
+    asked = Ask(0, (Message.user("hi"),), ReplyOptions())
+    turns.answered(asked, lambda _: shown(iter(next(replies))), lambda: False)
+    told = capsys.readouterr()
+    assert told.out == "I look.\nIt is empty: `x`\n"
+    assert told.err.count("list .") == 1
+    assert block in told.err

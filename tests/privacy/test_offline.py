@@ -1,7 +1,12 @@
-"""No socket is opened where nobody asked for one: the commands, and their children, run with a trap in Python."""
+"""No socket is opened where nobody asked for one: the commands, and their children, run with a trap in Python.
+
+What is no Python has none of that trap: for the programs that a command starts, the kernel is asked.
+"""
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,9 +14,11 @@ import pytest
 
 from tests import warm
 from tests.cli.command import PLAIN, Done, environment, localspec
+from tests.hostile_repository import hostile_repository
 
 _TRAP = Path(__file__).parent / "trap"
 _OFFLINE = ("--offline",)
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of sockets")
 
 
 @pytest.fixture
@@ -78,6 +85,41 @@ def test_a_bare_machine_asks_nobody(trap: dict[str, str], arguments: tuple[str, 
     done = _alone(trap, *arguments)
     assert "bug in localspec" not in done.err
     assert "Traceback" not in done.err
+
+
+def _watched(trap: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what stands before a command that the kernel is to watch."""
+    program = Path(__file__).parent / "sockets.py"
+    return sys.executable, str(program), trap["LOCALSPEC_NETWORK_LOG"]
+
+
+@linux
+def test_the_kernel_tells_of_any_program(trap: dict[str, str]) -> None:
+    started = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    code = "import socket; socket.socket(socket.AF_UNIX); socket.socket()"
+    subprocess.run([*_watched(trap), sys.executable, "-c", started, code], check=False)
+    assert _noted(trap).startswith("socket: python")
+
+
+@linux
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("index", "add", "repository"),
+        ("doctor", "--offline"),
+        ("run", "--offline", "-f", "repository/new.txt", "Hi"),
+    ],
+    ids=" ".join,
+)
+def test_no_program_that_is_started_asks_anybody(
+    trap: dict[str, str], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """Git would connect to the remote of this repository."""
+    hostile_repository(tmp_path / "repository", tmp_path / "ran", "http://127.0.0.1:9/x.git")
+    env = {key: value for key, value in trap.items() if key != "PYTHONPATH"}
+    done = localspec(*arguments, env=env, shell=_watched(trap), cwd=tmp_path)
+    assert "Traceback" not in done.err
+    assert _noted(trap) == ""
 
 
 @pytest.mark.slow

@@ -1,19 +1,22 @@
 """Files below a folder, and which of them a few letters mean."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from localspec.storage import tree
 from localspec.storage.tree import files_below, found_below, fuzzy
 from localspec.ui.attach import completions
+from tests.hostile_repository import hostile_repository
 from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
-def _git_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def _search_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(found_below, "__defaults__", (20_000, PATIENCE_S))
+    monkeypatch.setenv("HOME", "/nowhere")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
 
 
 @pytest.fixture
@@ -25,10 +28,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def repository(folder: Path, *settings: str) -> None:
+def repository(folder: Path) -> None:
     subprocess.run(["git", "-C", str(folder), "init", "-q"], check=True)
-    for each in settings:
-        subprocess.run(["git", "-C", str(folder), "config", *each.split("=")], check=True)
 
 
 def test_what_git_ignores_is_left_out(folder: Path) -> None:
@@ -36,14 +37,15 @@ def test_what_git_ignores_is_left_out(folder: Path) -> None:
     assert set(files_below(folder)) == {"src/hello.py", "src/deep/help.md", "readme.txt"}
 
 
-def test_a_hidden_file_is_found_only_where_git_tracks_it(folder: Path) -> None:
-    (folder / "src" / ".secret").mkdir()
-    (folder / "src" / ".secret" / "key.txt").write_text("x")
+def test_hidden_files_are_found_only_below_a_folder_that_is_named(folder: Path) -> None:
+    (folder / ".github" / "workflows").mkdir(parents=True)
+    (folder / ".github" / "workflows" / "ci.yml").write_text("x")
     repository(folder)
-    subprocess.run(["git", "-C", str(folder), "add", ".gitignore"], check=True)
+    subprocess.run(["git", "-C", str(folder), "add", "-A"], check=True)
     found = found_below(folder)
-    assert ".gitignore" in found
-    assert not {".env", "src/.secret/key.txt"} & set(found)
+    assert "readme.txt" in found
+    assert not any(name.startswith(".") for name in found)
+    assert found_below(folder / ".github") == ["workflows/ci.yml"]
 
 
 def test_no_more_is_found_than_is_wanted(folder: Path) -> None:
@@ -53,13 +55,10 @@ def test_no_more_is_found_than_is_wanted(folder: Path) -> None:
         repository(folder)
 
 
-def test_a_program_that_a_checkout_names_is_not_run(folder: Path) -> None:
-    program = folder / "monitor"
-    program.write_text(f"#!/bin/sh\ntouch {folder / 'ran'}\n")
-    program.chmod(0o700)
-    repository(folder, f"core.fsmonitor={program}")
-    assert "src/hello.py" in files_below(folder)
-    assert not (folder / "ran").exists()
+def test_a_program_that_a_repository_names_is_not_run(tmp_path: Path) -> None:
+    repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
+    assert found_below(repository) == ["new.txt"]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_outside_a_repository_ignored_files_are_left_out_likewise(folder: Path) -> None:
@@ -86,12 +85,62 @@ def test_repositories_in_a_folder_have_their_own_rules(folder: Path, *, inside: 
     assert not {"projects/own/left.tmp", "build/hello.o", "projects/own/"} & found
 
 
-def test_without_git_hidden_files_are_left_out(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tree, "_by_git", lambda *_: None)
-    assert "build/hello.o" in files_below(folder)
-    assert ".env" not in files_below(folder)
+def test_a_folder_inside_a_repository_obeys_those_above_it(folder: Path) -> None:
+    (folder / "src" / "deep" / "x.log").write_text("x")
+    (folder / "src" / ".gitignore").write_text("/deep/*.log\n/hello.py\n")
+    (folder / "build" / "inner").mkdir()
+    (folder / "build" / "inner" / "y.txt").write_text("x")
+    assert "x.log" in found_below(folder / "src" / "deep")
+    repository(folder)
+    assert found_below(folder / "src" / "deep") == ["help.md"]
+    assert found_below(folder / "build" / "inner") == []
+
+
+def test_the_users_own_rules_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = folder / ".home"
+    (home / ".config" / "git").mkdir(parents=True)
+    (home / ".config" / "git" / "ignore").write_text("*.md\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for _ in range(2):
+        assert set(found_below(folder)) == {"src/hello.py", "readme.txt"}
+        repository(folder)
+    (home / "mine").write_text("readme.*\n")
+    (home / ".gitconfig").write_text('[core]\n\texcludesFile = "~/mine"\n')
+    assert set(found_below(folder)) == {"src/hello.py", "src/deep/help.md"}
+    (folder / ".git" / "info").mkdir(exist_ok=True)
+    (folder / ".git" / "info" / "exclude").write_text("/src/hello.py\n")
+    assert found_below(folder) == ["src/deep/help.md"]
+
+
+def test_links_lead_nowhere(folder: Path) -> None:
+    (folder / "out").symlink_to("/etc")
+    (folder / "src" / "round").symlink_to(folder)
+    assert {"out", "src/round"} <= set(found_below(folder))
+    assert not any(name.startswith(("out/", "src/round/")) for name in found_below(folder))
+
+
+def test_what_stands_in_place_of_rules_harms_nothing(folder: Path, tmp_path: Path) -> None:
+    rules = folder / ".gitignore"
+    everything = {"src/hello.py", "src/deep/help.md", "readme.txt", "build/hello.o"}
+    rules.unlink()
+    os.mkfifo(rules)
+    assert set(found_below(folder)) == everything
+    rules.unlink()
+    (tmp_path / ".elsewhere").write_text("*\n")
+    rules.symlink_to(tmp_path / ".elsewhere")
+    assert set(found_below(folder)) == everything
+    rules.unlink()
+    rules.mkdir()
+    assert set(found_below(folder)) == everything
+    rules.rmdir()
+    rules.write_bytes(b"\xff\xfe\n[\n\\\n*.o\r\n!\n/\n")
+    assert set(found_below(folder)) == everything - {"build/hello.o"}
+    for each in ("gitdir: /nowhere\n", "gitdir: .git\n"):
+        (folder / ".git").write_text(each)
+        assert set(found_below(folder)) == everything - {"build/hello.o"}
+    (folder / os.fsdecode(b"\xff.txt")).write_text("x")
+    assert set(found_below(folder)) == everything - {"build/hello.o"}
 
 
 def test_letters_together_in_the_name_of_the_file_come_first() -> None:

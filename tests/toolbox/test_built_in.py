@@ -12,6 +12,7 @@ from localspec.toolbox.built_in import BUILT_IN, BuiltIn
 from localspec.toolbox.folder import Folder
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Access
+from tests.hostile_repository import SETUP
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.process
@@ -67,6 +68,10 @@ def test_a_file_is_read_whole_or_by_lines(box: BuiltIn, folder: Path) -> None:
         done(box, "read_file", path="readme.md", first_line=2).text
         == "By add.\n[lines 2 to 2 of 2]"
     )
+    assert (
+        done(box, "read_file", path="readme.md", first_line=None, last_line=None).text
+        == "# Adds\nBy add."
+    )
     (folder / "long").write_text("".join(f"line {n}\n" for n in range(1, 1001)))
     text = done(box, "read_file", path="long").text
     assert text.endswith("line 400\n[lines 1 to 400 of 1000]")
@@ -86,6 +91,7 @@ def test_a_file_is_read_whole_or_by_lines(box: BuiltIn, folder: Path) -> None:
         ({"path": "./.env"}, "rules"),
         ({"path": 3}, "string"),
         ({}, "missing"),
+        ({"path": None}, "string"),
         ({"path": "readme.md", "mode": "r"}, "no argument"),
         ({"path": "readme.md", "first_line": 9}, "2 lines"),
         ({"path": "readme.md", "first_line": True}, "integer"),
@@ -140,6 +146,34 @@ def test_the_folder_is_listed_without_what_git_ignores(
     assert "log" not in done(box, "search_folder", pattern="add").text
     assert done(box, "list_folder", path="none").is_error
     assert done(box, "list_folder", path="..").is_error
+
+
+def test_a_hidden_folder_is_listed_where_it_is_named(box: BuiltIn, folder: Path) -> None:
+    (folder / ".github").mkdir()
+    (folder / ".github/ci.yml").write_text("add: 1\n")
+    assert ".github" not in done(box, "list_folder").text
+    assert ".github" not in done(box, "search_folder", pattern="add").text
+    assert done(box, "list_folder", path=".github").text == "ci.yml"
+    assert (
+        done(box, "search_folder", pattern="add", path=".github").text == ".github/ci.yml:1: add: 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("list_folder", {}), ("search_folder", {"pattern": "n"})]
+)
+def test_what_a_command_leaves_in_git_is_not_run_by_reading(
+    box: BuiltIn, folder: Path, tmp_path: Path, name: str, arguments: dict[str, object]
+) -> None:
+    """A confined command prepares `.git`, so that git would write where the command may not."""
+    (folder / "setup.sh").write_text(SETUP)
+    payload = tmp_path / "private" / ".." / "ran"
+    done(box, "run_command", command=f"git init -q sub; cd sub; sh ../setup.sh . {payload}")
+    assert (folder / "sub/new.txt").exists()
+    payload.unlink(missing_ok=True)
+    assert not done(box, name, **arguments).is_error
+    assert not done(box, name, path="sub", **arguments).is_error
+    assert not payload.exists()
 
 
 def test_a_search_says_where_and_ends(box: BuiltIn, folder: Path) -> None:

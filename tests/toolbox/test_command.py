@@ -47,6 +47,7 @@ def test_there_is_no_secret_no_input_and_no_terminal(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_hidden")
     monkeypatch.setenv("MY_API_KEY", "key_hidden")
+    monkeypatch.setenv("LC_TOKEN", "key_hidden")
     monkeypatch.setenv("LC_ALL", "C")  # `tty` says it in the user's language
     text = run(tmp_path, "env; cat; tty; (: < /dev/tty) 2>&1; cat /proc/$PPID/environ 2>&1").output
     assert b"hidden" not in text
@@ -112,11 +113,16 @@ def test_keys_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (home / "project").mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(home / "data"))
+    monkeypatch.delenv("HF_HOME", raising=False)
+    (home / ".cache/huggingface").mkdir(parents=True)
+    for name in ("token", "stored_tokens"):
+        (home / ".cache/huggingface" / name).write_text("hidden")
     (home / "data").mkdir()
     (home / "data/history").write_text("hidden")
     (home / "project/door").symlink_to(home / ".ssh")
     text = run(
-        home / "project", "cat ~/.bashrc ../.ssh/id door/id ../data/history; ls ~/.ssh"
+        home / "project",
+        "cat ~/.cache/huggingface/token ~/.cache/huggingface/stored_tokens; cat ~/.bashrc ../.ssh/id door/id ../data/history; ls ~/.ssh",
     ).output
     assert b"seen" in text
     assert b"hidden" not in text
@@ -128,6 +134,74 @@ def test_other_processes_are_not_signalled(tmp_path: Path) -> None:
     ended = run(tmp_path, f"kill -0 {os.getpid()} && echo reached")
     if landlock_version() >= 6:
         assert b"reached" not in ended.output
+
+
+@confined
+def test_limits_and_pace_of_other_processes_are_not_set(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
+        try:
+            before = Path(f"/proc/{other.pid}/limits").read_text()
+            code = "import os, resource; "
+            for call in (
+                "resource.prlimit({}, resource.RLIMIT_NOFILE, (8, 8))",
+                "resource.prlimit({}, resource.RLIMIT_CPU)",
+                "os.setpriority(os.PRIO_PROCESS, {}, 19)",
+                "os.setpriority(os.PRIO_PGRP, {}, 19)",
+                "os.sched_setaffinity({}, os.sched_getaffinity(0))",
+                "os.sched_setscheduler({}, os.SCHED_BATCH, os.sched_param(0))",
+                "os.sched_setparam({}, os.sched_param(0))",
+            ):
+                ended = run(tmp_path, f'{PYTHON} "{code}{call.format(other.pid)}"')
+                assert b"PermissionError" in ended.output, (call, ended)
+            assert Path(f"/proc/{other.pid}/limits").read_text() == before
+            assert os.getpriority(os.PRIO_PROCESS, other.pid) == os.getpriority(os.PRIO_PROCESS, 0)
+            assert os.sched_getscheduler(other.pid) == os.SCHED_OTHER
+        finally:
+            other.kill()
+
+
+@confined
+def test_a_command_sets_its_own_limits_and_pace(tmp_path: Path) -> None:
+    code = (
+        "import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); os.nice(1)\n"
+        "resource.prlimit(0, resource.RLIMIT_CPU, (60, 60)); os.setpriority(os.PRIO_PROCESS, 0, 19)\n"
+        "os.sched_setaffinity(0, os.sched_getaffinity(0))\n"
+        "os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))\n"
+        "open('done', 'w')"
+    )
+    (tmp_path / "own.py").write_text(code)
+    ended = run(tmp_path, f"ulimit -n 100; nice -n 1 {sys.executable} -I -S own.py")
+    assert (ended.output, ended.code) == (b"", 0)
+    assert (tmp_path / "done").exists()
+
+
+@confined
+def test_no_shared_memory_outlives_a_command(tmp_path: Path) -> None:
+    code = (
+        "import ctypes; c = ctypes.CDLL(None, use_errno=True)\n"
+        "for name, *given in (('shmget', 0, 4096, 0o1600), ('msgget', 0, 0o1600), ('semget', 0, 1, 0o1600),\n"
+        "                     ('shmat', 0, None, 0), ('shmctl', 0, 0, None), ('msgrcv', 0, None, 0, 0, 0o4000),\n"
+        "                     ('syscall', NUMBER, b'user', b'localspec', b'x', 1, -4)):\n"
+        "    if getattr(c, name)(*given) != -1 or ctypes.get_errno() != 13: print(name, ctypes.get_errno())\n"
+    )
+    add_key = {"x86_64": "248", "aarch64": "217"}[os.uname().machine]
+    (tmp_path / "shared.py").write_text(code.replace("NUMBER", add_key))
+    ended = run(tmp_path, f"{sys.executable} -I -S shared.py")
+    assert (ended.output, ended.code, ended.why) == (b"", 0, "")
+
+
+@confined
+def test_programs_that_people_run_still_work(tmp_path: Path) -> None:
+    """Each of them sets modes, times, owners or attributes in its folder: that cannot be refused."""
+    for command in (
+        "echo x > a; cp -p a b; touch -d 2001-01-01 b; chmod 640 b; test $(stat -c %a b) = 640",
+        "mkdir t; echo x > t/y; tar cf t.tar t; rm -r t; tar xf t.tar; test -f t/y",
+        "git init -q g && cd g && echo x > y && git add y && git -c user.email=a@b -c user.name=a commit -qm m",
+        f"{sys.executable} -m venv --without-pip v && v/bin/python -c 'import json'",
+        "printf 'all:\\n\\techo made > m\\n' > Makefile; command -v make > /dev/null || exit 0; make -s; test -f m",
+    ):
+        ended = run(tmp_path, command)
+        assert (ended.output, ended.code, ended.why) == (b"", 0, ""), command
 
 
 def test_what_ignores_sigterm_ends_with_its_children(tmp_path: Path) -> None:

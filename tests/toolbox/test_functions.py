@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
+from localspec.calls import Tool
 from localspec.errors import UsageError
 from localspec.messages import ToolCall
 from localspec.toolbox.functions import Functions, tool_of
@@ -56,6 +57,8 @@ def test_functions_are_a_toolbox() -> None:
 def test_results_are_texts_and_errors_are_told() -> None:
     assert call(area, '{"of": "Peru", "unit": "mi2"}') == ("2.0", False)
     assert call(lambda_named("echo", lambda text: text), '{"text": "é"}') == ("é", False)
+    assert call(area, '{"of": "Peru", "unit": null, "around": null}') == ("4.0", False)
+    assert call(area, '{"of": null}')[1]
     assert call(area, '{"of": 3}') == ("TypeError: object of type 'int' has no len()", True)
     for wrong in ("{", "[]", "{}", '{"of": "a", "colour": 1}'):
         text, failed = call(area, wrong)
@@ -90,3 +93,24 @@ def test_a_value_without_json_is_told_as_text() -> None:
         ),
         "{}",
     ) == (json.dumps("{1}"), False)
+
+
+@pytest.mark.parametrize(
+    ("schema", "kept"),
+    [
+        ({"type": "integer"}, False),
+        ({"type": ["integer", "null"]}, True),
+        ({"enum": ["a", "b"]}, False),
+        ({"enum": ["a", None]}, True),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, True),
+        ({"oneOf": [{"type": "string"}, {"enum": [1]}]}, False),
+        ({}, True),
+        ({"$ref": "#/$defs/x"}, True),
+        ({"type": 5, "enum": 5}, False),
+        (True, True),
+    ],
+)
+def test_null_is_absent_where_an_optional_argument_has_none(schema: Any, *, kept: bool) -> None:
+    tool = Tool("f", {"properties": {"a": schema, "b": schema}, "required": ["b"]})
+    given = {"a": None, "b": None, "other": None}
+    assert tool.without_nulls(given) == {n: v for n, v in given.items() if kept or n != "a"}

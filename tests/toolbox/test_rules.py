@@ -33,6 +33,20 @@ def test_paths_are_covered_by_parts(tmp_path: Path) -> None:
     assert found.denied("read_file", "secrets/key") == Rule("*", "secrets")
     assert found.denied("read_file", "SECRETS/key")
     assert not found.denied("read_file", "secrets2")
+    assert not found.allowed("write_file", "docs/../../x")
+    assert not found.allowed("write_file", "docs/a/..")
+
+
+def test_a_denied_name_is_denied_at_every_depth(tmp_path: Path) -> None:
+    found = rules(
+        tmp_path, 'deny = ["* .env", "* secrets/", "* *.pem", "* a/b"]\nallow = ["* .env"]'
+    )
+    for path in (".env", "sub/.env", "a/b/.ENV", "sub/secrets/x", "sub/x.pem", "a/b/c"):
+        assert found.denied("read_file", path), path
+    for path in ("sub/.env2", "x.env", "secrets2/x", "sub/a/b"):
+        assert not found.denied("read_file", path), path
+    assert found.allowed("read_file", ".env")
+    assert not found.allowed("read_file", "sub/.env")
 
 
 @pytest.mark.parametrize(

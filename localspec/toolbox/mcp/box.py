@@ -87,7 +87,7 @@ class McpToolbox:
         connection, offer = found
         server = connection.server
         access = Access.READ if server.trust_hints and offer.only_reads else Access.RUN
-        arguments = _arguments(call)
+        arguments = _arguments(call, offer.tool)
         if isinstance(arguments, str):
             return Proposal(access, f"{call.name}, which cannot be called", error=arguments)
         summary = f"{call.name} of the MCP server {server.name}"
@@ -96,7 +96,8 @@ class McpToolbox:
 
     def call(self, call: ToolCall, stop: threading.Event) -> ToolResult:
         """Call a tool of a server; see `Toolbox`. A call that is stopped may go on in a server that does not listen."""
-        found, arguments = self._found(call.name), _arguments(call)
+        found = self._found(call.name)
+        arguments = "" if found is None else _arguments(call, found[1].tool)
         if found is None or isinstance(arguments, str):
             return ToolResult(call.id, self.propose(call).error or "", is_error=True)
         connection, offer = found
@@ -166,10 +167,12 @@ def require_package() -> None:
         )
 
 
-def _arguments(call: ToolCall) -> Mapping[str, Any] | str:
+def _arguments(call: ToolCall, tool: Tool) -> Mapping[str, Any] | str:
     """Return a call's arguments, or why they are none."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError) as error:
         return f"the arguments are no JSON ({' '.join(str(error).split())[:_SHOWN]})"
-    return arguments if isinstance(arguments, dict) else "the arguments are no JSON object"
+    if not isinstance(arguments, dict):
+        return "the arguments are no JSON object"
+    return tool.without_nulls(arguments)

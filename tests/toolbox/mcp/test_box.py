@@ -82,6 +82,7 @@ def test_tools_and_resources_can_be_called(here: MCPServer) -> None:
             *("shop__buy", "shop__look", "shop__price", "shop__read_resource", "shop__wait"),
         ]
         assert '"tea": 6' in box.call("shop__price", '{"item": "tea", "count": 2}').text
+        assert '"tea": 3' in box.call("shop__price", '{"item": "tea", "count": null}').text
         failed = box.call("shop__buy", '{"item": "tea"}')
         assert failed.is_error
         assert "sold out" in failed.text

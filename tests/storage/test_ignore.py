@@ -1,0 +1,108 @@
+"""Rules of `.gitignore`, held against git itself."""
+
+import re
+import subprocess
+import time
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.storage.ignore import IgnoreRules
+from localspec.storage.tree import found_below
+
+# Left out, since git does otherwise than its manual says: `**` beside other letters, and a slash in brackets or behind a
+# backslash, which ends a part here.
+_PIECES = [
+    *(
+        "a",
+        "b",
+        "ab",
+        "c",
+        ".o",
+        "*",
+        "**",
+        "?",
+        "/",
+        "**/",
+        "!",
+        "#",
+        "-",
+        " ",
+        "\\ ",
+        "\\*",
+        "\\!",
+        "\r",
+    ),
+    *(
+        "[ab]",
+        "[!a]",
+        "[^b-c]",
+        "[]a]",
+        "[b-a]",
+        "[a-",
+        "[\\]a]",
+        "[--b]",
+        "[a-b-c]",
+        "*.o",
+        "*a*b",
+        "a*c",
+    ),
+]
+_NAMES = ("a", "b", "ab", "c", "a.o", "ab.o", "*", "#", "-", "]", "!a", "a b", " ")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("rules")
+    for top, below in product(("a", "b", "ab", "c.o"), ("a", "b/c", "#")):
+        (made / top / below).mkdir(parents=True, exist_ok=True)
+        for name in _NAMES:
+            (made / top / below / name).is_dir() or (made / top / below / name).write_text("x")
+    for name in _NAMES:
+        (made / name).is_dir() or (made / name).write_text("x")
+    subprocess.run(["git", "init", "-q", made], check=True)
+    return made
+
+
+_LINE = (
+    st.lists(st.sampled_from(_PIECES), min_size=1, max_size=5)
+    .map("".join)
+    .filter(lambda each: not re.search(r"\[a-[^]]*/|[^/]\*\*|\*\*[^/]", each))
+)
+_LINES = st.lists(_LINE, max_size=5)
+
+
+@given(_LINES, _LINES)
+def test_what_git_leaves_out_is_left_out(folder: Path, top: list[str], below: list[str]) -> None:
+    (folder / ".gitignore").write_text("\n".join(top))
+    (folder / "a" / ".gitignore").write_text("\n".join(below))
+    git = ("git", "-c", "core.excludesFile=", "-C", folder, "ls-files", "-z", "--others")
+    listed = subprocess.run([*git, "--exclude-standard"], capture_output=True, check=True).stdout
+    names = {each for each in listed.decode().split("\0") if each and ".gitignore" not in each}
+    assert set(found_below(folder, None, None)) == names
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("*a" * 40 + "b", "a" * 255),
+        ("*a*/" * 40 + "b", ("a" * 20 + "/") * 41 + "a"),
+        ("x/" + "**/b/" * 40 + "c", "x/" + "b/" * 1000 + "d"),
+        ("**/" + "*a*/**/" * 40 + "c", ("a" * 20 + "/") * 100 + "d"),
+        ("a" + " " * 60_000 + "b", "a"),
+        ("[" * 60_000, "["),
+        ("[a" * 30_000 + "]", "[a"),
+        ("*?" * 30_000, "a" * 255),
+        ("a\n!b\n" * 10_000, "c"),
+        ("(a+)+$\n(?P<x>\n{9999}", "a" * 255),
+    ],
+)
+def test_a_line_that_is_made_to_take_long_does_not(line: str, path: str, tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text(line)
+    began_s = time.process_time()
+    rules = IgnoreRules().inside(str(tmp_path), 0)
+    assert not rules.ignores(path, path.rpartition("/")[2], is_folder=False)
+    assert time.process_time() - began_s < 10
