@@ -20,12 +20,14 @@ FORCED = ("--regex", KEY_FORM, "--seed", "1", "--max-tokens", "120")
         (["run", "--gate", "none.toml", "Hi"], "--gate none.toml cannot be read"),
         (["run", "--gate", "broken.toml", "Hi"], "broken.toml: 'uses' is not known"),
         (["batch", "--gate", "broken.toml", "in.jsonl"], "broken.toml: 'uses' is not known"),
+        (["run", "--gate", "old.toml", "Hi"], "old.toml: guard is gone"),
     ],
 )
 def test_what_is_no_gate_is_said_before_anything_is_loaded(
     tmp_path: Path, arguments: list[str], complaint: str
 ) -> None:
     (tmp_path / "broken.toml").write_text("uses = []")
+    (tmp_path / "old.toml").write_text('guard = "a-guard"')
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hi"}\n')
     done = localspec(*arguments, cwd=tmp_path)
     assert_one_complaint(done, 2)
@@ -78,33 +80,3 @@ def test_a_rule_stops_the_answer_and_says_so(tmp_path: Path) -> None:
     assert "stopped by a rule of --gate" in answer("Hi", "--gate", rules, *FORCED).err
     cut = answer("Hi", "--gate", rules, "--regex", KEY_FORM, "--seed", "1", "--max-tokens", "9")
     assert "ghp_" not in cut.out
-
-
-@pytest.mark.parametrize(
-    ("rules", "complaint"),
-    [
-        ('guard = "no-such-guard"', "guard: there is no model 'no-such-guard'"),
-        ("guard_wait_s = 3", "guard_wait_s needs a guard"),
-    ],
-)
-def test_guard_that_there_is_not_ends_the_verb(tmp_path: Path, rules: str, complaint: str) -> None:
-    (tmp_path / "rules.toml").write_text(rules)
-    done = localspec("run", "--offline", "--gate", str(tmp_path / "rules.toml"), "Hi")
-    assert done.code != 0
-    assert complaint in done.err
-    assert "Traceback" not in done.err
-
-
-@pytest.mark.slow
-@pytest.mark.weights
-@pytest.mark.usefixtures("smollm2_path")
-def test_real_guard_decides_the_same_with_and_without_drafting(tmp_path: Path) -> None:
-    """SmolLM2 is no guard, and judges as it does; what counts is that it is asked, and says the same of the same."""
-    (tmp_path / "rules.toml").write_text('use = []\nguard = "smollm2-135m"\nguard_wait_s = 600\n')
-    rules, asked = str(tmp_path / "rules.toml"), ("--seed", "3", "--max-tokens", "60")
-    (tmp_path / "in.jsonl").write_text('{"prompt": "Tell me about rivers."}\n')
-    texts = {
-        answer("Tell me about rivers.", "--gate", rules, *asked, "--draft", draft).out
-        for draft in ("off", "lookup")
-    }
-    assert len(texts) == 1

@@ -1,9 +1,7 @@
 """Gates by key: over HTTP nothing of a secret leaves in any interface, streamed or not, in words, thoughts, calls and logprobs."""
 
 import json
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,14 +9,9 @@ import pytest
 
 from lab.planted import FORMATS, planted
 from localspec.gates.gate import gate_of_toml, usual_gate
-from localspec.gates.guard import Judgement, Verdict
-from localspec.launch.guard import GuardProcess
 from localspec.serve.http import Guard
 from tests.chat.toy_calls import hermes
-from tests.gates.judging import Said
 from tests.serve.serving import Served, served
-from tests.test_guard import command as double
-from tests.waiting import PATIENCE_S
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 PARTS = [KEY[at : at + 6] for at in range(4, len(KEY) - 6)]
@@ -139,55 +132,3 @@ def test_no_format_leaves_streamed_or_not_drafted_or_not() -> None:
                     assert "[masked: " in seen
                     assert json.dumps(secret.body.strip())[1:-1] not in seen
                     assert secret.body[:6] not in seen
-
-
-class HalfSilentGuard:
-    """A guard that says nothing of a text without rivers: then it is its own judgement."""
-
-    waited_for = asked_too_long = False
-    _asked_s = 0.0
-
-    @property
-    def verdict(self) -> Verdict | None:
-        self.asked_too_long |= time.monotonic() - self._asked_s > PATIENCE_S
-        return "none" if self.asked_too_long else None
-
-    def ask(self, question: str, before: str, text: str, wait_s: float) -> Judgement:
-        self._asked_s = time.monotonic()
-        return Said("safe") if "Rivers" in text else self
-
-    def wait(self) -> Verdict:
-        self.waited_for = True
-        return "none"
-
-
-def test_client_that_goes_away_leaves_nobody_waiting_for_the_guard() -> None:
-    judge = HalfSilentGuard()
-    gate = replace(gate_of_toml('use = []\nguard = "half"', "gate"), judge=judge)
-    text = "Rivers are long and wide. So much for that."
-    with served({"otherwise": [text]}, guard=Guard(keys=("masked",), gate=gate)) as server:
-        server.client.headers["Authorization"] = "Bearer masked"
-        body = {"model": "a-pair", **user("rivers?"), "stream": True}
-        with server.client.stream("POST", CHAT, json=body) as answer:
-            assert any("Rivers" in line for line in answer.iter_lines())
-            server.wait_until(under_way=0)  # the model is done, and the guard is not
-    # The server has ended, and with it all its threads.
-    assert not judge.waited_for
-    assert not judge.asked_too_long
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_guard_judges_by_sentence(stream: bool) -> None:
-    judge = GuardProcess(double({"unsafe": ["bomb"], "late": {"bomb": 0.2}}))
-    judge.start()
-    text = "Rivers are long and wide. This is how a bomb is made. So much for that."
-    gate = gate_of_toml('use = []\nguard = "double"\nguard_wait_s = 60', "gate")
-    guard = Guard(keys=("masked",), gate=replace(gate, judge=judge))
-    try:
-        with served({"otherwise": [text]}, guard=guard) as server:
-            seen = asked(server, CHAT, "masked", **user("rivers?"), stream=stream)
-    finally:
-        judge.close()
-    assert "bomb" not in seen
-    assert "[masked: guard]" in seen
-    assert "So much" in seen
