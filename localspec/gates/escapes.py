@@ -19,6 +19,8 @@ _IGNORABLE = re.compile(
 
 def units_of(text: str) -> tuple[list[str], str]:
     """Return the units of a text, and its end if that may still become an escape."""
+    if "\\" not in text:
+        return [*text], ""
     units, at = list[str](), 0
     for match in _ESCAPE.finditer(text):
         units += text[at : match.start()]

@@ -178,7 +178,8 @@ class TextGate:
                 break
             unit = held[read]
             state = state.next.get(unit) or automaton.step(state, unit)
-            self._ignored += not readings(unit)[0]
+            if len(unit) > 1 or unit > "~":
+                self._ignored += not readings(unit)[0]
             read += 1
         if cut and read == size:
             self._longest |= dict.fromkeys(state.begun, size - self._at)
@@ -285,6 +286,9 @@ class TextGate:
             self._at += size
             self._before = self._held[self._at - 1]
             taken = sum(map(len, self._held[self._at - size : self._at]))
+            if not instead and self._passed and self._passed[-1].hidden:
+                last = self._passed.pop()
+                instead, taken = last.text, last.taken + taken
             self._passed.append(Stretch(instead, taken, hidden=True))
 
     def _hand_out(self) -> None:
