@@ -119,6 +119,45 @@ def test_thoughts_are_masked_as_well() -> None:
             assert not any(each in seen for each in PARTS)
 
 
+HIDDEN = ("AKIA2E4QRSTUVWXY7Z2A", "hunterA9b2cQ", KEY)
+ENV = f'x\n{HIDDEN[0]}\npassword = "{HIDDEN[1]}"\n{KEY}{KEY}\nend'
+ENV_SEEN = f'x\n[masked: AWS access key]\npassword = "[masked: password]"\n{MASK}{MASK}\nend'
+ESCAPED = {"answers": {"send": hermes("send", text=ENV), "key": json.dumps({"text": ENV})}}
+
+
+def told(answer: str) -> str:
+    """Return the text of an answer, or the arguments of its call, whole or of all its events."""
+    events = [json.loads(each[6:]) for each in answer.split("\n") if each.startswith("data: {")]
+    if not events:
+        return "".join(_words(json.loads(answer)))
+    ends = (".done", ".completed", ".added", "_start")
+    streamed = [each for each in events if not str(each.get("type", "")).endswith(ends)]
+    return "".join(_words(streamed))
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    for key, each in value.items() if isinstance(value, dict) else ():
+        if key == "input" and each:
+            yield json.dumps(each)
+        elif isinstance(each, dict | list):
+            yield from _words(each)
+        elif key in {"content", "text", "arguments", "partial_json", "delta"} and each:
+            yield str(each)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("way", [each for each in WAYS if each not in {"logprobs", "two answers"}])
+def test_nothing_of_a_secret_leaves_in_json(way: str, stream: bool) -> None:
+    path, body = WAYS[way]
+    script = {**ESCAPED, "calls": True, "drafts": 5}
+    with served(script, guard=Guard(keys=("masked",), gate=usual_gate())) as server:
+        seen = asked(server, path, "masked", **{**body, "max_tokens": 999}, stream=stream)
+    assert not any(each in seen for each in HIDDEN)
+    assert json.loads(told(seen)) == {"text": ENV_SEEN}
+
+
 @pytest.mark.slow
 def test_no_format_leaves_streamed_or_not_drafted_or_not() -> None:
     secrets = {f"<{which}>": planted(Random(which), which) for which in FORMATS}
