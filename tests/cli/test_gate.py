@@ -50,6 +50,38 @@ def test_history_is_shown_through_the_gate_that_is_given_or_set(tmp_path: Path) 
         assert "ann@" not in masked.out
 
 
+def test_export_says_how_much_is_masked_and_leaves_the_users_words(tmp_path: Path) -> None:
+    history = History(tmp_path / "history")
+    conversation = history.create()
+    asked = history.add_user(conversation, None, Message.user("I am ann@example.org"))
+    history.begin_reply(conversation, asked, "toy").finish(
+        Message.assistant('{"to": "x\\nbob@example.org and ann@example.org"}')
+    )
+    history.close()
+    home = {"LOCALSPEC_DATA_DIR": str(tmp_path)}
+
+    def export(*flags: str) -> tuple[str, str]:
+        done = localspec("history", "export", *flags, "1", "a.md", env=home, cwd=tmp_path)
+        assert done.code == 0, done.err
+        return done.out, (tmp_path / "a.md").read_text()
+
+    mask, all_ = (
+        "[masked: e-mail address]",
+        "passages masked (e-mail address): --gate off writes all",
+    )
+    told, text = export()
+    assert told == f"a.md\n2 {all_}\n"
+    assert text.startswith("# I am ann@example.org\n")
+    assert "\n\nI am ann@example.org\n" in text
+    assert f'{{"to": "x\\n{mask} and {mask}"}}' in text
+    told, text = export("--gate", "usual")
+    assert told == f"a.md\n4 {all_}\n"
+    assert "@" not in text
+    told, text = export("--gate", "off")
+    assert told == "a.md\n"
+    assert "bob@example.org" in text
+
+
 @pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
