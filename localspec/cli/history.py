@@ -12,12 +12,12 @@ from click.core import ParameterSource
 
 from localspec.cli.gating import USUAL, gate_option, named_gate
 from localspec.cli.settings import configured
+from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredConversation
 from localspec.history.tags import tags_of
 from localspec.storage.paths import data_dir
-from localspec.ui.clean import clean, clean_line
 from localspec.ui.export import exported, write_export
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
