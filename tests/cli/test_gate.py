@@ -112,3 +112,16 @@ def test_a_rule_stops_the_answer_and_says_so(tmp_path: Path) -> None:
     assert "stopped by a rule of --gate" in answer("Hi", "--gate", rules, *FORCED).err
     cut = answer("Hi", "--gate", rules, "--regex", KEY_FORM, "--seed", "1", "--max-tokens", "9")
     assert "ghp_" not in cut.out
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_secrets_in_an_answer_under_a_schema_are_masked_and_it_stays_json() -> None:
+    secret = f'x\nghp_{"aB3dE5gH7j" * 4}\nAKIA2E4QRSTUVWXY7Z2A\npassword = "hunterA9b2cQ"'
+    schema = json.dumps({"properties": {"c": {"const": secret}}, "required": ["c"]})
+    seen = 'x\n[masked: GitHub token]\n[masked: AWS access key]\npassword = "[masked: password]"'
+    flags = ("--gate", "usual", "--json-schema", schema, "--seed", "1", "--max-tokens", "200")
+    assert json.loads(answer("Hi", *flags).out) == {"c": seen}
+    document = json.loads(answer("Hi", *flags, "--json", "--draft", "lookup").out)
+    assert json.loads(document["text"]) == {"c": seen}

@@ -1,5 +1,6 @@
 """Gates from files; and the rules that there are, on what is no secret."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -65,30 +66,32 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(text: str, word: str) -> 
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "password = getpass.getpass()",
-        "token = tokenize.generate_tokens(readline)",
-        "the password is: correct",
-        'password = "changeme-example1"',
-        "https://docs.python.org:443/3/library/re.html#re.compile",
-        "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-        "commit 3e68e70aa0459c2d1b64989511787d70f1e2d3c4",
-        "550e8400-e29b-41d4-a716-446655440000",
-        "test_the_seed_that_is_reported_gives_the_same_text_in_2_rounds",
-        "AbstractSingletonProxyFactoryBeanConfiguration2Impl",
-        "/usr/lib/python3.11/site-packages/numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so",
-        "2026-11-23 07:29:59, 10.0.0.138, 1.2.3.4:8080",
-        "pi is 3.14159265358979, and 1024 * 1024 is 1048576",
-        "the years 1990-1999, pages 100-120",
-        "ISBN 978-3-16-148410-0",
-        "@property, a@b, user@, setup.py@v2.py",
-        "4111 1111 1111 1112",
-    ],
-)
+NO_SECRETS = [
+    "password = getpass.getpass()",
+    "token = tokenize.generate_tokens(readline)",
+    "the password is: correct",
+    'password = "changeme-example1"',
+    "https://docs.python.org:443/3/library/re.html#re.compile",
+    "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "commit 3e68e70aa0459c2d1b64989511787d70f1e2d3c4",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "test_the_seed_that_is_reported_gives_the_same_text_in_2_rounds",
+    "AbstractSingletonProxyFactoryBeanConfiguration2Impl",
+    "/usr/lib/python3.11/site-packages/numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so",
+    "2026-11-23 07:29:59, 10.0.0.138, 1.2.3.4:8080",
+    "pi is 3.14159265358979, and 1024 * 1024 is 1048576",
+    "the years 1990-1999, pages 100-120",
+    "ISBN 978-3-16-148410-0",
+    "@property, a@b, user@, setup.py@v2.py",
+    "4111 1111 1111 1112",
+]
+
+
+@pytest.mark.parametrize("text", NO_SECRETS)
 def test_what_is_no_secret_is_let_through(text: str) -> None:
     assert usual_gate().cleaned(text) == text
+    for quoted in (json.dumps(f"so\n{text}\t{text}"), json.dumps([json.dumps({text: text})])):
+        assert usual_gate().cleaned(quoted) == quoted
 
 
 @pytest.mark.parametrize(
