@@ -18,6 +18,46 @@ _NEVER_FIRST = set("!?,.;:)]}'\"%…’”»、。，．・：；？！）］｝
 _NEVER_LAST = set("([{'\"‘“«（［｛「『【〈《" + _JOINER)  # noqa: RUF001
 
 
+_DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_PICTURES = 0x2400  # ␀ ␁ … ␛: a control character is shown, as what it is
+_SHOWN: dict[int, str | None] = {
+    **{code: chr(_PICTURES + code) for code in range(32)},
+    0x09: "    ",
+    0x0A: "\n",
+    0x0D: None,  # half of a Windows line end, which may be cut between two chunks
+    0x7F: "\u2421",
+    **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000)), "\ufffd"),
+    **{code: f"\\u{code:04x}" for code in _DIRECTIONS},
+    0x2028: "\n",
+    0x2029: "\n",
+}
+_SHOWN_BUT_TABS = {**_SHOWN, 0x09: "\t"}
+
+
+def clean(text: str, *, tabs: bool = False) -> str:
+    """Return text with nothing in it that a terminal would obey, and no mark of direction but as an escape; line ends stay.
+
+    Every character from models and files passes here: in the screens before it is laid out, so that widths are right, and once more in every
+    line on its way out (`ui/guard.py`).
+
+    Args:
+        text: any.
+        tabs: whether tabs stay, too.
+    """
+    return text.translate(_SHOWN_BUT_TABS if tabs else _SHOWN)
+
+
+def clean_line(text: str) -> str:
+    """Return text as one line: for titles, names and messages."""
+    return " ".join(clean(text).split("\n")).strip()
+
+
+def clean_input(text: str) -> str:
+    """Return a pasted text without what only a terminal would understand; tabs and line ends stay."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(each for each in text if each in "\t\n" or clean(each) == each)
+
+
 def printable(text: str, kept: str = "") -> str:
     """Return a text with `?` for all that a terminal could obey, but for the characters in `kept`."""
     return "".join(each if each.isprintable() or each in kept else "?" for each in text)

@@ -155,8 +155,14 @@ def test_a_full_disk_is_asked_once_and_the_answer_goes_on() -> None:
     assert log.asked == 1
 
 
-def test_what_a_gate_finds_stays_out_and_nothing_leads_across(tmp_path: Path) -> None:
-    said = b"Use the key ghp_abcdefghijklmnopqrstuvwxyz0123456789 in the header of each call."
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"Use the key ghp_abcdefghijklmnopqrstuvwxyz0123456789 in the header of each call.",
+        b'{"content": "Keys:\\nghp_abcdefghijklmnop\\u200bqrstuvwxyz0123456789 in the header of each call."}',
+    ],
+)
+def test_what_a_gate_finds_stays_out_and_nothing_leads_across(tmp_path: Path, said: bytes) -> None:
     log = TokenLog(tmp_path / "said", megabytes=1)
     conversation = Conversation()
     conversation.number = 3

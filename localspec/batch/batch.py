@@ -1,7 +1,7 @@
 """JobRun: every line is answered once, or says why not. Knows who answers only as an `Answerer`."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from localspec.batch.ask import Form, LineRequest, ask_of, line_id
 from localspec.batch.finished import FinishedLines
@@ -46,7 +46,7 @@ class Job:
         source: what messages call the lines.
         ready: says whether the next row, or the end, can be had without waiting.
         afresh: evaluate every line with nothing cached, so that no bit depends on the lines before.
-        seen: returns a reply to a question as it may be written; a cancelled one where it is not known yet.
+        seen: returns a reply as it may be written.
     """
 
     rows: Iterator[Row]
@@ -57,7 +57,7 @@ class Job:
     source: str
     ready: Callable[[], bool] = at_once
     afresh: bool = False
-    seen: Callable[[Reply, str], Reply] = lambda reply, _: reply
+    seen: Callable[[Reply], Reply] = lambda reply: reply
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,6 @@ class _UnderWay:
     row: Row
     id: Id
     model: str | None
-    asked: str = ""
 
 
 class JobRun:
@@ -123,7 +122,7 @@ class JobRun:
             line, ask = taken
             number = line.row.number
             request = Request(number, ask.prompt, ask.options, ask.raw, afresh=self._job.afresh)
-            self._under_way[number] = replace(line, asked=request.asked)
+            self._under_way[number] = line
             self._window.expect(number)
             yield request
 
@@ -179,15 +178,13 @@ class JobRun:
         if reply is None:
             self._fail(line.row, line.id, answered.error or LocalspecError("there is no answer"))
             return
-        cancelled = reply.stop_reason is StopReason.CANCELLED
-        seen = reply if cancelled else self._job.seen(reply, line.asked)
-        if seen.stop_reason is StopReason.CANCELLED:  # perhaps while a guard judged it
+        if reply.stop_reason is StopReason.CANCELLED:
             self.stopped = True
             return
         self.tally.answered += 1
         self.tally.n_tokens += reply.completion_tokens
         model = names if line.model is None else {**names, "asked": line.model}
-        record = answer_record(line.row, line.id, seen, model, self._job.receipt)
+        record = answer_record(line.row, line.id, self._job.seen(reply), model, self._job.receipt)
         self._window.place(line.row.number, record)
         self._on_record(self.tally)
 

@@ -20,7 +20,6 @@ from localspec.chat.events import (
     Text,
     TokenLogprob,
 )
-from localspec.chat.guarded import GuardedEvents
 from localspec.decoding.round import StopReason
 from localspec.gates.gate import Gate
 from localspec.gates.ledger import Decided, Ledger
@@ -61,27 +60,15 @@ class _Channel:
 
 
 class GatedReply:
-    """One reply on its way to whoever sees it: through the rules first, then past the guard, where the gate has one.
+    """One reply on its way to whoever sees it.
 
     Args:
         gate: what must not be seen.
         allows: as for `TextGate`.
-        question: what is answered, for the guard.
-        cancelled: whether somebody has stopped it, and waits for no verdict; None where nobody can.
     """
 
-    def __init__(
-        self,
-        gate: Gate,
-        allows: Callable[[Finding], bool] | None = None,
-        question: str = "",
-        cancelled: Callable[[], bool] | None = None,
-    ) -> None:
-        self._gate, self._allows, self._cancelled = gate, allows, cancelled
-        self._guard: GuardedEvents | None = None
-        if gate.guard is not None:
-            assert gate.judge is not None, "a guard is started before it is needed"  # noqa: S101
-            self._guard = GuardedEvents(gate.guard, gate.judge, question, allows)
+    def __init__(self, gate: Gate, allows: Callable[[Finding], bool] | None = None) -> None:
+        self._gate, self._allows = gate, allows
         self._answer = _Channel(self._open(), thinking=False)
         self._thoughts = _Channel(self._open(), thinking=True)
         self._last = self._answer
@@ -91,27 +78,16 @@ class GatedReply:
         self._written = gate.text(lambda _: False)
         self._tokens: Ledger[tuple[RoundDone, int]] = Ledger()
         self._texts: list[str] = []
-        self._passed: list[RoundDone] = []  # the rules
 
     @property
     def stopped(self) -> bool:
-        """Whether a rule or the guard ended the reply; then whoever makes it need not go on."""
-        by_guard = self._guard is not None and self._guard.stopped
-        return by_guard or any(each.stopped for each in self._gates)
-
-    @property
-    def pending(self) -> bool:
-        """Whether something waits for the guard."""
-        return self._guard is not None and self._guard.pending
+        """Whether a rule ended the reply; then whoever makes it need not go on."""
+        return any(each.stopped for each in self._gates)
 
     @property
     def hidden(self) -> bool:
-        """Whether anything was masked, or left out."""
-        return self._dropped or _hides(self.counts)
-
-    @property
-    def _dropped(self) -> bool:
-        return self._guard is not None and self._guard.dropped
+        """Whether anything was masked."""
+        return any(action != "note" for _, action in self.counts)
 
     @property
     def counts(self) -> Counts:
@@ -119,65 +95,30 @@ class GatedReply:
         whole = Counts()
         for each in self._gates:
             whole.update(each.counts)
-        whole.update({} if self._guard is None else self._guard.counts)
         return whole
-
-    @property
-    def rounds(self) -> list[RoundDone]:
-        """Where a guard has found nothing in the whole reply, its rounds with their texts, which it had taken off; else none."""
-        if self._guard is None or self.pending or self._dropped or _hides(self._guard.counts):
-            return []
-        return self._passed
 
     @property
     def asked(self) -> list[Finding]:
         """What was masked until somebody says that it may be seen."""
-        asked = [finding for each in self._gates for finding in each.asked]
-        return asked if self._guard is None else [*asked, *self._guard.asked]
+        return [finding for each in self._gates for finding in each.asked]
 
     def take(self, event: Event) -> list[Event]:
-        """Take what happened; return what may be seen of it, and of what was held back, by now.
-
-        The end waits for the guard; whoever must not wait asks for `end` and `released` instead.
-        """
+        """Take what happened; return what may be seen of it, and of what was held back, by now."""
         match event:
             case Finished(reply=reply):
-                told = self.end(reply)
-                told += [] if self._guard is None else self._guard.settled(self._cancelled)
+                told = self.flush(cut=reply.stop_reason not in _WHOLE)
                 return [*told, Finished(self.of(reply))]
             case RoundDone():
-                told = self._round(event)
+                return self._round(event)
             case Text():
-                told = self._say(event)
+                return self._say(event)
             case CallBegun() | CallDelta() | CallDone():
-                told = self._call(event)
+                return self._call(event)
             case _:
-                told = [event]
-        return self._guarded(told)
-
-    def end(self, reply: Reply) -> list[Event]:
-        """End the reply; return what may be seen by now of what was held back. Whoever has stopped it waits for no verdict.
-
-        Where a rule has stopped it, what stands before is judged as ever.
-        """
-        told = self._guarded(self.flush(cut=reply.stop_reason not in _WHOLE))
-        if self._guard is not None:
-            told += self._guard.end()
-        if reply.stop_reason is StopReason.CANCELLED and not self.stopped:
-            self.drop()
-        return told
-
-    def drop(self) -> None:
-        """Leave out what waits for the guard: somebody has stopped the answer."""
-        if self._guard is not None:
-            self._guard.drop()
-
-    def released(self) -> list[Event]:
-        """Return what the guard has let through since."""
-        return [] if self._guard is None else self._guard.released()
+                return [event]
 
     def flush(self, *, cut: bool) -> list[Event]:
-        """Return what the rules held back, at the end of the reply; `cut` is as for `TextGate`."""
+        """Return what was held back, at the end of the reply; `cut` is as for `TextGate`."""
         texts = [*self._thoughts.flush(cut=cut), *self._answer.flush(cut=cut)]
         rounds = self._rounds(self._tokens.decide(self._written.flush(cut=cut)))
         return [*rounds, *self._rounds(self._tokens.flush()), *texts]
@@ -186,17 +127,13 @@ class GatedReply:
         """Return the whole reply as its events were seen."""
         if not self.hidden:
             return reply
-        guard = self._guard
-        hidden = set[str]() if guard is None else guard.hidden_calls
-        known = [each for each in reply.calls if each.id in self._calls and each.id not in hidden]
-        calls = tuple(self._seen(each) for each in known)
-        ended = StopReason.CANCELLED if self._dropped else reply.stop_reason
+        calls = tuple(self._seen(each) for each in reply.calls if each.id in self._calls)
         return replace(
             reply,
-            text=self._answer.text if guard is None else guard.texts[False],
-            thinking=self._thoughts.text if guard is None else guard.texts[True],
+            text=self._answer.text,
+            thinking=self._thoughts.text,
             tokens=(),
-            stop_reason=StopReason.GATED if self.stopped else ended,
+            stop_reason=StopReason.GATED if self.stopped else reply.stop_reason,
             calls=() if self.stopped else calls,
         )
 
@@ -216,13 +153,6 @@ class GatedReply:
         parts = (*((TextPart(text),) if text else ()), *seen.calls)
         return replace(message, parts=parts, thinking=thinking)
 
-    def _guarded(self, events: list[Event]) -> list[Event]:
-        guard = self._guard
-        if guard is None:
-            return events
-        self._passed += [each for each in events if isinstance(each, RoundDone)]
-        return [*(told for each in events for told in guard.take(each)), *guard.released()]
-
     def _open(self) -> TextGate:
         return self._gate.text(self._allows)
 
@@ -233,7 +163,7 @@ class GatedReply:
     def _behind(self, whole: str, new: str, seen: str) -> str:
         """Return a text with what is new of it as it may be seen."""
         if not whole.endswith(new):  # where white space was cut off, say
-            return self._gate.cleaned(whole) if self._guard is None else seen
+            return self._gate.cleaned(whole)
         return whole[: len(whole) - len(new)] + seen
 
     def _round(self, done: RoundDone) -> list[Event]:
@@ -283,34 +213,21 @@ class GatedReply:
         return msgspec.structs.replace(call, arguments=self._arguments[call.id])
 
 
-def _hides(counts: Counts) -> bool:
-    """Return whether anything of what was found is not to be seen."""
-    return any(action != "note" for _, action in counts)
-
-
 def gated(events: Iterable[Event], reply: GatedReply) -> Iterator[Event]:
     """Yield the events of a reply as they may be seen; where a rule stops it, the source is told by `stopped` and goes on to its end."""
     for event in events:
         yield from reply.take(event)
 
 
-def gated_reply(
-    reply: Reply,
-    gate: Gate,
-    counts: Counts | None = None,
-    question: str = "",
-    cancelled: Callable[[], bool] | None = None,
-) -> Reply:
+def gated_reply(reply: Reply, gate: Gate, counts: Counts | None = None) -> Reply:
     """Return a whole reply as it may be seen.
 
     Args:
         reply: as it was made.
         gate: what must not be seen.
         counts: gets what was found.
-        question: what it answers, for the guard.
-        cancelled: as for `GatedReply`; what then waits for the guard is left out, and the reply is a cancelled one.
     """
-    seen = GatedReply(gate, question=question, cancelled=cancelled)
+    seen = GatedReply(gate)
     told: list[Event] = []
     for thinking, text in ((True, reply.thinking), (False, reply.text)):
         told += seen.take(Text(text, thinking)) if text else []

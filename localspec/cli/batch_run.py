@@ -145,7 +145,7 @@ class BatchRun:
             source.name,
             ready,
             afresh=asked.launch.exact,
-            seen=lambda reply, asked: gating.whole(reply, asked, lambda: self._cancel.is_set),
+            seen=gating.whole,
         )
         batch = JobRun(job, ReorderBuffer(appender.write, ordered=asked.ordered), progress.tell)
         if batch.needs_answers():

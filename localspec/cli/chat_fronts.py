@@ -98,11 +98,7 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))
 
-    # Nothing is drawn while a guard is loaded.
-    engine, gate = (
-        EngineClient(find=lambda wanted: resident(wanted, flags)),
-        gate_of({**flags, "quiet": True}),
-    )
+    engine, gate = EngineClient(find=lambda wanted: resident(wanted, flags)), gate_of(flags)
     if gate is not None:
         from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have one
 

@@ -3,7 +3,6 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,32 +30,12 @@ def gate_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def gate_of(flags: Mapping[str, Any]) -> "Gate | None":
-    """Return the gate that flags or settings name, its guard at work; None where nothing is masked.
+    """Return the gate that flags or settings name; None where nothing is masked.
 
     Raises:
         UsageError: it is a file that cannot be read, or says what is not known.
-        LocalspecError: its guard cannot be loaded.
     """
-    return guarded(named_gate(flags["gate"], "--gate"), flags)
-
-
-def guarded(gate: "Gate | None", flags: Mapping[str, Any]) -> "Gate | None":
-    """Return a gate with its guard at work, which ends with the verb; one without a guard as it is.
-
-    Raises:
-        LocalspecError: the guard's model cannot be had or loaded.
-    """
-    if gate is None or gate.guard is None:
-        return gate
-    # Imported here: few gates have a guard.
-    from localspec.cli.progress import ProgressLine  # noqa: PLC0415
-    from localspec.launch.guard import guard_process  # noqa: PLC0415
-
-    with ProgressLine(enabled=not flags.get("quiet")) as line:
-        judge = guard_process(gate.guard.model, offline=flags["offline"], on_download=line.download)
-        click.get_current_context().call_on_close(judge.close)
-        judge.start()
-    return replace(gate, judge=judge)
+    return named_gate(flags["gate"], "--gate")
 
 
 def named_gate(name: str | None, option: str) -> "Gate | None":
@@ -84,30 +63,26 @@ class Gating:
         self._allows = _allows if asks else None
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def events(
-        self, stream: "Stream", asked: Ask, cancelled: "Callable[[], bool] | None" = None
-    ) -> Iterator[Event]:
+    def events(self, stream: "Stream", asked: Ask) -> Iterator[Event]:
         """Yield what may be seen of an answer; one that a rule stops ends soon."""
         if self._gate is None:
             yield from stream(asked, lambda: False)
             return
         from localspec.chat.gated import GatedReply, gated  # noqa: PLC0415 - likewise
 
-        reply = GatedReply(self._gate, self._allows, asked.asked, cancelled)
+        reply = GatedReply(self._gate, self._allows)
         try:
             yield from gated(stream(asked, lambda: reply.stopped), reply)
         finally:
             self._counts.update(reply.counts)
 
-    def whole(
-        self, reply: Reply, asked: str, cancelled: "Callable[[], bool] | None" = None
-    ) -> Reply:
-        """Return what may be seen of a whole answer to a question; no guard is waited for once it is cancelled."""
+    def whole(self, reply: Reply) -> Reply:
+        """Return what may be seen of a whole answer."""
         if self._gate is None:
             return reply
         from localspec.chat.gated import gated_reply  # noqa: PLC0415 - likewise
 
-        return gated_reply(reply, self._gate, self._counts, asked, cancelled)
+        return gated_reply(reply, self._gate, self._counts)
 
     def close(self) -> None:
         """Count what was found, where anything is recorded."""

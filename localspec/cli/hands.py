@@ -19,12 +19,11 @@ from localspec.chat.events import Event, Reply
 from localspec.cli.docs import checked_docs
 from localspec.cli.option_flags import tool_rules_option
 from localspec.decoding.round import StopReason
-from localspec.display import duration_text, notice, printable
+from localspec.display import clean, duration_text, notice, printable
 from localspec.engine.ask import Ask
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
 from localspec.storage.paths import config_dir, data_dir, shown
-from localspec.ui.clean import clean
 
 if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut

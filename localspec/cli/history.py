@@ -8,15 +8,16 @@ from datetime import datetime
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from localspec.cli.gating import USUAL, gate_option, named_gate
 from localspec.cli.settings import configured
+from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredConversation
 from localspec.history.tags import tags_of
 from localspec.storage.paths import data_dir
-from localspec.ui.clean import clean, clean_line
 from localspec.ui.export import exported, write_export
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
@@ -89,17 +90,22 @@ def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
     "--gate",
     default=USUAL,
     metavar="usual|off|FILE",
-    help="What to mask: keys, passwords, addresses and numbers; or rules of a FILE, see docs/gates.md. Default: usual.",
+    help="What to mask: keys, passwords, addresses and numbers; or rules of a FILE, see docs/gates.md. "
+    "Default: usual, which leaves your own words as they are; given, it holds for both sides.",
 )
-def export(number: str, file: Path | None, gate: str) -> None:
+@click.pass_context
+def export(context: click.Context, number: str, file: Path | None, gate: str) -> None:
     """Write conversation NUMBER to FILE as Markdown, or with every branch if FILE ends in .json.
 
     Without FILE, the name is made from the title, in the current directory.
     """
     with _opened() as kept:
         to, found = "" if file is None else str(file), named_gate(gate, "--gate")
-        path = write_export(kept, _chosen(kept, number), to, Path(), found)
+        own = context.get_parameter_source("gate") is not ParameterSource.DEFAULT
+        path, masked = write_export(kept, _chosen(kept, number), to, Path(), found, own=own)
     click.echo(path)
+    if masked:
+        click.echo(f"{masked}: --gate off writes all")
 
 
 @contextmanager

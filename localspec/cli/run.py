@@ -210,9 +210,7 @@ def _answer(
     shown = _Shown(stream, flags)
 
     def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
-        return turns.answered(
-            asked, lambda each: shown(gating.events(stream, each, stopped)), stopped
-        )
+        return turns.answered(asked, lambda each: shown(gating.events(stream, each)), stopped)
 
     untold = [flags["unasked"]] if flags["unasked"] else []
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from localspec.cli.completions import complete_indexes, complete_models
-from localspec.cli.gating import gate_of, gate_option, guarded, named_gate
+from localspec.cli.gating import gate_of, gate_option, named_gate
 from localspec.cli.listening import LOOPBACK, listening
 from localspec.cli.option_flags import option_flags, parallel_count, tool_rules_option
 from localspec.cli.settings import configured
@@ -143,7 +143,7 @@ def serve(name: str | None, **flags: Any) -> int:
         docs_of({"docs": index})
     flags = configured(flags)
     gate = gate_of(flags)
-    own = {name: guarded(named_gate(name, "gate="), flags) for name in {*keys.values()} if name}
+    own = {name: named_gate(name, "gate=") for name in {*keys.values()} if name}
     gates = {key: own[name] if name else gate for key, name in keys.items()}
     # Whoever stops it from outside ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

@@ -3,16 +3,13 @@
 import sys
 
 from localspec.chat.events import Text
-from localspec.display import Wrapping, columns_of
-
-# What a terminal would obey instead of show: C0 controls but tab and newline, DEL, and C1.
-_OBEYED = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+from localspec.display import Wrapping, clean, columns_of
 
 
 class AnswerStream:
     """Writes chunks as they come.
 
-    A pipe or a file gets every character; a terminal gets none that it would obey, and lines that end between words.
+    A pipe or a file gets every character; a terminal is shown what it would obey, and gets lines that end between words.
 
     Args:
         silent: write nothing.
@@ -50,7 +47,7 @@ class AnswerStream:
 
     def _emit(self, text: str) -> None:
         if self._wrapping is not None:
-            text = self._wrapping.feed(text.translate(_OBEYED))
+            text = self._wrapping.feed(clean(text, tabs=True))
         self._write(text)
 
     def _write(self, text: str) -> None:

@@ -1,8 +1,9 @@
 """RuleSet: all rules read at once, from one place of a text on. Its states are made as texts need them, and forgotten when there are many."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from localspec.gates.escapes import readings
 from localspec.gates.patterns import CharClass, Positions, chars, concatenated, longest, positions
 from localspec.gates.rules import GateRule
 
@@ -45,15 +46,41 @@ class Compiled:
             state = frozenset(after for each in state for after in self.head.follow[each])
         return next((end for end in reversed(ends) if self._is_body(text[end:])), 0)
 
+    def reads(self, text: str) -> bool:
+        """Return whether this is a match, or the beginning of one."""
+        return _begins(self.whole, text)
+
+    def may_end_before(self, unit: str) -> bool:
+        """Return whether a match may end before a unit."""
+        after = self.after
+        return after is None or any(each[0] not in after for each in readings(unit) if each)
+
+    def has_in_tail(self, unit: str) -> bool:
+        """Return whether a unit behind a match belongs to it."""
+        tail = self.tail
+        return tail is not None and any(
+            all(char in tail for char in each) for each in readings(unit)
+        )
+
     def _is_body(self, text: str) -> bool:
         """Return whether this is a body, or the beginning of one."""
-        state = self.body.first
-        for char in text:
-            read = [each for each in state if char in self.body.classes[each]]
-            if not read:
-                return False
-            state = frozenset(after for each in read for after in self.body.follow[each])
-        return bool(text)
+        return bool(text) and _begins(self.body, text)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its beginning alone tells what it is, so that it counts also directly behind another match."""
+        return bool(self.rule.head) and self.rule.check is None
+
+
+def _begins(pattern: Positions, text: str) -> bool:
+    """Return whether a match of a pattern begins with a text, or is it."""
+    state = pattern.first
+    for char in text:
+        read = [each for each in state if char in pattern.classes[each]]
+        if not read:
+            return False
+        state = frozenset(after for each in read for after in pattern.follow[each])
+    return True
 
 
 def compiled(rule: GateRule, number: int) -> Compiled:
@@ -77,17 +104,19 @@ def compiled(rule: GateRule, number: int) -> Compiled:
 
 @dataclass(slots=True, eq=False)
 class State:
-    """Where all rules stand after some characters.
+    """Where all rules stand after some units of a text; see `escapes`.
 
     Args:
         wanted: positions that may read the next character, those of all rules in one row; without any, no match goes on.
+        read: positions that have read the last one; none where a match may begin.
         accepts: rules that may end here.
         begun: rules whose body has begun.
         looks_ahead: whether what comes next says if a rule ends here.
-        next: states by the next character, as far as they were asked for.
+        next: states by the next unit, as far as they were asked for.
     """
 
     wanted: frozenset[int]
+    read: frozenset[int] = frozenset()
     accepts: tuple[Compiled, ...] = ()
     begun: tuple[Compiled, ...] = ()
     looks_ahead: bool = False
@@ -112,10 +141,17 @@ class RuleSet:
             self._add(rule)
         self._states: dict[frozenset[int], State] = {}
         self._starts: dict[str, State] = {}
+        self.joined = State(self._firsts(lambda each: each.is_named))
+        # Of a backslash and a letter the letter may begin them. What may begin with any letter has the next one: a line end before it is not a part of it.
+        self._behind_backslash = self._firsts(
+            lambda each: (
+                (each.rule.check is None or each.rule.shows_head) and "\\" not in each.before
+            )
+        )
 
     @property
     def longest(self) -> int:
-        """How many characters the longest possible match has, tails aside; one more is the most that is held back."""
+        """How many units the longest possible match has, tails aside; one more is the most that is held back."""
         return max((longest(each.whole) for each in self.rules), default=0)
 
     def _add(self, rule: Compiled) -> None:
@@ -128,27 +164,44 @@ class RuleSet:
         self._body |= dict.fromkeys(of_body, rule)
 
     def start(self, before: str) -> State:
-        """Return where rules stand behind a character, or at the beginning of a text, which is empty."""
+        """Return where rules stand behind a unit, or at the beginning of a text, where it is empty."""
         found = self._starts.get(before)
         if found is None:
-            firsts = (
-                first
-                for rule, first in zip(self.rules, self._first, strict=True)
-                if not before or before not in rule.before
-            )
+            last = [each[-1:] for each in readings(before)]
+            firsts = self._firsts(lambda rule: any(each not in rule.before for each in last))
             if len(self._starts) >= _MOST_NEXT:
                 self._starts.clear()
-            found = self._starts[before] = State(frozenset[int]().union(*firsts))
+            found = self._starts[before] = State(firsts)
         return found
 
-    def step(self, state: State, char: str) -> State:
-        """Return where rules stand after another character."""
-        found = state.next.get(char)
+    def step(self, state: State, unit: str) -> State:
+        """Return where rules stand after another unit."""
+        found = state.next.get(unit)
         if found is None:
-            found = self._behind(frozenset(at for at in state.wanted if char in self._classes[at]))
+            found = self._behind(self._read(state, unit))
             if len(state.next) < _MOST_NEXT:
-                state.next[char] = found
+                state.next[unit] = found
         return found
+
+    def _read(self, state: State, unit: str) -> frozenset[int]:
+        """Return the positions that have read a unit, in any way that it may be read."""
+        whole = set[int]()
+        for reading in readings(unit):
+            now = state
+            for char in reading:
+                now = self._behind(self._reading(now.wanted, char))
+            whole |= now.read
+        begins = not state.read and state is not self.joined
+        if begins and len(unit) > 1 and unit[:-1] == "\\" * (len(unit) - 1):
+            whole |= self._reading(self._behind_backslash, unit[-1])
+        return frozenset(whole)
+
+    def _reading(self, wanted: frozenset[int], char: str) -> frozenset[int]:
+        return frozenset(at for at in wanted if char in self._classes[at])
+
+    def _firsts(self, which: Callable[[Compiled], bool]) -> frozenset[int]:
+        found = (each for rule, each in zip(self.rules, self._first, strict=True) if which(rule))
+        return frozenset[int]().union(*found)
 
     def _behind(self, read: frozenset[int]) -> State:
         """Return the state behind positions that have read a character."""
@@ -159,6 +212,7 @@ class RuleSet:
             accepts = _rules(self._last, read)
             found = self._states[read] = State(
                 frozenset[int]().union(*(self._follow[at] for at in read)),
+                read,
                 accepts,
                 _rules(self._body, read),
                 any(each.after is not None for each in accepts),

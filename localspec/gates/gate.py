@@ -9,17 +9,15 @@ from typing import Any, get_args
 
 from localspec.errors import UsageError
 from localspec.gates.automaton import RuleSet, compiled
-from localspec.gates.guard import Fails, GuardRules, Judge
 from localspec.gates.rules import GROUPS, RULES, GateRule
 from localspec.gates.text_gate import Action, Finding, TextGate
 
 USUAL, OFF = "usual", "off"
-_GUARD_KEYS = {"guard", "guard_action", "guard_fails", "guard_wait_s"}
-_KEYS = {"use", "action", "actions", "pattern", *_GUARD_KEYS}
+_KEYS = {"use", "action", "actions", "pattern"}
+_GONE = {"guard", "guard_action", "guard_fails", "guard_wait_s"}
 _PATTERN_KEYS = {"name", "pattern", "action", "whole"}
 _OWN = "own"
 _WHOLE = "A-Za-z0-9_"
-_DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,15 +28,11 @@ class Gate:
         automaton: of the rules.
         actions: by the names of rules.
         origin: `usual`, or the text of the file that describes it.
-        guard: what a guard model judges of answers behind the rules; None without one.
-        judge: that model at work; whoever has replies judged starts it.
     """
 
     automaton: RuleSet
     actions: Mapping[str, Action]
     origin: str = USUAL
-    guard: GuardRules | None = None
-    judge: Judge | None = None
 
     def text(self, allows: Callable[[Finding], bool] | None = None) -> TextGate:
         """Return what reads a text; see `TextGate`."""
@@ -90,7 +84,7 @@ def gate_of_toml(text: str, source: str) -> Gate:
 
     Args:
         text: TOML: `use` has groups or names of rules, `action` is what is done, `actions` what is done for a group or a rule,
-            and each `[[pattern]]` is a rule of one's own. `guard` names a model that judges sentences.
+            and each `[[pattern]]` is a rule of one's own.
         source: what messages call it.
 
     Raises:
@@ -131,25 +125,7 @@ def _read(found: Mapping[str, Any]) -> Gate:
             name = rule.name if by_name else rule.group
             if name in special:
                 actions[rule.name] = _action(name, special[name])
-    return replace(_gate(rules, actions), guard=_guard(found))
-
-
-def _guard(found: Mapping[str, Any]) -> GuardRules | None:
-    model = found.get("guard")
-    if model is None:
-        alone = next((each for each in found if each in _GUARD_KEYS), None)
-        if alone is not None:
-            raise UsageError(f"{alone} needs a guard: name the model, as in guard = NAME")
-        return None
-    if not (isinstance(model, str) and model.strip()):
-        raise UsageError(f"guard is {str(model)[:40]!r}: it takes a model's name or file")
-    fails, wait_s = found.get("guard_fails", "closed"), found.get("guard_wait_s", 10.0)
-    if fails not in get_args(Fails):
-        raise UsageError(f"guard_fails is {str(fails)[:40]!r}: choose closed or open")
-    if isinstance(wait_s, bool) or not isinstance(wait_s, int | float) or not 0 < wait_s < _DAY_S:
-        raise UsageError(f"guard_wait_s is {str(wait_s)[:40]!r}: it takes seconds, more than 0")
-    action = _action("guard_action", found.get("guard_action", "mask"))
-    return GuardRules(model, action, fails, float(wait_s))
+    return _gate(rules, actions)
 
 
 def _own(given: Mapping[str, Any]) -> GateRule:
@@ -165,6 +141,10 @@ def _own(given: Mapping[str, Any]) -> GateRule:
 
 def _require_known(given: Mapping[str, Any], known: Iterable[str]) -> None:
     for name in given:
+        if name in _GONE:
+            raise UsageError(
+                f"{name} is gone: gates have rules and no guard model; remove the line"
+            )
         if name not in known:
             raise UsageError(f"{name[:40]!r} is not known: there are {', '.join(sorted(known))}")
 

@@ -1,6 +1,7 @@
 """A conversation as a document: Markdown to read, JSON with every branch and figure."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
@@ -9,21 +10,39 @@ import msgspec
 
 from localspec.gates.gate import Gate
 from localspec.history.records import StoredConversation, StoredMessage, acts_of, content_of
-from localspec.messages import Message, Part, ToolCall, ToolResult
+from localspec.messages import Message, Part, TextPart, ToolCall, ToolResult
 
+Counts = Counter[tuple[str, str]]
+"""How often a rule found something, and what was done about it."""
 _NAMES = {"user": "You", "assistant": "Assistant", "tool": "Result"}
 
 
 def seen(
-    conversation: StoredConversation, messages: Iterable[StoredMessage], gate: Gate | None
+    conversation: StoredConversation,
+    messages: Iterable[StoredMessage],
+    gate: Gate | None,
+    counts: Counts | None = None,
+    *,
+    own: bool = True,
 ) -> tuple[StoredConversation, list[StoredMessage]]:
-    """Return a conversation as it may be seen: words, thoughts, documents, calls and results of both sides."""
+    """Return a conversation as it may be seen: words, thoughts, documents, calls and results.
+
+    Args:
+        conversation: where it is.
+        messages: of it.
+        gate: what must not be seen; None lets everything through.
+        counts: gets what was found.
+        own: whether that holds for what the user wrote and for the title, too.
+    """
     if gate is None:
         return conversation, [*messages]
-    clean = gate.cleaned
+
+    def clean(text: str) -> str:
+        return gate.cleaned(text, counts)
+
     head = replace(
         conversation,
-        title=clean(conversation.title),
+        title=clean(conversation.title) if own else conversation.title,
         system=conversation.system and clean(conversation.system),
     )
     return head, [
@@ -31,7 +50,12 @@ def seen(
             each,
             message=replace(
                 each.message,
-                parts=tuple(_seen(part, clean) for part in each.message.parts),
+                parts=tuple(
+                    part
+                    if not own and each.message.role == "user" and isinstance(part, TextPart)
+                    else _seen(part, clean)
+                    for part in each.message.parts
+                ),
                 thinking=clean(each.message.thinking),
             ),
         )

@@ -1,7 +1,6 @@
 """Answers as whoever asks may see them."""
 
 import asyncio
-import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -23,8 +22,7 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
             async for notice in notices:
                 yield notice
         return
-    gone, number = threading.Event(), 0
-    reply = GatedReply(gate, question=asked.asked, cancelled=gone.is_set)
+    reply, number = GatedReply(gate), 0
 
     def began(its: int) -> None:
         nonlocal number
@@ -39,11 +37,7 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
                 if reply.stopped and not before:
                     backend.cancel(number)
             elif isinstance(notice, ReplyDone):
-                # A guard may take its time.
-                try:
-                    *rest, last = await asyncio.to_thread(reply.take, Finished(notice.reply))
-                finally:
-                    gone.set()  # where the client goes away, the thread waits for no more verdicts
+                *rest, last = reply.take(Finished(notice.reply))
                 assert isinstance(last, Finished)  # noqa: S101 - it was taken last
                 yield ReplyEvents(number, _streamed(rest))
                 await asyncio.to_thread(note, reply.counts)

@@ -9,9 +9,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from localspec.display import clean
 from localspec.toolbox.permissions import Decision
 from localspec.toolbox.toolbox import Access
-from localspec.ui.clean import clean
 from localspec.ui.sheets import Frame, LineSheet
 from localspec.ui.tool_work import CallQuestion
 

@@ -6,8 +6,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from localspec.display import cells_of, shortened
-from localspec.ui.clean import clean_line
+from localspec.display import cells_of, clean_line, shortened
 from localspec.ui.colours import Line, content_of, keys_of
 from localspec.ui.engine_state import STARTING
 from localspec.ui.figures import FREE, FULL

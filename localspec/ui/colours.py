@@ -10,7 +10,7 @@ from textual.theme import Theme
 
 from localspec.decoding.drafters.register import DRAFTERS
 from localspec.decoding.round import OFF
-from localspec.ui.clean import clean
+from localspec.display import clean
 
 DARK, LIGHT = "dark", "light"
 

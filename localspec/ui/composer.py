@@ -8,7 +8,7 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
-from localspec.ui.clean import clean_input
+from localspec.display import clean_input
 from localspec.ui.completion import Completion, complete
 from localspec.ui.keys import IN_COMPOSER
 from localspec.ui.quoted import goes_on

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from localspec.display import clean_line
 from localspec.engine.protocol import (
     Downloading,
     EngineDied,
@@ -15,7 +16,6 @@ from localspec.engine.protocol import (
     Ready,
 )
 from localspec.storage.files import size_text
-from localspec.ui.clean import clean_line
 
 STARTING = "loading the model"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from localspec.errors import UsageError
 from localspec.gates.gate import Gate
 from localspec.history.archive import History, cut_at_word
-from localspec.history.export import as_json, as_markdown, seen
+from localspec.history.export import Counts, as_json, as_markdown, seen
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, TextPart
 from localspec.storage.paths import shown
@@ -23,6 +23,9 @@ def exported(
     style: str,
     gate: Gate | None = None,
     leaf: int | None = None,
+    counts: Counts | None = None,
+    *,
+    own: bool = True,
 ) -> str:
     """Return a conversation as Markdown, one branch, or as JSON, all of them.
 
@@ -34,17 +37,20 @@ def exported(
         style: `md` or `json`.
         gate: what must not be seen of it; None lets everything through.
         leaf: the last message of the branch; None for the one that was added or shown last.
+        counts: gets what was found.
+        own: whether the gate holds for the user's own words, too; see `seen`.
     """
     stored = history.conversation(conversation)
     if style == "json":
-        return as_json(*seen(stored, history.messages(conversation), gate))
-    return as_markdown(*seen(stored, map(_readable, history.branch(conversation, leaf)), gate))
+        return as_json(*seen(stored, history.messages(conversation), gate, counts, own=own))
+    branch = map(_readable, history.branch(conversation, leaf))
+    return as_markdown(*seen(stored, branch, gate, counts, own=own))
 
 
 def _readable(message: StoredMessage) -> StoredMessage:
-    said = message.message
+    said = replace(message.message, thinking="")  # left out, and not counted
     if not said.documents:
-        return message
+        return replace(message, message=said)
     listed = "".join(f"\n+ {each}" for each in attached_lines(said))
     return replace(message, message=Message(said.role, (TextPart(f"{said.typed}\n{listed}"),)))
 
@@ -56,8 +62,10 @@ def write_export(
     folder: Path,
     gate: Gate | None,
     leaf: int | None = None,
-) -> Path:
-    """Write a conversation to a file and return where that is.
+    *,
+    own: bool = False,
+) -> tuple[Path, str]:
+    """Write a conversation to a file; return where that is, and how much of it was masked, as people read it.
 
     Args:
         history: where the conversation is.
@@ -66,6 +74,7 @@ def write_export(
         folder: what the path is relative to.
         gate: what must not be seen of it; None lets everything through.
         leaf: see `exported`.
+        own: whether the gate holds for the user's own words, too; see `seen`.
 
     Raises:
         UsageError: the file cannot be written.
@@ -73,19 +82,34 @@ def write_export(
     style, _, name = argument.partition(" ")
     if style not in STYLES:
         style, name = ("json" if argument.endswith(".json") else "md"), argument
-    text = exported(history, conversation, style, gate, leaf)
+    counts = Counts()
+    text = exported(history, conversation, style, gate, leaf, counts, own=own)
     if name.strip():
         path = folder / Path(name.strip()).expanduser()
     else:
         title = history.conversation(conversation).title
-        path = _free(folder, title if gate is None else gate.cleaned(title), style)
+        path = _free(folder, gate.cleaned(title) if gate and own else title, style)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"{shown(path)} cannot be written ({error.strerror}): name another file"
         ) from error
-    return path
+    return path, _masked(counts)
+
+
+def export_line(path: Path, masked: str, conversation: int) -> str:
+    """Return what people read of an export, and how to have all of it."""
+    how = f"; {masked}: `localspec history export {conversation} --gate off` writes all"
+    return f"written to {path}{how if masked else ''}"
+
+
+def _masked(counts: Counts) -> str:
+    found = Counts({name: count for name, count in counts.items() if name[1] != "note"})
+    if not found:
+        return ""
+    rules, count = ", ".join(dict.fromkeys(rule for rule, _ in found)), found.total()
+    return f"{count} passage{'s' * (count > 1)} masked ({rules})"
 
 
 def _free(folder: Path, title: str, style: str) -> Path:

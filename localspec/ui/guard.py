@@ -4,7 +4,7 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-from localspec.ui.clean import clean
+from localspec.display import clean
 
 
 class LineGuard(LineFilter):

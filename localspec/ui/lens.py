@@ -6,7 +6,7 @@ from itertools import groupby
 
 from localspec.chat.events import RoundDone
 from localspec.decoding.drafters.register import DRAFTERS
-from localspec.ui.clean import clean
+from localspec.display import clean
 
 
 @dataclass(frozen=True, slots=True)

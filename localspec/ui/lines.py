@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from localspec.display import Wrapping, columns_of, wrapped
+from localspec.display import Wrapping, clean, clean_line, columns_of, wrapped
 from localspec.history.records import content_of
 from localspec.toolbox.asked import decision
 from localspec.toolbox.permissions import Decision
-from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import COMMANDS
 from localspec.ui.conversation_commands import when_full, when_nearly_full
 from localspec.ui.editor import written

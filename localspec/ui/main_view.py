@@ -6,8 +6,8 @@ from textual.app import App
 from textual.containers import Container
 from textual.widget import Widget
 
+from localspec.display import clean_line
 from localspec.ui.bars import Below, KeyHint, Notice, StatsPanel, StatusLine
-from localspec.ui.clean import clean_line
 from localspec.ui.entry import Entry
 from localspec.ui.figures import stats, status
 from localspec.ui.keys import message_hint

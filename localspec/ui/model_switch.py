@@ -6,11 +6,11 @@ Also what a name means. Reads no model, so that a start costs little.
 from collections import deque
 from dataclasses import dataclass, replace
 
+from localspec.display import clean_line
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, LoadCancelled, Notice, Ready
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
-from localspec.ui.clean import clean_line
 from localspec.ui.engine_state import EngineState
 
 DEMONSTRATION = "this is a tiny demo model that makes things up"

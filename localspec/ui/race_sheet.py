@@ -9,8 +9,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from localspec.display import shortened
-from localspec.ui.clean import clean, clean_line
+from localspec.display import clean, clean_line, shortened
 from localspec.ui.exchange import Exchange
 from localspec.ui.hanging import Hanging
 from localspec.ui.race import Race

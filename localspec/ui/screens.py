@@ -239,17 +239,17 @@ class Screens:
     def show_history(self, words: str) -> None:
         """Show earlier conversations, to be searched, taken up and more."""
         from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not at the start
-        from localspec.ui.export import write_export  # noqa: PLC0415
+        from localspec.ui.export import export_line, write_export  # noqa: PLC0415
         from localspec.ui.history_sheet import HistorySheet  # noqa: PLC0415
 
         session, history = self.session, self.session.talk.history
 
         def export(conversation: int) -> str:
             try:
-                path = write_export(history, conversation, "", session.folder, usual_gate())
+                path, masked = write_export(history, conversation, "", session.folder, usual_gate())
             except LocalspecError as error:
                 return str(error)
-            return f"written to {path}"
+            return export_line(path, masked, conversation)
 
         async def take_up(conversation: str | None) -> None:
             if conversation:

@@ -100,14 +100,8 @@ class Session:
 
     @property
     def happened(self) -> list[RoundDone]:
-        """The rounds of the last answer; texts that a guard held back are there once it has let through all of them."""
-        from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have a gate
-
-        exchange = self.exchange
-        if exchange is None:
-            return []
-        judged = self.engine.rounds_of(exchange.id) if isinstance(self.engine, GatedEngine) else []
-        return judged or exchange.happened
+        """The rounds of the last answer."""
+        return [] if self.exchange is None else self.exchange.happened
 
     @property
     def race(self) -> Race | None:

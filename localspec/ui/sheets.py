@@ -15,8 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from localspec.display import shortened
-from localspec.ui.clean import clean, clean_line
+from localspec.display import clean, clean_line, shortened
 from localspec.ui.colours import keys_of
 
 _TEXT = 30

@@ -13,8 +13,8 @@ from textual.color import Color
 from textual.strip import Strip
 from textual.theme import Theme
 
+from localspec.display import clean
 from localspec.ui.blocks import Block
-from localspec.ui.clean import clean
 
 
 def code_theme(theme: Theme, no_color: bool) -> str:

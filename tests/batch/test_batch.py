@@ -14,8 +14,6 @@ from localspec.batch.receipt import Receipt
 from localspec.batch.record import line_seed
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import FORMATS, Format
-from localspec.chat.events import Reply
-from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from tests.batch.toy import RECEIPT, Brief, Echo, run
 from tests.chat.test_assistant import assistant, teller_of
@@ -150,22 +148,6 @@ def test_ctrl_c_leaves_whole_records_and_the_rest_follows(source: Path, output: 
     run(source, output, echo := Echo(slots=4), resumption=RESUME)
     assert [each["line"] for each in records(output)] == [*range(1, 21)]
     assert len(echo.asked) == 20 - begun
-
-
-def test_answer_that_was_not_judged_when_it_was_stopped_is_made_again(
-    source: Path, output: Path
-) -> None:
-    prompts(source, *({"prompt": f"{number}"} for number in range(3)))
-
-    def seen(reply: Reply, asked: str) -> Reply:
-        return replace(reply, stop_reason=StopReason.CANCELLED) if asked == "1" else reply
-
-    tally, stopped = run(source, output, seen=seen)
-    assert stopped
-    assert tally.answered == len(records(output)) == 2
-    run(source, output, echo := Echo(), resumption=RESUME)
-    assert [request.asked for request in echo.asked] == ["1"]
-    assert [each["line"] for each in records(output)] == [1, 2, 3]
 
 
 def test_what_is_finished_is_not_asked_again(source: Path, output: Path) -> None:

@@ -127,7 +127,7 @@ def run(
     most: int = 1024,
     afresh: bool = False,
     on_record: Callable[[Tally], None] = lambda _: None,
-    seen: Callable[[Reply, str], Reply] = lambda reply, _: reply,
+    seen: Callable[[Reply], Reply] = lambda reply: reply,
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
     cancel = CancelFlag()

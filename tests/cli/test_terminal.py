@@ -6,7 +6,7 @@ import pytest
 from localspec.chat.events import Text
 from localspec.cli.terminal import AnswerStream
 
-NASTY = "a\x1b[31mred\x1b]0;title\x07\r\x9b2J\x7f\tb\nc é 漢"
+NASTY = "a\x1b[31mred\x1b]0;title\x07\r\x9b2J\x7f\tb\nc é 漢 txt\u202egnp\u200f.exe"
 
 
 class Stdout(io.StringIO):
@@ -30,12 +30,12 @@ def stdout(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = False) -> Stdout
     return stream
 
 
-def test_a_terminal_gets_nothing_that_it_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_shown_what_it_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
     out = stdout(monkeypatch, terminal=True)
     stream = AnswerStream(silent=False, show_thinking=False)
     stream.write(Text(NASTY))
     stream.end()
-    assert out.flushed == "a[31mred]0;title2J\tb\nc é 漢\n"
+    assert out.flushed == "a␛[31mred␛]0;title␇\ufffd2J␡\tb\nc é 漢 txt\\u202egnp\\u200f.exe\n"
 
 
 def test_a_pipe_gets_every_character_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

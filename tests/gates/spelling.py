@@ -3,6 +3,7 @@
 It stands where `EngineClient` and `RemoteAssistant` have the engine of a server, and speaks the real protocol.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -88,9 +89,17 @@ def secrets_of(count: int, seed: int) -> list[Planted]:
     return [planted(random, formats[number % len(formats)]) for number in range(count)]
 
 
+def json_of(secret: Planted) -> str:
+    """Return a line of JSON with a secret in it."""
+    return json.dumps({"content": f"x\n{secret.text}\n"}) + "\n"
+
+
 def texts_of(secrets: Sequence[Planted], each: int) -> list[str]:
-    """Return texts with so many of the secrets each."""
-    lines = [ABOUT[at % len(ABOUT)].format(one.text) for at, one in enumerate(secrets)]
+    """Return texts with so many of the secrets each; every third stands in JSON, behind a line end."""
+    lines = [
+        ABOUT[at % len(ABOUT)].format(one.text) if at % 3 else json_of(one)
+        for at, one in enumerate(secrets)
+    ]
     return ["".join(lines[at : at + each]) for at in range(0, len(lines), each)]
 
 

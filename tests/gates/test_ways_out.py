@@ -35,7 +35,7 @@ from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG
-from tests.gates.spelling import Spelling, leaked, secrets_of, texts_of
+from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
 from tests.serve.serving import served
 from tests.telemetry.talking import PAIR, drafted, first
 from tests.ui.test_gate import on_disk
@@ -154,7 +154,8 @@ def test_text_that_telemetry_was_told_to_record(tmp_path: Path) -> None:
     """A reply with a secret in it is recorded without text; the only text is that of the reply without one."""
     random, pieces = Random(3), {0: b"?", 1: b"", 7: b" "}
     recorder = Recorder(tmp_path, PAIR, Switch(text=True), lambda token: pieces[token])
-    for text in [*(each.text for each in SECRETS), "It is 1 + 1."]:
+    secrets = [each.text if at % 3 else json_of(each) for at, each in enumerate(SECRETS)]
+    for text in [*secrets, "It is 1 + 1."]:
         trace, at, most = recorder.begin("?", [0], greedy=True), 0, random.choice([1, 8])
         trace.note(first())
         while at < len(text):

@@ -263,8 +263,14 @@ def test_what_is_no_index_is_complained_of(tmp_path: Path) -> None:
 def test_keys_and_passwords_stay_out_and_addresses_are_found(folder: Path, index: Index) -> None:
     key = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
     write(folder / "setup.md", f"# Setup\n\nThe frobnicator takes {key}.\nAsk ann@example.org.")
+    write(
+        folder / "env.json", '{"env": "x\\nAKIA2E4QRSTUVWXY7Z2A\\npassword = \\"hunterA9b2cQ\\""}'
+    )
     add(index, [folder])
     (found,) = index.search("frobnicator", 1)
     assert found.passage.text.endswith("takes [masked: GitHub token].\nAsk ann@example.org.")
     stored = b"".join(each.read_bytes() for each in index.path.parent.iterdir())
     assert key[4:].encode() not in stored
+    assert b"[masked: AWS access key]" in stored
+    assert b"AKIA2E4" not in stored
+    assert b"hunterA9" not in stored

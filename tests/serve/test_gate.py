@@ -1,9 +1,7 @@
 """Gates by key: over HTTP nothing of a secret leaves in any interface, streamed or not, in words, thoughts, calls and logprobs."""
 
 import json
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,14 +9,9 @@ import pytest
 
 from lab.planted import FORMATS, planted
 from localspec.gates.gate import gate_of_toml, usual_gate
-from localspec.gates.guard import Judgement, Verdict
-from localspec.launch.guard import GuardProcess
 from localspec.serve.http import Guard
 from tests.chat.toy_calls import hermes
-from tests.gates.judging import Said
 from tests.serve.serving import Served, served
-from tests.test_guard import command as double
-from tests.waiting import PATIENCE_S
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 PARTS = [KEY[at : at + 6] for at in range(4, len(KEY) - 6)]
@@ -126,6 +119,45 @@ def test_thoughts_are_masked_as_well() -> None:
             assert not any(each in seen for each in PARTS)
 
 
+HIDDEN = ("AKIA2E4QRSTUVWXY7Z2A", "hunterA9b2cQ", KEY)
+ENV = f'x\n{HIDDEN[0]}\npassword = "{HIDDEN[1]}"\n{KEY}{KEY}\nend'
+ENV_SEEN = f'x\n[masked: AWS access key]\npassword = "[masked: password]"\n{MASK}{MASK}\nend'
+ESCAPED = {"answers": {"send": hermes("send", text=ENV), "key": json.dumps({"text": ENV})}}
+
+
+def told(answer: str) -> str:
+    """Return the text of an answer, or the arguments of its call, whole or of all its events."""
+    events = [json.loads(each[6:]) for each in answer.split("\n") if each.startswith("data: {")]
+    if not events:
+        return "".join(_words(json.loads(answer)))
+    ends = (".done", ".completed", ".added", "_start")
+    streamed = [each for each in events if not str(each.get("type", "")).endswith(ends)]
+    return "".join(_words(streamed))
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    for key, each in value.items() if isinstance(value, dict) else ():
+        if key == "input" and each:
+            yield json.dumps(each)
+        elif isinstance(each, dict | list):
+            yield from _words(each)
+        elif key in {"content", "text", "arguments", "partial_json", "delta"} and each:
+            yield str(each)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("way", [each for each in WAYS if each not in {"logprobs", "two answers"}])
+def test_nothing_of_a_secret_leaves_in_json(way: str, stream: bool) -> None:
+    path, body = WAYS[way]
+    script = {**ESCAPED, "calls": True, "drafts": 5}
+    with served(script, guard=Guard(keys=("masked",), gate=usual_gate())) as server:
+        seen = asked(server, path, "masked", **{**body, "max_tokens": 999}, stream=stream)
+    assert not any(each in seen for each in HIDDEN)
+    assert json.loads(told(seen)) == {"text": ENV_SEEN}
+
+
 @pytest.mark.slow
 def test_no_format_leaves_streamed_or_not_drafted_or_not() -> None:
     secrets = {f"<{which}>": planted(Random(which), which) for which in FORMATS}
@@ -139,55 +171,3 @@ def test_no_format_leaves_streamed_or_not_drafted_or_not() -> None:
                     assert "[masked: " in seen
                     assert json.dumps(secret.body.strip())[1:-1] not in seen
                     assert secret.body[:6] not in seen
-
-
-class HalfSilentGuard:
-    """A guard that says nothing of a text without rivers: then it is its own judgement."""
-
-    waited_for = asked_too_long = False
-    _asked_s = 0.0
-
-    @property
-    def verdict(self) -> Verdict | None:
-        self.asked_too_long |= time.monotonic() - self._asked_s > PATIENCE_S
-        return "none" if self.asked_too_long else None
-
-    def ask(self, question: str, before: str, text: str, wait_s: float) -> Judgement:
-        self._asked_s = time.monotonic()
-        return Said("safe") if "Rivers" in text else self
-
-    def wait(self) -> Verdict:
-        self.waited_for = True
-        return "none"
-
-
-def test_client_that_goes_away_leaves_nobody_waiting_for_the_guard() -> None:
-    judge = HalfSilentGuard()
-    gate = replace(gate_of_toml('use = []\nguard = "half"', "gate"), judge=judge)
-    text = "Rivers are long and wide. So much for that."
-    with served({"otherwise": [text]}, guard=Guard(keys=("masked",), gate=gate)) as server:
-        server.client.headers["Authorization"] = "Bearer masked"
-        body = {"model": "a-pair", **user("rivers?"), "stream": True}
-        with server.client.stream("POST", CHAT, json=body) as answer:
-            assert any("Rivers" in line for line in answer.iter_lines())
-            server.wait_until(under_way=0)  # the model is done, and the guard is not
-    # The server has ended, and with it all its threads.
-    assert not judge.waited_for
-    assert not judge.asked_too_long
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_guard_judges_by_sentence(stream: bool) -> None:
-    judge = GuardProcess(double({"unsafe": ["bomb"], "late": {"bomb": 0.2}}))
-    judge.start()
-    text = "Rivers are long and wide. This is how a bomb is made. So much for that."
-    gate = gate_of_toml('use = []\nguard = "double"\nguard_wait_s = 60', "gate")
-    guard = Guard(keys=("masked",), gate=replace(gate, judge=judge))
-    try:
-        with served({"otherwise": [text]}, guard=guard) as server:
-            seen = asked(server, CHAT, "masked", **user("rivers?"), stream=stream)
-    finally:
-        judge.close()
-    assert "bomb" not in seen
-    assert "[masked: guard]" in seen
-    assert "So much" in seen

@@ -3,7 +3,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.ui.clean import clean, clean_input, clean_line
+from localspec.display import clean, clean_input, clean_line
 
 OBEYED = "".join(map(chr, (*range(32), *range(127, 160)))).replace("\n", "")
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\x1b]52;c;aGk=\x07\r\x08\x00 \u202egnp.exe \ud800"
@@ -31,7 +31,11 @@ def test_an_escape_is_shown_as_what_it_is() -> None:
 
 
 def test_what_turns_the_direction_of_text_round_is_shown() -> None:
-    assert clean("a\u202egnp.exe") == "a\ufffdgnp.exe"
+    assert clean("a\u202egnp.exe") == "a\\u202egnp.exe"
+    marks = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    assert clean(marks) == "".join(f"\\u{ord(each):04x}" for each in marks)
+    assert clean_line(marks).isascii()
+    assert clean_input(f"a{marks}b") == "ab"
 
 
 def test_emoji_cjk_and_combining_characters_stay() -> None:

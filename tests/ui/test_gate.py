@@ -1,8 +1,6 @@
 """A chat behind a gate: what is streamed, kept, searched and exported has nothing of a secret; what was asked for can be seen."""
 
 import io
-import time
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,10 +8,8 @@ from typing import Any
 import pytest
 
 from lab.planted import FORMATS, planted
-from localspec.errors import UsageError
 from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.history.archive import History
-from localspec.launch.guard import GuardProcess
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui import plain
@@ -24,8 +20,6 @@ from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.engine.double import command
-from tests.gates.judging import ScriptedJudge, guarded_gate
-from tests.test_guard import command as double
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 MASK = "[masked: GitHub token]"
@@ -121,81 +115,6 @@ def test_findings_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert counted == [{("GitHub token", "mask"): 1}]
 
 
-BAD = "This is how a bomb is made. "
-
-
-@pytest.mark.parametrize("late", [{}, {"bomb": 0.3}])
-def test_guard_judges_what_a_chat_shows_and_keeps(
-    tmp_path: Path, late: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted: list[dict[tuple[str, str], int]] = []
-    monkeypatch.setattr("localspec.ui.gated_engine.note", lambda counts: counted.append({**counts}))
-    judge = GuardProcess(double({"unsafe": ["bomb"], "late": late}))
-    judge.start()
-    script = {"otherwise": [f"Rivers are long and wide. {BAD}So much for that."], "drafts": 4}
-    gate = replace(
-        gate_of_toml('use = []\nguard = "double"\nguard_wait_s = 60', "gate"), judge=judge
-    )
-    session = session_of(tmp_path, gate, script)
-    out, err = io.StringIO(), io.StringIO()
-    front = Lines(session, Preferences(), out, err, terminal=False)
-    try:
-        assert plain.run(front, ["rivers?", "and more?"]) == 0, err.getvalue()
-    finally:
-        session.close()
-        judge.close()
-    seen = "Rivers are long and wide. [masked: guard] So much for that.\n"
-    assert out.getvalue() == seen * 2
-    assert counted == [{("guard", "mask"): 1}] * 2
-    assert b"bomb" not in on_disk(tmp_path)
-
-
-def test_lens_has_texts_where_the_guard_let_through_all_of_the_answer(tmp_path: Path) -> None:
-    fine = "Rivers are long and wide. So much for that."
-    script = {"answers": {"how?": f"Rivers are long. {BAD}"}, "otherwise": [fine], "drafts": 4}
-    session = session_of(tmp_path, guarded_gate(ScriptedJudge()), script)
-    out, err = io.StringIO(), io.StringIO()
-    front = Lines(session, Preferences(), out, err, terminal=False)
-    try:
-        code = plain.run(front, ["rivers?", "/lens", "how?", "/lens"])
-    finally:
-        session.close()
-    answer, lens, masked = out.getvalue().splitlines()
-    assert answer == fine
-    assert lens != fine, "it has marks"
-    assert [each for each in lens if each.isalpha()] == [each for each in fine if each.isalpha()]
-    assert "looked up in the text so far" in err.getvalue()
-    assert "[masked: guard]" in masked
-    assert code == UsageError.exit_code
-    assert err.getvalue().endswith("has not let through all of the answer\n")
-    assert "bomb" not in out.getvalue() + err.getvalue()
-
-
-def test_stopping_a_made_answer_leaves_out_what_was_not_judged(tmp_path: Path) -> None:
-    judge = ScriptedJudge(due=lambda number: 0 if number == 1 else 10**9)
-    # The second sentence is asked about when the answer has ended, and not before.
-    script = {"otherwise": ["Rivers are long and wide. This is how a bomb is made"]}
-    session = session_of(tmp_path, guarded_gate(judge), script)
-    looks = 0
-
-    def look(_: float) -> None:
-        nonlocal looks
-        looks += len(judge.asked) > 1
-        if looks in {1, 99}:  # a second Ctrl-C leaves
-            raise KeyboardInterrupt
-        time.sleep(0.01)
-
-    out = io.StringIO()
-    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False, sleep=look)
-    try:
-        plain.run(front, ["rivers?"])
-        assert out.getvalue() == "Rivers are long and wide. \n"
-        assert session.talk.messages[-1].message.text == "Rivers are long and wide. "
-        assert session.talk.messages[-1].state == "cut"
-    finally:
-        session.close()
-
-
 def kept(folder: Path) -> tuple[History, int]:
     history = History(folder / "history")
     conversation = history.create(system=f"Use {KEY}.")
@@ -213,14 +132,31 @@ def kept(folder: Path) -> tuple[History, int]:
 
 
 @pytest.mark.parametrize("style", ["md", "json"])
-def test_exports_mask_both_sides_unless_told_otherwise(tmp_path: Path, style: str) -> None:
+def test_exports_mask_both_sides_where_that_is_asked_for(tmp_path: Path, style: str) -> None:
     history, conversation = kept(tmp_path)
     told = exported(history, conversation, style, usual_gate())
     assert KEY not in told
     assert "ann@example.org" not in told
     assert told.count(MASK) >= 3
     assert KEY in exported(history, conversation, style, None)
-    path = write_export(history, conversation, style, tmp_path, usual_gate())
+    path, _ = write_export(history, conversation, style, tmp_path, usual_gate(), own=True)
     assert "ann" not in path.name
     assert KEY.encode() not in path.read_bytes()
+    history.close()
+
+
+@pytest.mark.parametrize("style", ["md", "json"])
+def test_exports_leave_the_users_own_words_and_say_how_much_is_masked(
+    tmp_path: Path, style: str
+) -> None:
+    history, conversation = kept(tmp_path)
+    path, masked = write_export(history, conversation, style, tmp_path, usual_gate())
+    assert "ann-example" in path.name.replace(" ", "-")
+    text = path.read_text()
+    assert text.count("ann@example.org") == 2, "the title, and the question"
+    assert KEY not in text
+    assert MASK in text
+    count = text.count("[masked: ")
+    assert masked.startswith(f"{count} passages masked (GitHub token")
+    assert write_export(history, conversation, style, tmp_path, None)[1] == ""
     history.close()
