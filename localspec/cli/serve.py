@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from localspec.cli.completions import complete_indexes, complete_models
+from localspec.cli.completions import complete_models
 from localspec.cli.gating import gate_of, gate_option, guarded, named_gate
 from localspec.cli.listening import LOOPBACK, listening
 from localspec.cli.option_flags import option_flags, parallel_count, tool_rules_option
@@ -104,13 +104,6 @@ def _ends(context: click.Context, flag: click.Parameter, seconds: float | None) 
     is_flag=True,
     help="Write no evaluated prompts to disk; else those that are left are read again, also after a restart.",
 )
-@click.option(
-    "--docs",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_indexes,
-    help="Let requests search this index of your files (OpenAI's file_search, by its name); can be repeated.",
-)
 @tool_rules_option
 @gate_option
 @option_flags("device")
@@ -137,10 +130,6 @@ def serve(name: str | None, **flags: Any) -> int:
         raise UsageError(
             f"--host {flags['host']} lets other machines connect: give --api-key-file as well"
         )
-    for index in flags["docs"]:
-        from localspec.cli.docs import docs_of  # noqa: PLC0415 - few servers have any
-
-        docs_of({"docs": index})
     flags = configured(flags)
     gate = gate_of(flags)
     own = {name: guarded(named_gate(name, "gate="), flags) for name in {*keys.values()} if name}

@@ -126,8 +126,7 @@ def _service(
         backend, first, flags["keep_alive"], flags["max_queue"], flags["max_wait"]
     )
     catalogue = Catalogue(first, names, options_of, flags["pin"])
-    since, docs = int(time.time()), tuple(dict.fromkeys(flags["docs"]))
-    return Service(backend, residence, catalogue, since, first, flags["tool_rules"], docs)
+    return Service(backend, residence, catalogue, int(time.time()), first, flags["tool_rules"])
 
 
 def _guard(keys: Mapping[str, Gate | None], gate: Gate | None, flags: dict[str, Any]) -> Guard:

@@ -26,8 +26,6 @@ from localspec.serve.http import CLIENT, GATE, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
-_SEARCHES = 2
-"""At once, of all requests: they come before the queue of answers, and take a core each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,8 +39,6 @@ class Service:
         since: when the server was started, in Unix seconds.
         model: what answers.
         rules: for what any request may call, beside its own.
-        docs: names of the indexes that requests may search.
-        searches: lets so many of them be searched at once.
     """
 
     backend: Backend
@@ -51,8 +47,6 @@ class Service:
     since: int
     model: ServedModel
     rules: CallPolicy = field(default_factory=CallPolicy)
-    docs: tuple[str, ...] = ()
-    searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_SEARCHES))
 
     @property
     def name(self) -> str:

@@ -31,10 +31,6 @@ class NotFound(LocalspecError):
     """What a request names is not here."""
 
 
-class NotNow(LocalspecError):
-    """What the server itself has to read cannot be read; a request can do nothing about it."""
-
-
 class TooLarge(LocalspecError):
     """A body has more bytes than are read."""
 
@@ -170,7 +166,7 @@ def status_of(error: LocalspecError) -> int:
     match error:
         case Busy():
             return 429
-        case EngineLost() | WaitedTooLong() | NotNow():
+        case EngineLost() | WaitedTooLong():
             return 503
         case NotFound():
             return 404

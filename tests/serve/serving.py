@@ -83,7 +83,6 @@ def served(
     conditions: Callable[[], Conditions] = Conditions,
     rules: CallPolicy | None = None,
     engine: EngineClient | None = None,
-    docs: tuple[str, ...] = (),
 ) -> Iterator[Served]:
     """Serve what a script says, or an engine."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -107,7 +106,7 @@ def served(
             residence = Residence(backend, first, keep_alive_s, most)
             catalogue = Named(first, ("a-pair",), lambda _: GREEDY, others=others)
             rules_ = rules or CallPolicy()
-            service = Service(backend, residence, catalogue, 0, first, rules_, docs)
+            service = Service(backend, residence, catalogue, 0, first, rules_)
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
             app = application(service, metrics, let_in, conditions)
             config = uvicorn.Config(
