@@ -5,6 +5,7 @@ All that only this verb needs is imported here.
 
 import asyncio
 import os
+import resource
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -32,12 +33,14 @@ from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend, Refused
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
 from localspec.serve.running import Running, announced, directory, engine_socket
 from localspec.serve.sharing import FRAME_BYTES, Sharing
+
+_MOST_CONNECTIONS = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+"""Beyond it requests get 503; answers need descriptors of their own."""
 
 
 async def served_here(
@@ -139,8 +142,9 @@ def _server(service: Service, metrics: Metrics, guard: Guard, watch: Watch) -> u
     return uvicorn.Server(
         uvicorn.Config(
             application(service, metrics, guard, watch.look),
-            http=Bounded,
+            http="h11",
             backlog=BACKLOG,
+            limit_concurrency=_MOST_CONNECTIONS,
             ws="none",
             log_level="critical",
             access_log=False,

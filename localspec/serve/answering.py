@@ -200,7 +200,7 @@ async def streamed(request: Request, events: AsyncGenerator[str], end: str = "")
                 async for each in events:
                     yield each
             except LocalspecError as error:
-                body = error_body(request.url.path, status_of(error), str(error))
+                body = error_body(request.scope, status_of(error), str(error))
                 name = "event: error\n" if body.get("type") == "error" else ""
                 yield f"{name}data: {json.dumps(body)}\n\n"
                 return

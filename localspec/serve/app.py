@@ -16,7 +16,7 @@ from localspec.power.conditions import Conditions
 from localspec.power.throttle import throttle
 from localspec.serve import anthropic, llama_server, openai, responses
 from localspec.serve.answering import Service
-from localspec.serve.http import Guard, Guarded, error_of, told
+from localspec.serve.http import Guard, error_of, guarded, told
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
 
 Handler = Callable[[Request, Service], Awaitable[Response]]
@@ -52,7 +52,7 @@ def application(
             try:
                 return await handler(request, service)
             except LocalspecError as error:
-                return told(request.url.path, error)
+                return told(request.scope, error)
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
 
@@ -91,16 +91,18 @@ def application(
         ],
         exception_handlers={HTTPException: _wrong_address, Exception: _fault},
     )
-    return Guarded(app, guard, metrics.refuse)
+    return guarded(app, guard, metrics.refuse)
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
     path = request.url.path
     if error.status_code == 405:
-        return error_of(path, 405, f"{path[:80]} takes no {request.method}: see docs/serve.md")
+        return error_of(
+            request.scope, 405, f"{path[:80]} takes no {request.method}: see docs/serve.md"
+        )
     return error_of(
-        path,
+        request.scope,
         404,
         f"there is no {path[:80]}: programs ask /v1/chat/completions and others, see docs/serve.md",
     )
@@ -109,4 +111,4 @@ async def _wrong_address(request: Request, error: Exception) -> Response:
 async def _fault(request: Request, error: Exception) -> Response:
     traceback.print_exception(error, file=sys.stderr)
     reason = f"this is a bug in localspec, report it ({type(error).__name__})"
-    return error_of(request.url.path, 500, reason)
+    return error_of(request.scope, 500, reason)

@@ -378,9 +378,7 @@ def _function_call(name: str, call: ToolCall, status: str = "completed") -> dict
     return {**head, "name": call.name, "arguments": call.arguments}
 
 
-def _message(
-    name: str, text: str, status: str, logprobs: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _message(name: str, text: str, status: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
     content = [_part(text, logprobs)]
     head = {"type": "message", "id": name, "role": "assistant", "status": status}
     return {**head, "content": content}

@@ -20,7 +20,6 @@ from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
@@ -111,7 +110,7 @@ def served(
             app = application(service, metrics, let_in, conditions)
             config = uvicorn.Config(
                 app,
-                http=Bounded,
+                http="h11",
                 log_level="critical",
                 lifespan="off",
                 timeout_graceful_shutdown=1,
