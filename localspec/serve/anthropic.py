@@ -5,9 +5,10 @@ Source: the API reference of Anthropic, and what its Python client sends and rea
 
 import json
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
-from localspec.serve.answering import Service, collected, streamed, unless_gone
+from localspec.serve.answering import Progress, Service, collected, streamed, unless_gone
 from localspec.serve.http import body_of
 from localspec.serve.openai import Own, figures, own_draft
 from localspec.serve.steady import steady
@@ -72,7 +73,8 @@ async def messages(request: Request, service: Service) -> Response:
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:
         head = {**head, "model": service.name}
-        return await streamed(request, _events(reply, head, options, offer.notes))
+        events, check = _events(reply, options, offer.notes), partial(service.check, ask)
+        return await streamed(request, events, check, partial(_opening, head))
     ((done, _),) = await collected(request, [reply])
     answer = {
         **head,
@@ -95,20 +97,12 @@ async def count_tokens(request: Request, service: Service) -> Response:
 
 
 async def _events(
-    reply: AsyncGenerator[Told | ReplyDone],
-    head: dict[str, Any],
-    options: ReplyOptions,
-    notes: Sequence[str],
+    reply: AsyncGenerator[Told | ReplyDone], options: ReplyOptions, notes: Sequence[str]
 ) -> AsyncGenerator[str]:
     """Yield the events of a stream: a block of thoughts, where there are some, one of text, and one for each call."""
-    block, kind, begun = -1, "", False
-    nothing = {"input_tokens": 0, "output_tokens": 0}
-    opening = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": nothing}
+    block, kind = -1, ""
     async with aclosing(reply):
         async for event in reply:
-            if not begun:
-                yield _event("message_start", message=opening)
-                begun = True
             if isinstance(event, ReplyDone):
                 if block < 0:
                     block = 0
@@ -127,6 +121,17 @@ async def _events(
             if delta is not None:
                 yield _event("content_block_delta", index=block, delta=delta)
             kind = "" if isinstance(event, CallDone) else kind  # the next call is another block
+
+
+def _opening(head: Mapping[str, Any], progress: Progress) -> str:
+    """Return what a stream begins with; the tokens of a prompt that has not begun are not known."""
+    usage = {
+        "input_tokens": progress.total - progress.cached,
+        "cache_read_input_tokens": progress.cached,
+        "output_tokens": 0,
+    }
+    message = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    return _event("message_start", message=message)
 
 
 def _piece(event: Told) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -6,6 +6,7 @@ Source: the README of llama.cpp's server.
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -89,7 +90,9 @@ async def infill(request: Request, service: Service) -> Response:
     asked = choices([Ask(0, (), options, infill=gap)], count, own_draft(body.localspec, service))
     replies = [service.reply(request, each) for each in asked]
     if body.stream:
-        return await streamed(request, _filling(replies, body, service))
+        return await streamed(
+            request, _filling(replies, body, service), partial(service.check, asked[0])
+        )
     found = await collected(request, replies)
     filled = [
         _chosen(_filled(done, done.reply.text if body.n_predict != 0 else "", at, service), body)

@@ -8,8 +8,9 @@ import json
 import math
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -174,9 +175,16 @@ async def _answered(
     replies = [service.reply(request, each) for each in asked]
     if body.stream:
         counted = body.stream_options is not None and body.stream_options.include_usage
-        return await streamed(
-            request, _chunks(replies, head, form, counted=counted), "data: [DONE]\n\n"
+        line = _line(head, form, counted=counted)
+        beginning = form.opening()
+        opening = "".join(
+            line([{"index": at, **beginning, "finish_reason": None}])
+            for at in range(len(replies))
+            if beginning is not None
         )
+        chunks = _chunks(replies, line, form, counted=counted)
+        check = partial(check_all, service, prompts)
+        return await streamed(request, chunks, check, lambda _: opening, "data: [DONE]\n\n")
     whole = await collected(request, replies)
     done = [each for each, _ in whole]
     answer: dict[str, Any] = {
@@ -207,26 +215,35 @@ def choices(prompts: Sequence[Ask], each: int, draft: str | None) -> list[Ask]:
     ]
 
 
+async def check_all(service: Service, prompts: Sequence[Ask]) -> None:
+    """Find out what is wrong with prompts that wait, see `Service.check`."""
+    for each in prompts:
+        await service.check(each)
+
+
+def _line(
+    head: Mapping[str, Any], form: ChatForm | TextForm, *, counted: bool
+) -> Callable[..., str]:
+    """Return what makes the events of a stream."""
+
+    def line(choices: list[dict[str, Any]], **more: Any) -> str:
+        usage = {"usage": None} if counted else {}
+        value = {**head, "object": form.chunk, "choices": choices, **usage, **more}
+        return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"
+
+    return line
+
+
 async def _chunks(
     replies: list[AsyncGenerator[Told | ReplyDone]],
-    head: Mapping[str, Any],
+    line: Callable[..., str],
     form: ChatForm | TextForm,
     *,
     counted: bool,
 ) -> AsyncGenerator[str]:
     """Yield the events of a stream; of several answers as they come."""
-
-    def line(choices: list[dict[str, Any]], **more: Any) -> str:
-        usage = {"usage": None} if counted else {}
-        return _event({**head, "object": form.chunk, "choices": choices, **usage, **more})
-
     done: list[ReplyDone] = []
-    opened: set[int] = set()
     async for at, event in merged(replies):
-        opening = form.opening()
-        if at not in opened and opening is not None:
-            yield line([{"index": at, **opening, "finish_reason": None}])
-        opened.add(at)
         if isinstance(event, ReplyDone):
             done.append(event)
             last = {"index": at, **form.piece(at, None), "finish_reason": _finish(event.reply)}
@@ -235,10 +252,6 @@ async def _chunks(
             yield line([{"index": at, **form.piece(at, event), "finish_reason": None}])
     if counted:
         yield line([], usage=_usage([each.reply for each in done]))
-
-
-def _event(value: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"
 
 
 def completion_options(

@@ -6,9 +6,10 @@ Source: the API reference of OpenAI, and what its Python client sends and reads.
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -90,7 +91,11 @@ async def responses(request: Request, service: Service) -> Response:
     shell = _shell(body, options, service.name, offer)
     reply = service.reply(request, ask)
     if body.stream:
-        return await streamed(request, _events(reply, shell, offer.notes))
+        numbers = count()
+        opening = _event(numbers, "response.created", {"response": shell})
+        opening += _event(numbers, "response.in_progress", {"response": shell})
+        events, check = _events(reply, shell, offer.notes, numbers), partial(service.check, ask)
+        return await streamed(request, events, check, lambda _: opening)
     ((done, texts),) = await collected(request, [reply])
     told = done.reply
     thoughts = [_reasoning(_id("rs"), told.thinking)] if told.thinking else []
@@ -101,24 +106,22 @@ async def responses(request: Request, service: Service) -> Response:
 
 
 async def _events(
-    reply: AsyncGenerator[Told | ReplyDone], shell: dict[str, Any], notes: Sequence[str]
+    reply: AsyncGenerator[Told | ReplyDone],
+    shell: dict[str, Any],
+    notes: Sequence[str],
+    numbers: Iterator[int],
 ) -> AsyncGenerator[str]:
     """Yield the events of a stream: an item of thoughts, where there are some, one of text, and one for each call."""
-    numbers = count()
     begun: _Item | _Call | None = None
     items: list[dict[str, Any]] = []
 
     def event(kind: str, fields: dict[str, Any]) -> str:
-        body = {"type": kind, "sequence_number": next(numbers), **fields}
         if kind == "response.output_item.done":
             items.append(fields["item"])
-        return f"event: {kind}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
+        return _event(numbers, kind, fields)
 
     async with aclosing(reply):
         async for each in reply:
-            if begun is None:
-                yield event("response.created", {"response": shell})
-                yield event("response.in_progress", {"response": shell})
             following = _following(begun, each, len(items) + (begun is not None))
             if following is not begun:
                 ending = begun.ending("completed") if begun else []
@@ -133,6 +136,11 @@ async def _events(
                 return
             if not isinstance(each, CallBegun | CallDone):
                 yield event(*begun.delta(each))
+
+
+def _event(numbers: Iterator[int], kind: str, fields: dict[str, Any]) -> str:
+    body = {"type": kind, "sequence_number": next(numbers), **fields}
+    return f"event: {kind}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
 
 
 def _following(
