@@ -72,7 +72,7 @@ async def served_here(
         service = _service(backend, ready, launch, flags)
         addresses = tuple(map(_address, listeners))
         if not flags["quiet"]:
-            _tell(service, ready, addresses)
+            _tell(service, ready, addresses, len(keys))
         watch = Watch(lambda: [each for each in (os.getpid(), engine.pid) if each is not None])
         server = _server(service, metrics, _guard(keys, gate, flags), watch)
         shared = await _shared(service, seen)
@@ -175,10 +175,12 @@ def _address(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
-def _tell(service: Service, ready: Ready, addresses: Sequence[str]) -> None:
+def _tell(service: Service, ready: Ready, addresses: Sequence[str], keys: int) -> None:
     """Say how it is set up, and where it is."""
     for note in ready.notes:
         notice(note)
+    if keys:
+        notice(f"{keys} API key{'s' * (keys > 1)}: every request must carry one")
     where = " and ".join(addresses)
     notice(f"serving {service.name} at {where}; Ctrl-C stops it")
 
