@@ -16,8 +16,9 @@ from starlette.responses import Response, StreamingResponse
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import Prefilling, Started, StreamEvent, Text, Told
+from localspec.chat.events import Prefilling, Reply, Started, StreamEvent, Text, Told
 from localspec.chat.reply_figures import speculation
+from localspec.decoding.round import StopReason
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
@@ -118,8 +119,16 @@ class Service:
         """
         return replace(self, model=self.catalogue.find(name))
 
-    async def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Told | ReplyDone]:
-        """Yield the pieces of an answer to a request, and in the end the whole, once the model is there; raises as `Backend.notices` does."""
+    async def reply(
+        self, request: Request, asked: Ask, *, empty: bool = False
+    ) -> AsyncGenerator[Told | ReplyDone]:
+        """Yield the pieces of an answer to a request, and in the end the whole, once the model is there; raises as `Backend.notices` does.
+
+        Args:
+            request: of the client.
+            asked: what is to be answered.
+            empty: leave out all of the answer: only its prompt is to be read.
+        """
         policy = asked.call_policy.under(self.rules)
         client = request.scope.get(CLIENT, "")
         asked = replace(asked, client=client, call_policy=policy, rounds=False)
@@ -127,7 +136,10 @@ class Service:
         told = pieces(notices, progress_of(request).note)
         async with self.residence.use(self.model), aclosing(told) as events:
             async for event in events:
-                yield event
+                if not empty:
+                    yield event
+                elif isinstance(event, ReplyDone):
+                    yield replace(event, reply=_emptied(event.reply))
 
     async def check(self, asked: Ask) -> None:
         """Find out what is wrong with a prompt that waits; one for a model that is not loaded waits unseen.
@@ -164,6 +176,10 @@ class Service:
         """Return the ids of a text, or what ids stand for, once the model is there."""
         async with self.residence.use(self.model):
             return await self.backend.tokens(asked)
+
+
+def _emptied(reply: Reply) -> Reply:
+    return replace(reply, text="", thinking="", calls=(), stop_reason=StopReason.LENGTH)
 
 
 def drafting(done: ReplyDone) -> dict[str, Any]:

@@ -20,9 +20,16 @@ from localspec.serve.http import Guard, error_of, guarded, told
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
 
 Handler = Callable[[Request, Service], Awaitable[Response]]
+_GETS: dict[str, Handler] = {
+    "/v1/models": openai.models,
+    "/v1/models/{name:path}": openai.model,
+    "/models": openai.models,
+}
 _POSTS: dict[str, Handler] = {
     "/v1/chat/completions": openai.chat_completions,
+    "/chat/completions": openai.chat_completions,
     "/v1/completions": openai.completions,
+    "/completions": openai.completions,
     "/v1/responses": responses.responses,
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
@@ -47,7 +54,7 @@ def application(
         conditions: tells what the machine takes from the server.
     """
 
-    def posted(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def handled(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             try:
                 return await handler(request, service)
@@ -57,9 +64,6 @@ def application(
                 return Response(status_code=499)  # nobody reads it
 
         return handle
-
-    async def listed(_: Request) -> Response:
-        return await openai.models(service)
 
     async def health(_: Request) -> Response:
         backend, state, taken = service.backend, service.state, conditions()
@@ -86,8 +90,8 @@ def application(
         routes=[
             Route("/health", health),
             Route("/metrics", measured),
-            Route("/v1/models", listed),
-            *(Route(path, posted(each), methods=["POST"]) for path, each in _POSTS.items()),
+            *(Route(path, handled(each), methods=["GET"]) for path, each in _GETS.items()),
+            *(Route(path, handled(each), methods=["POST"]) for path, each in _POSTS.items()),
         ],
         exception_handlers={HTTPException: _wrong_address, Exception: _fault},
     )

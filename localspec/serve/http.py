@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.gates.gate import Gate
 from localspec.serve.backend import Busy, EngineLost, Refused, WaitedTooLong
+from localspec.serve.unsupported import refuse_unsupported
 
 CLIENT = "localspec.client"
 """Under which a request's scope has the name of who asks."""
@@ -27,7 +28,7 @@ MOST_BODY_BYTES = 16 << 20
 _RETRY_S = 2
 _TRY_LATER = {429, 503}
 _FAULTS = {"Fault", "PassFailed", "FrameError"}
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class NotFound(LocalspecError):
@@ -148,12 +149,14 @@ class _Counted:
 
 
 async def body_of(request: Request, kind: type[T]) -> T:
-    """Return a request's body as a record.
+    """Return a request's body as a record; a field that is null is one that is left out.
 
     Raises:
         TooLarge: it is.
-        UsageError: it is no JSON, or no such record.
+        UsageError: it is no JSON, or no such record, or has a field that is not supported.
     """
+    if (coding := request.headers.get("content-encoding", "identity")) != "identity":
+        raise UsageError(f"the body is encoded as {coding[:40]!r}: send it as it is")
     pieces, size = [], 0
     async for piece in request.stream():
         size += len(piece)
@@ -161,7 +164,11 @@ async def body_of(request: Request, kind: type[T]) -> T:
             raise TooLarge(f"the body has more than {MOST_BODY_BYTES >> 20} MB: send a shorter one")
         pieces.append(piece)
     try:
-        return msgspec.json.decode(b"".join(pieces), type=kind)
+        fields = msgspec.json.decode(b"".join(pieces))
+        if isinstance(fields, dict):
+            fields = {name: value for name, value in fields.items() if value is not None}
+            refuse_unsupported(fields, kind.__struct_fields__)
+        return msgspec.convert(fields, kind)
     except RecursionError:
         raise UsageError("the body is nested too deeply: send a flatter one") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

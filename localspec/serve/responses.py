@@ -31,10 +31,10 @@ from localspec.serve.openai import (
     CUT,
     Own,
     figures,
-    format_options,
     logprobs_asked,
+    most_tokens,
     own_draft,
-    refuse,
+    with_format,
 )
 from localspec.serve.openai_forms import likely
 from localspec.serve.steady import steady
@@ -67,7 +67,6 @@ class ResponsesBody(msgspec.Struct):
     previous_response_id: Any = None
     conversation: Any = None
     prompt: Any = None
-    background: Any = None
     tools: Any = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -80,16 +79,17 @@ async def responses(request: Request, service: Service) -> Response:
     service = service.of(body.model)
     if body.previous_response_id is not None or body.conversation is not None:
         raise UsageError("nothing is stored here: send the whole conversation as input")
-    refuse(prompt=body.prompt, background=body.background)
+    if body.prompt:
+        raise UsageError("prompt is not supported by this server: send the text as input")
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     wanted = _LOGPROBS in (body.include or ()) or body.top_logprobs
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if wanted else None)
     draft = own_draft(body.localspec, service)
-    options = _options(body, service.options)
+    options = await _options(body, service.options)
     ask = Ask(0, steady(_messages(body)), options, draft=draft, logprobs=most, tools=offer.tools)
     ask = replace(ask, call_policy=offer.policy)
     shell = _shell(body, options, service.name, offer)
-    reply = service.reply(request, ask)
+    reply = service.reply(request, ask, empty=body.max_output_tokens == 0)
     if body.stream:
         numbers = count()
         opening = _event(numbers, "response.created", {"response": shell})
@@ -297,18 +297,18 @@ def _kind(item: Any) -> Any:
     return item.get("type", "message") if isinstance(item, dict) else None
 
 
-def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
+async def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
     names = ("temperature", "top_p")
     given = {name: value for name in names if (value := getattr(body, name)) is not None}
     form = body.text.format
     if form is not None and form.get("type") == "json_schema":
         form = {"type": "json_schema", "json_schema": form}
-    return replace(
+    options = replace(
         usual,
         sampling=replace(usual.sampling, **given),
-        max_tokens=usual.max_tokens if body.max_output_tokens is None else body.max_output_tokens,
-        **format_options(form),
+        max_tokens=most_tokens(body.max_output_tokens, usual.max_tokens),
     )
+    return await with_format(options, form)
 
 
 def _shell(

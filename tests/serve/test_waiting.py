@@ -74,7 +74,7 @@ def test_the_makers_clients_read_on(tmp_path: Path) -> None:
         with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as claude:
             asked: Any = {"model": "a-pair", "max_tokens": 99, "messages": [USER]}
             with claude.messages.stream(**asked) as stream:
-                events = list(stream)
+                events: Any = list(stream)
         assert events[0].type == "message_start"
         assert events[0].message.usage.input_tokens > 300
         assert events[-1].message.content[0].text == "It is 1233 km long."
@@ -82,9 +82,8 @@ def test_the_makers_clients_read_on(tmp_path: Path) -> None:
     with resting(128, again) as server:
         threading.Timer(0.5, again.touch).start()
         with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
-            chunks = list(
-                client.chat.completions.create(model="", messages=[USER], stream=True)  # type: ignore[list-item,call-overload]
-            )
+            said: Any = {"model": "", "messages": [USER]}
+            chunks: Any = list(client.chat.completions.create(**said, stream=True))
             texts = [each.choices[0].delta.content or "" for each in chunks]
             assert "".join(texts) == "It is 1233 km long."
             with client.responses.stream(model="", input=QUESTION) as stream:
@@ -102,12 +101,13 @@ def test_who_waits_hears_it_and_what_is_wrong_with_a_prompt_has_its_status() -> 
                 server.wait_until(1)  # it went away
             long = "x" * 5000
             said = [{"role": "user", "content": long}]
-            for path, body in {
+            bodies: dict[str, dict[str, Any]] = {
                 "/v1/chat/completions": {"messages": said},
                 "/v1/completions": {"prompt": long},
                 "/v1/responses": {"input": long},
                 "/v1/messages": {"messages": said, "max_tokens": 9},
-            }.items():
+            }
+            for path, body in bodies.items():
                 refused = server.client.post(path, json={**body, "stream": True})
                 assert refused.status_code == 400, path
                 message = refused.json()["error"]["message"]
