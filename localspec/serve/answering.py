@@ -40,7 +40,7 @@ _PROGRESS = "localspec.progress"
 
 
 @dataclass(slots=True)
-class Progress:
+class PromptProgress:
     """How far the prompt of a request is read; of several prompts, the one that began last.
 
     Args:
@@ -261,9 +261,9 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 
-def progress_of(request: Request) -> Progress:
+def progress_of(request: Request) -> PromptProgress:
     """Return how far the prompt of a request is read."""
-    found: Progress = request.scope.setdefault(_PROGRESS, Progress())
+    found: PromptProgress = request.scope.setdefault(_PROGRESS, PromptProgress())
     return found
 
 
@@ -271,7 +271,7 @@ async def streamed(
     request: Request,
     events: AsyncGenerator[str],
     check: Callable[[], Coroutine[Any, Any, None]],
-    opening: Callable[[Progress], str] = lambda _progress: "",
+    opening: Callable[[PromptProgress], str] = lambda _progress: "",
     end: str = "",
 ) -> Response:
     """Return a stream of events. What goes wrong before its headers are sent is an error with a status, later an event.
@@ -312,7 +312,7 @@ class _Stream:
         if self._next.done():
             self._next.result()
 
-    async def send(self, opening: Callable[[Progress], str], end: str) -> AsyncGenerator[str]:
+    async def send(self, opening: Callable[[PromptProgress], str], end: str) -> AsyncGenerator[str]:
         """Yield all that is sent."""
         try:
             if first := opening(self._progress):
@@ -350,7 +350,7 @@ class _Stream:
         return asyncio.ensure_future(anext(self._events, ""))
 
 
-def _ping(request: Request, progress: Progress) -> str:
+def _ping(request: Request, progress: PromptProgress) -> str:
     """Return what tells a client that it is still served: a comment, and the event that Anthropic's interface has for it."""
     event = 'event: ping\ndata: {"type": "ping"}\n' if is_anthropic(request.scope) else ""
     return f": {progress}\n{event}\n"

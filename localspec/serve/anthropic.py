@@ -22,7 +22,7 @@ from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
-from localspec.serve.answering import Progress, Service, collected, streamed, unless_gone
+from localspec.serve.answering import PromptProgress, Service, collected, streamed, unless_gone
 from localspec.serve.http import body_of
 from localspec.serve.openai import Own, figures, most_tokens, own_draft, with_format
 from localspec.serve.steady import steady
@@ -131,7 +131,7 @@ async def _events(
             kind = "" if isinstance(event, CallDone) else kind  # the next call is another block
 
 
-def _opening(head: Mapping[str, Any], progress: Progress) -> str:
+def _opening(head: Mapping[str, Any], progress: PromptProgress) -> str:
     """Return what a stream begins with; the tokens of a prompt that has not begun are not known."""
     usage = {
         "input_tokens": progress.total - progress.cached,
