@@ -263,7 +263,9 @@ def from_json(value: Any, what: str = "the message") -> Message:
             ),
         )
     calls = tuple(_calls(value.get("tool_calls"), what)) if role == "assistant" else ()
-    if role == "assistant" and (content == "" or (content is None and calls)):
+    if role == "assistant" and (
+        content == "" or (content is None and (calls or "content" in value))
+    ):
         text = ""
     else:
         text = checked_text(content, f"the content of {what}")

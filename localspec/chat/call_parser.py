@@ -1,7 +1,8 @@
 """CallParser: what a model writes becomes text and calls, while it is written.
 
 What does not parse is text, and no text is lost: a call begins with its whole head, up to its arguments, and with the
-name of a function that the model may call. A call that breaks off behind that has the arguments that it has.
+name of a function that the model may call. A call that breaks off behind that has the arguments that it has; one that a
+limit cuts before that, behind its trigger, is no text.
 """
 
 import json
@@ -30,6 +31,9 @@ class CallParser:
         form: how the model writes calls.
         tools: what it may call; another name is text.
         new_id: gives the id of each call. Those that a model writes are not taken: some count from 0 in every answer.
+
+    Attributes:
+        broken_off: whether a limit cut a call before its name was whole.
     """
 
     def __init__(self, form: CallFormat, tools: Sequence[Tool], new_id: Callable[[], str]) -> None:
@@ -39,7 +43,8 @@ class CallParser:
         self._loose = form.tagged is None
         self._tails = list(_tails(form))
         self._held = ""
-        self._final = False
+        self._final = self._cut = False
+        self.broken_off = False
         self._told: list[Told] = []
         self._id = self._name = self._arguments = ""
         self._follows = _Follows.NOTHING
@@ -52,9 +57,9 @@ class CallParser:
         told, self._told = self._told, []
         return told
 
-    def flush(self) -> list[Told]:
-        """Return what was held back, at the end of the answer."""
-        self._final = True
+    def flush(self, *, cut: bool = False) -> list[Told]:
+        """Return what was held back, at the end of the answer; `cut` says that a limit ended it."""
+        self._final, self._cut = True, cut
         return self.feed("")
 
     def _read(self) -> Generator[None, None, None]:
@@ -74,6 +79,9 @@ class CallParser:
                 continue
             self._tell_text(len(self._held) if at < 0 else at)
             at = 0
+            if found is Found.MORE and self._final:
+                self._take(len(self._held))
+                self.broken_off = True
             if found is Found.WHOLE:
                 self._head(begin, 0, passes=True)
                 return True
@@ -100,7 +108,7 @@ class CallParser:
                     self._take(self._match(f"{prefix}{NAME}{taken}", at).end)
                 return Found.WHOLE
             more |= found.found is Found.MORE
-        return Found.MORE if more and not self._final else Found.NONE
+        return Found.MORE if more and (self._cut or not self._final) else Found.NONE
 
     def _call(self) -> Generator[None, None, bool]:
         """Tell a call behind its head; return whether the head of another was passed."""

@@ -87,9 +87,14 @@ class ReplyText:
         return self._stops.cut
 
     @property
+    def _broken_off(self) -> bool:
+        """Whether what was written ends with the beginning of a call, which is not kept; behind calls all is."""
+        return self._parser is not None and self._parser.broken_off and not self.calls
+
+    @property
     def tokens(self) -> tuple[int, ...]:
         """The ids that spell the kept text; the last may spell some of the stop string, too."""
-        if not self.stopped:
+        if not self.stopped and not self._broken_off:
             return tuple(self._tokens)
         kept = len(self.written)
         return tuple(self._tokens[: sum(begin < kept for begin in self._begins)])
@@ -120,8 +125,9 @@ class ReplyText:
         self._written += rest
         chunks = self._show([*self._thinking.feed(rest), *self._thinking.flush()])
         if self._parser is not None:
-            chunks += self._with_calls(self._parser.flush())
-            chunks += [] if self.calls else self._words(self._space)
+            chunks += self._with_calls(self._parser.flush(cut=may_go_on))
+            if not self.calls and not self._parser.broken_off:
+                chunks += self._words(self._space)
         self.answer += (held := self._stops.flush())
         chunks += [Text(held)] if held else []
         if self._calls_in is not None and not self.calls and not may_go_on:

@@ -8,10 +8,12 @@ Source: `transformers/utils/chat_template_utils.py` for the dialect, llama.cpp `
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from jinja2 import Template
 
 from localspec.calls import CallFormat, Tool
@@ -19,12 +21,13 @@ from localspec.chat.dialect import Dialect
 from localspec.chat.known_calls import known_format, written
 from localspec.display import printable_line
 from localspec.errors import TemplateError
-from localspec.messages import Message, TextPart, ToolCall, to_json
+from localspec.messages import Message, Part, TextPart, ToolCall, ToolResult, to_json
 
 MAX_SOURCE_CHARS = 1 << 16
 """Twice as much as the longest template of a known model."""
 
 _PROBE = "localspec-probe"  # a content that no template writes by itself
+_USER = "localspec-user"
 _UNKNOWN: tuple[bool, str | None] = (False, _PROBE)
 _NO_PARAMETERS = {"type": "object", "properties": {}, "required": []}
 
@@ -68,6 +71,7 @@ class ChatTemplate:
         self._clock = clock
         self._template = self._compiled(source)
         self._takes_system: bool | None = None
+        self._takes_later_system: bool | None = None
         self._calls: tuple[bool, str | None] | None = _UNKNOWN
 
     def render(
@@ -83,6 +87,8 @@ class ChatTemplate:
 
         A template that refuses a system message, or passes over it in silence, gets the system text in front of the
         first user turn, a blank line between: what Gemma's makers and llama.cpp do, rather than to lose it.
+        Later ones stay where they are, so that what was evaluated before them is of use; where the template does not
+        take them there, they become part of the turn before.
 
         Args:
             messages: the conversation, system prompt first; a template reads them as `to_json` has them, and
@@ -102,6 +108,11 @@ class ChatTemplate:
         }
         if tools:
             variables |= self._of_tools(tools)
+        if any(each.role == "system" for each in messages[1:]):
+            if self._later_system_is_read():
+                with suppress(TemplateError):  # it may take one here, and not there
+                    return self._run(messages, variables, in_parts=in_parts)
+            messages = _with_system_in_turns(messages)
         if messages and messages[0].role == "system" and not self._system_is_read():
             messages = _with_system_in_first_user_turn(messages)
         return self._run(messages, variables, in_parts=in_parts)
@@ -123,6 +134,17 @@ class ChatTemplate:
                 text = ""
             self._takes_system = _PROBE in text
         return self._takes_system
+
+    def _later_system_is_read(self) -> bool:
+        """Return whether a system message behind a user's is rendered there, and not at the top or not at all."""
+        if self._takes_later_system is None:
+            variables = {"add_generation_prompt": True, "enable_thinking": True}
+            try:
+                text = self._run([Message.user(_USER), Message.system(_PROBE)], variables)
+            except TemplateError:
+                text = ""
+            self._takes_later_system = -1 < text.find(_USER) < text.find(_PROBE)
+        return self._takes_later_system
 
     def _run(
         self,
@@ -219,10 +241,45 @@ def _object(arguments: str) -> Any:
     return value if isinstance(value, dict) else arguments
 
 
+def _with_system_in_turns(messages: Sequence[Message]) -> list[Message]:
+    """Return messages of which no system message but the first is left: each is part of the turn before it.
+
+    Behind an assistant's it is part of the next one, or a user's turn of its own.
+    """
+    done = list(messages[:1])
+    waiting = ""
+    for each in messages[1:]:
+        if each.role == "system" and not waiting and done[-1].role != "assistant":
+            done[-1] = _joined(done[-1], after=each.text)
+        elif each.role == "system":
+            waiting = _paragraphs(waiting, each.text)
+        elif waiting and each.role != "assistant":
+            done.append(_joined(each, before=waiting))
+            waiting = ""
+        else:
+            done += [Message.user(waiting), each] if waiting else [each]
+            waiting = ""
+    return [*done, Message.user(waiting)] if waiting else done
+
+
+def _joined(message: Message, *, before: str = "", after: str = "") -> Message:
+    parts: list[Part] = [
+        msgspec.structs.replace(each, text=_paragraphs(before, each.text, after))
+        for each in message.parts
+        if isinstance(each, ToolResult)
+    ]
+    return replace(
+        message, parts=tuple(parts or [TextPart(_paragraphs(before, message.text, after))])
+    )
+
+
+def _paragraphs(*texts: str) -> str:
+    return "\n\n".join(filter(None, texts))
+
+
 def _with_system_in_first_user_turn(messages: Sequence[Message]) -> list[Message]:
     system, *rest = messages
     at = next((at for at, message in enumerate(rest) if message.role == "user"), None)
     if at is None:
         return [Message.user(system.text), *rest]
-    text = "\n\n".join(filter(None, (system.text, rest[at].text)))
-    return [*rest[:at], replace(rest[at], parts=(TextPart(text),)), *rest[at + 1 :]]
+    return [*rest[:at], _joined(rest[at], before=system.text), *rest[at + 1 :]]

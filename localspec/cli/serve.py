@@ -6,15 +6,15 @@ import re
 import signal
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import click
 
-from localspec.cli.completions import complete_indexes, complete_models
+from localspec.cli.completions import complete_models
 from localspec.cli.gating import gate_of, gate_option, named_gate
 from localspec.cli.listening import LOOPBACK, listening
 from localspec.cli.option_flags import option_flags, parallel_count, tool_rules_option
+from localspec.cli.serve_keys import keys_of
 from localspec.cli.settings import configured
 from localspec.cli.words import require_model
 from localspec.errors import UsageError
@@ -22,7 +22,6 @@ from localspec.errors import UsageError
 _MOST_WAITING = 10_000
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _NEVER = {"never", "-1"}
-_GATE = "gate="
 
 
 def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float | None:
@@ -62,7 +61,7 @@ def _ends(context: click.Context, flag: click.Parameter, seconds: float | None) 
 @click.option(
     "--api-key-file",
     metavar="FILE",
-    help="File of keys, one per line, each with a gate=usual|off|FILE behind it if wanted; every request must carry one. Required for other machines.",
+    help="File of API keys, one per line: [NAME] KEY [gate=usual|off|FILE]; # begins a comment. Every request must carry one. Required for other machines.",
 )
 @click.option(
     "--cors",
@@ -104,13 +103,6 @@ def _ends(context: click.Context, flag: click.Parameter, seconds: float | None) 
     is_flag=True,
     help="Write no evaluated prompts to disk; else those that are left are read again, also after a restart.",
 )
-@click.option(
-    "--docs",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_indexes,
-    help="Let requests search this index of your files (OpenAI's file_search, by its name); can be repeated.",
-)
 @tool_rules_option
 @gate_option
 @option_flags("device")
@@ -132,15 +124,11 @@ def serve(name: str | None, **flags: Any) -> int:
 
         return start_in_background([each for each in sys.argv[1:] if each != "--background"])
     flags["model"] = flags["model"] or (name and require_model(name))
-    keys = _keys(flags["api_key_file"])
+    keys = keys_of(flags["api_key_file"]) if flags["api_key_file"] else {}
     if flags["host"] not in {None, *LOOPBACK} and not keys:
         raise UsageError(
             f"--host {flags['host']} lets other machines connect: give --api-key-file as well"
         )
-    for index in flags["docs"]:
-        from localspec.cli.docs import docs_of  # noqa: PLC0415 - few servers have any
-
-        docs_of({"docs": index})
     flags = configured(flags)
     gate = gate_of(flags)
     own = {name: named_gate(name, "gate=") for name in {*keys.values()} if name}
@@ -155,23 +143,3 @@ def serve(name: str | None, **flags: Any) -> int:
             return asyncio.run(served_here(listeners, seen, gates, gate, flags))
         except KeyboardInterrupt:
             return 0
-
-
-def _keys(file: str | None) -> dict[str, str]:
-    """Return the keys of a file, each with the name of its gate; empty where it has none of its own."""
-    if file is None:
-        return {}
-    try:
-        words = Path(file).read_text().split()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise UsageError(f"--api-key-file {file} cannot be read: {reason}") from None
-    keys: dict[str, str] = {}
-    for word in words:
-        if word.startswith(_GATE) and keys:
-            keys[[*keys][-1]] = word.removeprefix(_GATE)
-        else:
-            keys[word] = ""
-    if not keys:
-        raise UsageError(f"--api-key-file {file} has no keys: write one per line")
-    return keys

@@ -5,6 +5,7 @@ All that only this verb needs is imported here.
 
 import asyncio
 import os
+import resource
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -31,12 +32,14 @@ from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend, Refused
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
 from localspec.serve.running import Running, announced, directory, engine_socket
 from localspec.serve.sharing import FRAME_BYTES, Sharing
+
+_MOST_CONNECTIONS = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+"""Beyond it requests get 503; answers need descriptors of their own."""
 
 
 async def served_here(
@@ -68,7 +71,7 @@ async def served_here(
         service = _service(backend, ready, launch, flags)
         addresses = tuple(map(_address, listeners))
         if not flags["quiet"]:
-            _tell(service, ready, addresses)
+            _tell(service, ready, addresses, len(keys))
         server = _server(service, metrics, _guard(keys, gate, flags))
         shared = await _shared(service, seen)
         about = (service.name, addresses, service.since, shared, recorded_here())
@@ -124,8 +127,7 @@ def _service(
         backend, first, flags["keep_alive"], flags["max_queue"], flags["max_wait"]
     )
     catalogue = Catalogue(first, names, options_of, flags["pin"])
-    since, docs = int(time.time()), tuple(dict.fromkeys(flags["docs"]))
-    return Service(backend, residence, catalogue, since, first, flags["tool_rules"], docs)
+    return Service(backend, residence, catalogue, int(time.time()), first, flags["tool_rules"])
 
 
 def _guard(keys: Mapping[str, Gate | None], gate: Gate | None, flags: dict[str, Any]) -> Guard:
@@ -138,8 +140,9 @@ def _server(service: Service, metrics: Metrics, guard: Guard) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             application(service, metrics, guard),
-            http=Bounded,
+            http="h11",
             backlog=BACKLOG,
+            limit_concurrency=_MOST_CONNECTIONS,
             ws="none",
             log_level="critical",
             access_log=False,
@@ -170,10 +173,12 @@ def _address(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
-def _tell(service: Service, ready: Ready, addresses: Sequence[str]) -> None:
+def _tell(service: Service, ready: Ready, addresses: Sequence[str], keys: int) -> None:
     """Say how it is set up, and where it is."""
     for note in ready.notes:
         notice(note)
+    if keys:
+        notice(f"{keys} API key{'s' * (keys > 1)}: every request must carry one")
     where = " and ".join(addresses)
     notice(f"serving {service.name} at {where}; Ctrl-C stops it")
 

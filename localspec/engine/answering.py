@@ -304,6 +304,6 @@ def _common(some: Sequence[Message], others: Sequence[Message]) -> int:
 
 
 def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:
-    if not messages or messages[-1].role == "system":
+    if all(each.role == "system" for each in messages):
         raise UsageError("the conversation has nothing to answer: say something first")
     return tuple(messages)

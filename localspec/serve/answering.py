@@ -1,9 +1,13 @@
-"""Service: what the interfaces share: who answers, by which names, and how a client that goes away ends its requests."""
+"""Service: what the interfaces share: who answers, by which names, and how a client that goes away ends its requests.
+
+A stream's headers are sent within a second, and while nothing else is there to send, a line every few seconds: programs
+give up on a silent server, and ask again.
+"""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -13,22 +17,54 @@ from starlette.responses import Response, StreamingResponse
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import Text, Told
+from localspec.chat.events import Prefilling, Reply, Started, StreamEvent, Text, Told
 from localspec.chat.reply_figures import speculation
+from localspec.decoding.round import StopReason
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize, Tokens
-from localspec.errors import LocalspecError
+from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
-from localspec.serve.backend import Backend
+from localspec.serve.backend import Backend, Busy, pieces
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.gating import gated_pieces
-from localspec.serve.http import CLIENT, GATE, error_body, status_of
+from localspec.serve.gating import gated_notices
+from localspec.serve.http import CLIENT, GATE, error_body, is_anthropic, status_of
 from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
-_SEARCHES = 2
-"""At once, of all requests: they come before the queue of answers, and take a core each."""
+HEADERS_WITHIN_S = 1.0
+"""What goes wrong sooner has its own status."""
+_CHECKED_WITHIN_S = 5.0
+"""An engine in a long pass hears nothing."""
+PING_EVERY_S = 5.0
+_PROGRESS = "localspec.progress"
+
+
+@dataclass(slots=True)
+class PromptProgress:
+    """How far the prompt of a request is read; of several prompts, the one that began last.
+
+    Args:
+        total: its tokens; 0 while none has begun.
+        cached: how many of them needed no evaluation.
+        done: how many are read.
+    """
+
+    total: int = 0
+    cached: int = 0
+    done: int = 0
+
+    def note(self, event: StreamEvent) -> None:
+        """Take in what happened."""
+        if isinstance(event, Started):
+            self.total, self.cached = event.prompt_tokens, event.cached_tokens
+            self.done = self.cached
+        elif isinstance(event, Prefilling):
+            self.done = self.cached + event.done_tokens
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        return f"reading {self.done} of {self.total} tokens" if self.total else "waiting for a slot"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +78,6 @@ class Service:
         since: when the server was started, in Unix seconds.
         model: what answers.
         rules: for what any request may call, beside its own.
-        docs: names of the indexes that requests may search.
-        searches: lets so many of them be searched at once.
     """
 
     backend: Backend
@@ -52,8 +86,6 @@ class Service:
     since: int
     model: ServedModel
     rules: CallPolicy = field(default_factory=CallPolicy)
-    docs: tuple[str, ...] = ()
-    searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_SEARCHES))
 
     @property
     def name(self) -> str:
@@ -88,18 +120,52 @@ class Service:
         """
         return replace(self, model=self.catalogue.find(name))
 
-    async def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Told | ReplyDone]:
-        """Yield the pieces of an answer to whoever sent a request, once the model is there; see `Backend.reply`."""
+    async def reply(
+        self, request: Request, asked: Ask, *, empty: bool = False
+    ) -> AsyncGenerator[Told | ReplyDone]:
+        """Yield the pieces of an answer to a request, and in the end the whole, once the model is there; raises as `Backend.notices` does.
+
+        Args:
+            request: of the client.
+            asked: what is to be answered.
+            empty: leave out all of the answer: only its prompt is to be read.
+        """
         policy = asked.call_policy.under(self.rules)
         client = request.scope.get(CLIENT, "")
         asked = msgspec.structs.replace(asked, client=client, call_policy=policy, rounds=False)
-        gate = request.scope.get(GATE)
-        pieces = (
-            self.backend.reply(asked) if gate is None else gated_pieces(self.backend, asked, gate)
-        )
-        async with self.residence.use(self.model), aclosing(pieces) as events:
+        notices = gated_notices(self.backend, asked, request.scope.get(GATE))
+        told = pieces(notices, progress_of(request).note)
+        async with self.residence.use(self.model), aclosing(told) as events:
             async for event in events:
-                yield event
+                if not empty:
+                    yield event
+                elif isinstance(event, ReplyDone):
+                    yield msgspec.structs.replace(event, reply=_emptied(event.reply))
+
+    async def check(self, asked: Ask) -> None:
+        """Find out what is wrong with a prompt that waits; one for a model that is not loaded waits unseen.
+
+        Raises:
+            ContextOverflow: it is too long.
+            Refused: it cannot be rendered.
+        """
+        ready = self.backend.ready
+        if ready is None or self.residence.loaded != self.model or asked.infill is not None:
+            return
+        policy = asked.call_policy.under(self.rules)
+        tools = [each for each in asked.tools if policy.offers(each.name)]
+        try:
+            if asked.raw is None:
+                tokens = await self.backend.count(asked.messages, tools)
+            else:
+                raw = await self.backend.tokens(Tokenize(0, asked.raw, add_special=True))
+                tokens = len(raw.tokens)
+        except Busy:  # it is one of those that are under way itself
+            return
+        if tokens >= ready.n_ctx:
+            raise ContextOverflow(
+                f"the prompt has {tokens} tokens and the context holds {ready.n_ctx}: shorten it, or raise --ctx"
+            )
 
     async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
         """Return how many tokens a conversation takes, once the model is there."""
@@ -111,6 +177,10 @@ class Service:
         """Return the ids of a text, or what ids stand for, once the model is there."""
         async with self.residence.use(self.model):
             return await self.backend.tokens(asked)
+
+
+def _emptied(reply: Reply) -> Reply:
+    return replace(reply, text="", thinking="", calls=(), stop_reason=StopReason.LENGTH)
 
 
 def drafting(done: ReplyDone) -> dict[str, Any]:
@@ -192,28 +262,96 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 
-async def streamed(request: Request, events: AsyncGenerator[str], end: str = "") -> Response:
-    """Return a stream of events. What goes wrong before the first of them is an error of its own, with its status."""
+def progress_of(request: Request) -> PromptProgress:
+    """Return how far the prompt of a request is read."""
+    found: PromptProgress = request.scope.setdefault(_PROGRESS, PromptProgress())
+    return found
 
-    async def begun() -> str:
-        return await anext(events)
 
-    first = await unless_gone(request, begun())
+async def streamed(
+    request: Request,
+    events: AsyncGenerator[str],
+    check: Callable[[], Coroutine[Any, Any, None]],
+    opening: Callable[[PromptProgress], str] = lambda _progress: "",
+    end: str = "",
+) -> Response:
+    """Return a stream of events. What goes wrong before its headers are sent is an error with a status, later an event.
 
-    async def sent() -> AsyncGenerator[str]:
-        async with aclosing(events):
-            yield first
-            try:
-                async for each in events:
-                    yield each
-            except LocalspecError as error:
-                body = error_body(request.url.path, status_of(error), str(error))
-                name = "event: error\n" if body.get("type") == "error" else ""
-                yield f"{name}data: {json.dumps(body)}\n\n"
-                return
+    Args:
+        request: of the client.
+        events: none of them empty.
+        check: raises what is wrong with a prompt that has not begun after `HEADERS_WITHIN_S`.
+        opening: returns the events that come before all others.
+        end: comes last, unless an error does.
+    """
+    stream = _Stream(request, events)
+    try:
+        await unless_gone(request, stream.begin(check))
+    except BaseException:
+        await stream.close()
+        raise
+    sent = stream.send(opening, end)
+    headers = {"Cache-Control": "no-store"}
+    return StreamingResponse(sent, media_type="text/event-stream", headers=headers)
+
+
+class _Stream:
+    """Events on their way to a client, which hears from the server also while there are none."""
+
+    def __init__(self, request: Request, events: AsyncGenerator[str]) -> None:
+        self._request = request
+        self._events = events
+        self._progress = progress_of(request)
+        self._next = self._following()
+
+    async def begin(self, check: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait until headers can be sent; raise what is wrong by then."""
+        await asyncio.wait({self._next}, timeout=HEADERS_WITHIN_S)
+        if not self._next.done() and not self._progress.total:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(check(), _CHECKED_WITHIN_S)
+        if self._next.done():
+            self._next.result()
+
+    async def send(self, opening: Callable[[PromptProgress], str], end: str) -> AsyncGenerator[str]:
+        """Yield all that is sent."""
+        try:
+            if first := opening(self._progress):
+                yield first
+            async for each in self._all():
+                yield each
             if end:
                 yield end
+        except LocalspecError as error:
+            body = error_body(self._request.scope, status_of(error), str(error))
+            name = "event: error\n" if body.get("type") == "error" else ""
+            yield f"{name}data: {json.dumps(body)}\n\n"
+        finally:
+            await self.close()
 
-    return StreamingResponse(
-        sent(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
+    async def close(self) -> None:
+        """End the events, and what they come from."""
+        self._next.cancel()
+        await asyncio.gather(self._next, return_exceptions=True)
+        await self._events.aclose()
+
+    async def _all(self) -> AsyncGenerator[str]:
+        while True:
+            done, _ = await asyncio.wait({self._next}, timeout=PING_EVERY_S)
+            if not done:
+                yield _ping(self._request, self._progress)
+            elif event := self._next.result():
+                yield event
+                self._next = self._following()
+            else:
+                return
+
+    def _following(self) -> "asyncio.Future[str]":
+        """Return the next event; an empty one at the end."""
+        return asyncio.ensure_future(anext(self._events, ""))
+
+
+def _ping(request: Request, progress: PromptProgress) -> str:
+    """Return what tells a client that it is still served: a comment, and the event that Anthropic's interface has for it."""
+    event = 'event: ping\ndata: {"type": "ping"}\n' if is_anthropic(request.scope) else ""
+    return f": {progress}\n{event}\n"

@@ -5,9 +5,10 @@ Source: the API reference of Anthropic, and what its Python client sends and rea
 
 import json
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,9 +22,9 @@ from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
-from localspec.serve.answering import Service, collected, streamed, unless_gone
+from localspec.serve.answering import PromptProgress, Service, collected, streamed, unless_gone
 from localspec.serve.http import body_of
-from localspec.serve.openai import Own, figures, own_draft
+from localspec.serve.openai import Own, figures, most_tokens, own_draft, with_format
 from localspec.serve.steady import steady
 from localspec.serve.tools import anthropic_messages, anthropic_offer, arguments_object
 
@@ -48,10 +49,18 @@ class CountBody(msgspec.Struct):
     tool_choice: Any = None
 
 
+class OutputConfig(msgspec.Struct):
+    """What the answer has to look like."""
+
+    format: dict[str, Any] | None = None
+
+
 class MessagesBody(CountBody):
     """What is asked for."""
 
-    max_tokens: int = msgspec.field(default=0)
+    max_tokens: int | None = None
+    output_config: OutputConfig | None = None
+    output_format: dict[str, Any] | None = None
     stream: bool = False
     stop_sequences: list[str] = msgspec.field(default_factory=list)
     temperature: float | None = None
@@ -64,15 +73,16 @@ async def messages(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, MessagesBody)
     service = service.of(body.model)
-    options = _options(body, service.options)
+    options = await _options(body, service.options)
     offer = anthropic_offer(body.tools, body.tool_choice)
     draft = own_draft(body.localspec, service)
     ask = Ask(0, _said(body), options, draft=draft, tools=offer.tools, call_policy=offer.policy)
-    reply = service.reply(request, ask)
+    reply = service.reply(request, ask, empty=body.max_tokens == 0)
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:
         head = {**head, "model": service.name}
-        return await streamed(request, _events(reply, head, options, offer.notes))
+        events, check = _events(reply, options, offer.notes), partial(service.check, ask)
+        return await streamed(request, events, check, partial(_opening, head))
     ((done, _),) = await collected(request, [reply])
     answer = {
         **head,
@@ -95,20 +105,12 @@ async def count_tokens(request: Request, service: Service) -> Response:
 
 
 async def _events(
-    reply: AsyncGenerator[Told | ReplyDone],
-    head: dict[str, Any],
-    options: ReplyOptions,
-    notes: Sequence[str],
+    reply: AsyncGenerator[Told | ReplyDone], options: ReplyOptions, notes: Sequence[str]
 ) -> AsyncGenerator[str]:
     """Yield the events of a stream: a block of thoughts, where there are some, one of text, and one for each call."""
-    block, kind, begun = -1, "", False
-    nothing = {"input_tokens": 0, "output_tokens": 0}
-    opening = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": nothing}
+    block, kind = -1, ""
     async with aclosing(reply):
         async for event in reply:
-            if not begun:
-                yield _event("message_start", message=opening)
-                begun = True
             if isinstance(event, ReplyDone):
                 if block < 0:
                     block = 0
@@ -127,6 +129,17 @@ async def _events(
             if delta is not None:
                 yield _event("content_block_delta", index=block, delta=delta)
             kind = "" if isinstance(event, CallDone) else kind  # the next call is another block
+
+
+def _opening(head: Mapping[str, Any], progress: PromptProgress) -> str:
+    """Return what a stream begins with; the tokens of a prompt that has not begun are not known."""
+    usage = {
+        "input_tokens": progress.total - progress.cached,
+        "cache_read_input_tokens": progress.cached,
+        "output_tokens": 0,
+    }
+    message = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    return _event("message_start", message=message)
 
 
 def _piece(event: Told) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -153,16 +166,22 @@ def _said(body: CountBody) -> tuple[Message, ...]:
     return steady([from_json(each, f"message {at}") for at, each in enumerate(said, 1)])
 
 
-def _options(body: MessagesBody, usual: ReplyOptions) -> ReplyOptions:
+async def _options(body: MessagesBody, usual: ReplyOptions) -> ReplyOptions:
     given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
-    if body.max_tokens < 1:
-        raise UsageError(f"max_tokens is {body.max_tokens}: give 1 or more")
-    return replace(
+    if body.max_tokens is None:
+        raise UsageError("max_tokens is missing: give 1 or more, or -1 for no limit")
+    options = replace(
         usual,
         sampling=replace(usual.sampling, **given),
-        max_tokens=body.max_tokens,
+        max_tokens=most_tokens(body.max_tokens, usual.max_tokens),
         stop=tuple(body.stop_sequences) or usual.stop,
     )
+    form = body.output_format
+    if body.output_config is not None:
+        form = body.output_config.format or form
+    if form and form.get("type") == "json_schema":
+        form = {"type": "json_schema", "json_schema": {"strict": True, **form}}
+    return await with_format(options, form)
 
 
 def _block(kind: str, text: str = "") -> dict[str, Any]:

@@ -14,13 +14,20 @@ from starlette.types import ASGIApp
 from localspec.errors import LocalspecError
 from localspec.serve import anthropic, llama_server, openai, responses
 from localspec.serve.answering import Service
-from localspec.serve.http import Guard, Guarded, error_of, told
+from localspec.serve.http import Guard, error_of, guarded, told
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
 
 Handler = Callable[[Request, Service], Awaitable[Response]]
+_GETS: dict[str, Handler] = {
+    "/v1/models": openai.models,
+    "/v1/models/{name:path}": openai.model,
+    "/models": openai.models,
+}
 _POSTS: dict[str, Handler] = {
     "/v1/chat/completions": openai.chat_completions,
+    "/chat/completions": openai.chat_completions,
     "/v1/completions": openai.completions,
+    "/completions": openai.completions,
     "/v1/responses": responses.responses,
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
@@ -39,19 +46,16 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         guard: lets in.
     """
 
-    def posted(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def handled(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             try:
                 return await handler(request, service)
             except LocalspecError as error:
-                return told(request.url.path, error)
+                return told(request.scope, error)
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
 
         return handle
-
-    async def listed(_: Request) -> Response:
-        return await openai.models(service)
 
     async def health(_: Request) -> Response:
         backend, state = service.backend, service.state
@@ -73,21 +77,23 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         routes=[
             Route("/health", health),
             Route("/metrics", measured),
-            Route("/v1/models", listed),
-            *(Route(path, posted(each), methods=["POST"]) for path, each in _POSTS.items()),
+            *(Route(path, handled(each), methods=["GET"]) for path, each in _GETS.items()),
+            *(Route(path, handled(each), methods=["POST"]) for path, each in _POSTS.items()),
         ],
         exception_handlers={HTTPException: _wrong_address, Exception: _fault},
     )
-    return Guarded(app, guard, metrics.refuse)
+    return guarded(app, guard, metrics.refuse)
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
     path = request.url.path
     if error.status_code == 405:
-        return error_of(path, 405, f"{path[:80]} takes no {request.method}: see docs/serve.md")
+        return error_of(
+            request.scope, 405, f"{path[:80]} takes no {request.method}: see docs/serve.md"
+        )
     return error_of(
-        path,
+        request.scope,
         404,
         f"there is no {path[:80]}: programs ask /v1/chat/completions and others, see docs/serve.md",
     )
@@ -96,4 +102,4 @@ async def _wrong_address(request: Request, error: Exception) -> Response:
 async def _fault(request: Request, error: Exception) -> Response:
     traceback.print_exception(error, file=sys.stderr)
     reason = f"this is a bug in localspec, report it ({type(error).__name__})"
-    return error_of(request.url.path, 500, reason)
+    return error_of(request.scope, 500, reason)

@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 import msgspec
 
 from localspec.calls import Tool
-from localspec.chat.events import Told
+from localspec.chat.events import StreamEvent, Told
 from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
@@ -196,12 +196,10 @@ class Backend:
         self._end_all("the server stops")
         await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
 
-    async def reply(
-        self, asked: Ask, began: Callable[[int], None] = lambda _number: None
-    ) -> AsyncGenerator[Told | ReplyDone]:
-        """Yield the pieces of an answer, and in the end the whole; `began` is told its number.
-
-        Closing the iterator ends the request.
+    async def notices(
+        self, asked: Question, began: Callable[[int], None] = lambda _number: None
+    ) -> AsyncGenerator[Answer]:
+        """Yield all that the engine says of a question; `began` is told its number. Closing the iterator ends the request.
 
         Raises:
             Busy: too many requests are under way.
@@ -209,14 +207,6 @@ class Backend:
             Refused: it cannot be answered.
             EngineLost: the engine died meanwhile.
         """
-        async with aclosing(pieces(self.notices(asked, began))) as told:
-            async for piece in told:
-                yield piece
-
-    async def notices(
-        self, asked: Question, began: Callable[[int], None] = lambda _number: None
-    ) -> AsyncGenerator[Answer]:
-        """Yield all that the engine says of a question; `began` is told its number. Closes and raises as `reply` does."""
         within_s = None
         if isinstance(asked, Ask):
             asked = msgspec.structs.replace(asked, afresh=self.exact)
@@ -239,13 +229,13 @@ class Backend:
         self._client.cancel(number)
 
     async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
-        """Return how many tokens a conversation takes; raises as `reply` does."""
+        """Return how many tokens a conversation takes; raises as `notices` does."""
         notice = await self._told(Count(0, tuple(messages), tuple(tools)))
         assert isinstance(notice, Counted), notice  # noqa: S101 - the protocol says so
         return notice.tokens
 
     async def tokens(self, asked: Tokenize | Detokenize) -> Tokens:
-        """Return the ids of a text, or what ids stand for; raises as `reply` does."""
+        """Return the ids of a text, or what ids stand for; raises as `notices` does."""
         notice = await self._told(asked)
         assert isinstance(notice, Tokens), notice  # noqa: S101 - the protocol says so
         return notice
@@ -361,8 +351,10 @@ class Backend:
             queue.put_nowait(EngineDied(reason))
 
 
-async def pieces(answers: AsyncGenerator[Answer]) -> AsyncGenerator[Told | ReplyDone]:
-    """Yield of what the engine says the pieces of an answer, and in the end the whole."""
+async def pieces(
+    answers: AsyncGenerator[Answer], watch: Callable[[StreamEvent], None] = lambda _event: None
+) -> AsyncGenerator[Told | ReplyDone]:
+    """Yield of what the engine says the pieces of an answer, and in the end the whole; `watch` takes all else that happens."""
     async with aclosing(answers) as notices:
         async for notice in notices:
             if isinstance(notice, ReplyDone):
@@ -371,3 +363,5 @@ async def pieces(answers: AsyncGenerator[Answer]) -> AsyncGenerator[Told | Reply
                 for event in notice.events:
                     if isinstance(event, Told):
                         yield event
+                    else:
+                        watch(event)

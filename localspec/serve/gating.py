@@ -6,13 +6,13 @@ from contextlib import aclosing
 
 import msgspec
 
-from localspec.chat.events import Event, Finished, RoundDone, StreamEvent, Told
+from localspec.chat.events import Event, Finished, RoundDone, StreamEvent
 from localspec.chat.gated import GatedReply
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone, ReplyEvents
 from localspec.gates.gate import Gate
 from localspec.launch.recording import note
-from localspec.serve.backend import Answer, Backend, pieces
+from localspec.serve.backend import Answer, Backend
 
 
 async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> AsyncGenerator[Answer]:
@@ -45,11 +45,6 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
                 yield msgspec.structs.replace(notice, reply=last.reply, message=message)
             else:
                 yield notice
-
-
-def gated_pieces(backend: Backend, asked: Ask, gate: Gate) -> AsyncGenerator[Told | ReplyDone]:
-    """Yield the pieces of an answer, and in the end the whole, as they may be seen; see `Backend.reply`."""
-    return pieces(gated_notices(backend, asked, gate))
 
 
 def _taken(reply: GatedReply, event: StreamEvent) -> tuple[StreamEvent, ...]:

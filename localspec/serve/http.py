@@ -2,12 +2,15 @@
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.gates.gate import Gate
 from localspec.serve.backend import Busy, EngineLost, Refused, WaitedTooLong
+from localspec.serve.unsupported import refuse_unsupported
 
 CLIENT = "localspec.client"
 """Under which a request's scope has the name of who asks."""
@@ -24,15 +28,11 @@ MOST_BODY_BYTES = 16 << 20
 _RETRY_S = 2
 _TRY_LATER = {429, 503}
 _FAULTS = {"Fault", "PassFailed", "FrameError"}
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class NotFound(LocalspecError):
     """What a request names is not here."""
-
-
-class NotNow(LocalspecError):
-    """What the server itself has to read cannot be read; a request can do nothing about it."""
 
 
 class TooLarge(LocalspecError):
@@ -41,14 +41,14 @@ class TooLarge(LocalspecError):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Who is let in.
+    """Which requests are answered.
 
     Args:
-        keys: API keys, of which a request has to bear one; empty lets everybody in.
-        hosts: names that the Host header may have; None lets every name pass, as behind a key.
+        keys: API keys, of which a request has to bear one; without any, none is needed.
+        hosts: names that the Host header may have; None takes any, as behind a key.
         origins: web pages that may ask, as `https://host:port`; pages of `hosts` may, too.
         gate: what must not be seen in answers; None lets everything through.
-        gates: the same for some of the keys, which it then holds for instead.
+        gates: the same for some of the keys, in place of `gate`.
     """
 
     keys: Collection[str] = ()
@@ -58,22 +58,15 @@ class Guard:
     gates: Mapping[str, Gate | None] = field(default_factory=dict)
 
     def gate_of(self, headers: Headers) -> Gate | None:
-        """Return what must not be seen by whoever sends a request that is let in."""
+        """Return what must not be seen by the sender of a request."""
         return self.gates.get(_key(headers), self.gate)
 
-    def refusal(self, headers: Headers) -> tuple[int, str] | None:
-        """Return status and reason where a request is not let in."""
-        host = _name(headers.get("host", ""))
-        if self.hosts is not None and host not in self.hosts:
-            return 403, f"the Host {host[:60]!r} is not one of this server: name it with --host"
-        origin = headers.get("origin")
-        if origin is not None and origin not in self.origins:
-            page = _name(origin.partition("://")[2])
-            if page not in (self.hosts or ()):
-                return 403, f"web pages of {origin[:60]!r} may not ask: name them with --cors"
-        if self.keys and not self._has_key(headers):
-            return 401, "the API key is missing or wrong: send it as Authorization: Bearer KEY"
-        return None
+    def has_key(self, headers: Headers) -> bool:
+        """Return whether a request bears a key, where it needs one."""
+        given = _key(headers)
+        # All are compared, so that the time tells nothing.
+        found = [hmac.compare_digest(given.encode(), each.encode()) for each in self.keys]
+        return any(found) or not self.keys
 
     def client(self, headers: Headers, peer: str) -> str:
         """Return a name for who asks, of which nothing can be read: the key, or where none is needed whatever tells programs apart.
@@ -86,71 +79,84 @@ class Guard:
         text = "\n".join((_key(headers), *named))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
-    def _has_key(self, headers: Headers) -> bool:
-        given = _key(headers)
-        # All are compared, so that the time tells nothing.
-        found = [hmac.compare_digest(given.encode(), each.encode()) for each in self.keys]
-        return any(found)
 
-
-class Guarded:
-    """An ASGI app behind a `Guard`.
+def guarded(app: ASGIApp, guard: Guard, refused: Callable[[int], None]) -> ASGIApp:
+    """Return an app behind a `Guard`.
 
     Args:
         app: sees only what is let in, with `CLIENT` and `GATE` in its scope.
         guard: lets in.
-        refused: is told the status of every answer that is an error.
+        refused: takes the status of every answer that is an error.
     """
+    hosts = guard.hosts or ()
+    pages = rf"https?://({'|'.join(map(re.escape, hosts))})(:\d+)?" if hosts else None
+    origins = _Origins(
+        _Keys(app, guard),
+        allow_origins=guard.origins,
+        allow_origin_regex=pages,
+        allow_methods=("GET", "POST"),
+        allow_headers=("*",),
+    )
+    any_host = ("*",) if guard.hosts is None else tuple(hosts)
+    return _Counted(TrustedHostMiddleware(origins, any_host, www_redirect=False), refused)
 
-    def __init__(self, app: ASGIApp, guard: Guard, refused: Callable[[int], None]) -> None:
+
+class _Keys:
+    """Answers 401 without a key; else names in the scope who asks, and what they must not see."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
         self._guard = guard
-        self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer that it is not let in."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers, send = Headers(scope=scope), self._counting(send)
-        origin = headers.get("origin")
-        allowed = origin is not None and origin in self._guard.origins
-        if allowed and scope["method"] == "OPTIONS":
-            preflight = {
-                "Access-Control-Allow-Methods": "GET, POST",
-                # Browsers leave `Authorization` out of `*`.
-                "Access-Control-Allow-Headers": "Authorization, *",
-            }
-            await JSONResponse({}, headers=preflight)(
-                scope, receive, _with_origin(send, str(origin))
-            )
-            return
-        refusal = self._guard.refusal(headers)
-        if refusal is not None:
-            status, reason = refusal
-            await error_of(scope["path"], status, reason)(scope, receive, send)
+        headers = Headers(scope=scope)
+        if not self._guard.has_key(headers):
+            reason = "the API key is missing or wrong: send it as Authorization: Bearer KEY"
+            await error_of(scope, 401, reason)(scope, receive, send)
             return
         peer = (scope.get("client") or ("",))[0]
         scope[CLIENT] = self._guard.client(headers, str(peer))
         scope[GATE] = self._guard.gate_of(headers)
-        await self._app(scope, receive, _with_origin(send, str(origin)) if allowed else send)
+        await self._app(scope, receive, send)
 
-    def _counting(self, send: Send) -> Send:
+
+class _Origins(CORSMiddleware):
+    """Tells web pages what they may ask; others get 403, since headers alone do not keep a page from sending a simple POST."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin = Headers(scope=scope).get("origin")
+        if origin is None or self.is_allowed_origin(origin):
+            await super().__call__(scope, receive, send)
+            return
+        reason = f"web pages of {origin[:60]!r} may not ask: name them with --cors"
+        await error_of(scope, 403, reason)(scope, receive, send)
+
+
+class _Counted:
+    """Counts answers that are errors."""
+
+    def __init__(self, app: ASGIApp, refused: Callable[[int], None]) -> None:
+        self._app = app
+        self._refused = refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] >= 400:
                 self._refused(message["status"])
             await send(message)
 
-        return sending
+        await self._app(scope, receive, sending)
 
 
 async def body_of(request: Request, kind: type[T]) -> T:
-    """Return a request's body as a record.
+    """Return a request's body as a record; a field that is null is one that is left out.
 
     Raises:
         TooLarge: it is.
-        UsageError: it is no JSON, or no such record.
+        UsageError: it is no JSON, or no such record, or has a field that is not supported.
     """
+    if (coding := request.headers.get("content-encoding", "identity")) != "identity":
+        raise UsageError(f"the body is encoded as {coding[:40]!r}: send it as it is")
     pieces, size = [], 0
     async for piece in request.stream():
         size += len(piece)
@@ -158,7 +164,11 @@ async def body_of(request: Request, kind: type[T]) -> T:
             raise TooLarge(f"the body has more than {MOST_BODY_BYTES >> 20} MB: send a shorter one")
         pieces.append(piece)
     try:
-        return msgspec.json.decode(b"".join(pieces), type=kind)
+        fields = msgspec.json.decode(b"".join(pieces))
+        if isinstance(fields, dict):
+            fields = {name: value for name, value in fields.items() if value is not None}
+            refuse_unsupported(fields, kind.__struct_fields__)
+        return msgspec.convert(fields, kind)
     except RecursionError:
         raise UsageError("the body is nested too deeply: send a flatter one") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -170,7 +180,7 @@ def status_of(error: LocalspecError) -> int:
     match error:
         case Busy():
             return 429
-        case EngineLost() | WaitedTooLong() | NotNow():
+        case EngineLost() | WaitedTooLong():
             return 503
         case NotFound():
             return 404
@@ -181,25 +191,31 @@ def status_of(error: LocalspecError) -> int:
     return 400
 
 
-def told(path: str, error: LocalspecError) -> JSONResponse:
+def told(scope: Scope, error: LocalspecError) -> JSONResponse:
     """Return an error as an answer."""
     kind = error.kind if isinstance(error, Refused) else type(error).__name__
     code = "context_length_exceeded" if kind == ContextOverflow.__name__ else None
-    return error_of(path, status_of(error), str(error), code)
+    return error_of(scope, status_of(error), str(error), code)
 
 
-def error_of(path: str, status: int, reason: str, code: str | None = None) -> JSONResponse:
+def error_of(scope: Scope, status: int, reason: str, code: str | None = None) -> JSONResponse:
     """Return an error in the form of the interface that was asked."""
     headers = {"Retry-After": str(_RETRY_S)} if status in _TRY_LATER else {}
-    return JSONResponse(error_body(path, status, reason, code), status, headers)
+    return JSONResponse(error_body(scope, status, reason, code), status, headers)
 
 
-def error_body(path: str, status: int, reason: str, code: str | None = None) -> dict[str, Any]:
-    """Return an error object, as OpenAI's interface has it, or Anthropic's under its paths."""
+def error_body(scope: Scope, status: int, reason: str, code: str | None = None) -> dict[str, Any]:
+    """Return an error object, as OpenAI's interface has it, or Anthropic's for its paths and clients."""
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
-    if path.startswith("/v1/messages"):
+    if is_anthropic(scope):
         return {"type": "error", "error": {"type": kind, "message": reason}}
     return {"error": {"message": reason, "type": kind, "param": None, "code": code}}
+
+
+def is_anthropic(scope: Scope) -> bool:
+    """Return whether a request is of Anthropic's interface; its clients ask for models, too."""
+    path: str = scope["path"]
+    return path.startswith("/v1/messages") or "anthropic-version" in Headers(scope=scope)
 
 
 _KINDS = {
@@ -215,20 +231,3 @@ def _key(headers: Headers) -> str:
     """Return the key that a request bears; empty where it bears none."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-
-
-def _name(host: str) -> str:
-    """Return a host's name without its port."""
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0].lower()
-
-
-def _with_origin(send: Send, origin: str) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            named = (b"access-control-allow-origin", origin.encode("latin-1", "replace"))
-            message["headers"] = [*message.get("headers", []), named, (b"vary", b"Origin")]
-        await send(message)
-
-    return sending

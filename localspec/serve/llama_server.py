@@ -6,6 +6,7 @@ Source: the README of llama.cpp's server.
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ from localspec.serve.openai import (
     choices,
     completion_options,
     own_draft,
-    predicted,
+    with_format,
 )
 
 _STOPS = {StopReason.EOG: "eos", StopReason.STOP_STRING: "word"}
@@ -59,7 +60,7 @@ class Snippet(msgspec.Struct):
 
 
 class InfillBody(CompletionBody):
-    """A gap, and how to fill it in. What limits the time of a prompt, and other fields, are ignored."""
+    """A gap, and how to fill it in. What limits the time of a prompt, `samplers`, and other fields are ignored."""
 
     input_prefix: str = ""
     input_suffix: str = ""
@@ -68,6 +69,7 @@ class InfillBody(CompletionBody):
     n_indent: int = 0
     t_max_predict_ms: float = 0
     n_cmpl: int | None = None
+    samplers: Any = None
     response_fields: list[str] = msgspec.field(default_factory=list)
 
 
@@ -84,15 +86,17 @@ async def infill(request: Request, service: Service) -> Response:
     )
     if body.seed is not None and body.seed < 0:
         body.seed = None
-    options = completion_options(body, service.options, predicted(body))
+    options = await with_format(completion_options(body, service.options, body.n_predict), None)
     count = body.n_cmpl or body.n or 1
     asked = choices([Ask(0, (), options, infill=gap)], count, own_draft(body.localspec, service))
-    replies = [service.reply(request, each) for each in asked]
+    replies = [service.reply(request, each, empty=body.n_predict == 0) for each in asked]
     if body.stream:
-        return await streamed(request, _filling(replies, body, service))
+        return await streamed(
+            request, _filling(replies, body, service), partial(service.check, asked[0])
+        )
     found = await collected(request, replies)
     filled = [
-        _chosen(_filled(done, done.reply.text if body.n_predict != 0 else "", at, service), body)
+        _chosen(_filled(done, done.reply.text, at, service), body)
         for at, (done, _) in enumerate(found)
     ]
     return JSONResponse(filled if count > 1 else filled[0])
@@ -106,8 +110,7 @@ async def _filling(
             if isinstance(each, ReplyDone):
                 told = _chosen(_filled(each, "", at, service), body)
             elif isinstance(each, Text):
-                content = "" if body.n_predict == 0 else each.text
-                told = {"index": at, "content": content, "stop": False}
+                told = {"index": at, "content": each.text, "stop": False}
             else:
                 continue  # it is offered no functions
             yield f"data: {json.dumps(told, separators=(',', ':'))}\n\n"

@@ -7,20 +7,26 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from localspec import __version__
+from localspec.calls import Tool
 from localspec.chat.events import CallDone, Reply, Told
 from localspec.chat.reply_figures import timings
 from localspec.decoding.round import StopReason
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
+from localspec.grammar import require_sound
 from localspec.messages import Infill, from_json
 from localspec.options import FORBIDDEN, ReplyOptions
 from localspec.serve.answering import Service, collected, drafting, merged, streamed
@@ -47,7 +53,7 @@ CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
 class StreamOptions(msgspec.Struct):
     """What a stream tells beside the text."""
 
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class Own(msgspec.Struct):
@@ -76,6 +82,8 @@ class CompletionBody(msgspec.Struct):
     frequency_penalty: float | None = None
     repeat_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
+    grammar: str | None = None
+    json_schema: dict[str, Any] | bool | None = None
     localspec: Own = msgspec.field(default_factory=Own)
 
 
@@ -100,17 +108,27 @@ class TextBody(CompletionBody):
     prompt: str | list[str] = ""
     suffix: str | None = None
     logprobs: int | None = None
-    echo: bool = False
 
 
-async def models(service: Service) -> Response:
+async def models(_: Request, service: Service) -> Response:
     """List what may be named in a request, what is loaded before the others."""
     names = await asyncio.to_thread(service.catalogue.listed)
-    listed = [
-        {"id": name, "object": "model", "created": service.since, "owned_by": "localspec"}
-        for name in dict.fromkeys([service.loaded.name, *names])
-    ]
+    listed = [_model(name, service.since) for name in dict.fromkeys([service.loaded.name, *names])]
     return JSONResponse({"object": "list", "data": listed})
+
+
+async def model(request: Request, service: Service) -> Response:
+    """Describe one of them."""
+    name = request.path_params["name"]
+    await asyncio.to_thread(service.catalogue.find, name)
+    return JSONResponse(_model(name, service.since))
+
+
+def _model(name: str, since: int) -> dict[str, Any]:
+    """Return a model as OpenAI's clients and Anthropic's read it."""
+    openai = {"id": name, "object": "model", "created": since, "owned_by": "localspec"}
+    when = datetime.fromtimestamp(since, UTC).isoformat()
+    return {**openai, "type": "model", "display_name": name, "created_at": when}
 
 
 async def chat_completions(request: Request, service: Service) -> Response:
@@ -125,27 +143,24 @@ async def chat_completions(request: Request, service: Service) -> Response:
     messages = steady(
         [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
     )
-    limit = body.max_completion_tokens or body.max_tokens
-    limit = predicted(body) if limit is None else limit
-    options = replace(
-        completion_options(body, service.options, limit), **format_options(body.response_format)
-    )
+    limit = first_given(body.max_completion_tokens, body.max_tokens, body.n_predict)
+    options = completion_options(body, service.options, limit)
+    options = await with_format(options, body.response_format)
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
     ask = Ask(0, messages, options, logprobs=most, tools=offer.tools, call_policy=offer.policy)
     form = ChatForm(service.name, most is not None, offer.notes)
-    return await _answered(request, service, body, [ask], form)
+    return await _answered(request, service, body, [ask], form, empty=limit == 0)
 
 
 async def completions(request: Request, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
     service = service.of(body.model)
-    refuse(echo=body.echo)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    limit = body.max_tokens or predicted(body) or 16
-    options = completion_options(body, service.options, limit)
+    limit = first_given(body.max_tokens, body.n_predict, 16)
+    options = await with_format(completion_options(body, service.options, limit), None)
     most = logprobs_asked("logprobs", body.logprobs)
     gap = body.suffix
     asked = [
@@ -154,7 +169,8 @@ async def completions(request: Request, service: Service) -> Response:
         else Ask(0, (), options, infill=Infill(each, gap), logprobs=most)
         for each in texts
     ]
-    return await _answered(request, service, body, asked, TextForm(service.name, most is not None))
+    form = TextForm(service.name, most is not None)
+    return await _answered(request, service, body, asked, form, empty=limit == 0)
 
 
 async def _answered(
@@ -163,19 +179,29 @@ async def _answered(
     body: CompletionBody,
     prompts: list[Ask],
     form: ChatForm | TextForm,
+    *,
+    empty: bool,
 ) -> Response:
     asked = choices(prompts, body.n or 1, own_draft(body.localspec, service))
     head = {
         "id": f"{form.prefix}-{secrets.token_hex(12)}",
         "created": int(time.time()),
         "model": form.model,
+        "system_fingerprint": f"localspec-{__version__}",
     }
-    replies = [service.reply(request, each) for each in asked]
+    replies = [service.reply(request, each, empty=empty) for each in asked]
     if body.stream:
-        counted = body.stream_options is not None and body.stream_options.include_usage
-        return await streamed(
-            request, _chunks(replies, head, form, counted=counted), "data: [DONE]\n\n"
+        counted = body.stream_options is not None and bool(body.stream_options.include_usage)
+        line = _line(head, form, counted=counted)
+        beginning = form.opening()
+        opening = "".join(
+            line([{"index": at, **beginning, "finish_reason": None}])
+            for at in range(len(replies))
+            if beginning is not None
         )
+        chunks = _chunks(replies, line, form, counted=counted)
+        check = partial(check_all, service, prompts)
+        return await streamed(request, chunks, check, lambda _: opening, "data: [DONE]\n\n")
     whole = await collected(request, replies)
     done = [each for each, _ in whole]
     answer: dict[str, Any] = {
@@ -206,26 +232,35 @@ def choices(prompts: Sequence[Ask], each: int, draft: str | None) -> list[Ask]:
     ]
 
 
+async def check_all(service: Service, prompts: Sequence[Ask]) -> None:
+    """Find out what is wrong with prompts that wait, see `Service.check`."""
+    for each in prompts:
+        await service.check(each)
+
+
+def _line(
+    head: Mapping[str, Any], form: ChatForm | TextForm, *, counted: bool
+) -> Callable[..., str]:
+    """Return what makes the events of a stream."""
+
+    def line(choices: list[dict[str, Any]], **more: Any) -> str:
+        usage = {"usage": None} if counted else {}
+        value = {**head, "object": form.chunk, "choices": choices, **usage, **more}
+        return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"
+
+    return line
+
+
 async def _chunks(
     replies: list[AsyncGenerator[Told | ReplyDone]],
-    head: Mapping[str, Any],
+    line: Callable[..., str],
     form: ChatForm | TextForm,
     *,
     counted: bool,
 ) -> AsyncGenerator[str]:
     """Yield the events of a stream; of several answers as they come."""
-
-    def line(choices: list[dict[str, Any]], **more: Any) -> str:
-        usage = {"usage": None} if counted else {}
-        return _event({**head, "object": form.chunk, "choices": choices, **usage, **more})
-
     done: list[ReplyDone] = []
-    opened: set[int] = set()
     async for at, event in merged(replies):
-        opening = form.opening()
-        if at not in opened and opening is not None:
-            yield line([{"index": at, **opening, "finish_reason": None}])
-        opened.add(at)
         if isinstance(event, ReplyDone):
             done.append(event)
             last = {"index": at, **form.piece(at, None), "finish_reason": _finish(event.reply)}
@@ -236,10 +271,6 @@ async def _chunks(
         yield line([], usage=_usage([each.reply for each in done]))
 
 
-def _event(value: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"
-
-
 def completion_options(
     body: CompletionBody, usual: ReplyOptions, limit: int | None
 ) -> ReplyOptions:
@@ -247,22 +278,36 @@ def completion_options(
     given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
     if body.logit_bias:
         given["logit_bias"] = tuple(_biases(body.logit_bias))
+    given_form = {
+        name: value
+        for name in ("grammar", "json_schema")
+        if (value := getattr(body, name)) is not None
+    }
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     return replace(
         usual,
         sampling=replace(usual.sampling, **given),
         seed=usual.seed if body.seed is None else body.seed,
-        max_tokens=usual.max_tokens if limit is None else limit,
+        max_tokens=most_tokens(limit, usual.max_tokens),
         stop=stop or usual.stop,
+        **given_form,
     )
 
 
-def predicted(body: CompletionBody) -> int | None:
-    """Return the most tokens by llama-server's name for it; None where there is no limit.
+def first_given(*limits: int | None) -> int | None:
+    """Return the first that is given."""
+    return next((each for each in limits if each is not None), None)
 
-    Its editors ask for none at all to have a context read ahead; one is made then.
+
+def most_tokens(wanted: int | None, usual: int | None) -> int | None:
+    """Return the most tokens of an answer, None without a limit; where none are wanted one is made, see `Service.reply`.
+
+    Args:
+        wanted: by a body, where less than none is no limit; editors want none to have a prompt read ahead.
+        usual: where it says nothing.
     """
-    wanted = -1 if body.n_predict is None else body.n_predict
+    if wanted is None:
+        return usual
     return None if wanted < 0 else max(1, wanted)
 
 
@@ -274,18 +319,57 @@ def _biases(given: Mapping[str, float]) -> Iterator[tuple[int, float]]:
         yield int(token), FORBIDDEN if bias <= -100 else bias
 
 
-def format_options(wanted: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the option that a response format stands for."""
+async def with_format(options: ReplyOptions, wanted: dict[str, Any] | None) -> ReplyOptions:
+    """Return options with a response format. A schema that cannot be enforced is loosened, unless it is strict.
+
+    Raises:
+        UsageError: there is no such format, or what the answer has to look like cannot be enforced.
+    """
+    schema, strict = _schema_of(wanted)
+    if schema is not None:
+        options = replace(options, json_schema=schema)
+    if options.answer_grammar is None:
+        return options
+    wider = [] if schema is None or strict else [_without_unique_items(schema), _loosened(schema)]
+    for each in wider:
+        with suppress(UsageError):
+            await asyncio.to_thread(require_sound, options)
+            return options
+        options = replace(options, json_schema=each)
+    await asyncio.to_thread(require_sound, options)
+    return options
+
+
+def _without_unique_items(schema: Any) -> Any:
+    """Return a schema without what says that no item comes twice, which is rarely enforceable: a set in Python has it."""
+    if isinstance(schema, dict):
+        return {
+            name: _without_unique_items(each)
+            for name, each in schema.items()
+            if (name, each) != ("uniqueItems", True)
+        }
+    return [_without_unique_items(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _loosened(schema: Any) -> Any:
+    """Return the schema of an object with the same properties, of which each may be anything of its type."""
+    from localspec.grammar.call_grammar import loosened  # noqa: PLC0415 - few schemas need it
+
+    return loosened(Tool("answer", schema if isinstance(schema, dict) else {})).parameters
+
+
+def _schema_of(wanted: dict[str, Any] | None) -> tuple[Any, bool]:
+    """Return the schema that a response format stands for, None for text, and whether it must be enforced to the letter."""
     kind = (wanted or {"type": "text"}).get("type")
     if kind == "text":
-        return {}
+        return None, False
     if kind == "json_object":
-        return {"json_schema": {"type": "object"}}
+        return {"type": "object"}, True
     if kind == "json_schema" and wanted is not None:
         described = wanted.get("json_schema")
         schema = described.get("schema") if isinstance(described, dict) else None
-        if isinstance(schema, dict | bool):
-            return {"json_schema": schema}
+        if isinstance(described, dict) and isinstance(schema, dict | bool):
+            return schema, described.get("strict") is True
     raise UsageError(
         f"response_format is {str(kind)[:40]!r} is not supported: use text, json_object, or json_schema with a schema"
     )
@@ -296,13 +380,6 @@ def logprobs_asked(name: str, most: int | None) -> int | None:
     if most is not None and not 0 <= most <= _MOST_LOGPROBS:
         raise UsageError(f"{name} is {most}: give 0 to {_MOST_LOGPROBS}")
     return most
-
-
-def refuse(**asked: Any) -> None:
-    """Raise UsageError where a body asks for what is not there yet, and the answer would not be what is expected."""
-    name = next((name for name, value in asked.items() if value), None)
-    if name is not None:
-        raise UsageError(f"{name} is not supported by this server yet: remove it")
 
 
 def own_draft(own: Own, service: Service) -> str | None:

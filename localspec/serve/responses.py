@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -25,24 +26,21 @@ from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, streamed
-from localspec.serve.file_search import CALL, RESULTS, FileSearch, Ground, looked_up, searching
-from localspec.serve.file_search import told as file_search_told
-from localspec.serve.http import GATE, body_of
+from localspec.serve.http import body_of
 from localspec.serve.openai import (
     CUT,
     Own,
     figures,
-    format_options,
     logprobs_asked,
+    most_tokens,
     own_draft,
-    refuse,
+    with_format,
 )
 from localspec.serve.openai_forms import likely
 from localspec.serve.steady import steady
 from localspec.serve.tools import ToolOffer, openai_offer, result_text
 
 _LOGPROBS = "message.output_text.logprobs"
-_ANNOTATED = "response.output_text.annotation.added"
 _PARTS = {"input_text": "text", "output_text": "text"}
 
 
@@ -69,7 +67,6 @@ class ResponsesBody(msgspec.Struct):
     previous_response_id: Any = None
     conversation: Any = None
     prompt: Any = None
-    background: Any = None
     tools: Any = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -82,68 +79,50 @@ async def responses(request: Request, service: Service) -> Response:
     service = service.of(body.model)
     if body.previous_response_id is not None or body.conversation is not None:
         raise UsageError("nothing is stored here: send the whole conversation as input")
-    refuse(prompt=body.prompt, background=body.background)
-    search, tools, choice = searching(body.tools, body.tool_choice, service.docs)
-    offer = openai_offer(tools, choice, body.parallel_tool_calls)
+    if body.prompt:
+        raise UsageError("prompt is not supported by this server: send the text as input")
+    offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     wanted = _LOGPROBS in (body.include or ()) or body.top_logprobs
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if wanted else None)
     draft = own_draft(body.localspec, service)
-    options = _options(body, service.options)
-    ground = await looked_up(*_said(body, search), service.searches)
-    ask = Ask(0, steady(ground.messages), options, draft=draft, logprobs=most, tools=offer.tools)
+    options = await _options(body, service.options)
+    ask = Ask(0, steady(_messages(body)), options, draft=draft, logprobs=most, tools=offer.tools)
     ask = msgspec.structs.replace(ask, call_policy=offer.policy)
     shell = _shell(body, options, service.name, offer)
-    if search is not None:
-        shell["tools"].append(dict(search.tool))
-    gate = request.scope.get(GATE)
-    begun = ground.begun(
-        results=RESULTS in (body.include or ()), seen=str if gate is None else gate.cleaned
-    )
-    reply = service.reply(request, ask)
+    reply = service.reply(request, ask, empty=body.max_output_tokens == 0)
     if body.stream:
-        return await streamed(request, _events(reply, shell, offer.notes, ground, begun))
+        numbers = count()
+        opening = _event(numbers, "response.created", {"response": shell})
+        opening += _event(numbers, "response.in_progress", {"response": shell})
+        events, check = _events(reply, shell, offer.notes, numbers), partial(service.check, ask)
+        return await streamed(request, events, check, lambda _: opening)
     ((done, texts),) = await collected(request, [reply])
     told = done.reply
     thoughts = [_reasoning(_id("rs"), told.thinking)] if told.thinking else []
-    cited = ground.annotations(told.text)
-    answer = _message(_id("msg"), told.text, _status(told), likely(texts), cited)
+    answer = _message(_id("msg"), told.text, _status(told), likely(texts))
     words = [answer] if told.text or not told.calls else []
     calls = [_function_call(_id("fc"), each) for each in told.calls]
-    return JSONResponse(_ended(shell, done, [*begun, *thoughts, *words, *calls], offer.notes))
+    return JSONResponse(_ended(shell, done, [*thoughts, *words, *calls], offer.notes))
 
 
 async def _events(
     reply: AsyncGenerator[Told | ReplyDone],
     shell: dict[str, Any],
     notes: Sequence[str],
-    ground: Ground,
-    searched: Sequence[dict[str, Any]],
+    numbers: Iterator[int],
 ) -> AsyncGenerator[str]:
-    """Yield the events of a stream: an item of a search and one of thoughts, where there are some, one of text, and one for each call.
-
-    Args:
-        reply: what is told.
-        shell: the response, of which nothing is there yet.
-        notes: what was left out.
-        ground: says what a text cites.
-        searched: the item of a search, where there was one.
-    """
-    numbers = count()
+    """Yield the events of a stream: an item of thoughts, where there are some, one of text, and one for each call."""
     begun: _Item | _Call | None = None
     items: list[dict[str, Any]] = []
 
     def event(kind: str, fields: dict[str, Any]) -> str:
-        body = {"type": kind, "sequence_number": next(numbers), **fields}
         if kind == "response.output_item.done":
             items.append(fields["item"])
-        return f"event: {kind}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
+        return _event(numbers, kind, fields)
 
-    opening = _opening(shell, searched)
     async with aclosing(reply):
         async for each in reply:
-            for happened in opening:
-                yield event(*happened)
-            following = _following(begun, each, len(items) + (begun is not None), ground)
+            following = _following(begun, each, len(items) + (begun is not None))
             if following is not begun:
                 ending = begun.ending("completed") if begun else []
                 for told in [*ending, *following.beginning()]:
@@ -159,27 +138,22 @@ async def _events(
                 yield event(*begun.delta(each))
 
 
-def _opening(
-    shell: dict[str, Any], searched: Sequence[dict[str, Any]]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what comes before the answer, once."""
-    yield "response.created", {"response": shell}
-    yield "response.in_progress", {"response": shell}
-    for at, item in enumerate(searched):
-        yield from file_search_told(item, at)
+def _event(numbers: Iterator[int], kind: str, fields: dict[str, Any]) -> str:
+    body = {"type": kind, "sequence_number": next(numbers), **fields}
+    return f"event: {kind}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
 
 
 def _following(
-    begun: "_Item | _Call | None", told: Told | ReplyDone, index: int, ground: Ground
+    begun: "_Item | _Call | None", told: Told | ReplyDone, index: int
 ) -> "_Item | _Call":
     """Return the item that an event belongs to: another one, or the one that has begun. An answer without a word is one, too."""
     if isinstance(told, CallBegun):
         return _Call(told, index)
     thinking = isinstance(told, Text) and told.thinking
     if begun is None or (isinstance(begun, _Item) and begun.thinking != thinking):
-        return _Item(thinking, index, ground)
+        return _Item(thinking, index)
     if isinstance(told, Text) and isinstance(begun, _Call):
-        return _Item(thinking, index, ground)
+        return _Item(thinking, index)
     return begun
 
 
@@ -189,12 +163,10 @@ class _Item:
     Args:
         thinking: whether it is thoughts.
         index: its place in the output.
-        ground: says what it cites.
     """
 
-    def __init__(self, thinking: bool, index: int, ground: Ground) -> None:
+    def __init__(self, thinking: bool, index: int) -> None:
         self.thinking = thinking
-        self._ground = ground
         self._id = _id("rs" if thinking else "msg")
         self._at = {"item_id": self._id, "output_index": index, "content_index": 0}
         self._index = index
@@ -207,7 +179,7 @@ class _Item:
         added = ("response.output_item.added", {"output_index": self._index, "item": item})
         if self.thinking:
             return [added]
-        return [added, ("response.content_part.added", {**self._at, "part": _part("", [], [])})]
+        return [added, ("response.content_part.added", {**self._at, "part": _part("", [])})]
 
     def delta(self, text: Told) -> tuple[str, dict[str, Any]]:
         assert isinstance(text, Text), "it has begun with one"  # noqa: S101
@@ -221,13 +193,9 @@ class _Item:
         done = ("response.output_item.done", {"output_index": self._index, "item": item})
         if self.thinking:
             return [(f"{self._kind}.done", {**self._at, "text": text}), done]
-        logprobs, cited = likely(self._texts), self._ground.annotations(text)
-        part = _part(text, logprobs, cited)
+        logprobs = likely(self._texts)
+        part = _part(text, logprobs)
         return [
-            *(
-                (_ANNOTATED, {**self._at, "annotation_index": number, "annotation": each})
-                for number, each in enumerate(cited)
-            ),
             (f"{self._kind}.done", {**self._at, "text": text, "logprobs": logprobs}),
             ("response.content_part.done", {**self._at, "part": part}),
             done,
@@ -237,8 +205,7 @@ class _Item:
         text = "".join(each.text for each in self._texts)
         if self.thinking:
             return _reasoning(self._id, text, status)
-        cited = self._ground.annotations(text)
-        return _message(self._id, text, status, likely(self._texts), cited)
+        return _message(self._id, text, status, likely(self._texts))
 
 
 class _Call:
@@ -279,10 +246,8 @@ class _Call:
         return _function_call(self._id, call, status)
 
 
-def _said(
-    body: ResponsesBody, search: FileSearch | None
-) -> tuple[list[Message], FileSearch | None, dict[int, str]]:
-    """Return the conversation, what is to be looked up, and what was for earlier questions, by their place."""
+def _messages(body: ResponsesBody) -> list[Message]:
+    """Return the conversation."""
     given: Sequence[Any] = body.input
     if isinstance(body.input, str):
         given = [{"role": "user", "content": body.input}]
@@ -290,14 +255,7 @@ def _said(
     # Thoughts of earlier answers, which clients send back, are not read again.
     items = [each for each in given if _kind(each) != "reasoning"]
     said: list[Any] = [*system]
-    before: dict[int, str] = {}
     for item in items:
-        if _kind(item) == CALL:
-            queries = item.get("queries")
-            first = queries[0] if isinstance(queries, list) and queries else None
-            if isinstance(first, str):
-                before[len(said) - 1] = first
-            continue
         message = _as_message(item)
         last = said[-1] if said and isinstance(said[-1], dict) else {}
         if _kind(item) == "function_call" and last.get("role") == "assistant":
@@ -306,7 +264,7 @@ def _said(
             said[-1] = {**last, "tool_calls": calls}
         else:
             said.append(message)
-    return [from_json(each, f"item {at}") for at, each in enumerate(said, 1)], search, before
+    return [from_json(each, f"item {at}") for at, each in enumerate(said, 1)]
 
 
 def _as_message(item: Any) -> Any:
@@ -339,18 +297,18 @@ def _kind(item: Any) -> Any:
     return item.get("type", "message") if isinstance(item, dict) else None
 
 
-def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
+async def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
     names = ("temperature", "top_p")
     given = {name: value for name in names if (value := getattr(body, name)) is not None}
     form = body.text.format
     if form is not None and form.get("type") == "json_schema":
         form = {"type": "json_schema", "json_schema": form}
-    return replace(
+    options = replace(
         usual,
         sampling=replace(usual.sampling, **given),
-        max_tokens=usual.max_tokens if body.max_output_tokens is None else body.max_output_tokens,
-        **format_options(form),
+        max_tokens=most_tokens(body.max_output_tokens, usual.max_tokens),
     )
+    return await with_format(options, form)
 
 
 def _shell(
@@ -428,20 +386,14 @@ def _function_call(name: str, call: ToolCall, status: str = "completed") -> dict
     return {**head, "name": call.name, "arguments": call.arguments}
 
 
-def _message(
-    name: str,
-    text: str,
-    status: str,
-    logprobs: list[dict[str, Any]],
-    cited: list[dict[str, Any]],
-) -> dict[str, Any]:
-    content = [_part(text, logprobs, cited)]
+def _message(name: str, text: str, status: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    content = [_part(text, logprobs)]
     head = {"type": "message", "id": name, "role": "assistant", "status": status}
     return {**head, "content": content}
 
 
-def _part(text: str, logprobs: list[dict[str, Any]], cited: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": cited, "logprobs": logprobs}
+def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
 
 def _id(prefix: str) -> str:

@@ -137,6 +137,25 @@ def test_a_call_that_is_cut_is_none() -> None:
     assert conversation.messages[-1].calls == ()
 
 
+def test_a_call_that_is_cut_before_its_name_is_whole_is_no_text() -> None:
+    words, call = "Let me see.", hermes("area", of="Peru")
+    script = f"{words}\n{call}"
+    whole = TOKENIZER.tokenize(script, add_special=False, parse_special=True)
+    before = len(TOKENIZER.tokenize(f"{words}\n<tool_call>", add_special=False, parse_special=True))
+    named = len(
+        TOKENIZER.tokenize(script.partition('area"')[0], add_special=False, parse_special=True)
+    )
+    for most in range(before, named):
+        assert most < len(whole)
+        conversation = asked()
+        options = ReplyOptions(SamplingParams(temperature=0), 1, max_tokens=most)
+        reply, heard = told(assistant(script), conversation, options)
+        assert (reply.text, reply.calls, reply.stop_reason) == (words, (), StopReason.LENGTH)
+        assert "".join(each.text for each in heard if isinstance(each, Text)) == words
+        assert b"".join(map(TOKENIZER.piece, reply.tokens)) == words.encode()
+        assert conversation.messages[-1].text == words
+
+
 def test_what_is_no_call_is_text() -> None:
     text = 'Write "<tool" and </tool_call>, or {"name": "area", "arguments": {"of": 1}}. \n'
     reply, heard = told(assistant(text), asked())

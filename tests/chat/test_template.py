@@ -8,8 +8,9 @@ from localspec.chat import budget as budget_module
 from localspec.chat import template as template_module
 from localspec.chat.template import ChatTemplate
 from localspec.errors import TemplateError
-from localspec.messages import Message
+from localspec.messages import Message, ToolResult
 from tests.examples import LONG
+from tests.vocabularies import real_templates
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message.content"
@@ -25,6 +26,7 @@ IGNORES_SYSTEM = (
     "{% for m in messages if m.role != 'system' %}[{{ m.role }}: {{ m.content }}]{% endfor %}"
 )
 SYSTEM, USER = Message.system("Be brief."), Message.user("Hi")
+YES = Message.assistant("Yes")
 
 
 @pytest.fixture
@@ -112,6 +114,58 @@ def test_system_text_goes_before_the_first_user_turn_where_the_role_is_unknown(s
 
 def test_system_text_is_not_lost_where_no_user_speaks() -> None:
     assert render(IGNORES_SYSTEM, SYSTEM) == "[user: Be brief.]"
+
+
+NOTE, MORE = Message.system("Mind the gap."), Message.system("Now.")
+REFUSES_LATER_SYSTEM = (
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+    "{{ raise_exception('System message must be at the beginning') }}{% endif %}"
+    "[{{ m.role }}: {{ m.content }}]{% endfor %}"
+)
+SYSTEM_ON_TOP = (
+    "{% for m in messages if m.role == 'system' %}[system: {{ m.content }}]{% endfor %}"
+    "{% for m in messages if m.role != 'system' %}[{{ m.role }}: {{ m.content }}]{% endfor %}"
+)
+RESULT = Message("tool", (ToolResult("a", "It is 5."),))
+
+
+@pytest.mark.parametrize("source", [REFUSES_LATER_SYSTEM, SYSTEM_ON_TOP])
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ([SYSTEM, USER, NOTE], "[system: Be brief.][user: Hi\n\nMind the gap.]"),
+        ([USER, NOTE, MORE], "[user: Hi\n\nMind the gap.\n\nNow.]"),
+        ([SYSTEM, NOTE, USER], "[system: Be brief.\n\nMind the gap.][user: Hi]"),
+        ([USER, YES, NOTE, USER], "[user: Hi][assistant: Yes][user: Mind the gap.\n\nHi]"),
+        ([USER, YES, NOTE], "[user: Hi][assistant: Yes][user: Mind the gap.]"),
+        ([USER, YES, RESULT, NOTE], "[user: Hi][assistant: Yes][tool: It is 5.\n\nMind the gap.]"),
+    ],
+)
+def test_a_later_system_message_is_part_of_its_turn_where_a_template_does_not_take_it_there(
+    source: str, said: list[Message], text: str
+) -> None:
+    assert render(source, *said) == text
+
+
+def test_a_later_system_message_stays_where_a_template_takes_it() -> None:
+    text = render(CHATML, SYSTEM, USER, NOTE)
+    assert text.startswith(render(CHATML, SYSTEM, USER, begins=False))
+    assert "<|im_start|>system\nMind the gap.<|im_end|>" in text
+
+
+@pytest.mark.parametrize("name", [*real_templates()])
+def test_real_templates_lose_no_system_message_and_nothing_before_it(name: str) -> None:
+    template = ChatTemplate(real_templates()[name].read_text(), "<s>", "</s>")
+    before = [SYSTEM, USER, YES, Message.user("Where is it?")]
+    try:
+        without = template.render(before, add_generation_prompt=False)
+    except TemplateError:
+        pytest.skip("it wants more than messages")
+    text = template.render([*before, NOTE])
+    assert (text.count("Where is it?"), text.count(NOTE.text)) == (1, 1)
+    # What was evaluated without it is of use: all up to the end of the user's words.
+    kept = without[: without.index("Where is it?") + len("Where is it?")]
+    assert text.startswith(kept)
 
 
 def test_thoughts_are_beside_the_content() -> None:

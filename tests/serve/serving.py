@@ -19,7 +19,6 @@ from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
@@ -81,7 +80,6 @@ def served(
     max_wait_s: float | None = None,
     rules: CallPolicy | None = None,
     engine: EngineClient | None = None,
-    docs: tuple[str, ...] = (),
 ) -> Iterator[Served]:
     """Serve what a script says, or an engine."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -105,12 +103,12 @@ def served(
             residence = Residence(backend, first, keep_alive_s, most)
             catalogue = Named(first, ("a-pair",), lambda _: GREEDY, others=others)
             rules_ = rules or CallPolicy()
-            service = Service(backend, residence, catalogue, 0, first, rules_, docs)
+            service = Service(backend, residence, catalogue, 0, first, rules_)
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
             app = application(service, metrics, let_in)
             config = uvicorn.Config(
                 app,
-                http=Bounded,
+                http="h11",
                 log_level="critical",
                 lifespan="off",
                 timeout_graceful_shutdown=1,

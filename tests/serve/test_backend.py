@@ -23,7 +23,7 @@ from localspec.engine.protocol import (
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 from localspec.serve import backend as serving
-from localspec.serve.backend import Backend, EngineLost
+from localspec.serve.backend import Backend, EngineLost, pieces
 from tests.waiting import PATIENCE_S
 
 READY = Ready("a-model", None, "off", 100, (), 0.0, False)
@@ -133,7 +133,7 @@ def test_where_bits_count_nothing_is_taken_from_what_was_asked_before(exact: boo
     engine = Dying(gets_ready=True)
 
     async def work(backend: Backend) -> None:
-        reply = backend.reply(Ask(0, (Message.user("hello"),)))
+        reply = backend.notices(Ask(0, (Message.user("hello"),)))
         pending = asyncio.ensure_future(anext(reply))
         while not engine.asked:
             await asyncio.sleep(0)
@@ -154,7 +154,7 @@ def test_what_is_told_of_several_in_one_go_reaches_each_and_a_fault_in_one_no_ot
 
     async def text_of(backend: Backend) -> str:
         asked = Ask(0, (Message.user("hello"),))
-        told = [each async for each in backend.reply(asked)]
+        told = [each async for each in pieces(backend.notices(asked))]
         return "".join(each.text for each in told if isinstance(each, Text))
 
     async def work(backend: Backend) -> None:

@@ -68,7 +68,7 @@ def test_an_answer_that_breaks_off_is_no_answer() -> None:
 
 def test_a_refusal_ends_it() -> None:
     with served({}) as server, pytest.raises(RuntimeError, match="400"):
-        serve_load.level(server.url, {**BODY, "max_tokens": 0}, 2, "Hello.", ["One?", "Two?"])
+        serve_load.level(server.url, {**BODY, "temperature": -1}, 2, "Hello.", ["One?", "Two?"])
 
 
 def test_the_peer_gets_the_same_slots_and_context() -> None:

@@ -117,7 +117,7 @@ def test_what_was_refused_and_who_waits_is_told_over_http(tmp_path: Path) -> Non
         assert server.chat("hello").status_code == 401
         server.client.headers["x-api-key"] = "sesame"
         assert server.client.get("/nope").status_code == 404
-        assert server.chat("hello", max_tokens=-1).status_code == 400
+        assert server.chat("hello", temperature=-1).status_code == 400
         threads = [threading.Thread(target=server.chat, args=("a story",)) for _ in range(3)]
         for thread in threads:
             thread.start()

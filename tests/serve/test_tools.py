@@ -197,7 +197,11 @@ def test_a_choice_holds_in_every_interface(
 
 
 def test_tools_of_other_types_are_left_out_with_a_note(server: Served) -> None:
-    other = [{"type": "web_search"}, {"type": "web_search_20250305", "name": "web_search"}]
+    other = [
+        {"type": "web_search"},
+        {"type": "file_search"},
+        {"type": "web_search_20250305", "name": "web_search"},
+    ]
     chat = server.chat("Peru?", tools=[*CHAT, other[0]], max_tokens=200).json()
     assert chat["choices"][0]["finish_reason"] == "tool_calls"
     assert "web_search" in chat["localspec"]["notes"][0]

@@ -5,13 +5,13 @@ import threading
 
 import httpx
 import pytest
-from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 
 from localspec.engine.client import EngineClient
 from localspec.options import LaunchOptions
 from localspec.serve import http
 from localspec.serve.backend import Backend, EngineLost
-from localspec.serve.http import Guard
+from localspec.serve.http import Guard, guarded
 from tests.engine.double import command
 from tests.serve.serving import served
 from tests.waiting import PATIENCE_S, until
@@ -126,7 +126,7 @@ def test_a_key_lets_in(headers: dict[str, str], status: int) -> None:
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example"}, 400),
         ({"Host": "localhost:8080"}, 200),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "http://localhost:3000"}, 200),
@@ -142,32 +142,61 @@ def test_pages_of_others_do_not_reach_a_server_of_this_machine(
 
 def test_only_whole_keys_and_names_are_let_in() -> None:
     def status(guard: Guard, **headers: str) -> int:
-        refusal = guard.refusal(Headers(headers))
-        return 200 if refusal is None else refusal[0]
+        async def found() -> int:
+            app = guarded(JSONResponse({}), guard, lambda _status: None)
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost"
+            ) as client:
+                return (await client.post("/v1/messages", headers=headers)).status_code
+
+        return asyncio.run(found())
 
     keyed = Guard(keys=("sesame", "second"))
     for key in ("sesame", "second"):
         assert status(keyed, authorization=f"Bearer {key}") == 200
     for key in ("", "ses", "sesame-and-more", "SESAME", "sesame second"):
         assert status(keyed, authorization=f"Bearer {key}") == 401, key
-    local = Guard(hosts={"localhost"})
-    assert status(local, host="localhost:8080", origin="http://localhost:3000") == 200
-    for name in ("", "evil.example", "localhost.evil.example", "evil.localhost"):
-        assert status(local, host=name) == 403, name
+    local = Guard(hosts={"localhost", "[::1]"})
+    for name in ("localhost", "localhost:8080", "[::1]:8080"):
+        assert status(local, host=name, origin=f"http://{name}") == 200
+    for name in (
+        "",
+        "evil.example",
+        "localhost.evil.example",
+        "evil.localhost",
+        "localhost:80.evil",
+    ):
+        assert status(local, host=name) == 400, name
         assert status(local, host="localhost", origin=f"http://{name}") == 403, name
 
 
-def test_only_pages_that_were_named_are_told_that_they_may_ask() -> None:
-    guard = Guard(keys=("sesame",), origins=("https://good.example",))
+@pytest.mark.parametrize(
+    ("guard", "origin", "status"),
+    [
+        (Guard(keys=("sesame",), origins=("https://good.example",)), "https://good.example", 200),
+        (Guard(keys=("sesame",), origins=("https://good.example",)), "https://evil.example", 403),
+        (Guard(keys=("sesame",)), "http://localhost:3000", 403),
+        (None, "http://localhost:3000", 200),
+        (None, "http://localhost.evil.example", 403),
+    ],
+)
+def test_only_pages_that_were_named_are_told_that_they_may_ask(
+    guard: Guard | None, origin: str, status: int
+) -> None:
     with served({}, guard=guard) as server:
-        for origin, status in (("https://good.example", 200), ("https://evil.example", 403)):
-            # A browser asks without the key whether it may send one.
-            answer = server.client.options("/v1/messages", headers={"Origin": origin})
-            assert answer.status_code == status
-            allowed = answer.headers.get("access-control-allow-origin")
-            assert allowed == (origin if status == 200 else None)
-            if allowed:  # `*` does not stand for it
-                assert "Authorization" in answer.headers["access-control-allow-headers"]
+        # A browser asks without the key whether it may send one.
+        asked = {
+            "Origin": origin,
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type",
+        }
+        answer = server.client.options("/v1/messages", headers=asked)
+        assert answer.status_code == status
+        allowed = answer.headers.get("access-control-allow-origin")
+        assert allowed == (origin if status == 200 else None)
+        if allowed:  # `*` does not stand for it
+            assert "authorization" in answer.headers["access-control-allow-headers"]
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_all_in_memory(

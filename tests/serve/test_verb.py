@@ -157,14 +157,19 @@ def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
         (("--host", "no.such.host.invalid", "--api-key-file", "keys.txt"), "no.such.host.invalid"),
         (("--gate", "none.toml"), "none.toml"),
         (("--api-key-file", "gated.txt"), "none.toml"),
+        (("--api-key-file", "short.txt"), "line 2"),
     ],
 )
 def test_what_it_cannot_start_with_is_one_line(
     bare_machine: dict[str, str], tmp_path: Path, words: tuple[str, ...], told: str
 ) -> None:
     (tmp_path / "empty.txt").write_text("\n")
-    (tmp_path / "keys.txt").write_text("sesame\n")
-    (tmp_path / "gated.txt").write_text("sesame gate=usual\nopen gate=none.toml\n")
+    (tmp_path / "keys.txt").write_text("sesame-open-thyself\n")
+    gated = "sesame-open-thyself gate=usual\nopen-sesame-open-now gate=none.toml\n"
+    (tmp_path / "gated.txt").write_text(gated)
+    (tmp_path / "short.txt").write_text("# ours\nann sesame\n")
+    for name in ("empty", "keys", "gated", "short"):
+        (tmp_path / f"{name}.txt").chmod(0o600)
     done = localspec("serve", *words, env=bare_machine, cwd=tmp_path)
     assert_one_complaint(done, 2)
     assert told in done.err
