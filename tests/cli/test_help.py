@@ -78,7 +78,9 @@ def test_what_is_no_command_is_answered_with_what_is_meant(verb: str, meant: str
     assert meant in done.output
 
 
-@pytest.mark.parametrize(("verb", "page"), [("ls", "List the models on this"), ("ab", "5 or more")])
+@pytest.mark.parametrize(
+    ("verb", "page"), [("ls", "List the models on this"), ("bench", "5 or more")]
+)
 def test_help_takes_a_command_by_any_of_its_names(verb: str, page: str) -> None:
     assert page in " ".join(CliRunner().invoke(root.localspec, ["help", verb]).output.split())
 

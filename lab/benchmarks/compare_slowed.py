@@ -1,6 +1,6 @@
-"""Whether `ab` finds an arm that was slowed on purpose, on this machine as it is.
+"""Whether `bench --compare` finds an arm that was slowed on purpose, on this machine as it is.
 
-    python -m lab.benchmarks.ab_slowed TARGET [SHARE ...]
+    python -m lab.benchmarks.compare_slowed TARGET [SHARE ...]
 
 Both arms are plain decoding of one model that is loaded once. Passes of arm b take SHARE longer: it spins after each.
 A share of 0 is an A/A comparison, which should find nothing. Also told: the noise of a pair.
@@ -12,11 +12,11 @@ import time
 from collections.abc import Sequence
 
 from lab.benchmarks.workbench import machine, opened
-from localspec.bench.ab import Ab, LoadedArm, paired_runs
-from localspec.bench.arms import parse_arm
-from localspec.bench.own import OwnRuns
-from localspec.bench.paired import FIRST_PAIRS, compare, pairs_needed
+from localspec.bench.bench import log_ratio, neighbours
+from localspec.bench.estimate import FIRST_PAIRS, compare, pairs_needed
+from localspec.bench.measure import OwnRuns, Runs, measure, schedule
 from localspec.bench.prompts import bundled, per_workload
+from localspec.bench.trial import Slot, Trial
 from localspec.decoding.model import Logits, Pass, Role
 from localspec.decoding.scheduler import Sequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
@@ -42,19 +42,27 @@ class Slowed:
         return found
 
 
-class SlowSide:
-    """An arm whose passes are slowed while it runs."""
+class SlowRuns:
+    """Runs whose passes are slowed while they are made."""
 
-    def __init__(self, side: LoadedArm, model: Slowed, share: float) -> None:
-        self._side, self._model, self._share = side, model, share
+    def __init__(self, runs: OwnRuns, model: Slowed, share: float) -> None:
+        self._runs, self._model, self._share = runs, model, share
 
-    def run(self, prompt: int, temperature: float, repeat: int) -> object:
-        """Run it."""
+    def run(self, slot: Slot) -> Trial:
+        """Make it."""
         self._model.share = self._share
         try:
-            return self._side.run(prompt, temperature, repeat)
+            return self._runs.run(slot)
         finally:
             self._model.share = 0.0
+
+    def warm_up(self, modes: Sequence[str]) -> None:
+        """Do nothing: the other arm has the same weights."""
+
+
+def _planned(trials: Sequence[Trial]) -> int:
+    first = len(trials) == 2 * FIRST_PAIRS
+    return 2 * pairs_needed([*map(log_ratio, neighbours(trials, "a"))]) if first else 0
 
 
 def main() -> None:
@@ -74,18 +82,12 @@ def main() -> None:
     slowed = driven[Role.TARGET] = Slowed(driven[Role.TARGET])  # type: ignore[index]
     prompts = per_workload(bundled(), 2)
     asked = ReplyOptions(seed=1, max_tokens=arguments.tokens)
-    arm = parse_arm("off", launch)
-    request = Ab(arm, arm, prompts, asked)
-    side = LoadedArm(OwnRuns(runtime.assistant, runtime.drafting.policy, prompts, asked), "off")
-    side.warm_up()
+    side = OwnRuns(runtime.assistant, lambda _: runtime.drafting.policy("off"), prompts, asked)
     for share in arguments.shares:
-        start, values, planned = time.perf_counter(), list[float](), FIRST_PAIRS
-        for pair in paired_runs(request, side, SlowSide(side, slowed, share)):  # type: ignore[arg-type]
-            values.append(pair.value)
-            if len(values) == FIRST_PAIRS:
-                planned = pairs_needed(values)
-            if len(values) >= planned:
-                break
+        start, slots = time.perf_counter(), schedule(len(prompts), ["a", "b"], [0.8], None)
+        runs: dict[str, Runs] = {"a": side, "b": SlowRuns(side, slowed, share)}
+        trials, _ = measure(slots, runs, 2 * FIRST_PAIRS, more=_planned)
+        values = [*map(log_ratio, neighbours(trials, "a"))]
         found = compare(values)
         print(
             f"passes {share:.0%} longer: {found.verdict('a', 'b')}; noise of a pair "

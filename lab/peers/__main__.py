@@ -1,0 +1,102 @@
+"""localspec beside llama.cpp's server on the same files, prompts, sampling and threads, in neighbouring runs.
+
+    python -m lab.peers PATH/llama-server [--server-modes server:none,server:draft] -- [what `localspec bench` takes]
+
+Prints the table of `localspec bench` with the server's modes in it, and each of our modes against the best of these,
+chosen in hindsight for each kind of text; with `--json` behind `--`, the JSON of `bench`.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+import click
+
+from lab.peers.runs import open_runs
+from lab.peers.setting import PEER_FLAGS, peer_program
+from localspec.bench.bench import Bench, Result, run_bench
+from localspec.bench.measure import BenchModels, Runs, Watchers, prompt_tokens
+from localspec.bench.report import ALL, Cell, as_json, document, figures, table
+from localspec.cli.bench import bench, bench_request
+from localspec.cli.settings import configured
+from localspec.decoding.cancel import CancelFlag
+from localspec.errors import LocalspecError, UsageError
+
+
+def beside_server(bench: Bench, program: str, modes: Sequence[str]) -> Result:
+    """Measure our arms and the modes of a server.
+
+    Raises:
+        UsageError: our models are on workers, which serve one program at a time.
+        LocalspecError: something cannot be loaded, started or answered.
+    """
+    if any(arm.launch.workers for arm in bench.arms):
+        raise UsageError("llama-server is not measured beside models on workers")
+    path, cancel = peer_program(program), CancelFlag()
+
+    def servers(loaded: BenchModels, stack: ExitStack) -> Mapping[str, Runs]:
+        if "server:draft" in modes and loaded.draft_model is None:
+            raise UsageError("server:draft needs a draft model: add model to --modes")
+        tokens = prompt_tokens(loaded.assistant, bench.prompts)
+        runs = open_runs(path, loaded, tokens, bench.reply, lambda: cancel.is_set)
+        return dict.fromkeys(modes, stack.enter_context(runs))
+
+    return run_bench(bench, cancel, Watchers(), others=servers)
+
+
+def against_best(result: Result) -> list[str]:
+    """Return a line for each of our modes and kinds of text: its speed over that of the server's best mode."""
+    found = figures(result)
+    lines = []
+    for cell, its in found.items():
+        if cell.mode in PEER_FLAGS or cell.workload == ALL:
+            continue
+        rivals = {
+            mode: ratio.mean
+            for mode in PEER_FLAGS
+            if (rival := found.get(Cell(cell.temperature, cell.workload, mode))) is not None
+            and (ratio := rival.ratio) is not None
+        }
+        if rivals:
+            best = max(rivals, key=lambda mode: rivals[mode])
+            ours = 0.0 if its.ratio is None else its.ratio.mean
+            times = math.exp(ours - rivals[best])
+            lines.append(
+                f"{cell.workload} {cell.mode}, {cell.temperature:g}: {times:.3f} of {best}"
+            )
+    return lines
+
+
+def main() -> None:
+    """Measure, and print what was found."""
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program", help="llama-server")
+    parser.add_argument("--server-modes", default="server:none", help=", ".join(PEER_FLAGS))
+    asked = parser.parse_args(sys.argv[1:split])
+    modes = asked.server_modes.split(",")
+    if unknown := set(modes) - {*PEER_FLAGS}:
+        raise UsageError(
+            f"there is no mode {min(unknown)!r}: choose one of {', '.join(PEER_FLAGS)}"
+        )
+    context = bench.make_context("bench", sys.argv[split + 1 :])
+    with context:
+        request = bench_request(configured(context.params))
+    found = beside_server(request, asked.program, modes)
+    if context.params["json_"]:
+        print(as_json(document(found)))
+    else:
+        print(
+            "\n".join(
+                [table(found), "", "against the best of the server's modes:", *against_best(found)]
+            )
+        )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (LocalspecError, click.ClickException) as error:
+        sys.exit(str(error))
