@@ -7,6 +7,7 @@ chosen in hindsight for each kind of text; with `--json` behind `--`, the JSON o
 """
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from lab.peers.runs import open_runs
 from lab.peers.setting import PEER_FLAGS, peer_program
 from localspec.bench.bench import Bench, Result, run_bench
 from localspec.bench.measure import BenchModels, Runs, Watchers, prompt_tokens
-from localspec.bench.report import ALL, Cell, as_json, document, figures, table
+from localspec.bench.report import ALL, document, figures, table
 from localspec.cli.bench import bench, bench_request
 from localspec.cli.settings import configured
 from localspec.decoding.cancel import CancelFlag
@@ -48,25 +49,19 @@ def beside_server(bench: Bench, program: str, modes: Sequence[str]) -> Result:
 
 def against_best(result: Result) -> list[str]:
     """Return a line for each of our modes and kinds of text: its speed over that of the server's best mode."""
+    best: dict[tuple[float, str], tuple[float, str]] = {}
     found = figures(result)
-    lines = []
-    for cell, its in found.items():
-        if cell.mode in PEER_FLAGS or cell.workload == ALL:
-            continue
-        rivals = {
-            mode: ratio.mean
-            for mode in PEER_FLAGS
-            if (rival := found.get(Cell(cell.temperature, cell.workload, mode))) is not None
-            and (ratio := rival.ratio) is not None
-        }
-        if rivals:
-            best = max(rivals, key=lambda mode: rivals[mode])
-            ours = 0.0 if its.ratio is None else its.ratio.mean
-            times = math.exp(ours - rivals[best])
-            lines.append(
-                f"{cell.workload} {cell.mode}, {cell.temperature:g}: {times:.3f} of {best}"
-            )
-    return lines
+    for each in found:
+        if each.mode in PEER_FLAGS and each.ratio is not None:
+            place = (each.temperature, each.workload)
+            best[place] = max(best.get(place, (-math.inf, "")), (each.ratio.mean, each.mode))
+    return [
+        f"{each.workload} {each.mode}, {each.temperature:g}: {math.exp(ours - theirs):.3f} of {mode}"
+        for each in found
+        if each.mode not in PEER_FLAGS and each.workload != ALL
+        for theirs, mode in [best[each.temperature, each.workload]]
+        for ours in [each.ratio.mean if each.ratio is not None else 0.0]
+    ]
 
 
 def main() -> None:
@@ -86,7 +81,7 @@ def main() -> None:
         request = bench_request(configured(context.params))
     found = beside_server(request, asked.program, modes)
     if context.params["json_"]:
-        print(as_json(document(found)))
+        print(json.dumps(document(found)))
     else:
         print(
             "\n".join(

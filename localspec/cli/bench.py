@@ -1,6 +1,7 @@
 """`localspec bench`: what drafting, or another setting, is worth on this machine. Figures on stdout, progress on stderr."""
 
 import codecs
+import json
 import shutil
 import sys
 import time
@@ -14,7 +15,6 @@ from localspec.bench.bench import Bench, Result, run_bench
 from localspec.bench.measure import Watchers
 from localspec.bench.prompts import bundled, per_workload, read
 from localspec.bench.report import (
-    as_json,
     document,
     has_verdict,
     table,
@@ -126,9 +126,9 @@ def bench(**flags: Any) -> int:
 
 def _printed(found: Result, *, as_document: bool) -> str:
     if as_document:
-        only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
         values = verdict_document(found) if found.bench.verdict else document(found)
-        return as_json(values, only_ascii=only_ascii)
+        only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
+        return json.dumps(values, ensure_ascii=only_ascii)
     if found.bench.verdict:
         return "\n".join(verdict_lines(found))
     return table(found, shutil.get_terminal_size((80, 24)).columns)

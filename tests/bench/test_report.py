@@ -8,7 +8,7 @@ import pytest
 from localspec.bench.arms import mode_arms
 from localspec.bench.bench import Bench, Result
 from localspec.bench.prompts import BenchPrompt
-from localspec.bench.report import ALL, Cell, Figures, as_json, document, figures, table
+from localspec.bench.report import ALL, Figure, document, figures, table
 from localspec.bench.trial import Trial
 from localspec.options import LaunchOptions, ReplyOptions
 from tests.bench.runs import a_round, a_trial
@@ -29,8 +29,9 @@ def made(
     return Result(bench, SETTING, trials, planned or len(trials))
 
 
-def summarise(trials: Sequence[Trial]) -> dict[Cell, Figures]:
-    return figures(made(trials))
+def summarise(trials: Sequence[Trial]) -> dict[tuple[float, str, str], Figure]:
+    found = figures(made(trials))
+    return {(each.temperature, each.workload, each.mode): each for each in found}
 
 
 def test_a_run_is_compared_with_the_off_of_its_own_group() -> None:
@@ -43,10 +44,10 @@ def test_a_run_is_compared_with_the_off_of_its_own_group() -> None:
     ]
     found = summarise(trials)
     for mode in ("auto", "model:3"):
-        ratio = found[Cell(0.0, "code", mode)].ratio
+        ratio = found[0.0, "code", mode].ratio
         assert ratio is not None
         assert ratio.ratio == pytest.approx(2.0)
-    assert found[Cell(0.0, "code", "off")].ratio is None
+    assert found[0.0, "code", "off"].ratio is None
 
 
 def test_kinds_count_alike_in_all_however_many_prompts_they_have() -> None:
@@ -57,17 +58,17 @@ def test_kinds_count_alike_in_all_however_many_prompts_they_have() -> None:
             a_trial("auto", prompt=prompt, wall_s=1 / speed, first_s=0.1 / speed),
         ]
     found = summarise(trials)
-    ratio = found[Cell(0.0, ALL, "auto")].ratio
+    ratio = found[0.0, ALL, "auto"].ratio
     assert ratio is not None
     assert ratio.ratio == pytest.approx(1.0)
-    assert [cell.workload for cell in found] == ["code", "code", "chat", "chat", ALL, ALL]
-    assert [cell.mode for cell in found][:2] == ["off", "auto"]
+    assert [kind for _, kind, _ in found] == ["code", "code", "chat", "chat", ALL, ALL]
+    assert [mode for _, _, mode in found][:2] == ["off", "auto"]
 
 
 def test_acceptance_and_length_are_over_all_rounds() -> None:
     rounds = [a_round(4, 4), a_round(4, 0), a_round()]
     trials = [a_trial(), a_trial("auto", rounds=rounds)]
-    its = summarise(trials)[Cell(0.0, "code", "auto")]
+    its = summarise(trials)[0.0, "code", "auto"]
     assert its.acceptance_rate == 0.5
     assert its.mean_acceptance_length == pytest.approx(7 / 3)
 
@@ -75,7 +76,7 @@ def test_acceptance_and_length_are_over_all_rounds() -> None:
 def test_shares_of_time_add_up_to_the_whole() -> None:
     rounds = [a_round(2, 2, verify_s=0.2, draft_s=0.1, draft_prefill_s=0.05)] * 2
     trial = a_trial("auto", wall_s=1.0, prefill_s=0.1, rounds=rounds)
-    stages = summarise([a_trial(), trial])[Cell(0.0, "code", "auto")].stages
+    stages = summarise([a_trial(), trial])[0.0, "code", "auto"].time
     assert stages is not None
     assert stages["verify"] == pytest.approx(0.4)
     assert stages["draft_prefill"] == pytest.approx(0.1)
@@ -90,8 +91,8 @@ def test_forks_are_counted_and_placed() -> None:
             a_trial(repeat=repeat, n_tokens=3, tokens=(1, 2, 3)),
             a_trial("auto", repeat=repeat, n_tokens=3, tokens=tokens),
         ]
-    its = summarise(trials)[Cell(0.0, "code", "auto")]
-    assert list(its.forks) == [None, 1, 2]
+    its = summarise(trials)[0.0, "code", "auto"]
+    assert (its.same_text, its.forks_at) == (1, [1, 2])
 
 
 SPEEDS = {"off": 1.0, "auto": 1.2, "model:3": 0.5}
@@ -120,7 +121,7 @@ def measured(planned: int = 12) -> Result:
 
 
 def test_every_ratio_has_a_row_in_the_json() -> None:
-    found = json.loads(as_json(document(measured())))
+    found = json.loads(json.dumps(document(measured())))
     rows = {(row["workload"], row["mode"]): row for row in found["ratios"]}
     assert len(rows) == 3 * (len(SPEEDS) - 1)
     for (_, mode), row in rows.items():
@@ -154,7 +155,7 @@ def test_repeats_of_one_prompt_say_nothing_of_other_prompts() -> None:
                         first_s=0.1 / speed,
                     ),
                 ]
-        its = summarise(trials)[Cell(0.0, "code", "auto")].ratio
+        its = summarise(trials)[0.0, "code", "auto"].ratio
         assert its is not None
         assert its.interval is not None
         return its.interval[1]

@@ -149,7 +149,7 @@ def test_localspec_is_measured_beside_a_server(tmp_path: Path) -> None:
     bench = Bench(arms, prompts, "", [0.0], ReplyOptions(seed=1, max_tokens=4))
     found = beside_server(bench, str(fake_server(tmp_path)), ["server:none"])
     assert found.is_whole
-    assert {cell.mode for cell in figures(found)} == {"off", "lookup:3", "server:none"}
+    assert {each.mode for each in figures(found)} == {"off", "lookup:3", "server:none"}
     lines = against_best(found)
     assert len(lines) == 4
     assert all(line.endswith(" of server:none") for line in lines)
