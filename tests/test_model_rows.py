@@ -206,6 +206,19 @@ def test_a_draft_model_names_the_model_that_one_has(
     assert label() == "draft model for qwen3-8b"
 
 
+def test_a_model_whose_bare_name_is_a_pair_with_other_weights_has_its_full_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    registry = load_registry()
+    _place(tmp_path / "data" / "blobs", registry.model("qwen3-1.7b:Q8_0"))
+    rows = {row.name: row for row in choices(registry)}
+    assert not rows["qwen3-1.7b"].here
+    assert rows["qwen3-1.7b:Q8_0"].here
+    assert rows["qwen3-1.7b:Q8_0"].about == "draft model for qwen3-32b"
+    assert "draft model for qwen3-32b" in CliRunner().invoke(cli, ["list"]).stdout
+
+
 def test_models_that_are_for_tools_are_marked() -> None:
     rows = [row for row in model_rows(load_registry()) if "tools" in row.about.split()]
     assert {"granite4.2-3b", "granite4.2-8b"} <= {row.name for row in rows}

@@ -56,7 +56,7 @@ def list_(as_json: bool) -> None:
     width = max((len(item.name) for item in items), default=0)
     rows = {row.name: row for row in model_rows(registry)}
     for item in items:
-        row = rows.get(item.name)
+        row = rows.get(item.entry.full_name) or rows.get(item.name)
         kind = f"  {row.about}" if row is not None and row.kind not in {"chat", "code"} else ""
         click.echo(f"{item.name:<{width}}  {_size(item):>17}  {item.where}{kind}")
 

@@ -125,11 +125,11 @@ def model_rows(registry: Registry, memories: Sequence[Memory] = ()) -> list[Mode
         for pair in registry.pairs.values()
     ]
     for entry in (*registry.models.values(), *load_imports(data_dir()).values()):
-        if entry not in targets and entry.name not in registry.pairs:
+        if entry not in targets:
             kind, about = _kind_alone(entry, registry)
-            found.append(
-                (PairEntry(entry.name, entry.name, "lookup", None, about), kind, entry, False)
-            )
+            # Where the bare name means a pair with other weights.
+            name = entry.full_name if entry.name in registry.pairs else entry.name
+            found.append((PairEntry(name, name, "lookup", None, about), kind, entry, False))
     free = [each.free_bytes for each in memories] or [free_ram_bytes()]
     most = max((each for each in free if each is not None), default=None)
     rows = [_row(*each, registry, memories, most) for each in found]
