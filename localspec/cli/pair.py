@@ -43,7 +43,10 @@ def check(target: str, draft_model: str, json_: bool) -> int:
 @pair.command("list")
 @_JSON
 def list_(json_: bool) -> None:
-    """List the known pairs, smallest first; `*` marks pairs on this machine."""
+    """List the known pairs, smallest first.
+
+    `*` marks models on this machine.
+    """
     from localspec.launch.rows import model_rows  # noqa: PLC0415 - not for `--help`
 
     registry = load_registry()

@@ -85,6 +85,16 @@ def test_help_takes_a_command_by_any_of_its_names(verb: str, page: str) -> None:
     assert page in " ".join(CliRunner().invoke(root.localspec, ["help", verb]).output.split())
 
 
+def test_no_summary_of_a_command_is_cut_off() -> None:
+    with click.Context(root.localspec) as context:
+        found = {name: root.localspec.get_command(context, name) for name in verbs.VERBS}
+    groups = [name for name, verb in found.items() if isinstance(verb, click.Group)]
+    assert {"index", "config", "history"} <= set(groups)
+    for name in groups:
+        page = CliRunner().invoke(root.localspec, [name, "--help"], terminal_width=80).output
+        assert "..." not in page.partition("Commands:")[2], page
+
+
 def test_no_verb_shows_the_help_and_is_code_2() -> None:
     done = localspec()
     assert (done.code, done.out) == (2, "")
