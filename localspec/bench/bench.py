@@ -3,7 +3,7 @@
 import math
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +91,7 @@ class Result:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nobody interrupted it."""
+        """Whether all runs that were planned were made."""
         return len(self.trials) >= self.planned
 
 
@@ -156,14 +156,13 @@ def run_bench(
         first = loaded[bench.arms[0].models]
         if others is not None:
             runs |= others(first, stack)
-        slots: list[Slot] = []
-        names = [*runs]
-        planned, more = 2 * (bench.pairs or FIRST_PAIRS), _more(bench)
+        repeats = None if bench.verdict else bench.repeats
+        slots: Iterable[Slot] = schedule(len(bench.prompts), [*runs], bench.temperatures, repeats)
+        planned = 2 * (bench.pairs or FIRST_PAIRS)
         if not bench.verdict:
-            slots = list(schedule(len(bench.prompts), names, bench.temperatures, bench.repeats))
+            slots = list(slots)
             planned = len(slots)
-        endless = schedule(len(bench.prompts), names, bench.temperatures, None)
-        trials, planned = measure(slots or endless, runs, planned, on_trial, more)
+        trials, planned = measure(slots, runs, planned, on_trial, _more(bench))
         return Result(bench, _described(bench, first), trials, planned)
 
 

@@ -76,7 +76,7 @@ _SHOWN_EVERY_S = 30.0
     "min_p",
     max_tokens="Tokens per answer. Default: 160; with --compare 96.",
 )
-@click.option("--repeat", type=int, default=1, metavar="N", help="Runs of each prompt. Default: 1.")
+@click.option("--repeat", type=int, metavar="N", help="Runs of each prompt. Default: 1.")
 @option_flags("seed", seed="Seed of the first run. Default: 1.")
 @option_flags(
     "exact",
@@ -141,8 +141,9 @@ def bench_request(flags: dict[str, Any]) -> Bench:
         UsageError: a flag is unusable, or does not go with another.
     """
     compared = flags["compare"]
-    if compared and flags["modes"] is not None:
-        raise UsageError("--compare and --modes cannot be combined: give one of them")
+    for other in ("modes", "repeat"):
+        if compared and flags[other] is not None:
+            raise UsageError(f"--compare and --{other} cannot be combined: give one of them")
     if flags["pairs"] is not None and not compared:
         raise UsageError("--pairs needs --compare: add two settings, such as --compare off auto")
     prompts = bundled() if flags["prompts"] is None else read(Path(flags["prompts"]))
@@ -168,7 +169,7 @@ def bench_request(flags: dict[str, Any]) -> Bench:
         if temperatures is None
         else _temperatures(temperatures),
         reply=reply,
-        repeats=flags["repeat"],
+        repeats=1 if flags["repeat"] is None else flags["repeat"],
         verdict=bool(compared),
         pairs=flags["pairs"],
     )

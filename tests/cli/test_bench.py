@@ -111,6 +111,7 @@ def test_a_reader_that_leaves_is_no_error(prompts: Path) -> None:
         (("--compare", "off", "fast"), "draft mode 'fast'"),
         (("--compare", "off", "auto", "--pairs", "4"), "pairs is 4"),
         (("--compare", "off", "auto", "--modes", "off"), "--compare and --modes"),
+        (("--compare", "off", "auto", "--repeat", "2"), "--compare and --repeat"),
         (("--pairs", "7"), "--pairs needs --compare"),
         (("--modes", "lookup:99"), "draft_length is 99"),
         (("--temperature", "warm"), "temperature 'warm' is not a number"),
