@@ -39,40 +39,41 @@ class Machine:
     memories: tuple[Memory, ...]
 
 
-def _ram(free_gb: float, gb_per_s: float) -> Memory:
-    return Memory("RAM", round(free_gb * GB), gb_per_s * GB)
+def _ram(total_gb: float, gb_per_s: float) -> Memory:
+    return Memory("RAM", round(total_gb * GB), gb_per_s * GB)
 
 
-def _gpu(free_gb: float, gb_per_s: float, most: float = MOST_OF_GPU) -> Memory:
-    return Memory("GPU", round(free_gb * GB), gb_per_s * GB, most)
+def _gpu(total_gb: float, gb_per_s: float, most: float = MOST_OF_GPU) -> Memory:
+    return Memory("GPU", round(total_gb * GB), gb_per_s * GB, most)
 
 
+# As a system counts them: a few per cent more bytes than the gigabytes that were bought.
 MACHINES = (
-    Machine("single-board computer, 2 GB", (_ram(1.4, 9),)),
-    Machine("old laptop, 4 GB, DDR3", (_ram(2.6, 13),)),
-    Machine("laptop, 8 GB, one channel of DDR4", (_ram(5.5, 15),)),
-    Machine("laptop, 16 GB, two channels of DDR4", (_ram(12, 30),)),
-    Machine("desktop, 32 GB, two channels of DDR5", (_ram(27, 55),)),
-    Machine("workstation, 128 GB, eight channels of DDR5", (_ram(120, 200),)),
-    Machine("desktop, 16 GB, GPU with 8 GB", (_gpu(7.4, 200), _ram(12, 30))),
-    Machine("desktop, 64 GB, GPU with 24 GB", (_gpu(23.3, 700), _ram(57, 55))),
-    Machine("Apple M2, 8 GB", (_gpu(5, 70, MOST_OF_RAM), _ram(5, 60))),
-    Machine("Apple M4 Pro, 48 GB", (_gpu(34, 190, MOST_OF_RAM), _ram(40, 150))),
+    Machine("single-board computer, 2 GB", (_ram(2.1, 9),)),
+    Machine("old laptop, 4 GB, DDR3", (_ram(4.1, 13),)),
+    Machine("laptop, 8 GB, one channel of DDR4", (_ram(8.3, 15),)),
+    Machine("laptop, 16 GB, two channels of DDR4", (_ram(16.7, 30),)),
+    Machine("desktop, 32 GB, two channels of DDR5", (_ram(33.6, 55),)),
+    Machine("workstation, 128 GB, eight channels of DDR5", (_ram(135, 200),)),
+    Machine("desktop, 16 GB, GPU with 8 GB", (_gpu(8.5, 200), _ram(16.7, 30))),
+    Machine("desktop, 64 GB, GPU with 24 GB", (_gpu(25.4, 700), _ram(67.3, 55))),
+    Machine("Apple M2, 8 GB", (_gpu(8.6, 70, MOST_OF_RAM), _ram(8.6, 60))),
+    Machine("Apple M4 Pro, 48 GB", (_gpu(51, 190, MOST_OF_RAM), _ram(51, 150))),
 )
 
 
 def table(registry: Registry) -> Iterator[str]:
     """Yield the lines of the table."""
-    yield "| machine | free, read at | chat | code | why not the next larger for chat |"
+    yield "| machine | memory, read at | chat | code | why not the next larger for chat |"
     yield "|---|---|---|---|---|"
     for machine in MACHINES:
-        free = "; ".join(
-            f"{each.name} {each.free_bytes / GB:.3g} GB, {(each.bytes_per_s or 0) / GB:.0f} GB/s"
+        sizes = "; ".join(
+            f"{each.name} {each.total_bytes / GB:.3g} GB, {(each.bytes_per_s or 0) / GB:.0f} GB/s"
             for each in machine.memories
         )
         cells = [
             machine.text,
-            free,
+            sizes,
             *(_named(recommend(registry, machine.memories, each)) for each in ("chat", "code")),
             _why(machine, registry, "chat"),
         ]
@@ -107,7 +108,7 @@ def _why(machine: Machine, registry: Registry, purpose: Purpose) -> str:
     if found is None:
         return f"`{name}` does not fit"
     if found.suits is Suits.TIGHT:
-        share = found.needed_bytes / found.memory.free_bytes
+        share = found.needed_bytes / found.memory.total_bytes
         return (
             f"`{name}` takes {share:.0%} of {found.memory.name}, more than {found.memory.most:.0%}"
         )

@@ -77,6 +77,15 @@ def total_ram_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def usable_ram_bytes(root: Path = _ROOT) -> int:
+    """Return the memory that this process may have at most: the machine's, bounded by its control groups.
+
+    Args:
+        root: where `proc` and `sys` are.
+    """
+    return min([total_ram_bytes(), *(most for most, _, _ in _memory_groups(root))])
+
+
 def _quotas(root: Path) -> Iterator[float]:
     """Yield how many cores every control group around this process allows, where it is bounded."""
     for version, folder in _control_groups(root, "cpu"):
@@ -91,6 +100,12 @@ def _quotas(root: Path) -> Iterator[float]:
 
 def _rooms(root: Path) -> Iterator[int]:
     """Yield how many bytes every control group around this process has left."""
+    for most, used, idle in _memory_groups(root):
+        yield max(most - used + idle, 0)
+
+
+def _memory_groups(root: Path) -> Iterator[tuple[int, int, int]]:
+    """Yield what every control group around this process allows, has used, and could give back of that, in bytes."""
     for version, folder in _control_groups(root, "memory"):
         if version == 2:
             limit, used, cached = "memory.max", "memory.current", "inactive_file"
@@ -100,8 +115,7 @@ def _rooms(root: Path) -> Iterator[int]:
         most, now = _field(folder / limit, r"(\d+)"), _field(folder / used, r"(\d+)")
         if most is not None and now is not None:
             # Pages of files that nobody touched lately are given back on demand.
-            idle = _field(folder / "memory.stat", rf"^{cached} (\d+)") or 0
-            yield max(most - now + idle, 0)
+            yield most, now, _field(folder / "memory.stat", rf"^{cached} (\d+)") or 0
 
 
 def _control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:

@@ -19,7 +19,7 @@ from localspec.batch.ask import Form, ask_of
 from localspec.batch.line_options import from_text
 from localspec.batch.rows import Row
 from localspec.bench.arms import parse_arm
-from localspec.cli import ab, batch, bench, chat, chat_fronts, run, run_here
+from localspec.cli import batch, bench, chat, chat_fronts, run, run_here
 from localspec.config.keys import KEYS, from_variable
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import Load
@@ -27,7 +27,6 @@ from localspec.engine.wire import COMMANDS, encode
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.options import (
-    GRAMMARS,
     LaunchOptions,
     LoadOptions,
     Option,
@@ -42,7 +41,7 @@ from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
 ALL = (*OF_LAUNCH, *OF_REPLY)
-VERBS = ("run", "chat", "batch", "bench", "ab")
+VERBS = ("run", "chat", "batch", "bench")
 GBNF, LARK = 'root ::= "a"', 'start: "a"'
 _VALUES: Mapping[str, Any] = {
     "grammar": GBNF,
@@ -93,7 +92,7 @@ def takers(verb: str) -> list[Option]:
 
 def command(verb: str) -> click.Command:
     found: click.Command = getattr(
-        {"run": run, "chat": chat, "batch": batch, "bench": bench, "ab": ab}[verb], verb
+        {"run": run, "chat": chat, "batch": batch, "bench": bench}[verb], verb
     )
     return found
 
@@ -122,14 +121,12 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setattr(chat_fronts, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
     monkeypatch.setattr(
-        bench, "run_bench", lambda request, *_: _arrive(request.launch, request.asked)
+        bench, "run_bench", lambda request, *_: _arrive(request.arms[0].launch, request.reply)
     )
-    monkeypatch.setattr(ab, "run_ab", lambda request, *_: _arrive(request.a.launch, request.asked))
     needed = {
         "run": ["Hi", "--quiet"],
         "batch": ["in.jsonl"],
         "bench": ["--modes", "off", "--quiet"],
-        "ab": ["--a", "off", "--b", "auto", "--quiet"],
     }
 
     def call(verb: str, *flags: str) -> dict[str, Any]:
@@ -189,7 +186,6 @@ def test_run_chat_and_batch_take_every_flag_that_there_is() -> None:
     flags = {each.name for each in ALL if each.group}
     for verb in ("run", "chat", "batch"):
         assert {each.name for each in takers(verb)} == flags
-    assert flags - {each.name for each in takers("ab")} == {"stop", *GRAMMARS}
 
 
 @pytest.mark.parametrize(
@@ -216,7 +212,7 @@ def test_without_flags_all_is_as_declared(
 
 def _usual(verb: str) -> dict[str, Any]:
     usual = values_of(LaunchOptions()) | values_of(ReplyOptions())
-    measured = {"bench": {"seed": 1, "max_tokens": 160}, "ab": {"seed": 1, "max_tokens": 96}}
+    measured = {"bench": {"seed": 1, "max_tokens": 160}}
     return usual | measured.get(verb, {})
 
 
@@ -293,7 +289,7 @@ def test_it_goes_over_the_wire(option: Option) -> None:
 def test_an_arm_says_it(option: Option) -> None:
     value = another(option)
     text = ("on" if value else "off") if option.kind == "switch" else value
-    arm = parse_arm(f"{option.name}={text}", LaunchOptions())
+    arm = parse_arm("a", f"{option.name}={text}", LaunchOptions())
     if option.name == "draft":
         assert arm.mode == value
     else:

@@ -1,6 +1,7 @@
 """Whether a draft model is worth its download, before it is here."""
 
 import importlib
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,6 @@ from localspec.llama.model import LlamaModel
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import FitPlan
 from localspec.models.gguf import GgufHeader
-from localspec.models.offload import Machine, Place
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
 
@@ -230,10 +230,15 @@ def test_a_name_means_the_same_whatever_lies_in_the_directory(
 def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = Machine(Place("RAM", 8 << 30, 0), (Place("GPU", 4 << 30, 0),))
-    monkeypatch.setattr(memories_module, "free_memory", lambda *_: machine)
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    gpu = SimpleNamespace(name="GPU", total_bytes=4 << 30, free_bytes=3 << 30, shares_ram=False)
+    monkeypatch.setattr(memories_module, "placed_on", lambda _: [gpu])
+    monkeypatch.setattr(memories_module, "usable_ram_bytes", lambda: 8 << 30)
+    free = iter((7 << 30, 1 << 30, 5 << 30))
+    monkeypatch.setattr(memories_module, "free_ram_bytes", lambda: next(free))
     monkeypatch.setattr(memories_module, "offloads", lambda _: True)
-    monkeypatch.setattr(memories_module, "multiplied_per_second", lambda _: 1.0)
+    passes = iter((1.0, 5.0))
+    monkeypatch.setattr(memories_module, "multiplied_per_second", lambda _: next(passes))
     monkeypatch.setattr(
         memories_module,
         "calibrated_bandwidth",
@@ -241,8 +246,16 @@ def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
     )
     found = memories_module.memories(load_registry())
     assert [(each.name, each.bytes_per_s) for each in found] == [("GPU", 9.0), ("RAM", 2.0)]
-    assert [each.free_bytes for each in found] == [4 << 30, 8 << 30]
-    shared = replace(machine, gpus=(Place("GPU", 16 << 30, 0, shares_ram=True),))
-    monkeypatch.setattr(memories_module, "free_memory", lambda *_: shared)
+    assert [each.total_bytes for each in found] == [4 << 30, 8 << 30]
+    assert [each.free_bytes for each in found] == [3 << 30, 7 << 30]
+    # Within the hour nothing is measured again, and what is free changes nothing else.
+    again = memories_module.memories(load_registry())
+    assert [replace(each, free_bytes=None) for each in again] == [
+        replace(each, free_bytes=None) for each in found
+    ]
+    gpu.shares_ram, gpu.total_bytes = True, 16 << 30
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3601)
     ram_too, ram = memories_module.memories(load_registry())
-    assert (ram_too.free_bytes, ram_too.most) == (ram.free_bytes, ram.most)
+    assert (ram_too.total_bytes, ram_too.most) == (ram.total_bytes, ram.most)
+    assert ram.bytes_per_s == 5.0

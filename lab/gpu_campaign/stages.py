@@ -105,18 +105,17 @@ def _speed(subject: Subject, tools: Tools, settings: Sequence[str], *, brief: bo
     modes = ["off", "auto", "lookup"]
     if subject.draft_model is not None:
         modes += ["model:3", "model:7"]
-    against: tuple[str, ...] = ()
+    program: tuple[str, ...] = ("localspec", "bench")
     if tools.server is not None and "workers" not in by_name(settings):
-        modes += ["server:none", *(["server:draft"] if subject.draft_model is not None else [])]
-        against = ("--against", f"llama-server={tools.server}")
+        of_server = "server:none" if subject.draft_model is None else "server:none,server:draft"
+        program = ("lab.peers", str(tools.server), "--server-modes", of_server, "--")
     command = (
-        *(sys.executable, "-m", "localspec", "bench", "--json", "--offline"),
+        *(sys.executable, "-m", *program, "--json", "--offline"),
         *("--target", str(subject.target)),
         *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
         *("--modes", ",".join(modes), "--temperature", "0" if brief else "0,0.8"),
         *(("--prompts", str(_BRIEF)) if brief else ("--per-workload", "2")),
         *("--max-tokens", "16" if brief else "128"),
-        *against,
         *_flags(settings),
     )
     return Stage("speed", subject.name, 170, command)

@@ -1,4 +1,4 @@
-"""Other programs that `localspec bench --against` measures beside localspec: llama.cpp's server."""
+"""Other programs that `python -m lab.peers` measures beside localspec: llama.cpp's server."""
 
 from lab.peers.runs import open_runs
 from lab.peers.setting import peer_program

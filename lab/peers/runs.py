@@ -11,10 +11,8 @@ from pathlib import Path
 
 from lab.peers.server import PeerServer
 from lab.peers.setting import PeerSetting
-from localspec.bench.loading import BenchModels
-from localspec.bench.own import slot_options
-from localspec.bench.schedule import Slot
-from localspec.bench.trial import Arrival, Trial
+from localspec.bench.measure import BenchModels, slot_options
+from localspec.bench.trial import Arrival, Slot, Trial
 from localspec.llama.devices import offloads
 from localspec.options import ReplyOptions
 from localspec.resources import default_threads, free_ram_bytes

@@ -18,15 +18,12 @@ PEER_FLAGS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def peer_program(text: str) -> Path:
-    """Return the path that `--against llama-server=PATH` names.
+def peer_program(path: str) -> Path:
+    """Return the path of a llama-server.
 
     Raises:
-        UsageError: it names another peer, or no file.
+        UsageError: there is no such file.
     """
-    name, _, path = text.partition("=")
-    if name != "llama-server" or not path:
-        raise UsageError(f"against is {text!r}: write llama-server=PATH")
     program = Path(path).expanduser()
     if not program.is_file():
         raise UsageError(f"there is no file {shown(program)}: give the path of llama-server")

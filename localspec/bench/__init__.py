@@ -1,1 +1,1 @@
-"""`localspec bench`: what drafting earns on this machine, measured in neighbouring runs."""
+"""`localspec bench`: what drafting, or another setting, is worth on this machine, measured in neighbouring runs."""

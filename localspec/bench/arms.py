@@ -1,12 +1,16 @@
-"""Arm: one of the two settings that `ab` compares, as it is written on the command line."""
+"""Arms: the settings that a measurement compares, as they are written on the command line."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from localspec.decoding.drafters.register import DRAFTERS, WITHOUT_MODEL, asks_draft_model
 from localspec.errors import UsageError
 from localspec.launch.drafting import draft_mode
+from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, Option, changed, options_of
 
+OFF = "off"
 KEYS = {each.name: each for each in options_of(LaunchOptions) if each.in_arm}
 
 
@@ -15,11 +19,13 @@ class Arm:
     """One setting.
 
     Args:
+        name: what figures call it; of an arm that is a draft mode, that mode.
         text: as it was written.
         mode: what drafts.
         launch: what is loaded, ready for that mode.
     """
 
+    name: str
     text: str
     mode: str
     launch: LaunchOptions = field(default_factory=LaunchOptions)
@@ -27,13 +33,42 @@ class Arm:
     @property
     def models(self) -> LaunchOptions:
         """What is loaded, whatever drafts: arms that agree in it share their weights."""
-        return replace(self.launch, draft="off", further=())
+        return replace(self.launch, draft=OFF, further=())
 
 
-def parse_arm(text: str, usual: LaunchOptions) -> Arm:
+def mode_arms(text: str | None, launch: LaunchOptions) -> list[Arm]:
+    """Return an arm for each draft mode of a comma-separated list, `off` first: the others are compared with it.
+
+    Args:
+        text: the list; None takes off, auto, lookup, and model if there is a draft model.
+        launch: what all of them load.
+
+    Raises:
+        UsageError: one of them is unknown.
+    """
+    modes = _usual_modes(launch) if text is None else [each.strip() for each in text.split(",")]
+    modes = list(filter(None, modes))
+    if not modes:
+        raise UsageError("--modes is empty: write for example off,auto")
+    for mode in modes:
+        draft_mode(mode)
+    return [Arm(mode, mode, mode, launch) for mode in dict.fromkeys([OFF, *modes])]
+
+
+def _usual_modes(launch: LaunchOptions) -> Sequence[str]:
+    draft_model = launch.draft_model
+    if draft_model is None and launch.target is None:
+        registry = load_registry()
+        draft_model = registry.pair(launch.pair or registry.default_pair).draft_model
+    of_model = () if draft_model is None else filter(asks_draft_model, DRAFTERS)
+    return [OFF, "auto", WITHOUT_MODEL, *of_model]
+
+
+def parse_arm(name: str, text: str, usual: LaunchOptions) -> Arm:
     """Return the arm that `off`, `model:3`, `pair=NAME`, or `target=FILE,draft=lookup:8` means.
 
     Args:
+        name: what figures call it.
         text: a draft mode, or settings with commas between them; what is left out is as usual.
         usual: the verb's own options.
 
@@ -42,26 +77,23 @@ def parse_arm(text: str, usual: LaunchOptions) -> Arm:
     """
     values: dict[str, str] = {}
     for part in text.split(","):
-        name, equals, value = part.strip().partition("=")
+        key, equals, value = part.strip().partition("=")
         if not equals:
-            name, value = "draft", name
-        name = name.strip().replace("-", "_")
-        if name not in KEYS or not value.strip() or name in values:
+            key, value = "draft", key
+        key = key.strip().replace("-", "_")
+        if key not in KEYS or not value.strip() or key in values:
             raise UsageError(
                 f"arm {text[:80]!r}: give a draft mode like off or model:3, or settings like "
                 f"draft=auto,target=FILE; use one of {', '.join(KEYS)}"
             )
-        values[name] = value.strip()
+        values[key] = value.strip()
     mode = values.pop("draft", usual.draft)
     draft_mode(mode)
-    return Arm(text, mode, _launch(text, values, usual))
-
-
-def _launch(text: str, values: dict[str, str], usual: LaunchOptions) -> LaunchOptions:
     if values.keys() & {"pair", "target"}:
         # A draft model is chosen for a target.
         usual = replace(usual, pair=None, target=None, draft_model=None)
-    return changed(usual, {name: _value(text, KEYS[name], each) for name, each in values.items()})
+    parsed = {key: _value(text, KEYS[key], value) for key, value in values.items()}
+    return Arm(name, text, mode, changed(usual, parsed))
 
 
 def _value(text: str, key: Option, value: str) -> Any:

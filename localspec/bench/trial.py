@@ -1,11 +1,29 @@
-"""Trial: what came of one run."""
+"""Trial: what came of one run, and which run it was."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localspec.bench.schedule import Slot
 from localspec.decoding.round import Round
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One run.
+
+    Args:
+        prompt: its index.
+        temperature: of the sampling.
+        repeat: which repeat.
+        mode: name of the arm that runs.
+        group: runs of one number are neighbours, one of them is of the first arm; counted in each repeat.
+    """
+
+    prompt: int
+    temperature: float
+    repeat: int
+    mode: str
+    group: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +42,8 @@ class Trial:
         slot: which run it was.
         tokens: ids of the answer, what ended it included where it is known.
         arrivals: ascending; the last one holds all tokens.
-        prefill_s: evaluating the prompt; 0 where a peer does not tell.
-        rounds: empty where a peer does not tell.
+        prefill_s: evaluating the prompt; 0 where another program does not say.
+        rounds: empty where another program does not say.
         drafted: tokens proposed.
         accepted: how many of them came through.
     """

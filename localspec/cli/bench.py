@@ -1,47 +1,61 @@
-"""`localspec bench`: what drafting earns on this machine. Figures on stdout, progress on stderr."""
+"""`localspec bench`: what drafting, or another setting, is worth on this machine. Figures on stdout, progress on stderr."""
 
 import codecs
+import json
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from localspec.bench.bench import Bench, peers, run_bench
-from localspec.bench.document import as_json
-from localspec.bench.loading import usual_modes
-from localspec.bench.modes import PEER_MODES, parse_modes
+from localspec.bench.arms import mode_arms, parse_arm
+from localspec.bench.bench import Bench, Result, run_bench
+from localspec.bench.measure import Watchers
 from localspec.bench.prompts import bundled, per_workload, read
-from localspec.bench.table import table
-from localspec.cli import INTERRUPTED
-from localspec.cli.measuring import (
-    measured_reply,
-    measuring,
-    output_options,
-    printed,
+from localspec.bench.report import (
+    document,
+    has_verdict,
+    table,
+    verdict_document,
+    verdict_lines,
 )
-from localspec.cli.option_flags import launch_options, option_flags
+from localspec.bench.trial import Trial
+from localspec.cli import INTERRUPTED
+from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
+from localspec.cli.option_flags import launch_options, option_flags, reply_options
+from localspec.cli.progress import ProgressLine
+from localspec.cli.redrawn_line import RedrawnLine
 from localspec.cli.settings import configured
-from localspec.decoding.cancel import Cancelled
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.display import duration_text, notice
 from localspec.errors import UsageError
 from localspec.options import SamplingParams
 
-_MAX_TOKENS = 160
+_MAX_TOKENS, _TEMPERATURES = 160, "0,0.8"
+_MAX_TOKENS_OF_A_PAIR, _PER_WORKLOAD_OF_A_PAIR = 96, 4
+_SHOWN_EVERY_S = 30.0
 
 
 @click.command()
-@option_flags(
-    "pair",
-    "target",
-    "draft_model",
-    draft_model="Draft model: a name, a GGUF file, or `random` for one that knows nothing.",
-)
+@option_flags("pair", "target", "draft_model")
 @click.option(
     "--modes",
     metavar="LIST",
-    help="Modes to compare: off, auto, lookup[:K], model[:K]; with --against also "
-    f"{', '.join(PEER_MODES)}. Default: off,auto,lookup, and model if there is one.",
+    help="Draft modes to compare: off, auto, lookup[:K], model[:K]. Default: off,auto,lookup, and model if there is one.",
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="A B",
+    help="Compare two settings until the result is clear, and print a verdict.",
+)
+@click.option(
+    "--pairs",
+    type=int,
+    metavar="N",
+    help="With --compare: pairs of runs, 5 or more. Default: until the result is clear.",
 )
 @click.option(
     "--prompts",
@@ -52,24 +66,18 @@ _MAX_TOKENS = 160
 @click.option(
     "--temperature",
     "temperatures",
-    default="0,0.8",
     metavar="LIST",
-    help="Temperatures to measure at; 0 is greedy. Default: 0,0.8.",
+    help="Temperatures to measure at; 0 is greedy. Default: 0,0.8; with --compare as in `run`.",
 )
-@option_flags("max_tokens", max_tokens="Tokens per answer. Default: 160.")
-@click.option("--repeat", type=int, default=1, metavar="N", help="Runs of each prompt. Default: 1.")
+@option_flags(
+    "max_tokens",
+    "top_k",
+    "top_p",
+    "min_p",
+    max_tokens="Tokens per answer. Default: 160; with --compare 96.",
+)
+@click.option("--repeat", type=int, metavar="N", help="Runs of each prompt. Default: 1.")
 @option_flags("seed", seed="Seed of the first run. Default: 1.")
-@click.option(
-    "--against",
-    metavar="llama-server=PATH",
-    help="Compare with llama.cpp's server on the same files, prompts and threads. Needs a checkout.",
-)
-@click.option(
-    "--synthetic",
-    type=int,
-    metavar="N",
-    help="Make the target N times as costly, with the same answers. Needs a checkout.",
-)
 @option_flags(
     "exact",
     "context",
@@ -77,45 +85,93 @@ _MAX_TOKENS = 160
     exact="Give the same bytes whatever is drafted.",
     fit="Refuse what does not fit free memory; --no-fit loads it anyway.",
 )
-@output_options(json_="Print one JSON object instead of a table.")
+@click.option("--json", "json_", is_flag=True, help="Print one JSON object instead of a table.")
+@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 def bench(**flags: Any) -> int:
     """Measure how much drafting speeds up answers on this machine: every mode on the same weights, in neighbouring runs.
 
-    Ctrl-C stops it and prints what it has measured so far.
-    """
-    request = _request(configured(flags))
+    \b
+        localspec bench
+        localspec bench --compare off auto
+        localspec bench --compare target=q4.gguf target=q8.gguf --prompts mine.jsonl
+
+    --compare takes two draft modes (off, auto, lookup:8, model:3), or settings separated by commas: draft, pair,
+    target, draft_model, kv_type, threads, ctx, exact. Two settings with the same models share their weights;
+    otherwise memory has to hold both. After twelve pairs, the noise decides how many more are needed to detect a
+    slow-down of 5 %.
+
+    Ctrl-C stops it and prints what it has measured so far. Nothing is recorded.
+    """  # noqa: D301 - click keeps lines behind a \b
+    request = bench_request(configured(flags))
+    cancel, progress = CancelFlag(), _Progress(enabled=not flags["quiet"])
     try:
-        with measuring(quiet=flags["quiet"]) as run:
-            found = run_bench(request, run.cancel, run.watchers, run.tell)
+        with (
+            unwind_on_terminate(),
+            ProgressLine(enabled=not flags["quiet"]) as line,
+            cancel_on_interrupt(cancel),
+        ):
+            try:
+                watchers = Watchers(line.download, line.load, line.measure)
+                found = run_bench(request, cancel, watchers, progress.show)
+            finally:
+                progress.end()
     except Cancelled:
         return INTERRUPTED
-    if found.n_runs == 0:
+    if not (has_verdict(found) if request.verdict else found.trials):
         return INTERRUPTED
-    if flags["json_"]:
+    click.echo(_printed(found, as_document=flags["json_"]))
+    sys.stdout.flush()
+    return 0 if found.is_whole else INTERRUPTED
+
+
+def _printed(found: Result, *, as_document: bool) -> str:
+    if as_document:
+        values = verdict_document(found) if found.bench.verdict else document(found)
         only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
-        text = as_json(found, only_ascii=only_ascii)
-    else:
-        text = table(found, shutil.get_terminal_size((80, 24)).columns)
-    return printed(text, whole=found.n_runs >= found.n_planned)
+        return json.dumps(values, ensure_ascii=only_ascii)
+    if found.bench.verdict:
+        return "\n".join(verdict_lines(found))
+    return table(found, shutil.get_terminal_size((80, 24)).columns)
 
 
-def _request(flags: dict[str, Any]) -> Bench:
-    peer = None if flags["against"] is None else peers().peer_program(flags["against"])
+def bench_request(flags: dict[str, Any]) -> Bench:
+    """Return what configured flags want to have measured.
+
+    Raises:
+        UsageError: a flag is unusable, or does not go with another.
+    """
+    compared = flags["compare"]
+    for other in ("modes", "repeat"):
+        if compared and flags[other] is not None:
+            raise UsageError(f"--compare and --{other} cannot be combined: give one of them")
+    if flags["pairs"] is not None and not compared:
+        raise UsageError("--pairs needs --compare: add two settings, such as --compare off auto")
     prompts = bundled() if flags["prompts"] is None else read(Path(flags["prompts"]))
-    if flags["per_workload"] is not None and flags["per_workload"] < 1:
-        raise UsageError(f"per_workload is {flags['per_workload']}: it must be 1 or more")
-    # What drafts is a matter of the modes, whatever is set elsewhere.
+    most = flags["per_workload"]
+    if most is not None and most < 1:
+        raise UsageError(f"per_workload is {most}: it must be 1 or more")
+    if most is None and compared and flags["prompts"] is None:
+        most = _PER_WORKLOAD_OF_A_PAIR
+    # What drafts is a matter of the arms, whatever is set elsewhere.
     launch = launch_options({**flags, "draft": "auto", "draft_length": None})
+    usual = {"max_tokens": _MAX_TOKENS_OF_A_PAIR if compared else _MAX_TOKENS, "seed": 1}
+    reply = reply_options({**flags, **{key: usual[key] for key in usual if flags[key] is None}})
+    temperatures = flags["temperatures"]
+    if temperatures is None and not compared:
+        temperatures = _TEMPERATURES
     return Bench(
-        launch=launch,
-        prompts=per_workload(prompts, flags["per_workload"]),
+        arms=[parse_arm(name, text, launch) for name, text in zip("ab", compared, strict=True)]
+        if compared
+        else mode_arms(flags["modes"], launch),
+        prompts=per_workload(prompts, most),
         prompts_name=flags["prompts"] or "the bundled prompts",
-        modes=parse_modes(flags["modes"] or usual_modes(launch, with_peer=peer is not None)),
-        temperatures=_temperatures(flags["temperatures"]),
-        asked=measured_reply(flags, _MAX_TOKENS),
-        repeats=flags["repeat"],
-        synthetic=flags["synthetic"],
-        peer=peer,
+        temperatures=[reply.sampling.temperature]
+        if temperatures is None
+        else _temperatures(temperatures),
+        reply=reply,
+        repeats=1 if flags["repeat"] is None else flags["repeat"],
+        verdict=bool(compared),
+        pairs=flags["pairs"],
     )
 
 
@@ -129,3 +185,32 @@ def _temperatures(text: str) -> list[float]:
                 f"temperature {each.strip()!r} is not a number: write for example 0,0.8"
             ) from None
     return list(dict.fromkeys(found))
+
+
+class _Progress:
+    """Shows which run is done: on a terminal in one line, elsewhere now and then; nothing at all unless enabled."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._line = RedrawnLine(enabled=enabled)
+        self._start, self._shown = time.monotonic(), -_SHOWN_EVERY_S
+
+    def show(self, done: int, planned: int, trial: Trial) -> None:
+        """Take in that a run is done."""
+        now = time.monotonic()
+        if done == 1:
+            self._start = now - trial.wall_s
+        if not self._enabled or (not self._line.drawn and now - self._shown < _SHOWN_EVERY_S):
+            return
+        self._shown = now
+        left_s = (now - self._start) / done * (planned - done)
+        speed = trial.n_tokens / trial.wall_s
+        text = f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s, {duration_text(left_s)} left"
+        if self._line.drawn:
+            self._line.draw(text)
+        else:
+            notice(text)
+
+    def end(self) -> None:
+        """Clear the line."""
+        self._line.clear()

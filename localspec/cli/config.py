@@ -62,7 +62,10 @@ def show(json_: bool) -> None:
 @click.argument("name", shell_complete=complete_keys)
 @click.argument("value")
 def set_(name: str, value: str) -> None:
-    """Set NAME to VALUE in your own file; `model` is the model that `run` and `chat` load."""
+    """Set NAME to VALUE in your own file.
+
+    `model` is the model that `run` and `chat` load.
+    """
     if name == MODEL:
         from localspec.cli.words import require_model  # noqa: PLC0415 - the registry of models
         from localspec.models.registry import load_registry  # noqa: PLC0415
@@ -96,7 +99,10 @@ def edit() -> None:
 
 @config.command()
 def path() -> None:
-    """Print the settings files: your own (even if missing), and the project's if there is one."""
+    """Print the paths of the settings files.
+
+    Your own is printed even if it is missing, the project's if there is one.
+    """
     click.echo(shown(user_file()))
     project = project_file(Path.cwd(), Path.home())
     if project is not None:

@@ -63,7 +63,7 @@ def _taken() -> str:
     """Return the model that a person takes, which is kept as their usual one."""
     # llama.cpp comes with it, to say which devices there are.
     from localspec.config.own import keep_model  # noqa: PLC0415
-    from localspec.ui.pairs import measured_choices  # noqa: PLC0415
+    from localspec.launch.rows import measured_choices  # noqa: PLC0415
 
     every = measured_choices()
     registry = load_registry()
@@ -83,7 +83,7 @@ def _taken() -> str:
             shown = every
             width = max(len(each.name) for each in every)
             for number, each in enumerate(every, 1):
-                click.echo(f"{number:>3} {each.row(width)}", err=True)
+                click.echo(f"{number:>3} {each.line(width)}", err=True)
             continue
         if answer == "" or (answer.isdecimal() and 1 <= int(answer) <= len(shown)):
             name = shown[int(answer or 1) - 1].name

@@ -54,7 +54,10 @@ def list_(most: int, json_: bool) -> None:
 @click.argument("words", nargs=-1, required=True)
 @_JSON
 def search(words: tuple[str, ...], json_: bool) -> None:
-    """List the conversations that contain all WORDS; `tag:NAME` among them are tags."""
+    """List the conversations that contain all WORDS.
+
+    `tag:NAME` among them are tags.
+    """
     _print(" ".join(words), 200, json_)
 
 
@@ -95,9 +98,9 @@ def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
 )
 @click.pass_context
 def export(context: click.Context, number: str, file: Path | None, gate: str) -> None:
-    """Write conversation NUMBER to FILE as Markdown, or with every branch if FILE ends in .json.
+    """Write conversation NUMBER to FILE.
 
-    Without FILE, the name is made from the title, in the current directory.
+    As Markdown, or with every branch if FILE ends in .json. Without FILE, the name is made from the title, in the current directory.
     """
     with _opened() as kept:
         to, found = "" if file is None else str(file), named_gate(gate, "--gate")

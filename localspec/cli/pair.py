@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import click
 
 from localspec.cli.completions import complete_models
-from localspec.cli.pair_facts import check_facts, pair_facts, pair_size, suggestion_facts
+from localspec.cli.pair_facts import check_facts, row_facts, suggestion_facts
 from localspec.display import cut, table
 from localspec.errors import PairMismatch
 from localspec.models.architectures import how_it_drafts
@@ -43,25 +43,22 @@ def check(target: str, draft_model: str, json_: bool) -> int:
 @pair.command("list")
 @_JSON
 def list_(json_: bool) -> None:
-    """List the known pairs, smallest first; `*` marks pairs on this machine."""
+    """List the known pairs, smallest first.
+
+    `*` marks models on this machine.
+    """
+    from localspec.launch.rows import model_rows  # noqa: PLC0415 - not for `--help`
+
     registry = load_registry()
-    pairs = sorted(registry.pairs.values(), key=lambda each: pair_size(each, registry) or 0)
+    pairs = [each for each in model_rows(registry) if each.name in registry.pairs]
     if json_:
-        click.echo(_json([pair_facts(each, registry) for each in pairs]))
+        click.echo(_json([row_facts(each, registry) for each in pairs]))
         return
     rows = [("PAIR", "TARGET", "DRAFT", "SIZE", "GOOD FOR")]
     for each in pairs:
-        size = pair_size(each, registry)
-        here = "*" if pair_facts(each, registry)["here"] else ""
-        rows.append(
-            (
-                here + each.name,
-                each.target,
-                each.draft_model or each.draft,
-                "?" if size is None else size_text(size),
-                each.good_for,
-            )
-        )
+        pair, here = registry.pairs[each.name], "*" if each.here else ""
+        drafts = pair.draft_model or pair.draft
+        rows.append((here + each.name, pair.target, drafts, each.sizes, each.about))
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
     for line in table(rows):
         click.echo(line if width is None else cut(line, width))
@@ -90,6 +87,7 @@ def _check_lines(report: PairReport) -> Iterable[str]:
     verdict = "usable across vocabularies" if across else fit.verdict
     can = "can" if report.can_draft else "cannot"
     yield f"{verdict}: {draft_model.name} {can} draft for {target.name}"
+    shared = ""
     if report.shared_percent is not None:
         shared = f"{report.shared_percent:.1f} % of the draft model's tokens are the target's"
         yield f"  shared            {shared}" + (", expect less to be accepted" if across else "")
@@ -104,6 +102,7 @@ def _check_lines(report: PairReport) -> Iterable[str]:
     yield (
         f"  tokens            {target.header.tokenizer.n_vocab} and "
         f"{draft_model.header.tokenizer.n_vocab}, {fit.overlap_percent:.4g} % overlap"
+        + (" of number and text, where `shared` counts the text alone" if shared else "")
     )
     for note in () if different is not None else fit.notes:
         yield f"  note              {note}"

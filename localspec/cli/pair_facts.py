@@ -1,14 +1,13 @@
 """What `localspec pair` says as JSON: facts by name, sizes in bytes."""
 
-from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from localspec.models.entries import PairEntry
 from localspec.models.pairs import Fit, PairReport, Side, Suggestion
 from localspec.models.registry import Registry
-from localspec.models.repository import local_file
+
+if TYPE_CHECKING:
+    from localspec.launch.rows import ModelRow
 
 
 def check_facts(report: PairReport) -> dict[str, Any]:
@@ -48,47 +47,25 @@ def _side_facts(side: Side) -> dict[str, Any]:
     }
 
 
-def pair_facts(each: PairEntry, registry: Registry) -> dict[str, Any]:
-    """Return what is known of a pair, and whether it is here."""
+def row_facts(row: "ModelRow", registry: Registry) -> dict[str, Any]:
+    """Return what is known of a model, and whether it is on this machine with all that it drafts with."""
+    assert row.pair is not None, "every row of the table has one"  # noqa: S101
     return {
-        "name": each.name,
-        "target": each.target,
-        "draft": each.draft,
-        "draft_model": each.draft_model,
-        "good_for": each.good_for or None,
-        "caveat": each.caveat or None,
-        "size_bytes": pair_size(each, registry),
-        "tools": calls_tools(each, registry),
-        "here": all(_is_here(reference, registry) for reference in _references(each)),
-        "default": each.name == registry.default_pair,
+        "name": row.name,
+        "kind": row.kind,
+        "target": row.pair.target,
+        "draft": row.pair.draft,
+        "draft_model": row.pair.draft_model,
+        "good_for": row.about or None,
+        "caveat": row.pair.caveat or None,
+        "size_bytes": row.size_bytes,
+        "draft_bytes": row.draft_bytes,
+        "tools": row.tools,
+        "thinking": row.thinking,
+        "here": row.here,
+        "draft_here": row.draft_here,
+        "default": row.name == registry.default_pair,
     }
-
-
-def pair_size(each: PairEntry, registry: Registry) -> int | None:
-    """Return what a pair's files come to; None where one of them is not in the registry."""
-    entries = [registry.find(reference) for reference in _references(each)]
-    sizes = [entry.size_bytes for entry in entries if entry is not None and entry.is_known]
-    return sum(sizes) if len(sizes) == len(entries) else None
-
-
-def calls_tools(each: PairEntry, registry: Registry) -> bool | None:
-    """Return whether a pair's target can call tools; None where nobody says."""
-    entry = registry.find(each.target)
-    return None if entry is None else entry.tools
-
-
-def _is_here(reference: str, registry: Registry) -> bool:
-    entry = registry.find(reference)
-    if entry is not None:
-        return local_file(entry) is not None
-    # A path, or a model on the hub that was never pulled.
-    with suppress(OSError, RuntimeError):  # RuntimeError: `~` of nobody
-        return reference.startswith(("/", "~")) and Path(reference).expanduser().is_file()
-    return False
-
-
-def _references(each: PairEntry) -> list[str]:
-    return list(dict.fromkeys([each.target, each.draft_model or each.target]))
 
 
 def suggestion_facts(each: Suggestion) -> dict[str, Any]:

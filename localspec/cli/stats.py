@@ -36,7 +36,7 @@ def stats(
     With --all also by kind of text, drafter, draft length and more.
 
     Answers record counts and times, which stay on this machine; see `localspec telemetry --help`.
-    `bench` and `ab` record nothing.
+    `bench` records nothing.
     """
     # Imported here: `localspec stats --help` needs none of it.
     from localspec.telemetry.document import as_json  # noqa: PLC0415

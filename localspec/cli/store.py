@@ -69,7 +69,10 @@ def on(megabytes: int | None) -> None:
 
 @store.command()
 def off() -> None:
-    """Keep nothing more, and draft nothing from the store; `store wipe` removes what is in it."""
+    """Keep nothing more, and draft nothing from it.
+
+    `localspec store wipe` removes what is in it.
+    """
     try:
         _switch().unlink(missing_ok=True)
     except OSError as error:
@@ -83,9 +86,9 @@ def off() -> None:
     "-m", "--model", metavar="NAME", shell_complete=complete_models, help="Model to add them for."
 )
 def add(files: tuple[Path, ...], model: str | None) -> None:
-    """Add FILES, or all text files of folders, for a model to draft from.
+    """Add FILES or folders for a model to draft from.
 
-    A file that was added before is replaced. Other models with the same vocabulary have them, too.
+    Of a folder, all text files are added. A file that was added before is replaced. Other models with the same vocabulary have them, too.
     """
     from localspec.cli.settings import configured  # noqa: PLC0415 - settings, and all that loads
     from localspec.launch.plan import make_plan  # noqa: PLC0415
@@ -102,7 +105,10 @@ def add(files: tuple[Path, ...], model: str | None) -> None:
 
 @store.command()
 def wipe() -> None:
-    """Overwrite the store and remove it; whether it is on stays as it is."""
+    """Overwrite the store and remove it.
+
+    Whether it is on stays as it is.
+    """
     try:
         found = wiped(_directory() / FILE)
     except OSError as error:

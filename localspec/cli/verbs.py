@@ -14,8 +14,7 @@ VERBS = {
     "history": ("localspec.cli.history", "List, show, search and export conversations."),
     "index": ("localspec.cli.index", "Index your files, to ask about them."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
-    "bench": ("localspec.cli.bench", "Measure how much drafting speeds up answers."),
-    "ab": ("localspec.cli.ab", "Find out which of two settings is faster."),
+    "bench": ("localspec.cli.bench", "Measure drafting, or compare two settings."),
     "tailor": ("localspec.cli.tailor", "Make a draft model that pays on this machine."),
     "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
     "telemetry": (
@@ -48,6 +47,7 @@ CLOSEST = {
     "install": ["pull"],
     "delete": ["rm"],
     "models": ["list", "search"],
+    "ab": ["bench --compare"],
 }
 _ABOUT = (
     "Run language models on this machine. A small model guesses ahead, a large one checks.",

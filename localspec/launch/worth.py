@@ -11,9 +11,8 @@ from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.llama.devices import offloads
 from localspec.models.entries import ModelEntry
 from localspec.models.inventory import inventory
-from localspec.models.pull import bytes_to_fetch
 from localspec.models.registry import load_registry
-from localspec.models.store import Store
+from localspec.models.store import Store, is_here
 from localspec.options import LoadOptions
 from localspec.storage.files import size_text
 from localspec.storage.once import first_time
@@ -52,11 +51,6 @@ def draft_model_could_pay(
     if draft_model_could_win(pair, LONGEST_DRAFT, by=WORTH_TRYING * DOUBT):
         return True
     return None if draft_model_could_win(pair, LONGEST_DRAFT, by=WORTH_TRYING / DOUBT) else False
-
-
-def is_here(model: ModelEntry) -> bool:
-    """Return whether nothing of a model has to be fetched."""
-    return bytes_to_fetch([model], Store(data_dir())) == 0
 
 
 def why_idle(

@@ -124,6 +124,8 @@ class ModelEntry:
             empty where no source says it.
         sources: where the file is, in the order in which they are tried; empty with shards.
         tools: whether its chat template offers functions, and says how to call them; None where no source says it.
+        thinking: whether it writes thoughts unasked before it answers; None where no source says it.
+        good_for: what it is, in a phrase, where it is no pair's and no chat model; else empty.
         quant: the quantisation, such as `Q4_K_M`; empty where the registry does not say it.
         tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
         shards: the files of a model that comes in several, in order, each an entry of its own;
@@ -142,6 +144,8 @@ class ModelEntry:
     licence: str | None = None
     sampling: tuple[tuple[str, float | bool], ...] = ()
     tools: bool | None = None
+    thinking: bool | None = None
+    good_for: str = ""
     sources: tuple[HubSource | WheelSource, ...] = ()
     quant: str = ""
     tokenizer: str | None = None
@@ -279,6 +283,8 @@ def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
         licence=table.optional_text("licence", _LICENCE),
         sampling=tuple(sampling.items()),
         tools=table.switch("tools") if "tools" in table else None,
+        thinking=table.switch("thinking") if "thinking" in table else None,
+        good_for=table.optional_text("good_for", _PHRASE) or "",
         quant=quant,
         tokenizer=table.optional_text("tokenizer", SHA256),
         pin=_pin(table, revision) if kept and revision else None,

@@ -1,7 +1,8 @@
 """What to propose to somebody who chose no model: the largest that fits and is fast enough, or one nearly as large and much faster.
 
-Pure: a registry, and memories with what is free of them and how fast it is read; proposals out. A pass
-of one token reads its weights once, and everything else of it takes little time beside that.
+Pure: a registry, and memories with their size and how fast they are read; proposals out. What happens to be
+free at the moment changes no proposal. A pass of one token reads its weights once, and everything else of it
+takes little time beside that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,8 +14,10 @@ from localspec.models.registry import Registry
 
 ENOUGH_PER_S = 8.0
 """Tokens per second; people read about as fast."""
-MOST_OF_RAM = 0.6
-"""Other programs want memory, too, and so does a longer context."""
+MOST_OF_RAM = 0.5
+"""The system and other programs want memory, too, and so does a longer context."""
+AT_ALL = 0.8
+"""The share of a memory beyond which nothing is proposed."""
 MOST_OF_GPU = 0.85
 """Of a memory that nothing but a GPU uses."""
 BESIDE_BYTES = 600 << 20
@@ -32,15 +35,17 @@ class Memory:
 
     Args:
         name: `RAM`, or a device's name.
-        free_bytes: of it.
+        total_bytes: its size.
         bytes_per_s: how fast passes read it; None where nobody measured.
-        most: the share of what is free that a model may take.
+        most: the share of it that a model may take.
+        free_bytes: what is free at the moment; None where that is not known.
     """
 
     name: str
-    free_bytes: int
+    total_bytes: int
     bytes_per_s: float | None
     most: float = MOST_OF_RAM
+    free_bytes: int | None = None
 
 
 class Suits(IntEnum):
@@ -73,6 +78,12 @@ class Recommendation:
         return self.target.size_bytes + BESIDE_BYTES
 
     @property
+    def is_short(self) -> bool:
+        """Whether less memory is free at the moment than it takes."""
+        free = self.memory.free_bytes
+        return free is not None and free < self.needed_bytes
+
+    @property
     def tokens_per_s(self) -> float | None:
         """The speed that is foreseen without drafting; None where nothing was measured."""
         return _speed(self.target, self.memory)
@@ -84,7 +95,7 @@ def recommend(
     """Return what to propose, best first: of what suits well, the largest, or one nearly as large and much faster.
 
     Where too little suits well, what is too slow follows, the fastest first, and then what takes most
-    of the free memory, the smallest first. Empty where nothing fits.
+    of the memory, the smallest first. Empty where nothing fits.
 
     Args:
         registry: which pairs are worth it says `recommend` of each.
@@ -118,9 +129,9 @@ def best(name: str, target: ModelEntry, memories: Iterable[Memory]) -> Recommend
 def _judged(pair: str, target: ModelEntry, memories: Iterable[Memory]) -> Iterator[Recommendation]:
     for memory in memories:
         needed, speed = target.size_bytes + BESIDE_BYTES, _speed(target, memory)
-        if needed > memory.free_bytes:
+        if needed > max(memory.most, AT_ALL) * memory.total_bytes:
             continue
-        if needed > memory.most * memory.free_bytes:
+        if needed > memory.most * memory.total_bytes:
             suits = Suits.TIGHT
         elif speed is not None and speed < ENOUGH_PER_S:
             suits = Suits.SLOW

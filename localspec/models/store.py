@@ -22,7 +22,7 @@ from localspec.models.entries import SHA256, ModelEntry, joint_sha256, shards_of
 from localspec.models.transfer import Partial, kept_bytes, require, require_space
 from localspec.storage.files import private_directory, read_bounded, sync_directory, write_atomic
 from localspec.storage.locks import locked, try_lock
-from localspec.storage.paths import shown
+from localspec.storage.paths import data_dir, shown
 
 _CHUNK_BYTES = 1 << 20
 _INDEX = "hashes.json"
@@ -342,3 +342,8 @@ def _computed(file: Path, on_share: Callable[[float], None]) -> str:
             f"{shown(file)} cannot be read ({error.strerror}): check the disk"
         ) from error
     return digest.hexdigest()
+
+
+def is_here(model: ModelEntry | None) -> bool:
+    """Return whether a model is on this machine: whole, in the store or as a link that the store has."""
+    return model is not None and Store(data_dir()).path_of(model) is not None

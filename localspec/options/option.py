@@ -52,7 +52,7 @@ class Option:
         key: whether settings files and the environment may set it.
         by_project: whether a project's file may, too. Such a file comes with a checkout and is whatever its author wanted:
             it may choose among known models and how they answer, not paths, addresses or what is due to the machine.
-        in_arm: whether an arm of `localspec ab` may set it.
+        in_arm: whether an arm of `localspec bench --compare` may set it.
         unset: the word that users write for None.
         takes: what values it takes, in words; empty derives them from the type.
         least: the smallest number that it takes.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from localspec.models.entries import ModelEntry
 from localspec.models.names import load_imports
 from localspec.models.registry import Registry, load_registry
-from localspec.models.store import Store
+from localspec.models.store import Store, is_here
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
@@ -72,10 +72,10 @@ class Catalogue:
 def _here(registry: Registry, store: Store) -> Iterator[str]:
     """Yield the names of what is on the disk."""
     for pair in registry.pairs.values():
-        if _is_here(registry.find(pair.target), store):
+        if _answers(registry.find(pair.target)):
             yield pair.name
     for entry in (*registry.models.values(), *load_imports(store.root).values()):
-        if _is_here(entry, store):
+        if _answers(entry):
             yield entry.name
 
 
@@ -86,17 +86,17 @@ def _launch(
     bare = replace(like, pair=None, target=None, draft_model=None, draft_lora=None, offline=True)
     imported = load_imports(store.root).get(name)
     if imported is not None:
-        return (name, replace(bare, target=name)) if _is_here(imported, store) else None
+        return (name, replace(bare, target=name)) if _answers(imported) else None
     if not registry.knows(name):
         return None
     meant = registry.name(name)
     pair = registry.pairs.get(meant)
     target = registry.find(meant if pair is None else pair.target)
-    if target is None or not _is_here(target, store):
+    if target is None or not _answers(target):
         return None
     if pair is None:
         return target.name, replace(bare, target=target.name)
-    drafts = pair.draft_model is None or _is_here(registry.find(pair.draft_model), store)
+    drafts = pair.draft_model is None or is_here(registry.find(pair.draft_model))
     whole = replace(bare, pair=pair.name) if drafts else replace(bare, target=target.name)
     return pair.name, whole
 
@@ -106,7 +106,6 @@ def _embeds(registry: Registry, name: str) -> bool:
     return entry is not None and entry.embedding is not None
 
 
-def _is_here(entry: ModelEntry | None, store: Store) -> bool:
-    if entry is None or entry.embedding is not None:  # what makes vectors answers nobody
-        return False
-    return entry.is_known and store.path_of(entry) is not None
+def _answers(entry: ModelEntry | None) -> bool:
+    """Return whether a model is on the disk and writes texts."""
+    return entry is not None and entry.embedding is None and is_here(entry)

@@ -142,12 +142,12 @@ class Lines:
 
     def choose_model(self) -> None:
         """List the pairs."""
-        from localspec.ui.pairs import measured_choices  # noqa: PLC0415 - few ask for it
+        from localspec.launch.rows import measured_choices  # noqa: PLC0415 - few ask for it
 
         found, loaded = measured_choices(), self.session.models.name
         width = max(len(each.name) for each in found)
         for each in found:
-            print(each.row(width, loaded=each.name == loaded), file=self.err)
+            print(each.line(width, loaded=each.name == loaded), file=self.err)
         self.tell("/model NAME loads one now, /default NAME makes it your default")
 
     def choose_theme(self, name: str) -> None:  # noqa: ARG002 - there is no other

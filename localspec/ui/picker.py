@@ -5,7 +5,7 @@ from typing import ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from localspec.ui.pairs import PairChoice, choices, measured_choices
+from localspec.launch.rows import ModelRow, choices, measured_choices
 from localspec.ui.sheets import ListSheet, SheetRow
 
 LEAVE = "\0leave"
@@ -18,7 +18,7 @@ _FIRST = "These suit this machine best. Enter makes one your default model."
 _OWN_FIRST = (
     "You have these, and others suit this machine best. Enter makes one your default model."
 )
-_LATER = "★ suits this machine · ● loaded · download size · tokens/s on this machine"
+_LATER = "* on this machine · ★ suits it · ● loaded · size · tokens/s"
 _LOOKING = "looking at this machine"
 _OFFLINE = "You are offline: these models are on this machine."
 
@@ -78,14 +78,14 @@ class Picker(ListSheet):
         if self.is_attached:
             self.app.call_from_thread(self._learn, found)
 
-    def _learn(self, found: list[PairChoice]) -> None:
+    def _learn(self, found: list[ModelRow]) -> None:
         places = {each.name: at for at, each in enumerate(self._pairs)}
         self._pairs = self._possible(found)
         if not self._few:  # figures are added to rows that stay where they are
             self._pairs.sort(key=lambda each: places.get(each.name, len(places)))
         self.fill(self._fitting(self._words))
 
-    def _possible(self, found: list[PairChoice]) -> list[PairChoice]:
+    def _possible(self, found: list[ModelRow]) -> list[ModelRow]:
         return [each for each in found if each.here or not self._offline]
 
     def _fitting(self, words: str) -> list[SheetRow]:
@@ -107,7 +107,7 @@ class Picker(ListSheet):
             return [*rows, SheetRow(_ALL, "all models")]
         width = max(len(each.name) for each in self._pairs)
         return [
-            SheetRow(each.name, each.row(width, loaded=each.name == self._loaded))
+            SheetRow(each.name, each.line(width, loaded=each.name == self._loaded))
             for each in self._pairs
         ]
 

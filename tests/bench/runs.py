@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from localspec.bench.schedule import Slot
-from localspec.bench.trial import Arrival, Trial
+from localspec.bench.trial import Arrival, Slot, Trial
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests.cli.command import PLAIN, assert_one_complaint, localspec, started
 from tests.cli.test_interrupt import interrupt
-from tests.lab.fake_server import fake_server
 
 pytestmark = pytest.mark.slow
 
@@ -68,52 +67,16 @@ def test_the_table_says_what_was_compared_and_stderr_has_no_figures(prompts: Pat
 
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
-def test_a_peer_is_measured_beside_us(prompts: Path, tmp_path: Path) -> None:
-    program = fake_server(tmp_path)
-    done = localspec(
-        "bench", *PLAIN, *SHORT, "--prompts", str(prompts), "--json",
-        "--modes", "server:none,lookup", "--against", f"llama-server={program}",
-    )  # fmt: skip
+def test_two_settings_are_compared_with_a_verdict(prompts: Path) -> None:
+    arguments = ("--compare", "off", "lookup:3", "--pairs", "5", "--max-tokens", "4")
+    done = localspec("bench", *PLAIN, *arguments, "--prompts", str(prompts), "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    assert {row["peer"] for row in found["against"]} == {"server:none", "best"}
-    assert {row["mode"] for row in found["against"]} == {"off", "lookup"}
-
-
-@pytest.mark.weights
-def test_a_heavier_target_and_a_draft_model_that_knows_nothing_are_made_and_labelled(
-    prompts: Path, tmp_path: Path, smollm2_path: Path
-) -> None:
-    made = tmp_path / "data"
-    done = localspec(
-        "bench", *PLAIN, "--target", str(smollm2_path), "--draft-model", "random",
-        "--synthetic", "2", "--prompts", str(prompts), "--modes", "model:3", "--json",
-        "--max-tokens", "8", "--temperature", "0", env={"LOCALSPEC_DATA_DIR": str(made)},
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert found["target"]["name"] == f"synthetic 2x {smollm2_path}"
-    assert found["target"]["synthetic"] == 2
-    assert found["draft_model"]["name"] == f"random weights like {smollm2_path}"
-    assert found["draft_model"]["random"]
-    drafted = [row for row in found["figures"] if row["mode"] == "model:3"]
-    assert all(row["acceptance_rate"] < 0.2 for row in drafted)
-    kept = sorted((made / "synthetic").iterdir())
-    assert len(kept) == 2
-    for path in kept:
-        assert f"{path} (" in done.err
-
-
-@pytest.mark.weights
-@pytest.mark.usefixtures("smollm2_path")
-@pytest.mark.parametrize("behaviour", ["ends", "refuses"])
-def test_a_peer_that_fails_is_one_complaint(prompts: Path, tmp_path: Path, behaviour: str) -> None:
-    against = f"llama-server={fake_server(tmp_path, behaviour)}"
-    done = localspec(
-        "bench", *PLAIN, "--prompts", str(prompts), "--modes", "server:none", "--against", against
-    )
-    assert_one_complaint(done, 1)
-    assert "llama-server" in done.err
+    assert (found["a"], found["b"], found["pairs_planned"]) == ("off", "lookup:3", 5)
+    assert 0 < found["low"] <= found["ratio"] <= found["high"]
+    assert {pair["workload"] for pair in found["pairs"]} == {"chat", "edit"}
+    text = localspec("bench", *PLAIN, *arguments, "--prompts", str(prompts)).out
+    assert "the same text in " in text
 
 
 @pytest.mark.weights
@@ -144,9 +107,13 @@ def test_a_reader_that_leaves_is_no_error(prompts: Path) -> None:
     ("arguments", "complaint"),
     [
         (("--modes", "fast"), "draft mode 'fast'"),
-        (("--modes", "server:none"), "--against llama-server=PATH"),
+        (("--modes", "server:none"), "draft mode 'server:none'"),
+        (("--compare", "off", "fast"), "draft mode 'fast'"),
+        (("--compare", "off", "auto", "--pairs", "4"), "pairs is 4"),
+        (("--compare", "off", "auto", "--modes", "off"), "--compare and --modes"),
+        (("--compare", "off", "auto", "--repeat", "2"), "--compare and --repeat"),
+        (("--pairs", "7"), "--pairs needs --compare"),
         (("--modes", "lookup:99"), "draft_length is 99"),
-        (("--against", "llama-server=/no/such/file"), "there is no file /no/such/file"),
         (("--temperature", "warm"), "temperature 'warm' is not a number"),
         (("--temperature", "-1"), "temperature is -1"),
         (("--temperature", "nan"), "temperature is nan"),
@@ -185,3 +152,9 @@ def test_a_prompt_file_that_is_not_there_is_told(bare_machine: dict[str, str]) -
     done = localspec("bench", "--prompts", "none.jsonl", env=bare_machine)
     assert_one_complaint(done, 2)
     assert "none.jsonl cannot be read" in done.err
+
+
+def test_the_old_name_names_the_new_one(bare_machine: dict[str, str]) -> None:
+    done = localspec("ab", "--a", "off", "--b", "auto", env=bare_machine)
+    assert_one_complaint(done, 2)
+    assert "bench --compare" in done.err

@@ -13,13 +13,13 @@ import pytest
 from localspec.cli import root
 from localspec.cli.first_run import with_model
 from localspec.errors import UsageError
+from localspec.launch.rows import ModelRow
 from localspec.models.registry import load_registry
-from localspec.ui.pairs import PairChoice
 
 EVERY = [
-    PairChoice("gemma3-1b", 10**9, False, True, "chat", True, 14.0),
-    PairChoice("qwen3-4b", 10**9, True, True, "reasoning", True, 8.5, True, own=True),
-    PairChoice("smollm2-135m", 10**8, True, True, "a toy"),
+    ModelRow("gemma3-1b", 10**9, False, True, "chat", True, 14.0),
+    ModelRow("qwen3-4b", 10**9, True, True, "reasoning", True, 8.5, True, own=True),
+    ModelRow("smollm2-135m", 10**8, True, True, "a toy"),
 ]
 FLAGS: dict[str, Any] = {"model": None, "pair": None, "target": None, "quiet": False}
 
@@ -34,7 +34,7 @@ class Typed(io.StringIO):
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
-    monkeypatch.setattr("localspec.ui.pairs.measured_choices", lambda: EVERY)
+    monkeypatch.setattr("localspec.launch.rows.measured_choices", lambda: EVERY)
     return tmp_path / "config.toml"
 
 
@@ -64,7 +64,7 @@ def test_what_is_taken_is_kept(
     assert taken(typed, monkeypatch)["pair"] == name
     assert tomllib.loads(settings.read_text()) == {"pair": name}
     told = capsys.readouterr().err
-    assert "2  gemma3-1b: 1.0 GB to download · about 14 tokens/s here · chat" in told
+    assert "2  gemma3-1b: 1.0 GB to download · about 14 tokens/s · chat" in told
     assert f"{name} is now your default model" in told
     assert taken("", monkeypatch)["pair"] == name  # nobody is asked again
 

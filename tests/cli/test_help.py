@@ -78,9 +78,21 @@ def test_what_is_no_command_is_answered_with_what_is_meant(verb: str, meant: str
     assert meant in done.output
 
 
-@pytest.mark.parametrize(("verb", "page"), [("ls", "List the models on this"), ("ab", "5 or more")])
+@pytest.mark.parametrize(
+    ("verb", "page"), [("ls", "List the models on this"), ("bench", "5 or more")]
+)
 def test_help_takes_a_command_by_any_of_its_names(verb: str, page: str) -> None:
     assert page in " ".join(CliRunner().invoke(root.localspec, ["help", verb]).output.split())
+
+
+def test_no_summary_of_a_command_is_cut_off() -> None:
+    with click.Context(root.localspec) as context:
+        found = {name: root.localspec.get_command(context, name) for name in verbs.VERBS}
+    groups = [name for name, verb in found.items() if isinstance(verb, click.Group)]
+    assert {"index", "config", "history"} <= set(groups)
+    for name in groups:
+        page = CliRunner().invoke(root.localspec, [name, "--help"], terminal_width=80).output
+        assert "..." not in page.partition("Commands:")[2], page
 
 
 def test_no_verb_shows_the_help_and_is_code_2() -> None:

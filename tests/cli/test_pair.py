@@ -111,7 +111,7 @@ def test_models_that_do_not_fit_exit_4_and_name_the_first_difference(
     done = check(files, "target.gguf", "other.gguf", env=bare_machine)
     assert (done.code, done.err) == (4, "")
     assert r"  first difference  token 0 is '<unk>' and 'x\n\x1b[31m'" in done.out.splitlines()
-    assert "33.33 % overlap" in done.out
+    assert "33.33 % overlap of number and text, where `shared` counts the text alone" in done.out
     assert "  shared            0.0 % of the draft model's tokens are the target's\n" in done.out
     assert "  end tokens        different; those of the target count" in done.out
 
@@ -275,7 +275,8 @@ def test_the_known_pairs_are_listed(bare_machine: dict[str, str], tmp_path: Path
     listed = json.loads(localspec("pair", "list", "--json", env=env).out)
     by_name = {each["name"]: each for each in listed}
     assert by_name["smollm2-135m"]["default"] is True
-    assert by_name["qwen2.5-coder-1.5b"]["size_bytes"] == 491400064 + 1117320768
+    coder = by_name["qwen2.5-coder-1.5b"]
+    assert (coder["size_bytes"], coder["draft_bytes"]) == (1117320768, 491400064)
     assert by_name["mine"]["size_bytes"] is None
     assert not by_name["qwen3-8b"]["here"]
     sizes = [each["size_bytes"] or 0 for each in listed]
@@ -335,4 +336,5 @@ def test_a_pair_of_paths_that_are_not_there_is_listed_as_not_here(
     done = localspec("pair", "list", "--json", env=env)
     assert done.code == 0, done.err
     listed = {each["name"]: each for each in json.loads(done.out)}
-    assert (listed["odd"]["here"], listed["odd"]["size_bytes"]) == (False, None)
+    odd = listed["odd"]
+    assert (odd["here"], odd["draft_here"], odd["size_bytes"]) == (False, False, None)

@@ -4,8 +4,11 @@ import pytest
 
 from localspec.cli import recommend as verb
 from localspec.errors import ModelUnavailable
+from localspec.launch import rows
 from localspec.models.recommend import Memory
 from tests.cli.command import localspec
+
+GB = 10**9
 
 
 def test_proposals_have_a_speed_and_a_size() -> None:
@@ -20,37 +23,44 @@ def test_proposals_have_a_speed_and_a_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free_gb", "lines"),
+    ("memory", "here", "lines", "advice"),
     [
         (
-            27,
+            Memory("RAM", 32 * GB, 60e9, free_bytes=14 * GB),
+            "gemma4-26b-a4b",
             [
-                "gemma4-26b-a4b  ≈ 28 tokens/s, 15.1 GB of RAM: chat, fast on a CPU with 32 GB of memory",
-                "gpt-oss-20b     ≈ 29 tokens/s, 12.7 GB of RAM: reasoning with 24 GB of memory",
-                "gemma4-12b      ≈ 8.6 tokens/s, 7.6 GB of RAM: chat with 16 GB of memory, or 12 GB on a GPU",
+                "* gemma4-26b-a4b  14.4 GB  ≈ 28 tokens/s, 15.1 GB RAM, more than is free now: chat, fast on a CPU · needs 32 GB",
+                "  gpt-oss-20b     12.1 GB  ≈ 29 tokens/s, 12.7 GB RAM: reasoning · needs 24 GB",
+                "  gemma4-12b      7.0 GB   ≈ 8.6 tokens/s, 7.6 GB RAM: chat · needs 16 GB, or 12 GB on a GPU",
             ],
+            "start the first with `localspec chat gemma4-26b-a4b`",
         ),
         (
-            1.5,
+            Memory("RAM", 2 * GB, 60e9),
+            "",
             [
-                "gemma3-1b  ≈ 74 tokens/s, 1.4 GB of RAM, more than 60% of free memory: chat with 4 GB of memory"
+                "  gemma3-1b  806 MB  ≈ 74 tokens/s, 1.4 GB RAM, more than 50% of it: chat · needs 4 GB"
             ],
+            "download the first with `localspec pull gemma3-1b`",
         ),
     ],
 )
 def test_people_are_told_the_same_in_lines(
-    free_gb: float,
+    memory: Memory,
+    here: str,
     lines: list[str],
+    advice: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    memory = Memory("RAM", round(free_gb * 1e9), 60e9)
     monkeypatch.setattr(verb, "memories", lambda _registry: [memory])
+    monkeypatch.setattr(rows, "is_here", lambda model: model is not None and model.name == here)
     verb.recommend_.main([], standalone_mode=False)
     told = capsys.readouterr()
     assert told.out.splitlines() == lines
-    assert f"RAM: {free_gb:.1f} GB free, read at 60 GB/s" in told.err
-    assert f"localspec pull {lines[0].split()[0]}" in told.err
+    assert f"RAM: {memory.total_bytes / GB:.1f} GB" in told.err
+    assert ", read at 60 GB/s" in told.err
+    assert told.err.splitlines()[-1] == advice
 
 
 def test_where_nothing_fits_the_toy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,8 +139,8 @@ def test_nothing_that_is_not_there_is_asked_for() -> None:
     assert "llama-bench" not in {each.kind for each in listed}
     assert not any("server" in word or "draft-model" in word or "model:" in word for word in words)
     heavy = next(each for each in stages([HEAVY], TOOLS, [], brief=True) if each.kind == "speed")
-    assert "llama-server=/b/llama-server" in heavy.command
-    assert "server:draft" in heavy.command[heavy.command.index("--modes") + 1]
+    assert heavy.command[2:4] == ("lab.peers", "/b/llama-server")
+    assert "server:draft" in heavy.command[heavy.command.index("--server-modes") + 1]
 
 
 def test_settings_reach_every_program() -> None:
@@ -170,10 +170,10 @@ def test_workers_that_are_set_elsewhere_are_for_every_program(
 
 
 def test_llama_server_is_not_measured_beside_models_on_workers() -> None:
-    assert "server:none" in stage_words("speed")[stage_words("speed").index("--modes") + 1]
+    assert "lab.peers" in stage_words("speed")
     words = stage_words("speed", "workers=127.0.0.1:1")
-    assert "--against" not in words
-    assert "server" not in words[words.index("--modes") + 1]
+    assert "lab.peers" not in words
+    assert "server" not in " ".join(words)
     bench = stage_words("llama-bench", "workers=127.0.0.1:1")
     assert bench[bench.index("-rpc") + 1] == "127.0.0.1:1"
 

@@ -3,18 +3,25 @@
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lab.peers.__main__ import against_best, beside_server
 from lab.peers.runs import PeerRuns
 from lab.peers.setting import PEER_FLAGS, PeerSetting, peer_program
-from localspec.bench.schedule import Slot
+from localspec.bench.arms import mode_arms
+from localspec.bench.bench import Bench
+from localspec.bench.prompts import BenchPrompt
+from localspec.bench.report import figures
+from localspec.bench.trial import Slot
 from localspec.decoding.cancel import Cancelled
 from localspec.errors import LocalspecError, UsageError
-from localspec.options import LoadOptions, ReplyOptions, SamplingParams
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.lab.fake_server import fake_server
 
+ON_A_WORKER = LaunchOptions(workers=("127.0.0.1:1",))
 ASKED = ReplyOptions(SamplingParams(top_k=20), seed=7, max_tokens=5)
 SLOT = Slot(0, 0.8, 2, "server:none", 0)
 
@@ -126,14 +133,25 @@ def test_a_server_is_started_as_our_own_models_are_loaded(tmp_path: Path) -> Non
     assert "--no-repack" in setting(tmp_path / "x", LoadOptions().exact()).flags("server:none")
 
 
-@pytest.mark.parametrize("text", ["llama-server", "llama-server=", "ollama=/bin/true", ""])
-def test_another_peer_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="write llama-server=PATH"):
-        peer_program(text)
-
-
 def test_a_peer_that_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file"):
-        peer_program(f"llama-server={tmp_path}")
+        peer_program(str(tmp_path))
     program = fake_server(tmp_path)
-    assert peer_program(f"llama-server={program}") == program
+    assert peer_program(str(program)) == program
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_localspec_is_measured_beside_a_server(tmp_path: Path) -> None:
+    arms = mode_arms("lookup:3", LaunchOptions())
+    prompts = [BenchPrompt("chat", "Say hello."), BenchPrompt("edit", "Repeat: one two one two")]
+    bench = Bench(arms, prompts, "", [0.0], ReplyOptions(seed=1, max_tokens=4))
+    found = beside_server(bench, str(fake_server(tmp_path)), ["server:none"])
+    assert found.is_whole
+    assert {each.mode for each in figures(found)} == {"off", "lookup:3", "server:none"}
+    lines = against_best(found)
+    assert len(lines) == 4
+    assert all(line.endswith(" of server:none") for line in lines)
+    with pytest.raises(UsageError, match="workers"):
+        beside_server(replace(bench, arms=mode_arms("off", ON_A_WORKER)), "", ["server:none"])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,6 +198,12 @@ def test_a_portal_and_a_refusal_teach_nothing(machine: ToyMachine) -> None:
     assert not (machine.data / "pins.toml").exists()
 
 
+def pair_of(machine: ToyMachine, name: str) -> dict[str, Any]:
+    """Return what the list of pairs says of one."""
+    listed = json.loads(machine.run("pair", "list", "--json").out)
+    return next(each for each in listed if each["name"] == name)
+
+
 def test_a_pair_of_ones_own_names_models_on_the_hub(machine: ToyMachine) -> None:
     draft_model = model_file(pre="draft")
     machine.hub.files[f"/else/small-GGUF/resolve/{COMMIT}/small-Q8_0.gguf"] = draft_model
@@ -204,12 +211,14 @@ def test_a_pair_of_ones_own_names_models_on_the_hub(machine: ToyMachine) -> None
     machine.pairs = (
         '[pairs.mine]\ntarget = "hf.co/else/large-GGUF"\ndraft_model = "else/small-GGUF:q8_0"\n'
     )
-    listed = json.loads(machine.run("pair", "list", "--json").out)[-1]
-    assert (listed["name"], listed["size_bytes"], listed["here"]) == ("mine", None, False)
+    listed = pair_of(machine, "mine")
+    assert (listed["size_bytes"], listed["draft_bytes"], listed["here"]) == (None, None, False)
     done = machine.run("pull", "mine", "--with-draft")
     assert done.code == 0, done.err
-    listed = json.loads(machine.run("pair", "list", "--json").out)[-1]
-    assert (listed["size_bytes"], listed["here"]) == (len(DATA) + len(draft_model), True)
+    listed = pair_of(machine, "mine")
+    assert (listed["size_bytes"], listed["draft_bytes"]) == (len(DATA), len(draft_model))
+    assert listed["here"]
+    assert listed["draft_here"]
     paths = [Path(line) for line in done.out.splitlines()]
     assert [path.read_bytes() for path in paths] == [DATA, draft_model]
     names = ["else/large-GGUF:Q4_K_M", "else/small-GGUF:Q8_0"]

@@ -7,13 +7,13 @@ import pytest
 
 from localspec.errors import UsageError
 from localspec.history.archive import History
+from localspec.launch.rows import ModelRow
 from localspec.messages import Message
 from localspec.models.names import import_file
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.ui.clipboard import filled
 from localspec.ui.editor import written
-from localspec.ui.pairs import PairChoice
 from localspec.ui.picker import Picker
 from localspec.ui.quoted import goes_on, unquoted
 from localspec.ui.sheets import ListSheet
@@ -287,7 +287,7 @@ def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
     always: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
-    pairs = [PairChoice("smollm2-135m", 1, True, True, "")]
+    pairs = [ModelRow("smollm2-135m", 1, True, True, "")]
     monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: pairs)
 
     async def choose(chat: Chat) -> None:

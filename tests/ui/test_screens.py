@@ -10,12 +10,12 @@ import pytest
 
 from localspec.chat.events import RoundDone
 from localspec.engine.protocol import ReplyEvents
+from localspec.launch.rows import ModelRow
 from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.ui import picker
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.lens_sheet import LensSheet
-from localspec.ui.pairs import PairChoice
 from localspec.ui.picker import Picker
 from localspec.ui.preferences import Preferences
 from localspec.ui.race import Race
@@ -46,10 +46,10 @@ TOKENS = [
     tokens("."),
 ]
 PAIRS = [
-    PairChoice("coder", 1_600_000_000, True, True, "code", True, 21.0, False),
-    PairChoice("tiny", 98_000_000, False, True, "a first try", True, 200.0),
-    PairChoice("other", 500_000_000, False, True, "chat", False, 40.0),
-    PairChoice("giant", 70_000_000_000, False, False, "much"),
+    ModelRow("coder", 1_600_000_000, True, True, "code", True, 21.0, False),
+    ModelRow("tiny", 98_000_000, False, True, "a first try", True, 200.0),
+    ModelRow("other", 500_000_000, False, True, "chat", False, 40.0),
+    ModelRow("giant", 70_000_000_000, False, False, "much"),
 ]
 
 

@@ -8,10 +8,10 @@ from textual.command import CommandPalette
 from textual.widgets import Input
 
 from localspec.history.records import StoredConversation
+from localspec.launch.rows import ModelRow
 from localspec.ui.bars import StatsPanel
 from localspec.ui.history_sheet import HistorySheet, row_of
 from localspec.ui.lens_sheet import LensSheet
-from localspec.ui.pairs import PairChoice
 from localspec.ui.picker import Picker
 from localspec.ui.preferences import Preferences
 from localspec.ui.race_sheet import RaceSheet
@@ -140,7 +140,7 @@ def test_a_setting_is_changed_and_a_wrong_one_refused(tmp_path: Path) -> None:
 def test_the_pair_is_switched_in_the_middle_of_a_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = [PairChoice(name, 1, True, True, "") for name in ("toy", OTHER)]
+    pairs = [ModelRow(name, 1, True, True, "") for name in ("toy", OTHER)]
     monkeypatch.setattr("localspec.ui.picker.choices", lambda: pairs)
     monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: pairs)
 
@@ -338,7 +338,7 @@ def test_a_conversation_whose_model_is_gone_goes_on_with_what_is_loaded_and_says
 def test_the_picker_marks_what_is_loaded_and_begins_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = [PairChoice(name, 1, True, True, "") for name in ("tiny", "toy", OTHER)]
+    pairs = [ModelRow(name, 1, True, True, "") for name in ("tiny", "toy", OTHER)]
     monkeypatch.setattr("localspec.ui.picker.choices", lambda: pairs)
     monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: pairs)
 
@@ -440,10 +440,10 @@ def test_a_question_that_is_being_changed_belongs_to_its_conversation(tmp_path: 
 def test_models_are_filtered_by_what_is_typed_and_stay_in_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = [PairChoice(name, 1, True, True, "") for name in ("nano", "middle", "night")]
+    known = [ModelRow(name, 1, True, True, "") for name in ("nano", "middle", "night")]
     # What is measured comes in another order, and more of it.
     measured = [replace(each, tokens_per_s=20.0, recommended=True) for each in reversed(known)]
-    measured.insert(0, PairChoice("new", 1, True, True, "for code"))
+    measured.insert(0, ModelRow("new", 1, True, True, "for code"))
     monkeypatch.setattr("localspec.ui.picker.choices", lambda: known)
     monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: measured)
 

@@ -2,11 +2,9 @@
 
 import pytest
 
-from localspec.bench.measure import measure, prompt_tokens
-from localspec.bench.own import OwnRuns, slot_options
+from localspec.bench.measure import OwnRuns, measure, prompt_tokens, schedule, slot_options
 from localspec.bench.prompts import BenchPrompt
-from localspec.bench.schedule import Slot, schedule
-from localspec.bench.trial import Trial
+from localspec.bench.trial import Slot, Trial
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.drafters.lookup import LookupDrafter
@@ -101,14 +99,15 @@ def test_repeats_have_seeds_of_their_own_and_modes_have_not() -> None:
 
 def test_what_was_measured_before_a_cancel_is_kept() -> None:
     bench = Bench(cancel_after=150)
-    slots = schedule(PROMPTS, ["off", "lookup"], [0.0], repeats=2)
+    slots = list(schedule(len(PROMPTS), ["off", "lookup"], [0.0], repeats=2))
     seen: list[int] = []
 
-    def on_trial(done: int, trial: Trial) -> None:
+    def on_trial(done: int, planned: int, trial: Trial) -> None:
         seen.append(done)
 
-    measured = measure(slots, bench.runs(), None, on_trial)
-    assert 0 < len(measured) < len(slots)
+    runs = dict.fromkeys(["off", "lookup"], bench.runs())
+    measured, planned = measure(slots, runs, len(slots), on_trial)
+    assert 0 < len(measured) < planned == len(slots)
     assert seen == list(range(1, len(measured) + 1))
 
 

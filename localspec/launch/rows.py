@@ -1,0 +1,251 @@
+"""The table of models that every list shows: `search`, `list`, `show`, `recommend`, the model picker and the first run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from localspec.models.entries import ModelEntry, PairEntry
+from localspec.models.names import load_imports
+from localspec.models.recommend import BESIDE_BYTES, Memory, best, recommend, rounded
+from localspec.models.registry import Registry, load_registry
+from localspec.models.store import is_here
+from localspec.resources import free_ram_bytes
+from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir
+
+Kind = Literal["chat", "code", "draft", "embedding", "other"]
+_ORDER: tuple[tuple[Kind, ...], ...] = (("chat", "code"), ("draft", "other"), ("embedding",))
+_SIZE, _SPEED = 7, 5
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A pair, or a model that is no pair's target.
+
+    Args:
+        name: what `-m` takes.
+        size_bytes: of the model, without its draft model; None where only the hub knows.
+        here: whether it is on this machine.
+        fits: whether memory that is free now holds it; None where that is not known.
+        about: what it is good for, or what kind of model it is.
+        recommended: whether it is one of the few that suit this machine best.
+        tokens_per_s: predicted speed without drafting; None where nothing was measured.
+        drafts: whether its draft model could make it faster here; None where it has none, that is not sure, or nobody
+            asked.
+        own: whether the user fetched or imported it.
+        kind: what it is for.
+        draft_bytes: size of its draft model; None where it has none, or only the hub knows.
+        draft_here: whether all that it drafts with is on this machine.
+        tools: whether it can call tools; None where that is not known.
+        thinking: whether it writes thoughts unasked; None where that is not known.
+        pair: its entry in the registry, or one that stands for the model alone.
+    """
+
+    name: str
+    size_bytes: int | None
+    here: bool
+    fits: bool | None
+    about: str
+    recommended: bool = False
+    tokens_per_s: float | None = None
+    drafts: bool | None = None
+    own: bool = False
+    kind: Kind = "chat"
+    draft_bytes: int | None = None
+    draft_here: bool = True
+    tools: bool | None = None
+    thinking: bool | None = None
+    pair: PairEntry | None = None
+
+    @property
+    def size(self) -> str:
+        """Size of the model alone."""
+        return "?" if self.size_bytes is None else size_text(self.size_bytes)
+
+    @property
+    def sizes(self) -> str:
+        """Size of the model, and of its draft model: `1.1 GB + 491 MB draft`."""
+        return (
+            f"{self.size} + {size_text(self.draft_bytes)} draft" if self.draft_bytes else self.size
+        )
+
+    @property
+    def marks(self) -> str:
+        """What it can do: `tools`, `thinking`."""
+        return ", ".join(
+            mark for mark, has in (("tools", self.tools), ("thinking", self.thinking)) if has
+        )
+
+    @property
+    def words(self) -> str:
+        """All that a search looks through."""
+        reasoning = " reasoning" if self.thinking else ""
+        return f"{self.name} {self.about} {self.marks}{reasoning}".lower()
+
+    def line(self, name_width: int, *, loaded: bool = False) -> str:
+        """Return all that fits one line, the most important first: 33 columns, and what it is good for."""
+        mark = "●" if loaded else "★" if self.recommended else " "
+        speed = "" if self.tokens_per_s is None else f"{rounded(self.tokens_per_s)}/s"
+        about = "needs more memory than is free" if self.fits is False else self.about
+        about = " · ".join(filter(None, (about, self.marks)))
+        here = "*" if self.here else " "
+        columns = f"{self.name:<{name_width}}{mark}{self.size:>{_SIZE}}{here}{speed:>{_SPEED}}"
+        return f"{columns}  {about}".rstrip()
+
+    @property
+    def hint(self) -> str:
+        """All that is known, in a sentence's parts."""
+        parts = [f"{self.size}, here" if self.here else f"{self.size} to download"]
+        if self.tokens_per_s is not None:
+            parts.append(f"about {rounded(self.tokens_per_s)} tokens/s")
+        parts += [self.about, self.marks]
+        if self.drafts is not None:
+            parts.append(
+                "its draft model could make it faster"
+                if self.drafts
+                else "faster without its draft model"
+            )
+        return " · ".join(filter(None, parts))
+
+
+def model_rows(registry: Registry, memories: Sequence[Memory] = ()) -> list[ModelRow]:
+    """Return all models that there are, those that answer before draft models and those that make vectors.
+
+    Of each of these, the smallest comes first.
+
+    Args:
+        registry: the known models.
+        memories: of this machine, whose speed was measured; without them nothing is recommended.
+    """
+    proposed = {each.pair for each in recommend(registry, memories)}
+    targets = {registry.find(each.target) for each in registry.pairs.values()}
+    found = [
+        (pair, _kind(pair), registry.find(pair.target), pair.name in proposed)
+        for pair in registry.pairs.values()
+    ]
+    for entry in (*registry.models.values(), *load_imports(data_dir()).values()):
+        if entry not in targets:
+            kind, about = _kind_alone(entry, registry)
+            # Where the bare name means a pair with other weights.
+            name = entry.full_name if entry.name in registry.pairs else entry.name
+            found.append((PairEntry(name, name, "lookup", None, about), kind, entry, False))
+    free = [each.free_bytes for each in memories] or [free_ram_bytes()]
+    most = max((each for each in free if each is not None), default=None)
+    rows = [_row(*each, registry, memories, most) for each in found]
+    return sorted(rows, key=lambda row: (_rank(row), row.size_bytes or 0, row.name))
+
+
+def choices(registry: Registry | None = None, memories: Sequence[Memory] = ()) -> list[ModelRow]:
+    """Return the models to choose from: those on this machine, what is recommended, then the others by size.
+
+    Of each kind, what does not fit comes last. Draft models are choices where they are on this machine.
+    """
+    registry = registry or load_registry()
+    proposed = [each.pair for each in recommend(registry, memories)]
+    return sorted(
+        (
+            row
+            for row in model_rows(registry, memories)
+            if row.kind != "embedding" and (row.here or row.name in registry.pairs)
+        ),
+        key=lambda row: (
+            not row.here,
+            _rank(row),
+            proposed.index(row.name) if row.recommended else len(proposed),
+            row.fits is False,
+            row.name == registry.default_pair,  # a toy
+            row.size_bytes or 0,
+        ),
+    )
+
+
+def measured_choices() -> list[ModelRow]:
+    """Return the models to choose from with their predicted speed; takes a fifth of a second once an hour."""
+    # Imported late: llama.cpp comes with it, to say which devices there are.
+    from localspec.launch.memories import memories  # noqa: PLC0415
+
+    registry = load_registry()
+    return choices(registry, memories(registry))
+
+
+def _rank(row: ModelRow) -> int:
+    return next(at for at, kinds in enumerate(_ORDER) if row.kind in kinds)
+
+
+def _kind(pair: PairEntry) -> Kind:
+    return "code" if "code" in pair.good_for.split() or pair.recommend == "code" else "chat"
+
+
+def _kind_alone(entry: ModelEntry, registry: Registry) -> tuple[Kind, str]:
+    """Return what kind of model one is that is no pair's target, and that in words."""
+    if entry.embedding is not None:
+        return "embedding", "embedding model, for `index add --vectors`"
+    drafted = _drafted_for(entry, registry)
+    if drafted is not None:
+        return "draft", f"draft model for {drafted}"
+    return "other" if entry.good_for else "chat", entry.good_for
+
+
+def _drafted_for(entry: ModelEntry, registry: Registry) -> str | None:
+    """Return the pair that a model drafts for; of several, one that is on this machine, or else the smallest."""
+    pairs = [
+        (not is_here(target), target.size_bytes if target else 0, pair.name)
+        for pair in registry.pairs.values()
+        if pair.draft_model and registry.find(pair.draft_model) == entry
+        for target in [registry.find(pair.target)]
+    ]
+    return min(pairs, default=(True, 0, None))[2]
+
+
+def _row(
+    pair: PairEntry,
+    kind: Kind,
+    target: ModelEntry | None,
+    recommended: bool,
+    registry: Registry,
+    memories: Sequence[Memory],
+    free_bytes: int | None,
+) -> ModelRow:
+    draft_model = registry.find(pair.draft_model) if pair.draft_model else None
+    size = target.size_bytes if target is not None and target.is_known else None
+    found = None if target is None else best(pair.name, target, memories)
+    here = _has(pair.target, target)
+    fits = None
+    if size is not None and free_bytes is not None:
+        fits = size + BESIDE_BYTES <= free_bytes
+    return ModelRow(
+        pair.name,
+        size,
+        here,
+        fits,
+        pair.good_for,
+        recommended,
+        None if found is None else found.tokens_per_s,
+        _drafts(target, draft_model) if recommended else None,
+        own=here and pair.name != registry.default_pair,
+        kind=kind,
+        draft_bytes=draft_model.size_bytes or None if draft_model is not None else None,
+        draft_here=pair.draft_model is None or _has(pair.draft_model, draft_model),
+        tools=None if target is None else target.tools,
+        thinking=None if target is None else target.thinking,
+        pair=pair,
+    )
+
+
+def _has(reference: str, entry: ModelEntry | None) -> bool:
+    """Return whether a model is on this machine; a pair of one's own may name a file."""
+    if entry is not None or not reference.startswith(("/", "~")):
+        return is_here(entry)
+    try:
+        return Path(reference).expanduser().is_file()
+    except (OSError, RuntimeError):  # RuntimeError: `~` of nobody
+        return False
+
+
+def _drafts(target: ModelEntry | None, draft_model: ModelEntry | None) -> bool | None:
+    if target is None or draft_model is None or not draft_model.is_known:
+        return None
+    from localspec.launch.worth import draft_model_could_pay  # noqa: PLC0415 - loads llama.cpp
+
+    return draft_model_could_pay(target, draft_model)

@@ -1,0 +1,225 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localspec.cli.root import localspec as cli
+from localspec.launch.rows import ModelRow, choices, model_rows
+from localspec.models.entries import ModelEntry
+from localspec.models.recommend import Memory
+from localspec.models.registry import Registry, load_registry, parse_registry
+
+GB = 1_000_000_000
+REGISTRY = """
+default_pair = "toy"
+
+[models.tiny]
+size_bytes = 100000000
+sha256 = "{0}"
+repo = "a/tiny"
+file = "tiny.gguf"
+
+[models.middle]
+size_bytes = 2000000000
+sha256 = "{1}"
+repo = "a/middle"
+file = "middle.gguf"
+
+[models.huge]
+size_bytes = 500000000000
+sha256 = "{2}"
+repo = "a/huge"
+file = "huge.gguf"
+
+[pairs.toy]
+target = "tiny"
+good_for = "a demonstration"
+
+[pairs.large]
+target = "huge"
+draft_model = "tiny"
+good_for = "much"
+caveat = "but slow"
+
+[pairs.plain]
+target = "tiny"
+good_for = "little"
+
+[pairs.best]
+target = "middle"
+draft_model = "tiny"
+good_for = "chat"
+caveat = "notes of maintainers"
+recommend = "chat"
+"""
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("localspec.launch.rows.free_ram_bytes", lambda: 8 * GB)
+    return parse_registry(REGISTRY.format("a" * 64, "b" * 64, "c" * 64), "test")
+
+
+def memory(speed: float | None) -> list[Memory]:
+    return [Memory("RAM", 8 * GB, speed, free_bytes=8 * GB)]
+
+
+def test_what_suits_this_machine_comes_first_then_the_toy_and_what_does_not_fit(
+    registry: Registry,
+) -> None:
+    assert [each.name for each in choices(registry)] == ["plain", "best", "toy", "large"]
+    found = choices(registry, memory(28 * GB))
+    assert [each.name for each in found] == ["best", "plain", "toy", "large"]
+    assert [each.recommended for each in found] == [True, False, False, False]
+    assert [each.tokens_per_s for each in found] == [14, 280, 280, None]
+    assert [each.fits for each in found] == [True, True, True, False]
+    assert [each.drafts for each in found] == [True, None, None, None]
+
+
+def test_what_the_user_has_comes_first_imported_models_too(
+    registry: Registry, tmp_path: Path
+) -> None:
+    blobs = tmp_path / "data" / "blobs"
+    blobs.mkdir(parents=True)
+    for sha256, size in (("a", 100_000_000), ("c", 500 * GB), ("d", 10)):
+        with (blobs / (sha256 * 64)).open("wb") as file:
+            file.truncate(size)
+    (tmp_path / "data" / "imports.toml").write_text(
+        f'[models.mine]\norigin = "/tmp/mine.gguf"\n[[models.mine.files]]\nsize_bytes = 10\nsha256 = "{"d" * 64}"\n'
+    )
+    found = choices(registry, memory(28 * GB))
+    # The toy is not what anybody wanted.
+    assert [each.name for each in found] == ["mine", "plain", "toy", "large", "best"]
+    assert [each.own for each in found] == [True, True, False, True, False]
+
+
+def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> None:
+    rows = [each.line(5, loaded=each.name == "toy") for each in choices(registry, memory(28 * GB))]
+    assert rows == [
+        "best ★ 2.0 GB  14/s  chat",
+        "plain  100 MB 280/s  little",
+        "toy  ● 100 MB 280/s  a demonstration",
+        "large 500.0 GB        needs more memory than is free",
+    ]
+
+
+def test_the_first_choice_is_told_in_full(registry: Registry, tmp_path: Path) -> None:
+    best = choices(registry, memory(28 * GB))[0]
+    assert (
+        best.hint
+        == "2.0 GB to download · about 14 tokens/s · chat · its draft model could make it faster"
+    )
+    blobs = tmp_path / "data" / "blobs"
+    blobs.mkdir(parents=True)
+    with (blobs / ("b" * 64)).open("wb") as file:
+        file.truncate(2 * GB)
+    best = choices(registry, memory(None))[0]
+    assert best.hint == "2.0 GB, here · chat · its draft model could make it faster"
+
+
+def test_rows_fit_into_forty_columns() -> None:
+    widest = max(choices(), key=lambda each: len(each.name))
+    row = ModelRow(widest.name, 120 * GB, False, True, "chat", True, 9.9).line(len(widest.name))
+    assert row.index("  chat") <= 34
+
+
+def _place(path: Path, *models: ModelEntry) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        with (path / model.sha256).open("wb") as file:
+            file.truncate(model.size_bytes)
+
+
+def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`search`, `list`, `show`, `recommend`, the picker and the first run say one thing of each model."""
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    registry = load_registry()
+    here = [registry.model(each) for each in ("smollm2-135m", "qwen2.5-coder-1.5b")]
+    here += [registry.model(each) for each in ("qwen2.5-coder-0.5b", "bge-small-en-v1.5")]
+    _place(tmp_path / "data" / "blobs", *here)
+    ram = Memory("RAM", 16 * GB, 60e9, free_bytes=9 * GB)
+    rows = {row.name: row for row in model_rows(registry, [ram])}
+    assert rows.keys() >= {*registry.pairs, *(model.name for model in here)}
+    assert {name for name, row in rows.items() if row.here} == {model.name for model in here}
+
+    run = CliRunner().invoke
+    lines = run(cli, ["search"]).stdout.splitlines()
+    searched = {line[2:].split()[0]: line for line in lines}
+    facts = {each["name"]: each for each in json.loads(run(cli, ["search", "--json"]).stdout)}
+    assert [*searched] == [*facts] == [*rows]
+    for name, row in rows.items():
+        assert searched[name].startswith("* " if row.here else "  ")
+        assert row.sizes in searched[name]
+        assert row.about in searched[name]
+        assert searched[name].endswith(row.marks)
+        assert (facts[name]["here"], facts[name]["size_bytes"]) == (row.here, row.size_bytes)
+
+    listed = json.loads(run(cli, ["list", "--json"]).stdout)
+    assert {each["name"]: each["size_bytes"] for each in listed} == {
+        model.name: rows[model.name].size_bytes for model in here
+    }
+    monkeypatch.setattr("localspec.cli.recommend.memories", lambda _registry: [ram])
+    for line in run(cli, ["recommend", "--code"]).stdout.splitlines():
+        row = rows[line[2:].split()[0]]
+        assert line.startswith(f"{'*' if row.here else ' '} {row.name}")
+        assert row.sizes in line
+
+    picked = {row.name: row for row in choices(registry, [ram])}
+    assert {name: rows[name] for name in picked} == picked
+    assert [*registry.pairs] == [name for name in registry.pairs if name in picked]
+    # What can answer is a choice where it is on the disk, even if it is a draft model, too.
+    assert "qwen2.5-coder-0.5b" in picked
+    assert "bge-small-en-v1.5" not in picked
+    for name in ("qwen2.5-coder-1.5b", "gemma3-1b"):
+        facts_of_one = json.loads(run(cli, ["show", name, "--json"]).stdout or "{}")
+        if facts_of_one:  # of what is here, the file is no GGUF
+            assert facts_of_one["size_bytes"] == rows[name].size_bytes
+            assert facts_of_one["here"] == rows[name].here
+
+
+def test_chat_models_come_before_draft_and_embedding_models_with_a_label() -> None:
+    rows = model_rows(load_registry())
+    ranks = [("draft", "other").count(row.kind) + 2 * (row.kind == "embedding") for row in rows]
+    assert ranks == sorted(ranks)
+    assert all(row.about for row in rows)
+    labels = {row.name: row.about for row in rows}
+    assert labels["bge-small-en-v1.5"].startswith("embedding model")
+    assert labels["gemma3-270m"] == "draft model for gemma3-4b"
+
+
+def test_a_draft_model_names_the_model_that_one_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    registry = load_registry()
+
+    def label() -> str:
+        return next(row for row in model_rows(registry) if row.name == "qwen3-0.6b").about
+
+    assert label() == "draft model for qwen3-4b"  # the smallest
+    _place(tmp_path / "data" / "blobs", registry.model("qwen3-8b"))
+    assert label() == "draft model for qwen3-8b"
+
+
+def test_a_model_whose_bare_name_is_a_pair_with_other_weights_has_its_full_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    registry = load_registry()
+    _place(tmp_path / "data" / "blobs", registry.model("qwen3-1.7b:Q8_0"))
+    rows = {row.name: row for row in choices(registry)}
+    assert not rows["qwen3-1.7b"].here
+    assert rows["qwen3-1.7b:Q8_0"].here
+    assert rows["qwen3-1.7b:Q8_0"].about == "draft model for qwen3-32b"
+    assert "draft model for qwen3-32b" in CliRunner().invoke(cli, ["list"]).stdout
+
+
+def test_models_that_are_for_tools_are_marked() -> None:
+    rows = [row for row in model_rows(load_registry()) if "tools" in row.about.split()]
+    assert {"granite4.2-3b", "granite4.2-8b"} <= {row.name for row in rows}
+    assert all(row.tools and "tools" in row.marks for row in rows)
