@@ -1,12 +1,11 @@
 """`localspec config`: what is set, and by whom; and how to change it."""
 
 import json
-from pathlib import Path
 
 import click
 
 from localspec.cli.completions import complete_keys
-from localspec.config.files import project_file, read_settings, user_file
+from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.own import MODEL, keep_model, overruled, set_own, unset_own
 from localspec.config.resolve import resolve, with_recommended
@@ -24,8 +23,8 @@ def config() -> None:
         localspec config set temperature 0.3
         localspec config unset temperature
 
-    Command-line options override variables LOCALSPEC_*, these override the project's
-    localspec.toml, and that overrides your own file, which `set`, `unset` and `edit` change.
+    Command-line options override variables LOCALSPEC_*, and these override your file, which
+    `set`, `unset` and `edit` change.
     """  # noqa: D301 - click keeps lines behind a \b
 
 
@@ -91,16 +90,13 @@ def edit() -> None:
     file = user_file()
     private_directory(file.parent)
     click.edit(filename=str(file))
-    read_settings(file, trusted=True)
+    read_settings(file)
 
 
 @config.command()
 def path() -> None:
-    """Print the settings files: your own (even if missing), and the project's if there is one."""
+    """Print where your settings file is, or would be."""
     click.echo(shown(user_file()))
-    project = project_file(Path.cwd(), Path.home())
-    if project is not None:
-        click.echo(shown(project))
 
 
 def _warn(overruled_by: str) -> None:
