@@ -37,7 +37,7 @@ from localspec.errors import UsageError
 @tools_option()
 @gate_option
 @own_option
-@click.option("--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
+@click.option("-q", "--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
 def chat(word: str | None, **flags: Any) -> int:
     """Chat in the terminal with MODEL, or with your default model.
 

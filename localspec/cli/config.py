@@ -14,8 +14,9 @@ from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
 
-@click.group()
-def config() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def config(context: click.Context) -> None:
     """Show and change settings.
 
     \b
@@ -26,6 +27,8 @@ def config() -> None:
     Command-line options override variables LOCALSPEC_*, and these override your file, which
     `set`, `unset` and `edit` change.
     """  # noqa: D301 - click keeps lines behind a \b
+    if context.invoked_subcommand is None:
+        context.invoke(show)
 
 
 @config.command()

@@ -65,7 +65,7 @@ def output_options(
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         options = (
             click.option("--json", "json_", is_flag=True, help=json_),
-            click.option("--quiet", is_flag=True, help="Print only errors on stderr."),
+            click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr."),
         )
         for option in reversed(options):  # click shows first what was added last
             command = option(command)

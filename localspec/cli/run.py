@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 @click.option(
     "--code", is_flag=True, help="Print only the code of the answer, when it is complete."
 )
-@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
 @docs_options
 @tools_option()

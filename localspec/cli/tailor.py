@@ -29,7 +29,7 @@ from localspec.errors import UsageError
 )
 @option_flags("draft_lora", "device", draft_lora="Try the draft model with this adapter, too.")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 def tailor(**flags: Any) -> int:
     """Make a draft model that pays on this machine, for PAIR or the default pair.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.config.keys import KEYS, Setting, from_file
-from localspec.errors import UsageError
+from localspec.errors import UsageError, did_you_mean
 from localspec.models.toml import KeyPath, key_lines
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, shown
@@ -53,7 +53,8 @@ def _checked(
         where = f"{shown(file)}{line}: {name[:60]!r}"
         key = KEYS.get(name)
         if key is None:
-            raise UsageError(f"{where} is not a known setting: use one of {', '.join(KEYS)}")
+            hint = did_you_mean(name, KEYS) or f"use one of {', '.join(KEYS)}"
+            raise UsageError(f"{where} is not a known setting: {hint}")
         try:
             found[name] = from_file(key, value)
         except ValueError as problem:

@@ -6,7 +6,7 @@ from pathlib import Path
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, MODELS, Setting, from_variable
 from localspec.config.resolve import Level, resolve
-from localspec.errors import UsageError
+from localspec.errors import UsageError, did_you_mean
 from localspec.models.toml import with_key
 from localspec.storage.files import private_directory, write_atomic
 from localspec.storage.paths import shown
@@ -67,7 +67,9 @@ def overruled(name: str) -> str:
 
 def unknown_key(name: str) -> UsageError:
     """Return the error for a key that there is not."""
-    return UsageError(f"there is no setting {name[:40]!r}: use one of {MODEL}, {', '.join(KEYS)}")
+    names = [MODEL, *KEYS]
+    hint = did_you_mean(name, names) or f"use one of {', '.join(names)}"
+    return UsageError(f"there is no setting {name[:40]!r}: {hint}")
 
 
 def _write(changes: Mapping[str, Setting]) -> None:

@@ -59,7 +59,7 @@ def conversation(connection: sqlite3.Connection, number: int) -> StoredConversat
     """
     listed = _listed(connection, "WHERE c.id = :id", {"id": number, "limit": 1})
     if not listed:
-        raise HistoryError(f"conversation {number} is no longer in the history")
+        raise HistoryError(f"there is no conversation {number}")
     return listed[0]
 
 

@@ -53,7 +53,8 @@ def test_a_setting_is_set_and_unset(call: Call, settings: Callable[[], dict[str,
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("temperture", "1"), "there is no setting 'temperture': use one of model, pair"),
+        (("temperture", "1"), "there is no setting 'temperture': did you mean temperature"),
+        (("xyzzy", "1"), "there is no setting 'xyzzy': use one of model, pair"),
         (("temperature", "warm"), "temperature is 'warm', but takes a number"),
         (("temperature", "-1"), "temperature cannot be used: .* 0 or more"),
         (("model", "qwen3"), "did you mean qwen3-0.6b"),
@@ -179,7 +180,7 @@ def test_history_is_listed_searched_shown_and_exported(call: Call, tmp_path: Pat
     assert json.loads((tmp_path / "tejo.json").read_text())["title"] == "Where is the Tejo?"
     with pytest.raises(UsageError, match="'x' is not a number"):
         call("history", "show", "x")
-    with pytest.raises(LocalspecError, match="conversation 9 is no longer in the history"):
+    with pytest.raises(LocalspecError, match="there is no conversation 9"):
         call("history", "show", "9")
 
 

@@ -77,7 +77,7 @@ def test_stdout_has_the_answer_and_stderr_one_line_of_figures(
 def test_quiet_leaves_stderr_empty_and_another_seed_gives_another_text(
     streamed: Done, fresh: dict[str, Any]
 ) -> None:
-    other = answer(*STORY, "--quiet", "--seed", str(fresh["seed"] + 1))
+    other = answer(*STORY, "-q", "--seed", str(fresh["seed"] + 1))
     assert other.err == ""
     assert other.out != streamed.out
 

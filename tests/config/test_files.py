@@ -22,7 +22,8 @@ def complaint(settings: Settings) -> str:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("tempreature = 1", "'tempreature' is not a known setting: use one of pair, "),
+        ("tempreature = 1", "'tempreature' is not a known setting: did you mean temperature?"),
+        ("xyzzy = 1", "'xyzzy' is not a known setting: use one of pair, "),
         ("ctx = true", "'ctx' is True, but takes a whole number"),
         ("ctx = 1.5", "'ctx' is 1.5, but takes a whole number"),
         ("temperature = 'hot'", "'temperature' is 'hot', but takes a number"),
