@@ -16,7 +16,13 @@ from localspec.chat.requests import Request
 from localspec.decoding.round import Round
 from localspec.engine.ask import Ask
 from localspec.engine.factory import Loaded, SavedState
-from localspec.engine.forecast import by_draft_model, chance_of_acceptance, forecast, reason
+from localspec.engine.forecast import (
+    by_draft_model,
+    chance_of_acceptance,
+    forecast,
+    no_drafting,
+    reason,
+)
 from localspec.engine.protocol import (
     Failed,
     Forecast,
@@ -229,6 +235,7 @@ class Answering:
         (beside, _), *_ = asked.beside.most_common(1) or [(0, 0)]
         costs, drafter = self._loaded.costs, event.reply.drafter
         why = reason(asked.rounds, drafter, beside, costs, self._chance)
+        idle = not event.reply.acceptance.drafted
         self._tell(
             ReplyDone(
                 asked.ask.id,
@@ -237,6 +244,7 @@ class Answering:
                 asked.dropped,
                 forecast=self._looked_back(asked.rounds),
                 reason=why,
+                no_drafting=no_drafting(drafter, costs, beside) if idle else "",
                 widths=tuple(sorted(self._assistant.widths.items())),
             )
         )

@@ -58,18 +58,33 @@ def reason(
     names = " and ".join(dict.fromkeys(each.draft.drafter for each in drafted))
     if drafted:
         return f"on: {names} drafted in {len(drafted)} of {len(rounds)} rounds"
+    return f"off: {_why_idle(drafter, beside, costs, chance)[1]}"
+
+
+def no_drafting(drafter: str, costs: PairCosts | None, beside: int = 0) -> str:
+    """Return why nothing was drafted in one reply, in about five words; the arguments are those of `reason`."""
+    return f"no drafting: {_why_idle(drafter, beside, costs, None)[0]}"
+
+
+def _why_idle(
+    drafter: str, beside: int, costs: PairCosts | None, chance: float | None
+) -> tuple[str, str]:
+    """Return why nothing was drafted, in a few words and as a sentence."""
     if drafter == OFF:
-        return "off: it was asked for without drafts, or the model cannot take them back"
+        why = "it was asked for without drafts, or the model cannot take them back"
+        return "it is switched off", why
+    sure = costs is None or costs.sure
+    slower = "would be slower here" if sure else "measured while the machine was busy"
     where = f"beside {beside} other{'s'[: beside > 1]} " if beside else ""
     if costs is not None and not could_pay(costs.target, beside + 1, LONGEST_DRAFT):
-        return f"off: {where}a draft costs more than it could confirm"
+        return slower, f"{where}a draft costs more than it could confirm"
     nothing = "the text had nothing to look up that was worth it"
     if costs is None or costs.draft_model is None:
-        return f"off: {nothing}"
+        return "nothing to look up", nothing
     if not draft_model_could_win(costs, LONGEST_DRAFT, beside + 1):
-        return f"off: {where}a draft of this model costs more than it confirms, and {nothing}"
+        return slower, f"{where}a draft of this model costs more than it confirms, and {nothing}"
     note = "" if beside else _note(costs, chance)
-    return f"off: {note or 'no draft promised to confirm more than it costs'}"
+    return slower, note or "no draft promised to confirm more than it costs"
 
 
 def chance_of_acceptance(rounds: Sequence[Round]) -> float | None:
@@ -134,7 +149,10 @@ def _note(costs: PairCosts, chance: float | None) -> str:
     if best > 1 - _WORTH_A_WORD:
         return ""
     if not costs.sure:
-        return "not sure yet whether the draft model pays: it was measured beside other programs"
+        return (
+            "draft model not used: the machine was busy when it was measured; "
+            "it is measured again later"
+        )
     basis = "the usual" if chance is None else "its"
     return (
         f"draft model not used: at {basis} {assumed:.0%} acceptance "

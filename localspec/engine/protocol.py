@@ -17,7 +17,7 @@ from localspec.engine.ask import Ask
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 
-VERSION = 13
+VERSION = 14
 
 # What a screen says to the engine.
 
@@ -138,6 +138,7 @@ class ReplyDone:
         dropped_turns: how many of the oldest turns were left out.
         forecast: what drafting was to gain, and what it came to; None if costs are not known.
         reason: why it was drafted as it was, a sentence.
+        no_drafting: why nothing was drafted, in about five words; empty where something was.
         widths: how many passes of the target were made since the last reply was done, for whomever, by the
             tokens that they evaluated.
     """
@@ -148,6 +149,7 @@ class ReplyDone:
     dropped_turns: int = 0
     forecast: Forecast | None = None
     reason: str = ""
+    no_drafting: str = ""
     widths: tuple[tuple[int, int], ...] = ()
 
 

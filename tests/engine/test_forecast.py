@@ -10,6 +10,7 @@ from localspec.engine.forecast import (
     by_draft_model,
     chance_of_acceptance,
     forecast,
+    no_drafting,
     reason,
 )
 
@@ -85,7 +86,7 @@ def test_where_drafting_is_off_its_price_is_told() -> None:
 
 def test_a_price_that_was_measured_beside_other_programs_is_not_told() -> None:
     note = forecast([PLAIN], PairCosts(TARGET, DEAR, sure=False), None).note
-    assert note.startswith("not sure yet whether the draft model pays")
+    assert note.startswith("draft model not used: the machine was busy when it was measured")
 
 
 @pytest.mark.parametrize("draft_model", [None, CHEAP])
@@ -157,3 +158,21 @@ def test_the_reason_is_a_sentence(
     told = reason(rounds, drafter, beside, costs, None)
     assert told.startswith(said)
     assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("drafter", "beside", "costs", "said"),
+    [
+        ("off", 4, None, "it is switched off"),
+        ("auto", 0, None, "nothing to look up"),
+        ("auto", 1, PairCosts(FLAT), "nothing to look up"),
+        ("auto", 4, PairCosts(STEEP), "would be slower here"),
+        ("auto", 4, PairCosts(FLAT, DEAR), "would be slower here"),
+        ("auto", 1, PairCosts(FLAT, CHEAP), "would be slower here"),
+        ("auto", 0, PairCosts(FLAT, CHEAP, sure=False), "measured while the machine was busy"),
+    ],
+)
+def test_why_nothing_was_drafted_in_about_five_words(
+    drafter: str, beside: int, costs: PairCosts | None, said: str
+) -> None:
+    assert no_drafting(drafter, costs, beside) == f"no drafting: {said}"

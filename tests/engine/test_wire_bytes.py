@@ -159,6 +159,7 @@ NOTICE_SAMPLES: tuple[Notice, ...] = (
         2,
         Forecast(1.25, None, "What it would have cost."),
         "on: drafted",
+        "",
         ((1, 40), (9, 2)),
     ),
     Counted(4, 10, 4096),
