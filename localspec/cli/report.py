@@ -32,12 +32,14 @@ class RunOutcome:
         target: the target's name.
         draft_model: likewise; None without one.
         load_s: seconds that loading took.
+        no_drafting: why nothing was drafted, in about five words.
     """
 
     reply: Reply
     target: str
     draft_model: str | None
     load_s: float
+    no_drafting: str = ""
 
 
 def as_json(
@@ -141,7 +143,7 @@ def one_line(outcome: RunOutcome) -> str:
                 f"{reply.acceptance.caught} of {reply.acceptance.branched} second choices accepted"
             )
     else:
-        parts.append("nothing drafted")
+        parts.append(outcome.no_drafting or "nothing drafted")
     if reply.stop_reason in _ENDINGS:
         parts.append(_ENDINGS[reply.stop_reason])
     parts.append(f"seed {reply.seed}")

@@ -297,7 +297,7 @@ def _by_server(
     ready = engine.ready
     with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
         reply = answer(asked, assistant.stream, stopped)
-    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
+    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s, assistant.no_drafting)
 
 
 def _by_own_engine(
@@ -329,7 +329,7 @@ def _by_own_engine(
                 gone = EngineGone(f"{error}: ask again when it is back")
                 shown.break_off(gone)
                 raise gone from None
-    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
+    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s, assistant.no_drafting)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from localspec.cli.recorded import recorded
 from localspec.cli.report import RunOutcome
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.ask import Ask
+from localspec.engine.forecast import no_drafting
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
@@ -88,7 +89,8 @@ def answered_here(
             runtime.target.truncate(before_question(assistant, last))
             assistant.settle()
     models = assistant.models
-    return RunOutcome(reply, models.target_name, models.draft_model_name, assistant.load_s)
+    why = no_drafting(reply.drafter, runtime.costs)
+    return RunOutcome(reply, models.target_name, models.draft_model_name, assistant.load_s, why)
 
 
 def before_question(assistant: Assistant, asked: Ask) -> int:

@@ -81,6 +81,13 @@ def test_json_tells_every_figure() -> None:
     }
 
 
+def test_the_line_says_why_nothing_was_drafted() -> None:
+    plain = replace(reply(), acceptance=AcceptanceStats())
+    told = replace(outcome(plain), no_drafting="no drafting: would be slower here")
+    assert " · no drafting: would be slower here · " in one_line(told)
+    assert "no drafting" not in one_line(replace(told, reply=reply()))
+
+
 def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
     nothing = replace(
         reply(),

@@ -70,7 +70,7 @@ def test_stdout_has_the_answer_and_stderr_one_line_of_figures(
     assert first == "localspec: smollm2-135m"
     assert rest[0] == f"{fresh['usage']['completion_tokens']} tokens"
     assert rest[-1] == f"seed {fresh['seed']}\n"
-    assert "nothing drafted" in rest
+    assert "no drafting: it is switched off" in rest
 
 
 @pytest.mark.slow
