@@ -25,6 +25,7 @@ from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, wants_too
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
+    continue_option,
     question,
     question_options,
     system_options,
@@ -46,7 +47,9 @@ from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 
 if TYPE_CHECKING:
+    from localspec.cli.kept import Kept
     from localspec.engine.shared import SharedEngine
+    from localspec.history.records import StoredConversation
     from localspec.toolbox.loop import CarriedOut
 
 
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
 @option_flags("models", "exact", "sampling", "structure")
 @system_options
 @question_options
-@click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last conversation.")
+@continue_option
 @click.option(
     "--keep/--no-keep",
     default=None,
@@ -92,21 +95,26 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
     A pipe or file on stdin is attached to the prompt as context. Without a prompt, or with `-`,
     stdin is the prompt. On a terminal, `run` without a prompt starts the chat.
+
+    `-c "PROMPT"` continues the last conversation, `-c 5 "PROMPT"` and `-c TITLE "PROMPT"` another one.
     """  # noqa: D301 - click keeps lines behind a \b
+    conversation = None
+    if flags["go_on"] is not None:
+        from localspec.cli.kept import continued  # noqa: PLC0415 - the history's database
+
+        conversation, words = continued(flags["go_on"], words)
     model, prompt = model_and_prompt(words, chosen=named(flags) is not None)
     flags["model"] = flags["model"] or model
     prompt = templated(prompt, flags)
     if prompt is None and _is_chat(flags):
         from localspec.cli.chat_fronts import start_chat  # noqa: PLC0415 - history and screens of it
 
-        return start_chat({**flags, "plain": False})
+        go_on = None if conversation is None else str(conversation.id)
+        return start_chat({**flags, "go_on": go_on, "plain": False})
     _check(flags)
-    kept = None
-    if flags["go_on"] or (_is_kept(flags) if flags["keep"] is None else flags["keep"]):
-        from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
-
-        kept = Kept(go_on=flags["go_on"])
-        flags["model"] = flags["model"] or (kept.model if named(flags) is None else None)
+    kept = _kept(flags, conversation)
+    if kept is not None and named(flags) is None:
+        flags["model"] = kept.model
     flags = with_own(with_model(flags))
     turns = RepliesAndCalls(flags)
     gating = Gating(gate_of(flags), asks=_is_asked(flags))
@@ -146,13 +154,13 @@ def _check(flags: dict[str, Any]) -> None:
         raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
     if flags["code"] and (flags["json_"] or flags["show_thinking"]):
         raise UsageError("--code prints nothing else: remove --json and --show-thinking")
-    if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
+    if flags["raw"] and (flags["go_on"] is not None or flags["keep"] or flags["files"]):
         raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
     if flags["raw"] and flags["docs"]:
         raise UsageError("--raw and --docs cannot be combined: raw text has no place for passages")
     if flags["raw"] and wants_tools(flags):
         raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
-    if flags["go_on"] and (flags["system"], flags["persona"]) != (None, None):
+    if flags["go_on"] is not None and (flags["system"], flags["persona"]) != (None, None):
         raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
 
 
@@ -177,6 +185,18 @@ def _is_chat(flags: dict[str, Any]) -> bool:
 def _is_kept(flags: dict[str, Any]) -> bool:
     """Return whether the answer is read by a person, who may go on from it."""
     return _at_terminal() and not (flags["raw"] or flags["json_"] or flags["quiet"])
+
+
+def _kept(flags: dict[str, Any], conversation: "StoredConversation | None") -> "Kept | None":
+    """Return the conversation that the question belongs to, and say which it is where it goes on; None where nothing is kept."""
+    if not (conversation or (_is_kept(flags) if flags["keep"] is None else flags["keep"])):
+        return None
+    from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
+
+    kept = Kept(conversation and conversation.id)
+    if conversation and not flags["quiet"]:
+        notice(kept.continuing)
+    return kept
 
 
 def _is_asked(flags: dict[str, Any]) -> bool:
