@@ -42,7 +42,7 @@ from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import notice, printable, wrapped
 from localspec.engine.ask import Ask
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 
@@ -137,7 +137,9 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         asked = Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
         return asked if kept is None else replace(asked, conversation=kept.number)
 
-    outcome = _answer(request, asked, flags, turns, gating)
+    said_before = "".join(each.text for each in before)
+    prompt_text = f"{system or ''}{said_before}{text if said is None else said.text}"
+    outcome = _answer(request, asked, flags, turns, gating, prompt_text)
     gating.close()
     if outcome is None:
         return INTERRUPTED
@@ -215,6 +217,7 @@ def _answer(
     flags: dict[str, Any],
     turns: RepliesAndCalls,
     gating: Gating,
+    prompt: str,
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
 
@@ -224,6 +227,7 @@ def _answer(
         flags: of the verb.
         turns: carries out what is called.
         gating: says what may be seen of the answer.
+        prompt: all that is asked, by which a context is sized.
     """
     silent = flags["json_"] or flags["code"]
     stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
@@ -254,11 +258,15 @@ def _answer(
                 shown.break_off(gone)
                 raise gone from None
             tell(f"{error}: loading the model here")
+        except ContextOverflow:
+            if request.load.n_ctx is not None or shown.begun or turns.said:
+                raise
+            tell("the server's context is too small for this prompt: loading the model here")
     if request.workers:
         return _by_own_engine(request, asked, flags, tell, answer, shown)
     from localspec.cli.run_here import answered_here  # noqa: PLC0415 - all that loads comes with it
 
-    return answered_here(request, asked, flags, tell, answer)
+    return answered_here(request, asked, flags, tell, answer, prompt)
 
 
 class _Shown:

@@ -15,8 +15,9 @@ from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.ask import Ask
 from localspec.engine.remote import EngineGone
+from localspec.errors import ContextOverflow
 from localspec.messages import ToolCall, ToolResult
-from localspec.options import LaunchOptions
+from localspec.options import LaunchOptions, LoadOptions
 from localspec.toolbox.loop import CarriedOut
 
 
@@ -171,8 +172,34 @@ def test_calls_that_were_carried_out_are_not_asked_for_again(
     monkeypatch.setattr("localspec.cli.run._by_server", by_server)
     monkeypatch.setattr("localspec.cli.run_here.answered_here", lambda *_: asked_here.append(1))
     with pytest.raises(EngineGone, match="in the middle of the answer: ask again"):
-        _answer(LaunchOptions(), lambda: Ask(0, ()), flags, turns, Gating(None, asks=False))
+        _answer(LaunchOptions(), lambda: Ask(0, ()), flags, turns, Gating(None, asks=False), "")
     assert (asked_here, capsys.readouterr().out) == ([], "")
+
+
+def test_a_prompt_that_is_too_long_for_the_servers_context_is_answered_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = {"quiet": False, "json_": True, "code": False, "show_thinking": False, "unasked": ""}
+    server = SimpleNamespace(ready=SimpleNamespace(notes=()))
+
+    def by_server(*_: object) -> None:
+        raise ContextOverflow("the prompt has 9000 tokens and the context holds 4096")
+
+    def here(*_: object) -> RunOutcome:
+        return outcome(reply())
+
+    monkeypatch.setattr("localspec.cli.run.resident", lambda *_: server)
+    monkeypatch.setattr("localspec.cli.run._by_server", by_server)
+    monkeypatch.setattr("localspec.cli.run_here.answered_here", here)
+
+    def answered(n_ctx: int | None) -> RunOutcome | None:
+        launch, turns = LaunchOptions(load=LoadOptions(n_ctx=n_ctx)), RepliesAndCalls(flags)
+        return _answer(launch, lambda: Ask(0, ()), flags, turns, Gating(None, asks=False), "")
+
+    assert answered(None) is not None
+    assert "too small for this prompt: loading the model here" in capsys.readouterr().err
+    with pytest.raises(ContextOverflow):
+        answered(4096)
 
 
 def test_json_has_the_calls_and_what_they_came_to() -> None:
