@@ -9,8 +9,8 @@ _AROUND = 256
 _TOOLS_TOKENS = 4096
 """Descriptions of tools and what they return."""
 _CHARS_PER_TOKEN = 3
-# Many vocabularies have a token for each digit, and up to three for a character of another script.
-_DENSE = re.compile(r"[0-9]|[^\x00-\x7f]")
+# Many vocabularies have a token for each digit, sign and character of another script.
+_DENSE = re.compile(r"[^A-Za-z\s]")
 
 
 def guessed_context(text: str, max_tokens: int | None, *, tools: bool = False) -> int:
