@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.chat.events import Event, Finished, Reply, Text
-from localspec.cli import INTERRUPTED
+from localspec.cli import CUT_OFF, INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.docs import cited_json, cited_lines, docs_options
 from localspec.cli.first_run import with_model
@@ -34,7 +34,14 @@ from localspec.cli.question import (
 )
 from localspec.cli.reading_line import ReadingLine
 from localspec.cli.recorded import workload_option
-from localspec.cli.report import RunOutcome, as_json, cut_short_as_json, not_whole, one_line
+from localspec.cli.report import (
+    RunOutcome,
+    as_json,
+    cut_short_as_json,
+    is_complete,
+    not_whole,
+    one_line,
+)
 from localspec.cli.resident import own_option, resident
 from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
@@ -97,6 +104,9 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     stdin is the prompt. On a terminal, `run` without a prompt starts the chat.
 
     `-c "PROMPT"` continues the last conversation, `-c 5 "PROMPT"` and `-c TITLE "PROMPT"` another one.
+
+    The exit code is 6 if --code, --json-schema, --regex or a grammar was given and the answer was
+    cut off, by --max-tokens or a full context.
     """  # noqa: D301 - click keeps lines behind a \b
     conversation = None
     if flags["go_on"] is not None:
@@ -146,8 +156,8 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     reply = outcome.reply
     if kept is not None:
         kept.answer(turns.said, outcome.target, request)
-    _report(outcome, turns.said, text, messages(), options, flags)
-    return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else 0
+    code = _report(outcome, turns.said, text, messages(), options, flags)
+    return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else code
 
 
 def _check(flags: dict[str, Any]) -> None:
@@ -392,22 +402,24 @@ def _report(
     messages: Sequence[Message],
     options: ReplyOptions,
     flags: dict[str, Any],
-) -> None:
-    reply = outcome.reply
+) -> int:
+    """Print the figures, and what there is to know of the answer; return the exit code."""
+    reply, bound = outcome.reply, options.answer_grammar is not None
     if flags["json_"]:
         # Its patterns take a while to be compiled, which only this has to wait for.
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         workload = flags["workload"] or workload_of(text, reply.text)
         cited = cited_json(reply.text, messages)
-        click.echo(as_json(outcome, workload, said, cited, only_ascii=_only_ascii()))
+        click.echo(as_json(outcome, workload, said, cited, bound=bound, only_ascii=_only_ascii()))
     if flags["code"]:
         _print_code(reply.text, quiet=flags["quiet"])
     if not flags["quiet"] and not flags["json_"]:
         for line in cited_lines(reply.text, messages):
             notice(printable(line))
         click.echo(wrapped(one_line(outcome), sys.stderr), err=True)
-    bound = options.answer_grammar is not None
-    if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
-        notice(not_whole(reply))
+    cut_off = (bound or flags["code"]) and not is_complete(reply, bound=bound)
+    if cut_off and not flags["quiet"]:
+        notice(not_whole(reply, bound=bound))
     sys.stdout.flush()
+    return CUT_OFF if cut_off else 0

@@ -62,6 +62,7 @@ def test_json_tells_every_figure() -> None:
     assert json.loads(as_json(outcome(reply()), "code")) == {
         "text": "Grüße",
         "stop_reason": "eog",
+        "complete": True,
         "seed": 7,
         "workload": "code",
         "model": {"target": "big", "draft_model": "small"},
@@ -106,6 +107,25 @@ def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
     assert document["speculation"]["acceptance_rate"] is None
     assert document["speculation"]["mean_acceptance_length"] is None
     assert document["speculation"]["by_drafter"] == {}
+
+
+@pytest.mark.parametrize(
+    ("reason", "complete", "bound_complete"),
+    [
+        (StopReason.EOG, True, True),
+        (StopReason.STOP_STRING, True, False),
+        (StopReason.LENGTH, False, False),
+        (StopReason.CONTEXT_FULL, False, False),
+        (StopReason.LOOP, False, False),
+        (StopReason.GATED, False, False),
+    ],
+)
+def test_an_answer_that_was_cut_off_is_not_complete(
+    reason: StopReason, complete: bool, bound_complete: bool
+) -> None:
+    given = outcome(replace(reply(), stop_reason=reason))
+    assert json.loads(as_json(given, "code"))["complete"] is complete
+    assert json.loads(as_json(given, "code", bound=True))["complete"] is bound_complete
 
 
 def test_json_is_one_line_of_utf8_or_of_ascii() -> None:

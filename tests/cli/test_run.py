@@ -97,6 +97,7 @@ def test_json_has_the_promised_keys_and_types(counting: dict[str, Any]) -> None:
     shape = {
         "text": str,
         "stop_reason": str,
+        "complete": bool,
         "seed": int,
         "workload": str,
         "model": {"target": str, "draft_model": type(None)},
