@@ -205,7 +205,7 @@ def _kept(flags: dict[str, Any], conversation: "StoredConversation | None") -> "
         return None
     from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
 
-    kept = Kept(conversation and conversation.id)
+    kept = Kept(None if conversation is None else conversation.id)
     if conversation and not flags["quiet"]:
         notice(kept.continuing)
     return kept

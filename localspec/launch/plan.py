@@ -347,7 +347,7 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
     return None if could_win else costs
 
 
-def _fitted(plan: LoadPlan, headers: list[GgufHeader], *, shrinks: bool) -> LoadPlan:
+def _fitted(plan: LoadPlan, headers: list[GgufHeader], *, shrinks: bool = False) -> LoadPlan:
     """Return the plan, less what the memory that is free does not hold."""
     small = headers[1] if len(headers) > 1 else None
     fit = plan_fit(headers[0], small, plan.options, plan.draft_options, shrinks=shrinks)
