@@ -81,7 +81,7 @@ def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:
     for each in dict.fromkeys((*read, *found.passages)):
         yield f"{each}{' · cited' if each in found.passages else ' · read'}"
     yield from (f"[{number}] names no passage" for number in found.unknown)
-    if known and not found.passages:
+    if known and text.strip() and not found.passages:
         count = f"none of its {len(known)} passages" if len(known) > 1 else "no passage"
         yield f"the answer cites {count}: check it"
 

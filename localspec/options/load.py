@@ -27,7 +27,7 @@ class LoadOptions:
     """How a model is loaded and its context made.
 
     Args:
-        n_ctx: tokens of context; None takes 4096, or what the model was trained for if less; in a chat up to 16384.
+        n_ctx: tokens of context; None takes 4096, or what the model was trained for if less; in a chat up to 16384, in `run` what the prompt and its answer need.
         kv_type: f16, bf16, f32 or q8_0.
         threads: CPU threads for passes of one token; None takes the physical cores.
         gpu_layers: layers to offload, the last projection counted as one; None offloads all where there is a GPU.
@@ -54,7 +54,7 @@ class LoadOptions:
     n_ctx: int | None = declared(
         None,
         Option(
-            "Context size in tokens. Default: up to 4096; up to 16384 in a chat, if memory allows.",
+            "Context size in tokens. Default: up to 4096; more in a chat and for a long prompt of `run`, if memory allows.",
             name="ctx",
             metavar="N",
             group="context",
