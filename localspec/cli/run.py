@@ -108,6 +108,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     The exit code is 6 if --code, --json-schema, --regex or a grammar was given and the answer was
     cut off, by --max-tokens or a full context.
     """  # noqa: D301 - click keeps lines behind a \b
+    _check(flags)
     conversation = None
     if flags["go_on"] is not None:
         from localspec.cli.kept import continued  # noqa: PLC0415 - the history's database
@@ -121,7 +122,6 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
         go_on = None if conversation is None else str(conversation.id)
         return start_chat({**flags, "go_on": go_on, "plain": False})
-    _check(flags)
     kept = _kept(flags, conversation)
     if kept is not None and named(flags) is None:
         flags["model"] = kept.model
