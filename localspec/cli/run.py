@@ -206,7 +206,7 @@ def _kept(flags: dict[str, Any], conversation: "StoredConversation | None") -> "
     from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
 
     kept = Kept(None if conversation is None else conversation.id)
-    if conversation and not flags["quiet"]:
+    if conversation and not (flags["quiet"] or flags["json_"]):
         notice(kept.continuing)
     return kept
 
