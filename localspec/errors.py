@@ -15,7 +15,10 @@
 The number is the exit code of the command line. Cancelling is no error: it is a `StopReason`.
 """
 
+from collections.abc import Collection
 from typing import ClassVar
+
+_LEAST_BEGINNING, _MOST_LIKE, _LIKE = 3, 3, 0.75
 
 
 class LocalspecError(Exception):
@@ -68,3 +71,14 @@ class PassFailed(LocalspecError):
 
 class HistoryError(LocalspecError):
     """A stored conversation or message is not there, or its database cannot be read."""
+
+
+def did_you_mean(word: str, names: Collection[str]) -> str:
+    """Return `did you mean NAME?`: the names that begin with a word, or else those like it; empty if there are none."""
+    import difflib  # noqa: PLC0415 - only for a mistyped word
+
+    like = (
+        [each for each in names if each.startswith(word)] if len(word) >= _LEAST_BEGINNING else []
+    )
+    like = like or difflib.get_close_matches(word, names, _MOST_LIKE, _LIKE)
+    return f"did you mean {' or '.join(like[:_MOST_LIKE])}?" if like else ""

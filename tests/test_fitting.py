@@ -7,10 +7,11 @@ import pytest
 from localspec.errors import ModelLoadError
 from localspec.launch import fit as fitting
 from localspec.launch.fit import context_with_room, free_memory, plan_fit, sequences_that_fit
+from localspec.launch.plan import make_plan
 from localspec.llama.devices import Device
 from localspec.models.gguf import GgufHeader, parse_header, read_header
 from localspec.models.offload import Machine, Place
-from localspec.options import LoadOptions
+from localspec.options import LaunchOptions, LoadOptions
 from tests.models.gguf_builder import model_file
 from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model
 
@@ -109,6 +110,34 @@ def test_a_conversation_gets_a_context_that_takes_little_of_what_is_free(
     monkeypatch.setattr(fitting, "free_ram_bytes", lambda: free_gb * GB)
     asked = LoadOptions(gpu_layers=0, **options)  # type: ignore[arg-type]
     assert context_with_room(headers[0], None, asked) == n_ctx
+
+
+@pytest.mark.parametrize(
+    ("least_ctx", "free_gb", "asked", "n_ctx"),
+    [
+        (0, 64, None, None),
+        (4000, 64, None, None),
+        (9000, 64, None, 9000),
+        (200_000, 64, None, 131_072),  # what it was trained for
+        (24_000, 7, None, 12_000),
+        (9000, 64, 5000, 5000),
+    ],
+)
+def test_a_prompt_gets_the_context_that_it_needs_as_far_as_there_is_memory(
+    tmp_path: Path,
+    least_ctx: int,
+    free_gb: int,
+    asked: int | None,
+    n_ctx: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fitting, "free_ram_bytes", lambda: free_gb * GB)
+    target = sparse_model(tmp_path / "target.gguf", LLAMA_8B)
+    load = LoadOptions(gpu_layers=0, n_ctx=asked)
+    plan = make_plan(LaunchOptions(target=str(target), load=load), least_ctx=least_ctx)
+    assert plan.options.n_ctx == n_ctx
+    smaller = [each for each in plan.notes if "tokens instead of" in each]
+    assert len(smaller) == (n_ctx == 12_000)
 
 
 @pytest.mark.usefixtures("machine")

@@ -269,7 +269,7 @@ def fitted(target: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadP
     draft_model.write_bytes(model_file())
 
     def run(plan: FitPlan | None, **more: object) -> LoadPlan:
-        monkeypatch.setattr(launch, "plan_fit", lambda *_: plan)
+        monkeypatch.setattr(launch, "plan_fit", lambda *_, **__: plan)
         request = LaunchOptions(target=str(target), draft_model=str(draft_model), draft="model")
         return make_plan(replace(request, **more))  # type: ignore[arg-type]
 

@@ -112,7 +112,7 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
-    monkeypatch.setattr(run_here, "make_plan", lambda launch, _: launch)
+    monkeypatch.setattr(run_here, "make_plan", lambda launch, *_, **__: launch)
     monkeypatch.setattr(run_here, "load", _loaded)
     # With workers, `run` has an engine of its own.
     monkeypatch.setattr(
@@ -147,7 +147,7 @@ def _loaded(launch: LaunchOptions, *_: object, observe: object, keep: object) ->
     assistant = SimpleNamespace(
         notes=(), stream=lambda _prompt, options, **_: _arrive(launch, options)
     )
-    return SimpleNamespace(assistant=assistant)
+    return SimpleNamespace(assistant=assistant, target=SimpleNamespace(n_ctx=1 << 40))
 
 
 def _session(

@@ -196,7 +196,7 @@ def test_what_was_told_before_stays_beside_what_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fit = FitPlan(1024, "f16", 0, None, (), given_up=("less context",), shrunk=True)
-    monkeypatch.setattr(planning, "plan_fit", lambda *_: fit)
+    monkeypatch.setattr(planning, "plan_fit", lambda *_, **__: fit)
     plan = LoadPlan(Path("a"), None, {}, (DraftMode("off"),), 0, LoadOptions(), notes=("alone",))
     header = cast("GgufHeader", None)
     assert planning._fitted(plan, [header]).notes == ("alone", "less context")

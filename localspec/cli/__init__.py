@@ -4,6 +4,7 @@ import os
 import sys
 from typing import NoReturn
 
+CUT_OFF = 6
 INTERRUPTED = 130
 STDOUT_CLOSED = 141
 

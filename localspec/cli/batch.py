@@ -69,7 +69,7 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
 @click.option(
     "--raw", is_flag=True, help="Complete prompts as plain text, without a chat template."
 )
-@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
 @click.option(
     "--parallel",

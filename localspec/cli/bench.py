@@ -86,7 +86,7 @@ _SHOWN_EVERY_S = 30.0
     fit="Refuse what does not fit free memory; --no-fit loads it anyway.",
 )
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object instead of a table.")
-@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 def bench(**flags: Any) -> int:
     """Measure how much drafting speeds up answers on this machine: every mode on the same weights, in neighbouring runs.
 

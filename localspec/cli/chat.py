@@ -9,16 +9,16 @@ from localspec.cli.docs import docs_options
 from localspec.cli.gating import gate_option
 from localspec.cli.hands import tools_option
 from localspec.cli.option_flags import option_flags
-from localspec.cli.question import system_options
+from localspec.cli.question import continue_option, system_options
 from localspec.cli.resident import own_option
-from localspec.cli.words import named, require_model
+from localspec.cli.words import is_model, named, require_model
 from localspec.errors import UsageError
 
 
 @click.command()
 @click.argument("word", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags("models", "exact", draft_length="Tokens to draft at a time.")
-@click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last conversation.")
+@continue_option
 @click.option(
     "--plain",
     is_flag=True,
@@ -37,15 +37,20 @@ from localspec.errors import UsageError
 @tools_option()
 @gate_option
 @own_option
-@click.option("--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
+@click.option("-q", "--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
 def chat(word: str | None, **flags: Any) -> int:
     """Chat in the terminal with MODEL, or with your default model.
 
-    Conversations are kept; `--continue` resumes the last one. F1 lists the keys, `/` the commands.
+    Conversations are kept; `--continue` resumes the last one, `--continue 5` another one. F1 lists the keys, `/` the commands.
 
     When piped, each line is a separate question; put three double quotes around a question of
     several lines. Answers then go to stdout, everything else to stderr.
     """
+    if flags["go_on"] and not flags["go_on"].removeprefix("#").isdecimal():
+        from localspec.models.registry import load_registry  # noqa: PLC0415 - the first frame does without
+
+        if word is None and is_model(flags["go_on"], load_registry()):
+            word, flags["go_on"] = flags["go_on"], ""
     if word is not None:
         if named(flags):
             raise UsageError(f"{word!r} and an option both name a model: give one of them")

@@ -21,7 +21,7 @@ from localspec.cli.settings import configured, with_own
 from localspec.cli.words import named
 from localspec.display import notice
 from localspec.engine.client import EngineClient
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import LocalspecError
 from localspec.history.archive import History
 from localspec.options import ReplyOptions
 from localspec.storage.paths import data_dir
@@ -58,7 +58,7 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
     preferences = read_preferences()
     own_models, screens = not named(flags), give_back is not None
     # A conversation has its models.
-    asks = own_models and not screens and not flags["go_on"]
+    asks = own_models and not screens and flags["go_on"] is None
     if asks:
         from localspec.cli.first_run import with_model  # noqa: PLC0415 - screens have a list
 
@@ -68,12 +68,12 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
     session = _session(found, preferences)
     if found.get("unasked"):
         notice(found["unasked"])
-    if flags["go_on"]:
-        latest = session.talk.history.latest()
-        if latest is None:
-            raise UsageError("no conversation to continue yet: start one without --continue")
+    if flags["go_on"] is not None:
+        from localspec.cli.kept import stored  # noqa: PLC0415 - few continue one
+
+        conversation = stored(flags["go_on"])
         # Only flags are meant for this conversation; what is configured is meant for new ones.
-        session.resume(latest, own_models=own_models, own_ctx=flags["ctx"] is None)
+        session.resume(conversation.id, own_models=own_models, own_ctx=flags["ctx"] is None)
     told = ""
     try:
         if give_back is None:

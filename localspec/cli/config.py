@@ -1,12 +1,11 @@
 """`localspec config`: what is set, and by whom; and how to change it."""
 
 import json
-from pathlib import Path
 
 import click
 
 from localspec.cli.completions import complete_keys
-from localspec.config.files import project_file, read_settings, user_file
+from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.own import MODEL, keep_model, overruled, set_own, unset_own
 from localspec.config.resolve import resolve, with_recommended
@@ -15,8 +14,9 @@ from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
 
-@click.group()
-def config() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def config(context: click.Context) -> None:
     """Show and change settings.
 
     \b
@@ -24,9 +24,11 @@ def config() -> None:
         localspec config set temperature 0.3
         localspec config unset temperature
 
-    Command-line options override variables LOCALSPEC_*, these override the project's
-    localspec.toml, and that overrides your own file, which `set`, `unset` and `edit` change.
+    Command-line options override variables LOCALSPEC_*, and these override your file, which
+    `set`, `unset` and `edit` change.
     """  # noqa: D301 - click keeps lines behind a \b
+    if context.invoked_subcommand is None:
+        context.invoke(show)
 
 
 @config.command()
@@ -94,19 +96,13 @@ def edit() -> None:
     file = user_file()
     private_directory(file.parent)
     click.edit(filename=str(file))
-    read_settings(file, trusted=True)
+    read_settings(file)
 
 
 @config.command()
 def path() -> None:
-    """Print the paths of the settings files.
-
-    Your own is printed even if it is missing, the project's if there is one.
-    """
+    """Print where your settings file is, or would be."""
     click.echo(shown(user_file()))
-    project = project_file(Path.cwd(), Path.home())
-    if project is not None:
-        click.echo(shown(project))
 
 
 def _warn(overruled_by: str) -> None:

@@ -72,10 +72,18 @@ def tell_of_missing_model(index: "Index") -> None:
 
 
 def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:
-    """Yield what an answer cites, for people."""
+    """Yield which passages went with the last question, and which the answer cites, for people; nothing without passages."""
     from localspec.retrieval.citing import citations, passages_in  # noqa: PLC0415 - likewise
 
-    return citations(text, passages_in(messages)).lines()
+    known = passages_in(messages)
+    found = citations(text, known)
+    read = passages_in(messages[-1:]).values()
+    for each in dict.fromkeys((*read, *found.passages)):
+        yield f"{each}{' · cited' if each in found.passages else ' · read'}"
+    yield from (f"[{number}] names no passage" for number in found.unknown)
+    if known and text.strip() and not found.passages:
+        count = f"none of its {len(known)} passages" if len(known) > 1 else "no passage"
+        yield f"the answer cites {count}: check it"
 
 
 def cited_json(text: str, messages: Sequence[Message]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from localspec.storage.paths import data_dir
 from localspec.ui.export import exported, write_export
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-_NUMBER = click.argument("number", metavar="[NUMBER]", required=False)
+_NUMBER = click.argument("number", metavar="[NUMBER|TITLE]", required=False)
 
 
 @click.group(invoke_without_command=True)
@@ -29,7 +29,8 @@ _NUMBER = click.argument("number", metavar="[NUMBER]", required=False)
 def history(context: click.Context) -> None:
     """List, show, search and export conversations.
 
-    `localspec chat --continue` and `localspec run --continue` resume the last one.
+    `localspec chat --continue` and `localspec run --continue` resume the last one, or with a number
+    or a title that one.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_)
@@ -75,7 +76,7 @@ def show(number: str | None, gate: str, json_: bool) -> None:
 
 
 @history.command()
-@click.argument("number")
+@click.argument("number", metavar="NUMBER|TITLE")
 @click.argument("names", nargs=-1)
 @click.option("--remove", multiple=True, metavar="NAME", help="Remove this tag; can be repeated.")
 def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
@@ -87,7 +88,7 @@ def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
 
 
 @history.command()
-@click.argument("number")
+@click.argument("number", metavar="NUMBER|TITLE")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--gate",
@@ -128,12 +129,7 @@ def _chosen(kept: History, number: str | None) -> int:
         raise UsageError("no conversations yet: `chat`, and `run` on a terminal, keep theirs")
     if number is None:
         return latest
-    text = number.removeprefix("#")
-    if not text.isdecimal():
-        raise UsageError(
-            f"{number[:40]!r} is not a number of a conversation: `localspec history` lists them"
-        )
-    return kept.conversation(int(text)).id
+    return kept.named(number).id
 
 
 def _print(words: str, most: int, json_: bool) -> None:
@@ -148,7 +144,7 @@ def _print(words: str, most: int, json_: bool) -> None:
         day = datetime.fromtimestamp(each.updated_s).astimezone().strftime("%Y-%m-%d %H:%M")
         named = " ".join(f"#{name}" for name in each.tags)
         parts = [clean_line(each.title) or "untitled", named, each.pair, clean_line(each.excerpt)]
-        click.echo(f"#{each.id:<4} {day}  {' · '.join(filter(None, parts))}")
+        click.echo(f"{each.id:<4} {day}  {' · '.join(filter(None, parts))}")
 
 
 def _document(each: StoredConversation) -> dict[str, object]:

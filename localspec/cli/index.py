@@ -37,12 +37,15 @@ _NAME = click.option(
 )
 
 
-@click.group()
-def index() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def index(context: click.Context) -> None:
     """Index files of yours, to find passages in them and to ask about them.
 
     Text, Markdown, code, HTML, DOCX, and PDF if pypdf is installed. Nothing leaves this machine.
     """
+    if context.invoked_subcommand is None:
+        context.invoke(status)
 
 
 @index.command()

@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 
 from localspec.chat.events import Reply
 from localspec.cli.hands import said_by
+from localspec.cli.words import is_model
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.history.archive import History
+from localspec.history.records import StoredConversation
 from localspec.messages import Message
+from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
 from localspec.storage.paths import data_dir
 from localspec.toolbox.loop import CarriedOut
@@ -16,33 +20,66 @@ from localspec.ui.model_switch import name_of, with_names
 from localspec.ui.talk import Talk
 
 
-class Kept:
-    """A conversation of the history: the last one, or a new one.
+def continued(name: str, words: tuple[str, ...]) -> tuple[StoredConversation, tuple[str, ...]]:
+    """Return the conversation that `run --continue` means, and the words that are left for model and prompt.
+
+    A number is always a conversation. Without a prompt among the words, the name is the prompt; else it is a model or a title.
 
     Args:
-        go_on: whether it is the last one.
+        name: what stands behind `--continue`; empty if nothing does.
+        words: the others on the command line.
+
+    Raises:
+        LocalspecError: there is no such conversation, or none at all.
+    """
+    registry = load_registry()
+    if name and not name.removeprefix("#").isdecimal():
+        if len(words) == (is_model(words[0], registry) if words else 0):
+            name, words = "", (*words, name)
+        elif is_model(name, registry):
+            name, words = "", (name, *words)
+    return stored(name), words
+
+
+def stored(name: str) -> StoredConversation:
+    """Return the conversation of a number or a title; of an empty name, the last one.
+
+    Raises:
+        LocalspecError: there is no such conversation, or none at all.
+    """
+    with closing(History.open(data_dir() / "history")) as history:
+        latest = history.latest()
+        if latest is None:
+            raise UsageError("no conversation to continue yet: ask without --continue")
+        return history.named(name or str(latest))
+
+
+class Kept:
+    """A conversation of the history that `run` goes on with, or a new one.
+
+    Args:
+        conversation: its number; None for a new one.
 
     Attributes:
         model: what answered in it last, as `--model` takes it; empty in a new one.
-
-    Raises:
-        UsageError: there is none to go on with.
     """
 
-    def __init__(self, *, go_on: bool) -> None:
+    def __init__(self, conversation: int | None = None) -> None:
         self._talk = Talk(History.open(data_dir() / "history"))
-        self._new = not go_on
-        if go_on:
-            latest = self._talk.history.latest()
-            if latest is None:
-                raise UsageError("no conversation to continue yet: ask without --continue")
-            self._talk.open(latest)
+        self._new = conversation is None
+        if conversation is not None:
+            self._talk.open(conversation)
         self.model = self._talk.pair
 
     @property
     def number(self) -> int | None:
         """The history's of the conversation; None before the first question, and where nothing is saved."""
         return self._talk.number
+
+    @property
+    def continuing(self) -> str:
+        """Which conversation goes on, on one line."""
+        return self._talk.continuing
 
     @property
     def messages(self) -> tuple[Message, ...]:

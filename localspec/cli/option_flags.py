@@ -11,7 +11,7 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.structure import read_text, structured
-from localspec.config.keys import offered
+from localspec.config.keys import MODELS, offered
 from localspec.options import GRAMMARS, LaunchOptions, Option, ReplyOptions, changed, options_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _flag(option: Option, text: str | None) -> Callable[[Function], Function]:
         default=None if option.kind == "texts" else option.default,
         multiple=option.kind == "texts",
         callback=_listed(option) if option.commas else None,
-        shell_complete=complete_models if option.by_project == "known names" else None,
+        shell_complete=complete_models if option.name in MODELS else None,
         help=text,
     )
 

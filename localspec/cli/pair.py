@@ -19,9 +19,12 @@ from localspec.storage.files import size_text
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
-@click.group()
-def pair() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def pair(context: click.Context) -> None:
     """Check, list and suggest pairs of models."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_)
 
 
 @pair.command()

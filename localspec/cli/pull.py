@@ -23,7 +23,9 @@ from localspec.options import LaunchOptions, changed
 @click.option(
     "--yes", is_flag=True, help="Do not ask for confirmation, however large the download is."
 )
-@click.option("--quiet", is_flag=True, help="Show no progress and no forecast, and do not ask.")
+@click.option(
+    "-q", "--quiet", is_flag=True, help="Show no progress and no forecast, and do not ask."
+)
 def pull(
     names: tuple[str, ...],
     offline: bool,

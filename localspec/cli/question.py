@@ -19,6 +19,17 @@ Function = Callable[..., Any]
 _INPUT = "input"
 
 
+continue_option = click.option(
+    "-c",
+    "--continue",
+    "go_on",
+    is_flag=False,
+    flag_value="",
+    metavar="[N|TITLE]",
+    help="Continue the last conversation, or the one of a number or a title.",
+)
+
+
 def system_options(command: Function) -> Function:
     """Add the flags that name a system prompt."""
     persona = click.option(

@@ -32,12 +32,14 @@ class RunOutcome:
         target: the target's name.
         draft_model: likewise; None without one.
         load_s: seconds that loading took.
+        no_drafting: why nothing was drafted, in about five words.
     """
 
     reply: Reply
     target: str
     draft_model: str | None
     load_s: float
+    no_drafting: str = ""
 
 
 def as_json(
@@ -46,6 +48,7 @@ def as_json(
     said: "Sequence[Reply | CarriedOut]" = (),
     cited: Mapping[str, Any] | None = None,
     *,
+    bound: bool = False,
     only_ascii: bool = False,
 ) -> str:
     """Return one JSON object, on one line. Durations are in seconds.
@@ -55,6 +58,7 @@ def as_json(
         workload: what kind of text it is.
         said: all replies and what came of their calls, in order.
         cited: passages, and which of them the answer cites.
+        bound: whether the answer has to follow a grammar.
         only_ascii: escape every other character, for a stream that has not all of them.
     """
     reply = outcome.reply
@@ -63,6 +67,7 @@ def as_json(
         **({"thinking": reply.thinking} if reply.thinking else {}),
         **(cited or {}),
         "stop_reason": reply.stop_reason.value,
+        "complete": is_complete(reply, bound=bound),
         "seed": reply.seed,
         "workload": workload,
         "model": {"target": outcome.target, "draft_model": outcome.draft_model},
@@ -120,10 +125,16 @@ def _carried_out(done: "CarriedOut") -> dict[str, Any]:
     }
 
 
-def not_whole(reply: Reply) -> str:
-    """Return what to know of an answer that ended before its grammar did, on one line."""
+def is_complete(reply: Reply, *, bound: bool = False) -> bool:
+    """Return whether an answer ended by itself or by a stop text; one that is `bound` to a grammar, by itself alone."""
+    return reply.stop_reason not in _ENDINGS and (not bound or reply.stop_reason is StopReason.EOG)
+
+
+def not_whole(reply: Reply, *, bound: bool) -> str:
+    """Return what to know of an answer that was cut off, on one line."""
     ending = _ENDINGS.get(reply.stop_reason, "ended by a stop text")
-    return f"the answer is incomplete, so it does not follow its grammar: {ending}"
+    so = ", so it does not follow its grammar" if bound else ""
+    return f"the answer is incomplete{so}: {ending}"
 
 
 def one_line(outcome: RunOutcome) -> str:
@@ -141,7 +152,7 @@ def one_line(outcome: RunOutcome) -> str:
                 f"{reply.acceptance.caught} of {reply.acceptance.branched} second choices accepted"
             )
     else:
-        parts.append("nothing drafted")
+        parts.append(outcome.no_drafting or "nothing drafted")
     if reply.stop_reason in _ENDINGS:
         parts.append(_ENDINGS[reply.stop_reason])
     parts.append(f"seed {reply.seed}")

@@ -13,7 +13,7 @@ import click
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
 from localspec.cli.verbs import ALIASES, CLOSEST, MOST_COLUMNS, VERBS, help_text
 from localspec.display import notice, printable_line
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, did_you_mean
 
 _LONGEST_LINE = 1000
 # Every verb has it, and none is told: `run` looks for it.
@@ -61,13 +61,13 @@ class LazyGroup(click.Group):
         """
         verb = args[0]
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
-            import difflib  # noqa: PLC0415 - only who mistypes waits for it
-
-            like = CLOSEST.get(verb) or difflib.get_close_matches(verb, [*VERBS, *ALIASES])
-            meant = f": did you mean {' or '.join(like)}?" if like else ""
+            closest = CLOSEST.get(verb)
+            meant = (
+                f"did you mean {closest}?" if closest else did_you_mean(verb, [*VERBS, *ALIASES])
+            )
             if " " in verb:
-                meant = ": to ask something, use `localspec run`"
-            ctx.fail(f"there is no command {verb[:40]!r}{meant}")
+                meant = "to ask something, use `localspec run`"
+            ctx.fail(f"there is no command {verb[:40]!r}{meant and f': {meant}'}")
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
@@ -152,7 +152,13 @@ def _advised(error: click.ClickException) -> str:
     """Return what click says of a wrong command line, and where the right ones are described."""
     text = error.format_message().rstrip(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
-    return text if context is None else f"{text}; see `{context.command_path} --help`"
+    if isinstance(error, click.NoSuchOption):
+        known = [] if context is None else context.command.get_params(context)
+        meant = did_you_mean(error.option_name, [flag for each in known for flag in each.opts])
+        text = f"there is no option {error.option_name}{meant and f': {meant}'}"
+    if context is None:
+        return text
+    return f"{text}{' See' if text.endswith('?') else '; see'} `{context.command_path} --help`"
 
 
 def io_failed(error: OSError) -> int:

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from localspec.chat.events import Event, Finished, Reply, Text
-from localspec.cli import INTERRUPTED
+from localspec.cli import CUT_OFF, INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.docs import cited_json, cited_lines, docs_options
 from localspec.cli.first_run import with_model
@@ -25,6 +25,7 @@ from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, wants_too
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
+    continue_option,
     question,
     question_options,
     system_options,
@@ -33,7 +34,14 @@ from localspec.cli.question import (
 )
 from localspec.cli.reading_line import ReadingLine
 from localspec.cli.recorded import workload_option
-from localspec.cli.report import RunOutcome, as_json, cut_short_as_json, not_whole, one_line
+from localspec.cli.report import (
+    RunOutcome,
+    as_json,
+    cut_short_as_json,
+    is_complete,
+    not_whole,
+    one_line,
+)
 from localspec.cli.resident import own_option, resident
 from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
@@ -41,12 +49,14 @@ from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import notice, printable, wrapped
 from localspec.engine.ask import Ask
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 
 if TYPE_CHECKING:
+    from localspec.cli.kept import Kept
     from localspec.engine.shared import SharedEngine
+    from localspec.history.records import StoredConversation
     from localspec.toolbox.loop import CarriedOut
 
 
@@ -55,7 +65,7 @@ if TYPE_CHECKING:
 @option_flags("models", "exact", "sampling", "structure")
 @system_options
 @question_options
-@click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last conversation.")
+@continue_option
 @click.option(
     "--keep/--no-keep",
     default=None,
@@ -71,7 +81,7 @@ if TYPE_CHECKING:
 @click.option(
     "--code", is_flag=True, help="Print only the code of the answer, when it is complete."
 )
-@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
 @docs_options
 @tools_option()
@@ -92,21 +102,29 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
     A pipe or file on stdin is attached to the prompt as context. Without a prompt, or with `-`,
     stdin is the prompt. On a terminal, `run` without a prompt starts the chat.
+
+    `-c "PROMPT"` continues the last conversation, `-c 5 "PROMPT"` and `-c TITLE "PROMPT"` another one.
+
+    The exit code is 6 if --code, --json-schema, --regex or a grammar was given and the answer was
+    cut off, by --max-tokens or a full context.
     """  # noqa: D301 - click keeps lines behind a \b
+    _check(flags)
+    conversation = None
+    if flags["go_on"] is not None:
+        from localspec.cli.kept import continued  # noqa: PLC0415 - the history's database
+
+        conversation, words = continued(flags["go_on"], words)
     model, prompt = model_and_prompt(words, chosen=named(flags) is not None)
     flags["model"] = flags["model"] or model
     prompt = templated(prompt, flags)
     if prompt is None and _is_chat(flags):
         from localspec.cli.chat_fronts import start_chat  # noqa: PLC0415 - history and screens of it
 
-        return start_chat({**flags, "plain": False})
-    _check(flags)
-    kept = None
-    if flags["go_on"] or (_is_kept(flags) if flags["keep"] is None else flags["keep"]):
-        from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
-
-        kept = Kept(go_on=flags["go_on"])
-        flags["model"] = flags["model"] or (kept.model if named(flags) is None else None)
+        go_on = None if conversation is None else str(conversation.id)
+        return start_chat({**flags, "go_on": go_on, "plain": False})
+    kept = _kept(flags, conversation)
+    if kept is not None and named(flags) is None:
+        flags["model"] = kept.model
     flags = with_own(with_model(flags))
     turns = RepliesAndCalls(flags)
     gating = Gating(gate_of(flags), asks=_is_asked(flags))
@@ -129,15 +147,17 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         asked = Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
         return asked if kept is None else msgspec.structs.replace(asked, conversation=kept.number)
 
-    outcome = _answer(request, asked, flags, turns, gating)
+    said_before = "".join(each.text for each in before)
+    prompt_text = f"{system or ''}{said_before}{text if said is None else said.text}"
+    outcome = _answer(request, asked, flags, turns, gating, prompt_text)
     gating.close()
     if outcome is None:
         return INTERRUPTED
     reply = outcome.reply
     if kept is not None:
         kept.answer(turns.said, outcome.target, request)
-    _report(outcome, turns.said, text, messages(), options, flags)
-    return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else 0
+    code = _report(outcome, turns.said, text, messages(), options, flags)
+    return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else code
 
 
 def _check(flags: dict[str, Any]) -> None:
@@ -146,13 +166,13 @@ def _check(flags: dict[str, Any]) -> None:
         raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
     if flags["code"] and (flags["json_"] or flags["show_thinking"]):
         raise UsageError("--code prints nothing else: remove --json and --show-thinking")
-    if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
+    if flags["raw"] and (flags["go_on"] is not None or flags["keep"] or flags["files"]):
         raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
     if flags["raw"] and flags["docs"]:
         raise UsageError("--raw and --docs cannot be combined: raw text has no place for passages")
     if flags["raw"] and wants_tools(flags):
         raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
-    if flags["go_on"] and (flags["system"], flags["persona"]) != (None, None):
+    if flags["go_on"] is not None and (flags["system"], flags["persona"]) != (None, None):
         raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
 
 
@@ -179,6 +199,18 @@ def _is_kept(flags: dict[str, Any]) -> bool:
     return _at_terminal() and not (flags["raw"] or flags["json_"] or flags["quiet"])
 
 
+def _kept(flags: dict[str, Any], conversation: "StoredConversation | None") -> "Kept | None":
+    """Return the conversation that the question belongs to, and say which it is where it goes on; None where nothing is kept."""
+    if not (conversation or (_is_kept(flags) if flags["keep"] is None else flags["keep"])):
+        return None
+    from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
+
+    kept = Kept(None if conversation is None else conversation.id)
+    if conversation and not (flags["quiet"] or flags["json_"]):
+        notice(kept.continuing)
+    return kept
+
+
 def _is_asked(flags: dict[str, Any]) -> bool:
     """Return whether a person reads the answer as it comes, and can say what they want to see of it."""
     silent = flags["json_"] or flags["code"] or flags["quiet"]
@@ -195,6 +227,7 @@ def _answer(
     flags: dict[str, Any],
     turns: RepliesAndCalls,
     gating: Gating,
+    prompt: str,
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
 
@@ -204,6 +237,7 @@ def _answer(
         flags: of the verb.
         turns: carries out what is called.
         gating: says what may be seen of the answer.
+        prompt: all that is asked, by which a context is sized.
     """
     silent = flags["json_"] or flags["code"]
     stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
@@ -232,11 +266,15 @@ def _answer(
                 shown.break_off(gone)
                 raise gone from None
             tell(f"{error}: loading the model here")
+        except ContextOverflow:
+            if request.load.n_ctx is not None or shown.begun or turns.said:
+                raise
+            tell("the server's context is too small for this prompt: loading the model here")
     if request.workers:
         return _by_own_engine(request, asked, flags, tell, answer, shown)
     from localspec.cli.run_here import answered_here  # noqa: PLC0415 - all that loads comes with it
 
-    return answered_here(request, asked, flags, tell, answer)
+    return answered_here(request, asked, flags, tell, answer, prompt)
 
 
 class _Shown:
@@ -318,7 +356,7 @@ def _by_server(
     ready = engine.ready
     with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
         reply = answer(asked, assistant.stream, stopped)
-    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
+    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s, assistant.no_drafting)
 
 
 def _by_own_engine(
@@ -350,7 +388,7 @@ def _by_own_engine(
                 gone = EngineGone(f"{error}: ask again when it is back")
                 shown.break_off(gone)
                 raise gone from None
-    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
+    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s, assistant.no_drafting)
 
 
 @contextmanager
@@ -385,22 +423,24 @@ def _report(
     messages: Sequence[Message],
     options: ReplyOptions,
     flags: dict[str, Any],
-) -> None:
-    reply = outcome.reply
+) -> int:
+    """Print the figures, and what there is to know of the answer; return the exit code."""
+    reply, bound = outcome.reply, options.answer_grammar is not None
     if flags["json_"]:
         # Its patterns take a while to be compiled, which only this has to wait for.
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         workload = flags["workload"] or workload_of(text, reply.text)
         cited = cited_json(reply.text, messages)
-        click.echo(as_json(outcome, workload, said, cited, only_ascii=_only_ascii()))
+        click.echo(as_json(outcome, workload, said, cited, bound=bound, only_ascii=_only_ascii()))
     if flags["code"]:
         _print_code(reply.text, quiet=flags["quiet"])
     if not flags["quiet"] and not flags["json_"]:
         for line in cited_lines(reply.text, messages):
             notice(printable(line))
         click.echo(wrapped(one_line(outcome), sys.stderr), err=True)
-    bound = options.answer_grammar is not None
-    if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
-        notice(not_whole(reply))
+    cut_off = (bound or flags["code"]) and not is_complete(reply, bound=bound)
+    if cut_off and not flags["quiet"]:
+        notice(not_whole(reply, bound=bound))
     sys.stdout.flush()
+    return CUT_OFF if cut_off else 0

@@ -6,6 +6,8 @@ from typing import Any
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.events import Event, Reply
+from localspec.chat.tokenizer import raw_tokens
+from localspec.cli.context_size import ANSWER_TOKENS, guessed_context, may_need_more
 from localspec.cli.hands import Stream, wants_tools
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
@@ -13,7 +15,8 @@ from localspec.cli.recorded import recorded
 from localspec.cli.report import RunOutcome
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.ask import Ask
-from localspec.launch.load import load
+from localspec.engine.forecast import no_drafting
+from localspec.launch.load import Runtime, load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.messages import Message
@@ -27,6 +30,7 @@ def answered_here(
     flags: dict[str, Any],
     tell: Callable[..., None],
     answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
+    prompt: str,
 ) -> RunOutcome | None:
     """Load, and answer; return None where it was interrupted before it was loaded.
 
@@ -36,34 +40,20 @@ def answered_here(
         flags: of the verb.
         tell: says sentences to the user.
         answer: has a question answered and written, with all that is called on the way.
+        prompt: all that is asked, by which the context is sized.
     """
-    cancel, keep = CancelFlag(), None
+    cancel = CancelFlag()
     line = ProgressLine(enabled=not flags["quiet"])
-
-    def fetching(progress: Progress) -> None:
-        tell()  # which model it is that is being downloaded
-        line.download(progress)
-
-    with line:
-        with unwind_on_terminate():
-            plan = make_plan(request, fetching)
-        if wants_tools(flags):
-            from localspec.launch.kept_prefixes import keeper  # noqa: PLC0415 - few call anything
-
-            keep = keeper(plan.target)
-        with cancel_on_interrupt(cancel):
-            try:
-                telemetry = Telemetry(flags["workload"])
-                runtime = load(
-                    plan,
-                    cancel,
-                    line.load,
-                    line.measure,
-                    observe=telemetry.observe,
-                    keep=keep,
-                )
-            except Cancelled:
-                return None
+    least_ctx = guessed_context(prompt, flags["max_tokens"], tools=wants_tools(flags))
+    try:
+        with line:
+            runtime, telemetry = _loaded(request, least_ctx, flags, cancel, line, tell)
+            needed = _counted_context(runtime, asked, prompt)
+            if needed and request.load.n_ctx is None:
+                runtime.assistant.close()
+                runtime, telemetry = _loaded(request, needed, flags, cancel, line, tell)
+    except Cancelled:
+        return None
     assistant = runtime.assistant
     tell(*assistant.notes)
     wanted = last = asked()
@@ -88,7 +78,53 @@ def answered_here(
             runtime.target.truncate(before_question(assistant, last))
             assistant.settle()
     models = assistant.models
-    return RunOutcome(reply, models.target_name, models.draft_model_name, assistant.load_s)
+    why = no_drafting(reply.drafter, runtime.costs)
+    return RunOutcome(reply, models.target_name, models.draft_model_name, assistant.load_s, why)
+
+
+def _loaded(
+    request: LaunchOptions,
+    least_ctx: int,
+    flags: dict[str, Any],
+    cancel: CancelFlag,
+    line: ProgressLine,
+    tell: Callable[..., None],
+) -> tuple[Runtime, Telemetry]:
+    """Load what is requested, with a context of so many tokens if nobody gave a size; return also what records its replies.
+
+    Raises:
+        Cancelled: it was interrupted.
+    """
+
+    def fetching(progress: Progress) -> None:
+        tell()  # which model it is that is being downloaded
+        line.download(progress)
+
+    with unwind_on_terminate():
+        plan = make_plan(request, fetching, least_ctx=least_ctx)
+    keep = None
+    if wants_tools(flags):
+        from localspec.launch.kept_prefixes import keeper  # noqa: PLC0415 - few call anything
+
+        keep = keeper(plan.target)
+    telemetry = Telemetry(flags["workload"])
+    with cancel_on_interrupt(cancel):
+        runtime = load(plan, cancel, line.load, line.measure, observe=telemetry.observe, keep=keep)
+    return runtime, telemetry
+
+
+def _counted_context(runtime: Runtime, asked: Callable[[], Ask], prompt: str) -> int:
+    """Return how many tokens of context the prompt and its answer need; 0 where there are as many, or the model has no more."""
+    assistant, wanted = runtime.assistant, asked()
+    n_ctx, max_tokens = runtime.target.n_ctx, wanted.options.max_tokens
+    if not may_need_more(prompt, max_tokens, n_ctx) or n_ctx >= runtime.target.model.n_ctx_train:
+        return 0
+    if wanted.raw is not None:
+        count = len(raw_tokens(wanted.raw, assistant.models.tokenizer))
+    else:
+        count = len(assistant.prompt_tokens(Conversation(None, wanted.messages)))
+    needed = count + (max_tokens or ANSWER_TOKENS)
+    return needed if needed > n_ctx else 0
 
 
 def before_question(assistant: Assistant, asked: Ask) -> int:

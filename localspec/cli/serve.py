@@ -106,7 +106,7 @@ def _ends(context: click.Context, flag: click.Parameter, seconds: float | None) 
 @tool_rules_option
 @gate_option
 @option_flags("device")
-@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 def serve(name: str | None, **flags: Any) -> int:
     """Serve MODEL, or your default model, to other programs over HTTP.
 

@@ -52,9 +52,9 @@ def _chosen(name: str | None, *, every: bool) -> "list[Running]":
     if name is not None:
         found = [each for each in found if name in {each.model, str(each.pid)}]
         if not found:
-            raise UsageError(f"no server of {name} runs: see `localspec ps`")
+            raise LocalspecError(f"no server of {name} is running: see `localspec ps`")
     elif not found:
-        raise UsageError("no server runs: there is nothing to stop")
+        raise LocalspecError("no server is running")
     if len(found) > 1 and not every:
         raise UsageError(
             f"{len(found)} servers run: name one by its process, see `localspec ps`, or give --all"

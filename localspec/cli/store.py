@@ -14,13 +14,16 @@ from localspec.storage.token_log import FILE, USUAL_MEGABYTES, TokenLog
 from localspec.storage.token_log import wipe as wiped
 
 
-@click.group()
-def store() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def store(context: click.Context) -> None:
     """Keep what models said in your conversations, and draft from it in later ones.
 
     Off until you turn it on. Only conversations that the history keeps enter the store, and
     deleting one removes it from there, too. Nothing leaves this machine.
     """
+    if context.invoked_subcommand is None:
+        context.invoke(status)
 
 
 @store.command()

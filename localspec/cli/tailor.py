@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 )
 @option_flags("device")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 def tailor(**flags: Any) -> int:
     """Make a draft model that pays on this machine, for TARGET or the default model.
 

@@ -14,14 +14,17 @@ from localspec.telemetry.moments import day
 from localspec.telemetry.switch import Switch, read_switch, write_switch
 
 
-@click.group()
-def telemetry() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def telemetry(context: click.Context) -> None:
     """Show and change what is recorded about answers. Nothing leaves this machine.
 
     By default, each reply records counts and times: tokens drafted and accepted, how sure the
     drafter was, how long it took, the pair, and the kind of text. Text and token ids are recorded
     only after `telemetry text on`.
     """
+    if context.invoked_subcommand is None:
+        context.invoke(status)
 
 
 @telemetry.command()

@@ -43,11 +43,11 @@ VERBS = {
 # What other programs call these, and what comes closest to what only they have.
 ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
 CLOSEST = {
-    "download": ["pull"],
-    "install": ["pull"],
-    "delete": ["rm"],
-    "models": ["list", "search"],
-    "ab": ["bench --compare"],
+    "download": "pull",
+    "install": "pull",
+    "delete": "rm",
+    "models": "list or search",
+    "ab": "bench --compare",
 }
 _ABOUT = (
     "Run language models on this machine. A small model guesses ahead, a large one checks.",

@@ -1,1 +1,1 @@
-"""What a user has set: flags over environment over project file over user file over defaults."""
+"""What a user has set: flags over environment over the user's file over defaults."""

@@ -57,7 +57,8 @@ KEYS: Mapping[str, Option] = {
     "own": Option(name="own", field="own", kind="switch", default=False, takes="true or false"),
 }
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+# What chooses a model: a pair or a target, and with it a draft model.
+MODELS = ("pair", "target", "draft_model")
 
 
 def from_file(key: Option, value: object) -> Setting:
@@ -76,11 +77,6 @@ def from_variable(key: Option, text: str) -> Setting:
         ValueError: it means none, or one that cannot be used; the text is the rest of a sentence.
     """
     return _usable(key, text, key.parse)
-
-
-def is_plain_name(value: str) -> bool:
-    """Return whether a reference is a name that only a registry knows: no path, no address."""
-    return bool(_NAME.fullmatch(value)) and not value.lower().endswith(".gguf")
 
 
 def as_written(key: Option, value: Setting) -> object:

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from localspec.config.files import read_settings, user_file
-from localspec.config.keys import KEYS, Setting, from_variable
+from localspec.config.keys import KEYS, MODELS, Setting, from_variable
 from localspec.config.resolve import Level, resolve
-from localspec.errors import UsageError
+from localspec.errors import UsageError, did_you_mean
 from localspec.models.toml import with_key
 from localspec.storage.files import private_directory, write_atomic
 from localspec.storage.paths import shown
 
 MODEL = "model"
-# What chooses a model: one of them at a time.
-_MODELS = ("pair", "target", "draft_model")
 
 
 def set_own(name: str, text: str) -> Setting:
@@ -42,8 +40,8 @@ def unset_own(name: str) -> bool:
     """
     if name != MODEL and name not in KEYS:
         raise unknown_key(name)
-    names = _MODELS if name == MODEL else (name,)
-    there = any(each in read_settings(user_file(), trusted=True) for each in names)
+    names = MODELS if name == MODEL else (name,)
+    there = any(each in read_settings(user_file()) for each in names)
     if there:
         _write(dict.fromkeys(names))
     return there
@@ -55,7 +53,7 @@ def keep_model(chosen: Mapping[str, str]) -> str:
     Args:
         chosen: its pair, or its target, as `Registry.chosen` says.
     """
-    _write({**dict.fromkeys(_MODELS), **chosen})
+    _write({**dict.fromkeys(MODELS), **chosen})
     return next(filter(None, map(overruled, ("pair", "target"))), "")
 
 
@@ -69,12 +67,14 @@ def overruled(name: str) -> str:
 
 def unknown_key(name: str) -> UsageError:
     """Return the error for a key that there is not."""
-    return UsageError(f"there is no setting {name[:40]!r}: use one of {MODEL}, {', '.join(KEYS)}")
+    names = [MODEL, *KEYS]
+    hint = did_you_mean(name, names) or f"use one of {', '.join(names)}"
+    return UsageError(f"there is no setting {name[:40]!r}: {hint}")
 
 
 def _write(changes: Mapping[str, Setting]) -> None:
     file = user_file()
-    read_settings(file, trusted=True)  # what is wrong already is said of the file as it stands
+    read_settings(file)  # what is wrong already is said of the file as it stands
     write_keys(file, changes)
 
 

@@ -4,10 +4,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.config.files import project_file, read_settings, user_file
+from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_variable
 from localspec.errors import UsageError
 from localspec.storage.paths import shown
@@ -24,9 +23,8 @@ class Level(IntEnum):
     DEFAULT = 0
     MODEL = 1
     USER = 2
-    PROJECT = 3
-    ENVIRONMENT = 4
-    FLAG = 5
+    ENVIRONMENT = 3
+    FLAG = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,6 @@ class Resolved:
 def resolve(
     flags: Mapping[str, Setting],
     environ: Mapping[str, str] | None = None,
-    start: Path | None = None,
 ) -> dict[str, Resolved]:
     """Return what every key is set to.
 
@@ -61,7 +58,6 @@ def resolve(
     Args:
         flags: those that were given on the command line.
         environ: the environment; that of this process by default.
-        start: where to look for a project's file; the working directory by default.
 
     Raises:
         UsageError: a file or a variable sets what is unknown or unusable.
@@ -71,7 +67,8 @@ def resolve(
         for name, value in flags.items()
     ]
     layers += _from_environment(os.environ if environ is None else environ)
-    layers += _from_files(start)
+    own = user_file()
+    layers.append((Origin(Level.USER, shown(own)), read_settings(own)))
     found = {name: Resolved(key.default, Origin(Level.DEFAULT)) for name, key in KEYS.items()}
     for origin, values in reversed(layers):
         for name, value in values.items():
@@ -109,20 +106,6 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str
         except ValueError as problem:
             raise UsageError(f"environment variable {variable} {problem}") from None
         layers.append((Origin(Level.ENVIRONMENT, variable), {name: value}))
-    return layers
-
-
-def _from_files(start: Path | None) -> list[tuple[Origin, dict[str, Setting]]]:
-    layers = []
-    try:
-        project = project_file(start or Path.cwd(), Path.home())
-    except (OSError, RuntimeError):  # a working directory that is gone, a user without a home
-        project = None
-    if project is not None:
-        values = read_settings(project, trusted=False)
-        layers.append((Origin(Level.PROJECT, shown(project)), values))
-    own = user_file()
-    layers.append((Origin(Level.USER, shown(own)), read_settings(own, trusted=True)))
     return layers
 
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from localspec.config.files import project_file, user_file
+from localspec.config.files import user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.resolve import Level, resolve
 from localspec.diagnosis.fact import Fact
@@ -31,10 +31,9 @@ def places() -> Iterator[Fact]:
         os.environ.get("HF_HOME") or "~/.cache/huggingface", "hub"
     )
     yield Fact("places", "hub's cache", shown(hub))
-    for name, file in (("user", user_file()), ("project", project_file(Path.cwd(), Path.home()))):
-        there = file is not None and file.exists()
-        text = "none" if file is None else shown(file) + ("" if there else " (does not exist)")
-        yield Fact("places", f"{name}'s settings", text)
+    file = user_file()
+    there = "" if file.exists() else " (does not exist)"
+    yield Fact("places", "user's settings", f"{shown(file)}{there}")
 
 
 def settings() -> Iterator[Fact]:

@@ -37,6 +37,9 @@ class RemoteAssistant:
         engine: the server's; or one that has loaded, which is this one's to close.
         stopped: says whether answers are to end with what there is of them; asked ten times a second.
         count: how many requests are answered at once.
+
+    Attributes:
+        no_drafting: why nothing was drafted in the last reply of `stream`, in about five words.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class RemoteAssistant:
         stopped: Callable[[], bool] = lambda: False,
         count: int = 1,
     ) -> None:
+        self.no_drafting = ""
         self._stopped = stopped
         self._count = count
         self._client = engine if isinstance(engine, EngineClient) else EngineClient()
@@ -67,7 +71,8 @@ class RemoteAssistant:
             match self._client.wait(_LOOK_S):
                 case ReplyEvents(events=events):
                     yield from events
-                case ReplyDone(reply=reply):
+                case ReplyDone(reply=reply, no_drafting=why):
+                    self.no_drafting = why
                     yield Finished(reply)
                     return
                 case Failed() | EngineDied() as trouble:

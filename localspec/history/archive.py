@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from localspec.errors import HistoryError
+from localspec.errors import HistoryError, UsageError
 from localspec.history import queries
 from localspec.history.database import RETRY_S, HistoryDatabase
 from localspec.history.recorder import ReplyRecorder, storable
@@ -24,6 +24,7 @@ from localspec.history.records import (
 from localspec.messages import Message
 
 _TITLE_CHARS = 60
+_CANDIDATES = 5
 _CHANGEABLE = frozenset({"title", "system", "pair", "settings"})
 _ADD = """
 INSERT INTO message(id, conversation, parent, role, content, state, created_s, model, figures, acts)
@@ -130,6 +131,28 @@ class History:
         """Return the conversation that was last held; None if there is none."""
         newest = self.conversations(limit=1)
         return newest[0].id if newest else None
+
+    def named(self, name: str) -> StoredConversation:
+        """Return the conversation of a number or a title: of the whole title, or else the only one that begins so.
+
+        Raises:
+            HistoryError: there is none of this number.
+            UsageError: there is none of this title, or several begin so.
+        """
+        number = name.removeprefix("#")
+        if number.isdecimal():
+            return self.conversation(int(number))
+        known = self.conversations(limit=-1)
+        found = [each for each in known if each.title == name][:1]
+        found = found or [each for each in known if each.title.startswith(name)]
+        if not found:
+            raise UsageError(
+                f"there is no conversation {name[:40]!r}: `localspec history` lists them"
+            )
+        if len(found) > 1:
+            titles = ", ".join(f"{each.id} {each.title!r}" for each in found[:_CANDIDATES])
+            raise UsageError(f"{name[:40]!r} begins several titles: give the number of {titles}")
+        return found[0]
 
     def branch(self, conversation: int, leaf: int | None = None) -> list[StoredMessage]:
         """Return the messages from the first to `leaf`; without one, to the last that was added or shown."""

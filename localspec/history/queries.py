@@ -14,6 +14,7 @@ from localspec.history.tags import asked
 from localspec.messages import Message
 
 _EXCERPT_CHARS = 120
+_LARGEST_ID = 2**63 - 1
 _LISTED = """
 SELECT c.*, (SELECT count(*) FROM message WHERE conversation = c.id) AS n_messages
 FROM conversation AS c {where} ORDER BY c.updated_s DESC, c.id DESC LIMIT :limit
@@ -57,9 +58,11 @@ def conversation(connection: sqlite3.Connection, number: int) -> StoredConversat
     Raises:
         HistoryError: it is not there.
     """
-    listed = _listed(connection, "WHERE c.id = :id", {"id": number, "limit": 1})
+    listed = []
+    if number <= _LARGEST_ID:
+        listed = _listed(connection, "WHERE c.id = :id", {"id": number, "limit": 1})
     if not listed:
-        raise HistoryError(f"conversation {number} is no longer in the history")
+        raise HistoryError(f"there is no conversation {number}")
     return listed[0]
 
 

@@ -18,7 +18,8 @@ from localspec.models.offload import Machine, Offload, Place, usages
 from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 
-_USUAL_N_CTX = 4096  # what LoadOptions means by None
+USUAL_N_CTX = 4096
+"""What LoadOptions means by None."""
 _ROOMY = (16384, 8192)
 _OF_WHAT_IS_LEFT = 0.25
 _MAPPED = {"mmap", "mlock"}
@@ -29,6 +30,8 @@ def plan_fit(
     draft_model: GgufHeader | None = None,
     options: LoadOptions | None = None,
     draft_options: LoadOptions | None = None,
+    *,
+    shrinks: bool = False,
 ) -> FitPlan | None:
     """Return how a pair fits into the memory that is free now; its `lines()` tell it to people.
 
@@ -39,6 +42,7 @@ def plan_fit(
         draft_model: the draft model's; None without one.
         options: how the target is loaded.
         draft_options: how the draft model is, if its layers go elsewhere.
+        shrinks: whether the context may be smaller than the options say, as where they say nothing.
 
     Returns:
         None where it cannot be said: the system does not tell what is free, or a header leaves
@@ -54,9 +58,10 @@ def plan_fit(
     small = None if draft_model is None else model_shape(draft_model)
     if machine is None or shape is None or (small is None and draft_model is not None):
         return None
-    return fit(
-        shape, small, _wish(options, draft_options), _with_room_for_experts(machine, shape, options)
-    )
+    wish = _wish(options, draft_options)
+    if shrinks:
+        wish = replace(wish, n_ctx_asked=False)
+    return fit(shape, small, wish, _with_room_for_experts(machine, shape, options))
 
 
 def _with_room_for_experts(machine: Machine, shape: ModelShape, options: LoadOptions) -> Machine:
@@ -232,7 +237,7 @@ def _offload(options: LoadOptions) -> Offload:
 def _settings(options: LoadOptions, *, on_gpu: bool) -> Settings:
     mapped = options.loading(on_gpu=on_gpu) in _MAPPED
     return Settings(
-        n_ctx=options.n_ctx or _USUAL_N_CTX,
+        n_ctx=options.n_ctx or USUAL_N_CTX,
         n_batch=options.chunk(on_gpu=on_gpu),
         rows=options.max_rows,
         snapshots=options.snapshots,

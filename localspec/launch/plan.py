@@ -14,13 +14,14 @@ from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.errors import ModelFileError, PairMismatch, UsageError
 from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
-from localspec.launch.fit import context_with_room, plan_fit
+from localspec.launch.fit import USUAL_N_CTX, context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
 from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
 from localspec.models.entries import TAILORED, ModelEntry
 from localspec.models.fit import FitPlan, PlaceUse
 from localspec.models.gguf import GgufHeader, read_header, read_model
+from localspec.models.memory import model_shape
 from localspec.models.names import look_up
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
@@ -97,6 +98,7 @@ def make_plan(
     *,
     parallel: int | None = 1,
     roomy: bool = False,
+    least_ctx: int = 0,
 ) -> LoadPlan:
     """Obtain and check what is asked for, all of it before the first, slow load begins.
 
@@ -105,6 +107,7 @@ def make_plan(
         on_download: called while a missing model is fetched.
         parallel: how many sequences there will be; None is decided by their costs.
         roomy: take a larger context than the usual one where nobody gave a size and it costs little.
+        least_ctx: tokens of context that are needed where nobody gave a size; as many are taken as the memory holds.
 
     Raises:
         ModelUnavailable: a model is not here and cannot be fetched.
@@ -145,6 +148,11 @@ def make_plan(
         # A draft model of the pair is of no use beside them.
         files, headers = files[:1], headers[:1]
     options = _options(request, headers, modes, parallel, roomy=roomy)
+    if options.n_ctx is None and least_ctx > USUAL_N_CTX:
+        shape = model_shape(headers[0])
+        trained = shape.n_ctx_train if shape is not None else None
+        options = replace(options, n_ctx=min(least_ctx, trained or least_ctx))
+    shrinks = request.load.n_ctx is None
     plan = LoadPlan(
         files[0],
         files[1] if len(files) > 1 else None,
@@ -161,12 +169,12 @@ def make_plan(
     )
     if heads is not None:
         headers = headers[:1]  # of heads alone no need of memory is known; it is small
-    fitted = _fitted(plan, headers) if request.fit else plan
+    fitted = _fitted(plan, headers, shrinks=shrinks) if request.fit else plan
     left_out = _never_pays(fitted, parallel)
     if left_out is None:
         return fitted
     plan = replace(plan.undrafted(), left_out=left_out)
-    return _fitted(plan, headers[:1]) if request.fit else plan
+    return _fitted(plan, headers[:1], shrinks=shrinks) if request.fit else plan
 
 
 def _options(
@@ -346,10 +354,10 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
     return None if could_win else costs
 
 
-def _fitted(plan: LoadPlan, headers: list[GgufHeader]) -> LoadPlan:
+def _fitted(plan: LoadPlan, headers: list[GgufHeader], *, shrinks: bool = False) -> LoadPlan:
     """Return the plan, less what the memory that is free does not hold."""
     small = headers[1] if len(headers) > 1 else None
-    fit = plan_fit(headers[0], small, plan.options, plan.draft_options)
+    fit = plan_fit(headers[0], small, plan.options, plan.draft_options, shrinks=shrinks)
     if fit is None:
         return plan
     options = plan.options

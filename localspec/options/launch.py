@@ -42,7 +42,6 @@ class LaunchOptions:
             metavar="NAME",
             group="models",
             key=True,
-            by_project="known names",
             in_arm=True,
         ),
     )
@@ -53,7 +52,6 @@ class LaunchOptions:
             metavar="REF",
             group="models",
             key=True,
-            by_project="known names",
             in_arm=True,
         ),
     )
@@ -64,7 +62,6 @@ class LaunchOptions:
             metavar="REF",
             group="models",
             key=True,
-            by_project="known names",
             in_arm=True,
         ),
     )
@@ -74,7 +71,6 @@ class LaunchOptions:
             "How to draft tokens: changes the speed, and the text by rounding at most, which --exact rules out.",
             group="models",
             key=True,
-            by_project="yes",
             in_arm=True,
             choices=("auto", "off"),
             open_choice=True,
@@ -87,7 +83,6 @@ class LaunchOptions:
             metavar="K",
             group="models",
             key=True,
-            by_project="yes",
             least=1,
             most=_LONGEST_DRAFT,
             range_text=f"from 1 to {_LONGEST_DRAFT}; --draft off turns drafting off",

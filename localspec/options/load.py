@@ -26,7 +26,7 @@ class LoadOptions:
     """How a model is loaded and its context made.
 
     Args:
-        n_ctx: tokens of context; None takes 4096, or what the model was trained for if less; in a chat up to 16384.
+        n_ctx: tokens of context; None takes 4096, or what the model was trained for if less; in a chat up to 16384, in `run` what the prompt and its answer need.
         kv_type: f16, bf16, f32 or q8_0.
         threads: CPU threads for passes of one token; None takes the physical cores.
         gpu_layers: layers to offload, the last projection counted as one; None offloads all where there is a GPU.
@@ -52,12 +52,11 @@ class LoadOptions:
     n_ctx: int | None = declared(
         None,
         Option(
-            "Context size in tokens. Default: up to 4096; up to 16384 in a chat, if memory allows.",
+            "Context size in tokens. Default: up to 4096; more in a chat and for a long prompt of `run`, if memory allows.",
             name="ctx",
             metavar="N",
             group="context",
             key=True,
-            by_project="yes",
             in_arm=True,
             least=2,
             most=1 << 24,
@@ -69,7 +68,6 @@ class LoadOptions:
             "Type of the KV cache; changes rounding.",
             group="context",
             key=True,
-            by_project="yes",
             in_arm=True,
             choices=tuple(KV_TYPES),
         ),

@@ -50,8 +50,6 @@ class Option:
         metavar: what stands for its value in help.
         group: which flags it stands among; empty if it has no flag.
         key: whether settings files and the environment may set it.
-        by_project: whether a project's file may, too. Such a file comes with a checkout and is whatever its author wanted:
-            it may choose among known models and how they answer, not paths, addresses or what is due to the machine.
         in_arm: whether an arm of `localspec bench --compare` may set it.
         unset: the word that users write for None.
         takes: what values it takes, in words; empty derives them from the type.
@@ -74,7 +72,6 @@ class Option:
     metavar: str | None = None
     group: str = ""
     key: bool = False
-    by_project: Literal["no", "known names", "yes"] = "no"
     in_arm: bool = False
     unset: str = ""
     takes: str = ""

@@ -46,7 +46,8 @@ def as_json(report: Report) -> str:
 
 def _row(its: RoundSums) -> dict[str, Any]:
     stages_s = {stage: round(seconds, 6) for stage, seconds in its.stages_s.items()}
-    return {**{name: _rounded(getattr(its, name)) for name in _FIGURES}, "stages_s": stages_s}
+    figures = {name: _rounded(getattr(its, name)) for name in _FIGURES}
+    return {**figures, "is_measurable": its.is_measurable, "stages_s": stages_s}
 
 
 def _plain(cost: PlainCost | None) -> dict[str, Any] | None:

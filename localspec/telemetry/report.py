@@ -4,10 +4,12 @@ A machine is busy in one hour and idle in another. Rounds are therefore compared
 and pair, and with none where that hour has too few of them: else a quiet hour would look like a speed-up.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import add
+from statistics import stdev
 from typing import Any, Literal
 
 from localspec.decoding.round import OFF
@@ -17,6 +19,9 @@ from localspec.telemetry.reply import NOTHING, STAGES, Pairs
 
 _FEW_ROUNDS, LEAST_ROUNDS = 5, 20
 """Plain rounds at one depth before they count, and before they are believed: in all, or there as they are."""
+_LEAST_REPLIES = 5
+"""Before what drafting saved in them can be told from noise."""
+_NORMAL_95 = 1.96
 _HOUR_S = 3600
 _STEPS_H = (1, 24, 7 * 24, 28 * 24, 365 * 24)
 _MOST_POINTS = 60
@@ -24,8 +29,8 @@ _GROUPS = ("pair", "workload", "drafter", "depth", "time")
 
 Measured = Mapping[int, tuple[int, float]]
 """By where a bucket of depths begins: how many plain rounds, and their seconds."""
-_Cells = dict[tuple[int, str, str, str, int], tuple[int, ...]]
-"""By hour, pair, kind of text, drafter and depth: sums of `COUNTS`."""
+_Cells = dict[tuple[int, str, str, str, int, int], tuple[int, ...]]
+"""By hour, pair, kind of text, drafter, depth and reply: sums of `COUNTS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,7 @@ class RoundSums(AcceptanceCounts):
         compared_drafted: tokens that were drafted in them.
         compared_s: what they took.
         plain_s: what as many tokens would have taken without drafting.
+        saved_by_reply: seconds that drafting saved, by the number of a reply.
     """
 
     stages_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
@@ -100,8 +106,9 @@ class RoundSums(AcceptanceCounts):
     compared_drafted: int = 0
     compared_s: float = 0.0
     plain_s: float = 0.0
+    saved_by_reply: dict[int, float] = field(default_factory=dict)
 
-    def add(self, counts: tuple[int, ...], plain_s: float | None) -> None:
+    def add(self, counts: tuple[int, ...], plain_s: float | None, reply: int) -> None:
         """Count a cell, and what it would have taken without drafting."""
         rounds, drafted, accepted, confirmed, *stages_us = counts
         self.rounds += rounds
@@ -113,8 +120,11 @@ class RoundSums(AcceptanceCounts):
         if plain_s is not None:
             self.rounds_compared += rounds
             self.compared_drafted += drafted
-            self.compared_s += sum(stages_us) / 1e6
+            took_s = sum(stages_us) / 1e6
+            self.compared_s += took_s
             self.plain_s += plain_s
+            before_s = self.saved_by_reply.get(reply, 0.0)
+            self.saved_by_reply[reply] = before_s + plain_s - took_s
 
     @property
     def seconds(self) -> float:
@@ -131,6 +141,24 @@ class RoundSums(AcceptanceCounts):
         """Seconds that drafting saved, below 0 where it cost some; None likewise."""
         known = self.compared_drafted and self.compared_s
         return self.plain_s - self.compared_s if known else None
+
+    @property
+    def is_measurable(self) -> bool:
+        """Whether the 95 % interval of what drafting saved, over replies, excludes nothing saved: a speed-up of 1."""
+        saved_s, count = list(self.saved_by_reply.values()), len(self.saved_by_reply)
+        if self.saved_s is None or count < _LEAST_REPLIES:
+            return False
+        error_s = stdev(saved_s) * math.sqrt(count)
+        return abs(sum(saved_s)) > _student_95(count - 1) * error_s
+
+
+def _student_95(freedom: int) -> float:
+    """Return what 97.5 % of Student's t distribution lie below, to 2 % from 4 degrees of freedom on.
+
+    Source: Abramowitz and Stegun 1964, 26.7.5, two terms.
+    """
+    z = _NORMAL_95
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 @dataclass(slots=True)
@@ -180,7 +208,7 @@ def make_report(records: Records, since_s: float | None = None) -> Report:
     for reply in replies:
         hour, name = int(reply.at // _HOUR_S), reply.pair.name
         for (drafter, depth), counts in reply.cells.items():
-            place = (hour, name, reply.workload, drafter, depth)
+            place = (hour, name, reply.workload, drafter, depth, reply.id)
             cells[place] = tuple(map(add, cells.get(place, NOTHING), counts))
             for when in (hour, None) if drafter == OFF else ():
                 by_depth = plain.setdefault((when, name), {})
@@ -208,13 +236,13 @@ def _sum_up(report: Report, cells: _Cells, loads: Mapping[tuple[int, str], float
     span = max(hours, default=0) - min(hours, default=0)
     step = next((each for each in _STEPS_H if span / each < _MOST_POINTS), _STEPS_H[-1])
     report.step_s = step * _HOUR_S
-    for (hour, pair, workload, drafter, depth), counts in cells.items():
+    for (hour, pair, workload, drafter, depth, reply), counts in cells.items():
         load = loads.get((hour, pair))
         plain_s = load and counts[3] * load * report.plain[pair].of(depth)
-        report.total.add(counts, plain_s)
+        report.total.add(counts, plain_s, reply)
         keys = (pair, workload, drafter, depth, hour // step * report.step_s)
         for group, key in zip(report.by.values(), keys, strict=True):
-            group.setdefault(key, RoundSums()).add(counts, plain_s)
+            group.setdefault(key, RoundSums()).add(counts, plain_s, reply)
     for name, group in report.by.items():
         key = (lambda its: its[0]) if name in {"depth", "time"} else (lambda its: -its[1].rounds)
         report.by[name] = dict(sorted(group.items(), key=key))

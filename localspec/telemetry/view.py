@@ -136,6 +136,11 @@ def _said_of_saving(total: RoundSums) -> str:
         return "nothing was drafted"
     if total.saved_s is None:
         return "how much drafting saved is unknown: too few rounds ran without a draft"
+    if not total.is_measurable:
+        return (
+            f"no measurable difference by drafting ({total.accepted} of {total.drafted} drafted tokens accepted, "
+            f"{len(total.saved_by_reply)} replies compared)"
+        )
     plain = duration_text(total.plain_s, 1)
     if total.saved_s >= 0:
         return f"drafting saved {duration_text(total.saved_s, 1)} of {plain}"
@@ -175,8 +180,9 @@ def said_of_shift(shift: Shift) -> str:
 def _section(title: str, rows: Mapping[str, RoundSums], wide: bool) -> Iterator[RenderableType]:
     cells = []
     for name, its in rows.items():
-        saved = "" if its.saved_s is None else duration_text(its.saved_s, 1)
-        figures = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up)
+        known = its.saved_s is not None and its.is_measurable
+        saved = duration_text(its.saved_s or 0.0, 1) if known else ""
+        figures = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up if known else None)
         rate, bar = _formed("{:.0%}", its.acceptance_rate), _bar(its.acceptance_rate or 0.0, wide)
         cells.append((name, str(its.rounds), str(its.confirmed), *rate, *figures, saved, bar))
     yield from _table(title, (*_HEADERS, ""), cells)
@@ -245,7 +251,10 @@ def _trend(report: Report) -> Iterator[RenderableType]:
         f"trend, a bar for each {_PERIODS.get(report.step_s, 'period')} with rounds, from {minute(min(points))} on"
     )
     for name, figure in (("acceptance", "acceptance_rate"), ("speed-up  ", "speed_up")):
-        values = [getattr(its, figure) for its in points.values()]
+        values = [
+            getattr(its, figure) if its.is_measurable or figure != "speed_up" else None
+            for its in points.values()
+        ]
         if known := [value for value in values if value is not None]:
             low, high = min(known), max(known)
             yield f"  {name} {sparkline(values, low, high)}  {low:.2f} to {high:.2f}"

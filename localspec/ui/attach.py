@@ -57,6 +57,10 @@ def read_document(name: str, folder: Path) -> DocumentPart:
     """
     path = _existing(name, folder)
     if path is None:
+        if _is_folder(name, folder):
+            raise UsageError(
+                f"{name} is a folder: name files in it, or index it with `localspec index add {name}`"
+            )
         raise UsageError(f"there is no file {name}: check the path")
     return DocumentPart(name, _read(path, name))
 
@@ -126,6 +130,13 @@ def _existing(name: str, folder: Path) -> Path | None:
         except (OSError, RuntimeError, ValueError):  # too long, without a home, with a NUL
             continue
     return None
+
+
+def _is_folder(name: str, folder: Path) -> bool:
+    try:
+        return (folder / Path(name).expanduser()).is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
 
 
 def _read(path: Path, name: str) -> str:

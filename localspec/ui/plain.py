@@ -21,7 +21,7 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
     """
     front.tell_trouble()
     if front.session.talk.conversation is not None:
-        front.tell(f"continuing: {front.session.talk.title}")
+        front.tell(front.session.talk.continuing)
     front.session.start()
     _tell_of_tools(front)
     if greets:

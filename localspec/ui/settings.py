@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from localspec.errors import UsageError
+from localspec.errors import UsageError, did_you_mean
 from localspec.options import LoadOptions, Option, ReplyOptions, changed, options_of, values_of
 
 _NUMBERS: Mapping[str, Option] = {
@@ -52,9 +52,9 @@ class ChatSettings:
             return replace(self, draft=draft_mode(AUTO if value == "on" else value).name)
         setting = _NUMBERS.get(name)
         if setting is None:
-            raise UsageError(
-                f"there is no setting {name[:40]!r}: choose one of {', '.join(NAMES)}, system, ctx"
-            )
+            names = [*NAMES, "system", _CONTEXT]
+            hint = did_you_mean(name, names) or f"choose one of {', '.join(names)}"
+            raise UsageError(f"there is no setting {name[:40]!r}: {hint}")
         return replace(self, options=changed(self.options, {name: _value(setting, value)}))
 
     def text_of(self, name: str) -> str:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localspec.display import clean_line
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredMessage
@@ -66,6 +67,12 @@ class Talk:
     def passages(self) -> dict[int, NumberedPassage]:
         """The passages of the user's files that answers may cite, by their numbers."""
         return passages_in(each.message for each in self.messages)
+
+    @property
+    def continuing(self) -> str:
+        """Which conversation goes on, on one line."""
+        title = f", {clean_line(self.title)!r}" if self.title else ""
+        return f"continuing {self.conversation}{title}"
 
     def new(self) -> None:
         """Leave this conversation and begin another, with the system prompt of new ones."""

@@ -7,6 +7,8 @@ from localspec.chat.code_blocks import code_blocks
 from localspec.cli.root import localspec
 from localspec.cli.run import _print_code
 from localspec.errors import UsageError
+from tests.cli.command import PLAIN
+from tests.cli.command import localspec as command
 
 ANSWER = "Here:\n\n```python\nx = 1\n```\n\nor\n\n~~~\ny = 2\n~~~\nDone."
 
@@ -42,3 +44,14 @@ def test_an_answer_without_fences_is_printed_and_said_to_have_none(
 def test_it_excludes_what_prints_more(other: str) -> None:
     with pytest.raises(UsageError, match="--code prints nothing else"):
         CliRunner().invoke(localspec, ["run", "Hi", "--code", other], catch_exceptions=False)
+
+
+@pytest.mark.weights
+def test_code_that_was_cut_off_is_printed_and_has_a_code_of_its_own(smollm2_path: object) -> None:
+    words = ("run", "demo", *PLAIN, "--code", "Write a long Python program.")
+    done = command(*words, "-n", "12")
+    assert done.code == 6
+    assert done.out
+    assert done.err.endswith("localspec: the answer is incomplete: cut off at --max-tokens\n")
+    whole = command(*words, "--regex", "```\nx = 1\n```")
+    assert (whole.code, whole.out) == (0, "x = 1\n")

@@ -69,13 +69,14 @@ def test_passwords_of_mirrors_are_not_shown(tmp_path: Path, elsewhere: dict[str,
         assert "mirror.example" in done.out
 
 
-def test_path_tells_which_files_are_read(tmp_path: Path, elsewhere: dict[str, str]) -> None:
-    own = str(tmp_path / "settings/config.toml")
+def test_a_file_in_the_working_folder_sets_nothing(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    (tmp_path / "localspec.toml").write_text("temperature = 0.9\nno such = TOML\n")
     done = localspec("config", "path", env=elsewhere, cwd=tmp_path)
-    assert done.out.splitlines() == [own]
-    (tmp_path / "localspec.toml").touch()
-    done = localspec("config", "path", env=elsewhere, cwd=tmp_path)
-    assert done.out.splitlines() == [own, str(tmp_path / "localspec.toml")]
+    assert done.out.splitlines() == [str(tmp_path / "settings/config.toml")]
+    done = localspec("config", "show", "--json", env=elsewhere, cwd=tmp_path)
+    assert json.loads(done.out)["temperature"]["value"] == 0.5
 
 
 def test_run_obeys_the_users_file_and_a_flag_overrules_it(
@@ -86,15 +87,6 @@ def test_run_obeys_the_users_file_and_a_flag_overrules_it(
     assert "no pair 'no-such-pair'" in done.err
     done = localspec("run", "Hi", "--pair", "no-other-pair", env=elsewhere, cwd=tmp_path)
     assert "no pair 'no-other-pair'" in done.err
-
-
-def test_run_refuses_a_project_that_reaches_for_a_file(
-    tmp_path: Path, elsewhere: dict[str, str]
-) -> None:
-    (tmp_path / "localspec.toml").write_text("target = './evil.gguf'\n")
-    done = localspec("run", "Hi", env=elsewhere, cwd=tmp_path)
-    assert_one_complaint(done, 2)
-    assert "a project may give the name of a known model" in done.err
 
 
 def test_flags_and_keys_have_the_same_defaults() -> None:

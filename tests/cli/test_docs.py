@@ -48,9 +48,27 @@ def test_an_index_is_named_for_one_question_and_citations_are_told(smollm2_path:
     done = localspec(*SAYS, "@notes How many bars?", "--target", str(smollm2_path))
     assert (done.code, done.out) == (0, f"{CITED}\n"), done.err
     cited, unknown, figures = done.err.splitlines()[-3:]
-    assert cited == "localspec: [1] coffee.md:1-3"
+    assert cited == "localspec: [1] coffee.md:1-3 · cited"
     assert unknown == "localspec: [5] names no passage"
     assert "tokens" in figures
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize(
+    ("asked", "numbers", "told"),
+    [
+        ("How many bars?", ["[1]"], "cites no passage: check it"),
+        ("Bars and degrees?", ["[1]", "[2]"], "cites none of its 2 passages: check it"),
+    ],
+)
+def test_what_was_read_is_told_and_that_an_answer_cites_none_of_it(
+    smollm2_path: Path, asked: str, numbers: list[str], told: str
+) -> None:
+    words = ("run", *PLAIN, "--draft", "off", "--regex", "Tea", "--docs", "notes", asked)
+    *read, complaint, _ = localspec(*words, "--target", str(smollm2_path)).err.splitlines()
+    assert [each.split(" ", 2)[1] for each in read] == numbers
+    assert all(each.endswith(".md:1-3 · read") for each in read)
+    assert complaint == f"localspec: the answer {told}"
 
 
 def test_an_index_that_is_not_there_is_complained_of(data: Path) -> None:

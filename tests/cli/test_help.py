@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli import root, verbs
-from tests.cli.command import localspec
+from tests.cli.command import assert_one_complaint, localspec
 
 SLOW = {"click", "inspect", "llama_cpp", "textual", "huggingface_hub", "numpy", "jinja2", "pip"}
 LIST_IMPORTS = """
@@ -67,6 +67,7 @@ def test_every_verb_has_help_of_its_own() -> None:
     [
         ("pul", "did you mean pull?"),
         ("download", "did you mean pull?"),
+        ("models", "did you mean list or search?"),
         ("telemtry", "did you mean telemetry?"),
         ("Why is the sky blue?", "to ask something, use `localspec run`"),
         ("xyzzy", "there is no command 'xyzzy'\n"),
@@ -76,6 +77,42 @@ def test_what_is_no_command_is_answered_with_what_is_meant(verb: str, meant: str
     done = CliRunner().invoke(root.localspec, [verb])
     assert done.exit_code == 2
     assert meant in done.output
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--temp", "there is no option --temp: did you mean --temperature or --template? See "),
+        ("--jsonschema", "there is no option --jsonschema: did you mean --json-schema? See "),
+        ("--xyzzy", "there is no option --xyzzy; see "),
+    ],
+)
+def test_an_option_that_there_is_not_is_answered_with_those_that_begin_so(
+    typed: str, meant: str, bare_machine: dict[str, str]
+) -> None:
+    done = localspec("run", typed, "1", "Hi", env=bare_machine)
+    assert_one_complaint(done, 2)
+    assert meant in done.err
+
+
+@pytest.mark.parametrize(
+    ("verb", "first"),
+    [
+        ("store", "off: turn it on"),
+        ("telemetry", "off: the setting"),
+        ("config", "pair "),
+        ("pair", "PAIR "),
+        ("index", ""),
+    ],
+)
+def test_a_verb_with_subcommands_alone_shows_how_things_are(
+    verb: str, first: str, bare_machine: dict[str, str]
+) -> None:
+    done = localspec(verb, env=bare_machine)
+    assert done.code == 0
+    assert done.out.startswith(first)
+    if verb == "index":
+        assert done.err.startswith("no index yet")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,8 @@ def test_a_setting_is_set_and_unset(call: Call, settings: Callable[[], dict[str,
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("temperture", "1"), "there is no setting 'temperture': use one of model, pair"),
+        (("temperture", "1"), "there is no setting 'temperture': did you mean temperature"),
+        (("xyzzy", "1"), "there is no setting 'xyzzy': use one of model, pair"),
         (("temperature", "warm"), "temperature is 'warm', but takes a number"),
         (("temperature", "-1"), "temperature cannot be used: .* 0 or more"),
         (("model", "qwen3"), "did you mean qwen3-0.6b"),
@@ -166,21 +167,22 @@ def test_history_is_listed_searched_shown_and_exported(call: Call, tmp_path: Pat
         history.begin_reply(number, said, "toy").finish(Message.assistant("In Portugal."))
     history.close()
     first, second = call("history").stdout.splitlines()
-    assert first.startswith("#2 ")
+    assert first.startswith("2 ")
     assert second.endswith("Where is the Douro? · toy")
-    assert call("history", "search", "douro").stdout.startswith("#1 ")
+    assert call("history", "search", "douro").stdout.startswith("1 ")
     assert call("history", "list", "-n", "1").stdout.count("\n") == 1
     assert json.loads(call("history", "list", "--json").stdout)[0]["messages"] == 2
     assert "## Assistant\n\nIn Portugal.\n" in call("history", "show").stdout
     assert "Douro" in call("history", "show", "#1").stdout
     assert json.loads(call("history", "show", "1", "--json").stdout)["pair"] == "toy"
+    assert "Tejo" in call("history", "show", "Where is the T").stdout
     path = tmp_path / call("history", "export", "1").stdout.strip()
     assert path.read_text().startswith("# Where is the Douro?")
     call("history", "export", "2", "tejo.json")
     assert json.loads((tmp_path / "tejo.json").read_text())["title"] == "Where is the Tejo?"
-    with pytest.raises(UsageError, match="'x' is not a number"):
+    with pytest.raises(UsageError, match="there is no conversation 'x'"):
         call("history", "show", "x")
-    with pytest.raises(LocalspecError, match="conversation 9 is no longer in the history"):
+    with pytest.raises(LocalspecError, match="there is no conversation 9"):
         call("history", "show", "9")
 
 

@@ -15,8 +15,9 @@ from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.ask import Ask
 from localspec.engine.remote import EngineGone
+from localspec.errors import ContextOverflow
 from localspec.messages import ToolCall, ToolResult
-from localspec.options import LaunchOptions
+from localspec.options import LaunchOptions, LoadOptions
 from localspec.toolbox.loop import CarriedOut
 
 
@@ -61,6 +62,7 @@ def test_json_tells_every_figure() -> None:
     assert json.loads(as_json(outcome(reply()), "code")) == {
         "text": "Grüße",
         "stop_reason": "eog",
+        "complete": True,
         "seed": 7,
         "workload": "code",
         "model": {"target": "big", "draft_model": "small"},
@@ -81,6 +83,13 @@ def test_json_tells_every_figure() -> None:
     }
 
 
+def test_the_line_says_why_nothing_was_drafted() -> None:
+    plain = replace(reply(), acceptance=AcceptanceStats())
+    told = replace(outcome(plain), no_drafting="no drafting: would be slower here")
+    assert " · no drafting: would be slower here · " in one_line(told)
+    assert "no drafting" not in one_line(replace(told, reply=reply()))
+
+
 def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
     nothing = replace(
         reply(),
@@ -98,6 +107,25 @@ def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
     assert document["speculation"]["acceptance_rate"] is None
     assert document["speculation"]["mean_acceptance_length"] is None
     assert document["speculation"]["by_drafter"] == {}
+
+
+@pytest.mark.parametrize(
+    ("reason", "complete", "bound_complete"),
+    [
+        (StopReason.EOG, True, True),
+        (StopReason.STOP_STRING, True, False),
+        (StopReason.LENGTH, False, False),
+        (StopReason.CONTEXT_FULL, False, False),
+        (StopReason.LOOP, False, False),
+        (StopReason.GATED, False, False),
+    ],
+)
+def test_an_answer_that_was_cut_off_is_not_complete(
+    reason: StopReason, complete: bool, bound_complete: bool
+) -> None:
+    given = outcome(replace(reply(), stop_reason=reason))
+    assert json.loads(as_json(given, "code"))["complete"] is complete
+    assert json.loads(as_json(given, "code", bound=True))["complete"] is bound_complete
 
 
 def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
@@ -164,8 +192,34 @@ def test_calls_that_were_carried_out_are_not_asked_for_again(
     monkeypatch.setattr("localspec.cli.run._by_server", by_server)
     monkeypatch.setattr("localspec.cli.run_here.answered_here", lambda *_: asked_here.append(1))
     with pytest.raises(EngineGone, match="in the middle of the answer: ask again"):
-        _answer(LaunchOptions(), lambda: Ask(0, ()), flags, turns, Gating(None, asks=False))
+        _answer(LaunchOptions(), lambda: Ask(0, ()), flags, turns, Gating(None, asks=False), "")
     assert (asked_here, capsys.readouterr().out) == ([], "")
+
+
+def test_a_prompt_that_is_too_long_for_the_servers_context_is_answered_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = {"quiet": False, "json_": True, "code": False, "show_thinking": False, "unasked": ""}
+    server = SimpleNamespace(ready=SimpleNamespace(notes=()))
+
+    def by_server(*_: object) -> None:
+        raise ContextOverflow("the prompt has 9000 tokens and the context holds 4096")
+
+    def here(*_: object) -> RunOutcome:
+        return outcome(reply())
+
+    monkeypatch.setattr("localspec.cli.run.resident", lambda *_: server)
+    monkeypatch.setattr("localspec.cli.run._by_server", by_server)
+    monkeypatch.setattr("localspec.cli.run_here.answered_here", here)
+
+    def answered(n_ctx: int | None) -> RunOutcome | None:
+        launch, turns = LaunchOptions(load=LoadOptions(n_ctx=n_ctx)), RepliesAndCalls(flags)
+        return _answer(launch, lambda: Ask(0, ()), flags, turns, Gating(None, asks=False), "")
+
+    assert answered(None) is not None
+    assert "too small for this prompt: loading the model here" in capsys.readouterr().err
+    with pytest.raises(ContextOverflow):
+        answered(4096)
 
 
 def test_json_has_the_calls_and_what_they_came_to() -> None:

@@ -70,14 +70,14 @@ def test_stdout_has_the_answer_and_stderr_one_line_of_figures(
     assert first == "localspec: smollm2-135m"
     assert rest[0] == f"{fresh['usage']['completion_tokens']} tokens"
     assert rest[-1] == f"seed {fresh['seed']}\n"
-    assert "nothing drafted" in rest
+    assert "no drafting: it is switched off" in rest
 
 
 @pytest.mark.slow
 def test_quiet_leaves_stderr_empty_and_another_seed_gives_another_text(
     streamed: Done, fresh: dict[str, Any]
 ) -> None:
-    other = answer(*STORY, "--quiet", "--seed", str(fresh["seed"] + 1))
+    other = answer(*STORY, "-q", "--seed", str(fresh["seed"] + 1))
     assert other.err == ""
     assert other.out != streamed.out
 
@@ -98,6 +98,7 @@ def test_json_has_the_promised_keys_and_types(counting: dict[str, Any]) -> None:
     shape = {
         "text": str,
         "stop_reason": str,
+        "complete": bool,
         "seed": int,
         "workload": str,
         "model": {"target": str, "draft_model": type(None)},

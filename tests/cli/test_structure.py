@@ -8,7 +8,7 @@ import pytest
 from localspec.cli.structure import structured
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
-from tests.cli.command import answer
+from tests.cli.command import PLAIN, answer, localspec
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"], "additionalProperties": False}  # fmt: skip
 
@@ -86,7 +86,10 @@ def test_run_answers_under_a_schema_and_says_where_it_was_cut() -> None:
     whole = answer("Where is the Eiffel tower?", *flags)
     assert set(json.loads(whole.out)) == {"city"}
     assert "not whole" not in whole.err
-    cut = answer("Where is the Eiffel tower?", *flags, "--max-tokens", "3")
+    words = ("run", *PLAIN, "Where is the Eiffel tower?", *flags, "--max-tokens", "3")
+    cut = localspec(*words)
+    assert cut.code == 6
     assert "localspec: the answer is incomplete" in cut.err
-    quiet = answer("Where is the Eiffel tower?", *flags, "--max-tokens", "3", "--quiet")
+    quiet = localspec(*words, "--quiet")
+    assert quiet.code == 6
     assert quiet.err == ""

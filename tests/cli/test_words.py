@@ -96,6 +96,9 @@ def test_files_are_attached_by_option_and_by_mention(
         question("Hi @nothing.py", FLAGS, "Hi @nothing.py")
     with pytest.raises(UsageError, match=r"there is no file c\.txt: check the path"):
         question("Hi", {**FLAGS, "files": ("c.txt",)})
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(UsageError, match="notes is a folder: name files in it, or index it"):
+        question("Hi", {**FLAGS, "files": ("notes",)})
 
 
 def test_what_stdin_brings_mentions_no_files(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A user's home with nothing set, and a repository in it."""
+"""A user's home with nothing set."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +13,9 @@ from localspec.config.resolve import Resolved, resolve
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    (tmp_path / "home/code/.git").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
     (tmp_path / "settings").mkdir()
     return tmp_path / "home"
-
-
-@pytest.fixture
-def project(home: Path) -> Path:
-    """Where the project's file belongs."""
-    return home / "code/localspec.toml"
 
 
 @pytest.fixture
@@ -32,9 +26,9 @@ def user(home: Path) -> Path:
 
 @pytest.fixture
 def settings(home: Path) -> Callable[..., dict[str, Resolved]]:
-    """Resolves in the repository, under the flags and variables that are given."""
+    """Resolves under the flags and variables that are given."""
 
     def run(environ: dict[str, str] | None = None, **flags: Setting) -> dict[str, Resolved]:
-        return resolve(flags, environ or {}, home / "code")
+        return resolve(flags, environ or {})
 
     return run

@@ -44,11 +44,5 @@ def test_a_variable_is_named(settings: Settings, key: str, value: str, told: str
     assert str(caught.value).startswith(f"environment variable {variable} cannot be used: {told}")
 
 
-def test_a_project_is_held_to_the_same_ranges(settings: Settings, project: Path) -> None:
-    project.write_text("temperature = -1")
-    with pytest.raises(UsageError, match=r"localspec\.toml, line 1: 'temperature' cannot be used"):
-        settings()
-
-
 def test_defaults_are_in_range() -> None:
     assert [name for name, key in KEYS.items() if key.problem(key.default)] == []

@@ -1,4 +1,4 @@
-"""Who is heard: flag, environment, project, user, default."""
+"""Who is heard: flag, environment, user's file, default."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from localspec.models.registry import load_registry
 Settings = Callable[..., dict[str, Resolved]]
 
 
-def test_the_higher_level_is_heard(settings: Settings, project: Path, user: Path) -> None:
+def test_the_higher_level_is_heard(settings: Settings, user: Path) -> None:
     def temperature(environ: dict[str, str] | None = None, **flags: float) -> tuple[object, str]:
         found = settings(environ, **flags)["temperature"]
         return found.value, str(found.origin)
@@ -20,17 +20,14 @@ def test_the_higher_level_is_heard(settings: Settings, project: Path, user: Path
     assert temperature() == (0.8, "default")
     user.write_text("temperature = 0.1")
     assert temperature() == (0.1, str(user))
-    project.write_text("temperature = 0.2")
-    assert temperature() == (0.2, str(project))
     variable = {"LOCALSPEC_TEMPERATURE": "0.3"}
     assert temperature(variable) == (0.3, "LOCALSPEC_TEMPERATURE")
     assert temperature(variable, temperature=0.4) == (0.4, "--temperature")
 
 
-def test_levels_are_heard_key_by_key(settings: Settings, project: Path, user: Path) -> None:
+def test_levels_are_heard_key_by_key(settings: Settings, user: Path) -> None:
     user.write_text("temperature = 0.1\nthreads = 3")
-    project.write_text("temperature = 0.2\nctx = 512")
-    found = settings({"LOCALSPEC_DRAFT": "off"})
+    found = settings({"LOCALSPEC_DRAFT": "off"}, temperature=0.2, ctx=512)
     values = {name: found[name].value for name in ("temperature", "threads", "ctx", "draft")}
     assert values == {"temperature": 0.2, "threads": 3, "ctx": 512, "draft": "off"}
 

@@ -29,7 +29,7 @@ def test_a_setting_of_thousands_of_digits_is_refused_in_one_line(
     file = tmp_path / "config.toml"
     file.write_text(f"threads = {value}\n")
     with pytest.raises(UsageError) as caught:
-        read_settings(file, trusted=True)
+        read_settings(file)
     assert len(str(caught.value)) < 1000
     assert str(caught.value).isprintable()
 

@@ -348,7 +348,7 @@ def test_what_is_deleted_is_in_no_file_any_more(history: History, tmp_path: Path
     assert not state.exists()
     assert [each.id for each in history.conversations()] == [kept]
     assert history.conversations("secretword") == []
-    with pytest.raises(HistoryError, match=f"conversation {number} is no longer in the history"):
+    with pytest.raises(HistoryError, match=f"there is no conversation {number}"):
         history.conversation(number)
 
 

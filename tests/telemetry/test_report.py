@@ -59,6 +59,20 @@ def test_speed_up_is_against_rounds_without_a_draft_as_they_were_measured(tmp_pa
     assert drafted.saved_s == pytest.approx(160 * (4 * 0.025 - 0.030))
 
 
+def test_a_figure_of_what_drafting_gains_is_told_where_it_is_beyond_noise(tmp_path: Path) -> None:
+    """Of six replies three are twice as fast as plain rounds, and three as much slower."""
+    for name, rates in (("noise", (1.0, 0.0) * 3), ("gain", (1.0, 0.9) * 3), ("few", (1.0,) * 4)):
+        with recording(tmp_path / name) as talk:
+            for rate in rates:
+                talk.reply(rounds=60, acceptance=rate, n_drafted=1)
+        report = report_of(tmp_path / name)
+        assert report.total.is_measurable is (name == "gain")
+        assert json.loads(as_json(report))["total"]["is_measurable"] is (name == "gain")
+        told = terminal_view(report, every=False)
+        assert ("no measurable difference by drafting" in told) is (name != "gain")
+        assert (f"{report.total.speed_up:.2f}" in told) is (name == "gain")
+
+
 @contextmanager
 def hours_of(directory: Path) -> Iterator[Callable[[int, float, int], None]]:
     """Record; yield what tells of 200 rounds so many hours ago, at a load, of which every so many is plain."""

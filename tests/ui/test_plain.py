@@ -135,7 +135,7 @@ def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -
 def test_a_conversation_is_taken_up(tmp_path: Path) -> None:
     said(tmp_path, "about rivers?")
     _, out, err = said(tmp_path, "/copy all", resume=1)
-    assert "continuing: about rivers?" in err
+    assert "continuing 1, 'about rivers?'" in err
     assert "user: about rivers?" in out
 
 

@@ -90,6 +90,13 @@ def test_a_wrong_setting_is_refused_with_its_name(name: str, value: str) -> None
         ChatSettings().changed(name, value)
 
 
+def test_a_mistyped_setting_is_answered_with_the_one_that_is_meant() -> None:
+    with pytest.raises(UsageError, match=r"no setting 'temprature': did you mean temperature\?"):
+        ChatSettings().changed("temprature", "1")
+    with pytest.raises(UsageError, match="no setting 'xyzzy': choose one of temperature"):
+        ChatSettings().changed("xyzzy", "1")
+
+
 def test_settings_are_kept_with_a_conversation_but_the_seed() -> None:
     settings = ChatSettings(
         ReplyOptions(SamplingParams(temperature=0.1, top_k=3), seed=9), draft="off"

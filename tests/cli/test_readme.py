@@ -1,0 +1,56 @@
+"""The README's examples of an edit and of Python: they do what the README says."""
+
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import localspec
+
+ROOT = Path(__file__).parents[2]
+_CHECK = """
+import runpy, sys
+found = runpy.run_path(sys.argv[1])
+assert found["mean"]([1, 2, 6]) == 3
+assert found["median"]([4, 1, 3, 2]) == 2.5
+assert found["median"]([3, 1, 2]) == 2
+assert found["spread"]([1, 5, 3]) == 4
+"""
+
+
+def edit() -> list[str]:
+    """Return the words of the README's example, up to where its output goes."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    (line,) = [each for each in lines if each.endswith("> fixed.py")]
+    return shlex.split(line.removesuffix("> fixed.py"))[1:]
+
+
+def fails(file: Path) -> bool:
+    """Return whether the functions of a file are not all there and right."""
+    return subprocess.run([sys.executable, "-c", _CHECK, str(file)], check=False).returncode != 0
+
+
+def test_the_example_names_a_file_that_is_there_and_wrong() -> None:
+    words = edit()
+    assert fails(ROOT / words[words.index("-f") + 1])
+
+
+@pytest.mark.pair
+def test_the_edited_file_is_whole_and_right(qwen_target_path: Path, tmp_path: Path) -> None:
+    done = localspec(*edit(), "--target", str(qwen_target_path), cwd=ROOT)
+    assert done.code == 0, done.err
+    (tmp_path / "fixed.py").write_text(done.out)
+    assert not fails(tmp_path / "fixed.py")
+
+
+@pytest.mark.weights
+def test_the_python_example_prints_an_answer_and_no_none(smollm2_path: Path) -> None:
+    example = (ROOT / "README.md").read_text().split("From Python")[1].split("\n\n")[1:3]
+    code = textwrap.dedent("\n".join(example)).replace("qwen2.5-coder-1.5b", "smollm2-135m")
+    code = code.replace("seed=7", "seed=7, max_tokens=8")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("drafted tokens accepted\n")
+    assert "None" not in done.stdout
