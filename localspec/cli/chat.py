@@ -47,7 +47,7 @@ def chat(word: str | None, **flags: Any) -> int:
     several lines. Answers then go to stdout, everything else to stderr.
     """
     if flags["go_on"] and not flags["go_on"].removeprefix("#").isdecimal():
-        from localspec.models.registry import load_registry  # noqa: PLC0415 - the first frame does without
+        from localspec.models.registry import load_registry  # noqa: PLC0415 - the start does without
 
         if word is None and is_model(flags["go_on"], load_registry()):
             word, flags["go_on"] = flags["go_on"], ""

@@ -16,9 +16,10 @@ from localspec.cli.report import RunOutcome
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.ask import Ask
 from localspec.engine.forecast import no_drafting
+from localspec.errors import ContextOverflow
 from localspec.launch.load import Runtime, load
 from localspec.launch.observe import Telemetry
-from localspec.launch.plan import make_plan
+from localspec.launch.plan import LoadPlan, make_plan
 from localspec.messages import Message
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions
@@ -47,11 +48,18 @@ def answered_here(
     least_ctx = guessed_context(prompt, flags["max_tokens"], tools=wants_tools(flags))
     try:
         with line:
-            runtime, telemetry = _loaded(request, least_ctx, flags, cancel, line, tell)
-            needed = _counted_context(runtime, asked, prompt)
+            plan = _planned(request, least_ctx, line, tell)
+            runtime, telemetry = _loaded(plan, flags, cancel, line)
+            tokens, needed = _counted_context(runtime, asked, prompt)
             if needed and request.load.n_ctx is None:
+                plan = _planned(request, needed, line, tell)
+                n_ctx = plan.options.n_ctx or 0
+                if n_ctx <= tokens:
+                    raise ContextOverflow(
+                        f"the prompt has {tokens} tokens and free memory holds a context of {n_ctx}: shorten it, or free memory"
+                    )
                 runtime.assistant.close()
-                runtime, telemetry = _loaded(request, needed, flags, cancel, line, tell)
+                runtime, telemetry = _loaded(plan, flags, cancel, line)
     except Cancelled:
         return None
     assistant = runtime.assistant
@@ -82,26 +90,27 @@ def answered_here(
     return RunOutcome(reply, models.target_name, models.draft_model_name, assistant.load_s, why)
 
 
-def _loaded(
-    request: LaunchOptions,
-    least_ctx: int,
-    flags: dict[str, Any],
-    cancel: CancelFlag,
-    line: ProgressLine,
-    tell: Callable[..., None],
-) -> tuple[Runtime, Telemetry]:
-    """Load what is requested, with a context of so many tokens if nobody gave a size; return also what records its replies.
-
-    Raises:
-        Cancelled: it was interrupted.
-    """
+def _planned(
+    request: LaunchOptions, least_ctx: int, line: ProgressLine, tell: Callable[..., None]
+) -> LoadPlan:
+    """Return the plan of what is requested, with a context of `least_ctx` tokens where no size was given."""
 
     def fetching(progress: Progress) -> None:
         tell()  # which model it is that is being downloaded
         line.download(progress)
 
     with unwind_on_terminate():
-        plan = make_plan(request, fetching, least_ctx=least_ctx)
+        return make_plan(request, fetching, least_ctx=least_ctx)
+
+
+def _loaded(
+    plan: LoadPlan, flags: dict[str, Any], cancel: CancelFlag, line: ProgressLine
+) -> tuple[Runtime, Telemetry]:
+    """Load what is planned; return also what records its replies.
+
+    Raises:
+        Cancelled: it was interrupted.
+    """
     keep = None
     if wants_tools(flags):
         from localspec.launch.kept_prefixes import keeper  # noqa: PLC0415 - few call anything
@@ -113,18 +122,21 @@ def _loaded(
     return runtime, telemetry
 
 
-def _counted_context(runtime: Runtime, asked: Callable[[], Ask], prompt: str) -> int:
-    """Return how many tokens of context the prompt and its answer need; 0 where there are as many, or the model has no more."""
+def _counted_context(runtime: Runtime, asked: Callable[[], Ask], prompt: str) -> tuple[int, int]:
+    """Return how many tokens the prompt has, and how many of context it needs with its answer; 0 for both where they fit surely, or the model has no more."""
     assistant, wanted = runtime.assistant, asked()
     n_ctx, max_tokens = runtime.target.n_ctx, wanted.options.max_tokens
     if not may_need_more(prompt, max_tokens, n_ctx) or n_ctx >= runtime.target.model.n_ctx_train:
-        return 0
+        return 0, 0
     if wanted.raw is not None:
         count = len(raw_tokens(wanted.raw, assistant.models.tokenizer))
     else:
-        count = len(assistant.prompt_tokens(Conversation(None, wanted.messages)))
+        conversation = Conversation(
+            None, wanted.messages, tools=wanted.tools, call_policy=wanted.call_policy
+        )
+        count = len(assistant.prompt_tokens(conversation))
     needed = count + (max_tokens or ANSWER_TOKENS)
-    return needed if needed > n_ctx else 0
+    return count, needed if needed > n_ctx else 0
 
 
 def before_question(assistant: Assistant, asked: Ask) -> int:

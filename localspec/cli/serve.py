@@ -129,6 +129,10 @@ def serve(name: str | None, **flags: Any) -> int:
         raise UsageError(
             f"--host {flags['host']} lets other machines connect: give --api-key-file as well"
         )
+    if "*" in flags["cors"]:
+        raise UsageError(
+            "--cors * would let every web page ask: name each origin, https://HOST:PORT"
+        )
     flags = configured(flags)
     gate = gate_of(flags)
     own = {name: named_gate(name, "gate=") for name in {*keys.values()} if name}

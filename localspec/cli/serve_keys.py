@@ -21,7 +21,7 @@ def keys_of(file: str) -> dict[str, str]:
     """
     path = Path(file)
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
         is_open = path.stat().st_mode & _OTHERS
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from localspec.config.files import read_settings, user_file
+from localspec.config.files import GONE, read_settings, user_file
 from localspec.config.keys import KEYS, MODELS, Setting, from_variable
 from localspec.config.resolve import Level, resolve
 from localspec.errors import UsageError, did_you_mean
@@ -38,6 +38,9 @@ def unset_own(name: str) -> bool:
     Raises:
         UsageError: no such key, or a file that cannot be changed.
     """
+    if name in GONE:
+        _write({name: None})
+        return True
     if name != MODEL and name not in KEYS:
         raise unknown_key(name)
     names = MODELS if name == MODEL else (name,)

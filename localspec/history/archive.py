@@ -25,6 +25,7 @@ from localspec.messages import Message
 
 _TITLE_CHARS = 60
 _CANDIDATES = 5
+_MOST_DIGITS = 1000  # Python reads no number of more than 4,300
 _CHANGEABLE = frozenset({"title", "system", "pair", "settings"})
 _ADD = """
 INSERT INTO message(id, conversation, parent, role, content, state, created_s, model, figures, acts)
@@ -141,7 +142,7 @@ class History:
         """
         number = name.removeprefix("#")
         if number.isdecimal():
-            return self.conversation(int(number))
+            return self.conversation(int(number[:_MOST_DIGITS]))
         known = self.conversations(limit=-1)
         found = [each for each in known if each.title == name][:1]
         found = found or [each for each in known if each.title.startswith(name)]

@@ -96,6 +96,7 @@ def guarded(app: ASGIApp, guard: Guard, refused: Callable[[int], None]) -> ASGIA
         allow_origin_regex=pages,
         allow_methods=("GET", "POST"),
         allow_headers=("*",),
+        allow_private_network=True,
     )
     any_host = ("*",) if guard.hosts is None else tuple(hosts)
     return _Counted(TrustedHostMiddleware(origins, any_host, www_redirect=False), refused)

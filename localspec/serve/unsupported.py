@@ -21,6 +21,9 @@ _UNSUPPORTED: Mapping[str, Any] = {
     # vLLM's grammars
     **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar")),
     **dict.fromkeys(("structured_outputs",)),
+    # what only some interfaces read
+    **dict.fromkeys(("grammar", "json_schema", "regex", "stop", "logit_bias")),
+    "response_format": {"type": "text"},
     # the prompt
     **dict.fromkeys(("chat_template", "continue_final_message", "documents", "lora")),
     "chat_template_kwargs": {"enable_thinking": True},

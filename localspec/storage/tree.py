@@ -72,7 +72,7 @@ def is_hidden(name: str) -> bool:
 
 def _below(folder: Path, end_s: float | None) -> Iterator[str]:
     """Yield what `found_below` returns, what is near first; links are names as others are, and lead nowhere."""
-    from localspec.storage.ignore import rules_above  # noqa: PLC0415 - a chat's first frame lists no files
+    from localspec.storage.ignore import rules_above  # noqa: PLC0415 - a chat's start lists no files
 
     found = rules_above(folder)
     if found is None:

@@ -79,6 +79,19 @@ def test_a_file_in_the_working_folder_sets_nothing(
     assert json.loads(done.out)["temperature"]["value"] == 0.5
 
 
+def test_a_setting_that_is_gone_is_named_in_a_line_and_can_be_removed(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    file = tmp_path / "settings/config.toml"
+    file.write_text('power = "quiet"\ntemperature = 0.5\n')
+    done = localspec("config", "show", "--json", env=elsewhere, cwd=tmp_path)
+    assert json.loads(done.out)["temperature"]["value"] == 0.5
+    assert "'power' is gone: remove it with `localspec config unset power`" in done.err
+    assert localspec("config", "unset", "power", env=elsewhere, cwd=tmp_path).code == 0
+    assert file.read_text() == "temperature = 0.5\n"
+    assert localspec("config", "show", env=elsewhere, cwd=tmp_path).err == ""
+
+
 def test_run_obeys_the_users_file_and_a_flag_overrules_it(
     tmp_path: Path, elsewhere: dict[str, str]
 ) -> None:

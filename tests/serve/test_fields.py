@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,6 +76,33 @@ def test_what_is_not_supported_is_refused_by_name_unless_it_changes_nothing(
     assert refused.status_code == 400
     assert refused.json()["error"]["message"].startswith(f"{name} is not supported")
     assert server.client.post(path, json={**BODIES[path], name: nothing}).status_code == 200
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("grammar", 'root ::= "yes"'),
+        ("json_schema", {"type": "object"}),
+        ("response_format", {"type": "json_object"}),
+        ("regex", "yes"),
+        ("stop", ["x"]),
+        ("logit_bias", {"1": -100}),
+    ],
+)
+def test_what_only_some_interfaces_read_is_refused_by_the_others(
+    server: Served, path: str, name: str, value: object
+) -> None:
+    asked = len(server.asked)
+    answer = server.client.post(path, json={**BODIES[path], name: value})
+    if answer.status_code == 400:
+        assert answer.json()["error"]["message"].startswith(f"{name} is not supported")
+        return
+    request = server.asked[asked]
+    plain = server.client.post(path, json=BODIES[path])
+    assert plain.status_code == 200
+    assert isinstance(request, Ask)
+    assert request.options != replace(options_of(server), seed=request.options.seed)
 
 
 def test_samplers_are_refused_but_by_a_gap_whose_editors_send_them(server: Served) -> None:

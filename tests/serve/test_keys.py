@@ -52,6 +52,12 @@ def test_what_is_no_key_is_refused_by_its_line(tmp_path: Path, text: str, told: 
     assert not any(each in str(caught.value) for each in (FIRST, SECOND))
 
 
+def test_a_byte_order_mark_is_no_part_of_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes(b"\xef\xbb\xbf" + FIRST.encode())
+    assert list(keys_of(str(path))) == [FIRST]
+
+
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, True), (0o606, True)])
 def test_a_file_that_is_open_to_others_is_warned_about(
     tmp_path: Path, mode: int, warned: bool, capsys: pytest.CaptureFixture[str]

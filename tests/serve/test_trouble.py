@@ -190,6 +190,7 @@ def test_only_pages_that_were_named_are_told_that_they_may_ask(
             "Origin": origin,
             "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "authorization,content-type",
+            "Access-Control-Request-Private-Network": "true",
         }
         answer = server.client.options("/v1/messages", headers=asked)
         assert answer.status_code == status

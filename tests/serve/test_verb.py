@@ -145,6 +145,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (("--cors", "*"), "name each origin"),
         (("--host", "0.0.0.0"), "--api-key-file"),
         (("--api-key-file", "none.txt"), "none.txt"),
         (("--api-key-file", "empty.txt"), "has no keys"),
