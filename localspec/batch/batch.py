@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from localspec.batch.output import Finished
-from localspec.batch.record import Id, Receipt, answer_record, error_record
+from localspec.batch.record import Receipt, error_fields, record_of, reply_fields
 from localspec.batch.request import Form, line_id, line_request, requested_model
 from localspec.batch.source import Line
 from localspec.chat.events import Reply
@@ -154,20 +154,17 @@ class Batch:
                 f"line {line.number} of {self.source} is not the one that was answered: "
                 "the input has changed since: choose another output, or use --retry-failed for corrected lines"
             )
-        known: Id = None
         try:
-            known = line_id(line)
             self._next = line_request(line, self.form, self.receipt.seed, afresh=self.afresh)
             self._under_way[line.number] = line
         except LocalspecError as error:
             self._hold(line.number)
-            self._fail(line, known, error)
+            self._fail(line, error)
 
     def _settle(self, answered: Answered, models: Mapping[str, Any]) -> None:
         line, reply = self._under_way.pop(answered.key), answered.reply
         if reply is None:
-            error = answered.error or LocalspecError("there is no answer")
-            self._fail(line, line_id(line), error)
+            self._fail(line, answered.error or LocalspecError("there is no answer"))
             return
         if reply.stop_reason is StopReason.CANCELLED:
             self.stopped = True
@@ -176,20 +173,24 @@ class Batch:
         self.tally.n_tokens += reply.completion_tokens
         requested = requested_model(line, self.form)
         model = dict(models) if requested is None else {**models, "asked": requested}
-        reply = self.visible(reply)
-        self._place(line, answer_record(line, line_id(line), reply, model, self.receipt))
+        self._place(line, reply_fields(self.visible(reply), model))
 
-    def _fail(self, line: Line, known: Id, error: LocalspecError) -> None:
+    def _fail(self, line: Line, error: LocalspecError) -> None:
         self.tally.failed += 1
         self.tally.first_error = self.tally.first_error or f"line {line.number}: {error}"
-        self._place(line, error_record(line, known, error, self.receipt))
+        self._place(line, error_fields(error))
 
     def _hold(self, number: int) -> None:
         if self.ordered:
             self._held[number] = None
 
-    def _place(self, line: Line, record: _Record) -> None:
+    def _place(self, line: Line, outcome: _Record) -> None:
         """Write the record of a line, once those before it are written."""
+        try:
+            known = line_id(line)
+        except UsageError:  # which is what its record says
+            known = None
+        record = record_of(line, known, self.receipt, **outcome)
         if not self.ordered:
             self.write(line.number, record)
         else:

@@ -83,15 +83,14 @@ class Output:
         try:
             _write_all(self.fd, record)
         except OSError as error:
-            if self.path is None:
-                if isinstance(error, BrokenPipeError):
-                    raise
-                raise _unwritable(self.name, error, "check where the output goes") from error
-            with suppress(OSError):
-                os.ftruncate(self.fd, self._size)
-            raise _unwritable(
-                self.name, error, "its lines are complete; make room, then use --resume"
-            ) from error
+            remedy = "check where the output goes"
+            if self.path is not None:
+                remedy = "its lines are complete; make room, then use --resume"
+                with suppress(OSError):
+                    os.ftruncate(self.fd, self._size)
+            elif isinstance(error, BrokenPipeError):
+                raise
+            raise _unwritable(self.name, error, remedy) from error
         self._size += len(record)
         self._note(number)
 
@@ -215,14 +214,15 @@ def open_output(name: str, *, resume: bool) -> Output:
             raise UsageError("stdout cannot be resumed: name a file with --output")
         return Output(os.dup(sys.stdout.fileno()), "stdout")
     try:
-        if _is_stream(Path(name)):
-            if resume:
-                raise UsageError(
-                    f"{shown(name)} is not a file that can be resumed: remove --resume"
-                )
-            return Output(os.open(name, os.O_WRONLY), shown(name))
-        # A link stays one when the file behind it is rewritten.
-        return _opened(Path(os.path.realpath(name)), shown(name), resume=resume)
+        mode = Path(name).stat().st_mode if Path(name).exists() else stat.S_IFREG
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if stat.S_ISREG(mode):
+            # A link stays one when the file behind it is rewritten.
+            return _opened(Path(os.path.realpath(name)), shown(name), resume=resume)
+        if resume:
+            raise UsageError(f"{shown(name)} is not a file that can be resumed: remove --resume")
+        return Output(os.open(name, os.O_WRONLY), shown(name))
     except ValueError:
         raise UsageError(f"{shown(name)} cannot be a file: a name has no NUL") from None
     except OSError as error:
@@ -240,17 +240,7 @@ def _sorted_records(file: BinaryIO, name: str, *, drop_failed: bool) -> Iterator
         yield file.read(size)
 
 
-def _is_stream(path: Path) -> bool:
-    """Return whether a path means a pipe or a device; of `/dev/stdout`, whatever stands behind it."""
-    if not path.exists():
-        return False
-    mode = path.stat().st_mode
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
 def _opened(path: Path, name: str, *, resume: bool) -> Output:
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     there = path.exists()
     new = 0 if resume else os.O_EXCL
     try:

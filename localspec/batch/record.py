@@ -42,14 +42,11 @@ class Receipt:
 
     def difference(self, other: "Receipt") -> str:
         """Return in words what another one differs in."""
-        words = {
-            "seed": "another seed",
-            "target": "another target",
-            "build": "another build",
-            "options": "other options",
-        }
-        differing = (name for name in words if getattr(self, name) != getattr(other, name))
-        return " and ".join(words[name] for name in differing)
+        names = ("seed", "target", "build", "options")
+        differing = [name for name in names if getattr(self, name) != getattr(other, name)]
+        return " and ".join(
+            f"{'other' if each == 'options' else 'another'} {each}" for each in differing
+        )
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -95,13 +92,15 @@ def line_seed(run_seed: int, line_id: Id, number: int) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def answer_record(
-    line: Line, line_id: Id, reply: Reply, model: Mapping[str, Any], receipt: Receipt
-) -> dict[str, Any]:
-    """Return the record of a line that was answered; `model` names the models."""
+def record_of(line: Line, line_id: Id, receipt: Receipt, **outcome: Any) -> dict[str, Any]:
+    """Return the record of a line, with its `reply_fields` or `error_fields`."""
+    given = {"line": line.number, "id": line_id, **outcome}
+    return {**given, "input": line.digest, "receipt": asdict(receipt)}
+
+
+def reply_fields(reply: Reply, model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a record says of an answer; `model` names the models."""
     return {
-        "line": line.number,
-        "id": line_id,
         "text": reply.text,
         **({"thinking": reply.thinking} if reply.thinking else {}),
         "stop_reason": reply.stop_reason.value,
@@ -110,23 +109,13 @@ def answer_record(
         "usage": usage(reply),
         "timings": timings(reply),
         "speculation": speculation(reply),
-        "input": line.digest,
-        "receipt": asdict(receipt),
     }
 
 
-def error_record(
-    line: Line, line_id: Id, error: LocalspecError, receipt: Receipt
-) -> dict[str, Any]:
-    """Return the record of a line that cannot be answered."""
+def error_fields(error: LocalspecError) -> dict[str, Any]:
+    """Return what a record says of a line that cannot be answered."""
     message = printable_line(str(error)) or "no reason is known"
-    return {
-        "line": line.number,
-        "id": line_id,
-        "error": {"type": type(error).__name__, "message": message},
-        "input": line.digest,
-        "receipt": asdict(receipt),
-    }
+    return {"error": {"type": type(error).__name__, "message": message}}
 
 
 def encoded(record: Mapping[str, Any], *, ascii_only: bool = False) -> bytes:

@@ -10,13 +10,12 @@ import resource
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from localspec.batch.output import Finished, Output, open_output, whole_records
-from localspec.batch.record import Receipt, encoded, error_record
+from localspec.batch.record import Receipt, encoded, error_fields, record_of
 from localspec.batch.source import Line
 from localspec.errors import LocalspecError, UsageError
 from tests.batch.toy import RECEIPT, run
@@ -28,11 +27,15 @@ def opened(path: Path, *, resume: bool = False) -> Output:
 
 def lines(*numbers: int, receipt: Receipt = RECEIPT) -> bytes:
     """Return the records of these lines; those of even ones are errors."""
+    error = error_fields(UsageError("x"))
     return b"".join(
         encoded(
-            error_record(Line(number, f"{number:016x}", {}), 'a\n"', UsageError("x"), receipt)
-            if number % 2 == 0
-            else {"line": number, "id": 1, "input": f"{number:016x}", "receipt": asdict(receipt)}
+            record_of(
+                Line(number, f"{number:016x}", {}),
+                'a\n"',
+                receipt,
+                **(error if number % 2 == 0 else {"text": "x"}),
+            )
         )
         for number in numbers
     )

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from localspec.batch.record import (
     Record,
-    answer_record,
     encoded,
-    error_record,
+    error_fields,
     options_digest,
     read_record,
+    record_of,
+    reply_fields,
 )
 from localspec.batch.source import Line
 from localspec.errors import UsageError
@@ -28,8 +29,8 @@ ANY_TEXT = (
 
 @given(ANY_TEXT, ANY_TEXT)
 def test_what_is_written_is_read_again(text: str, line_id: str) -> None:
-    answered = encoded(answer_record(LINE, line_id, reply(text), MODELS, RECEIPT))
-    failed = encoded(error_record(LINE, line_id, UsageError(text or "?"), RECEIPT))
+    answered = encoded(record_of(LINE, line_id, RECEIPT, **reply_fields(reply(text), MODELS)))
+    failed = encoded(record_of(LINE, line_id, RECEIPT, **error_fields(UsageError(text or "?"))))
     assert read_record(answered) == Record(7, DIGEST, RECEIPT)
     error = read_record(failed).error
     assert error is not None
@@ -40,25 +41,25 @@ def test_what_is_written_is_read_again(text: str, line_id: str) -> None:
 
 def test_the_receipt_is_read_as_it_was_written() -> None:
     receipt = replace(RECEIPT, draft_model="ef" * 32)
-    record = read_record(encoded(answer_record(LINE, "a", reply("x"), MODELS, receipt)))
+    record = read_record(encoded(record_of(LINE, "a", receipt, **reply_fields(reply("x"), MODELS))))
     assert record.receipt == RECEIPT
     assert record.receipt.draft_model == "ef" * 32
 
 
 def test_half_of_a_character_in_an_id_comes_out_as_it_came_in() -> None:
-    line = encoded(error_record(LINE, "\ud800", UsageError("x"), RECEIPT))
+    line = encoded(record_of(LINE, "\ud800", RECEIPT, **error_fields(UsageError("x"))))
     assert json.loads(line)["id"] == "\ud800"
     assert read_record(line).line == 7
 
 
 def test_a_terminal_gets_nothing_that_it_would_obey() -> None:
-    record = answer_record(LINE, None, reply("\x1b[2J\x9b2J"), MODELS, RECEIPT)
+    record = record_of(LINE, None, RECEIPT, **reply_fields(reply("\x1b[2J\x9b2J"), MODELS))
     line = encoded(record, ascii_only=True)
     assert all(32 <= byte < 127 for byte in line[:-1])
 
 
 def test_what_is_wrong_with_a_line_is_said_in_a_line_that_no_terminal_obeys() -> None:
-    record = error_record(LINE, None, UsageError("no \x1b[2J\n\ud800 here"), RECEIPT)
+    record = error_fields(UsageError("no \x1b[2J\n\ud800 here"))
     assert record["error"]["message"] == "no ?[2J ? here"
 
 
@@ -82,7 +83,7 @@ def test_what_is_no_record_is_said_to_be_none(raw: bytes) -> None:
 
 
 def test_a_digest_of_another_length_is_no_record() -> None:
-    record = {**error_record(LINE, None, UsageError("x"), RECEIPT), "input": "1234"}
+    record = {**record_of(LINE, None, RECEIPT, text="x"), "input": "1234"}
     with pytest.raises(ValueError, match="not a record"):
         read_record(encoded(record))
 

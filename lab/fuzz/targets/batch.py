@@ -4,7 +4,7 @@ import io
 import json
 
 from lab.fuzz.target import check_message
-from localspec.batch.record import Receipt, encoded, error_record
+from localspec.batch.record import Receipt, encoded, error_fields, record_of
 from localspec.batch.request import Form, line_id, line_request
 from localspec.batch.source import FORMATS, parsed, split_lines
 from localspec.errors import LocalspecError
@@ -42,4 +42,4 @@ def _take(data: bytes, form: str) -> None:
             line_request(line, Form(ReplyOptions()), seed=7)
         except LocalspecError as error:
             check_message(str(error))
-            json.loads(encoded(error_record(line, number, error, _RECEIPT)))
+            json.loads(encoded(record_of(line, number, _RECEIPT, **error_fields(error))))
