@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec import __version__
@@ -188,9 +189,7 @@ class BatchRun:
                 self._notify(*notes, f"seed {receipt.seed}")
                 progress.begin()
                 try:
-                    batch.answer(
-                        answerer, dict(zip(("target", "draft_model"), models, strict=True))
-                    )
+                    batch.answer(answerer, models)
                 finally:
                     progress.end()
         if batch.stopped:
@@ -206,30 +205,13 @@ class BatchRun:
         Raises:
             UsageError: the output has records that were made otherwise.
         """
-        options, finished, names = self._options, self._finished, plan.names
+        options, finished = self._options, self._finished
         seed = finished.seed if options.form.options.seed is None else options.form.options.seed
-
-        def on_share(name: str, share: float) -> None:
-            if self._cancel.is_set:
-                raise Cancelled
-            line.hash(name, share)
-
         llama = build()
-        with self._line() as line:
-            hashes = [
-                None
-                if file is None
-                else model_sha256(
-                    model_files(file),
-                    data_dir(),
-                    lambda share: on_share(names[file], share),  # noqa: B023
-                )
-                for file in (plan.target, plan.draft_model)
-            ]
         receipt = Receipt(
             seed=secrets.randbits(_SEED_BITS) if seed is None else seed,
-            target=hashes[0] or "",
-            draft_model=hashes[1],
+            target=self._sha256(plan, plan.target),
+            draft_model=None if plan.draft_model is None else self._sha256(plan, plan.draft_model),
             build=f"localspec {__version__}, llama-cpp-python {llama.version} ({', '.join(llama.backends)})",
             options=options.digest,
         )
@@ -238,10 +220,19 @@ class BatchRun:
             self._output.take_up(finished)
         return receipt
 
+    def _sha256(self, plan: LoadPlan, file: Path) -> str:
+        def on_share(share: float) -> None:
+            if self._cancel.is_set:
+                raise Cancelled
+            line.hash(plan.names[file], share)
+
+        with self._line() as line:
+            return model_sha256(model_files(file), data_dir(), on_share)
+
     @contextmanager
     def _answerer(
         self, plan: LoadPlan, server: SharedEngine | None
-    ) -> Iterator[tuple[Answerer, tuple[str, str | None], tuple[str, ...]]]:
+    ) -> Iterator[tuple[Answerer, dict[str, str | None], tuple[str, ...]]]:
         """Yield what answers, in this process, a child, or a server; the models' names; and what users should know of it."""
         options = self._options
         if server is None and not options.launch.workers:
@@ -258,16 +249,15 @@ class BatchRun:
             if not options.form.raw:
                 _ = assistant.template  # without one, every line would say so
             models = assistant.models
+            names = {"target": models.target_name, "draft_model": models.draft_model_name}
             with recorded(telemetry, quiet=options.quiet):
-                yield assistant, (models.target_name, models.draft_model_name), assistant.notes
+                yield assistant, names, assistant.notes
             return
-        if server is not None:
-            engine, ready = server, server.ready
-        else:
-            engine, ready = self._child()
+        engine, ready = self._child() if server is None else (server, server.ready)
+        names = {"target": ready.target, "draft_model": ready.draft_model}
         count = options.parallel or _USUAL_PARALLEL
         with closing(RemoteAssistant(engine, lambda: self._cancel.is_set, count)) as remote:
-            yield remote, (ready.target, ready.draft_model), ready.notes
+            yield remote, names, ready.notes
 
     def _child(self) -> "tuple[EngineClient, Ready]":
         """Start an engine in a process of its own, as workers need it."""
