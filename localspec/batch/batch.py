@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from localspec.batch.output import Finished
+from localspec.batch.output import FinishedLines
 from localspec.batch.record import Receipt, error_fields, record_of, reply_fields
 from localspec.batch.request import Form, line_id, line_request, requested_model
 from localspec.batch.source import Line
@@ -38,7 +38,7 @@ class Tally:
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class BatchJob:
     """Answers lines.
 
     Args:
@@ -63,7 +63,7 @@ class Batch:
     lines: Iterator[Line]
     form: Form
     receipt: Receipt
-    finished: Finished
+    finished: FinishedLines
     write: Callable[[int, _Record], None]
     cancel: CancelFlag
     source: str

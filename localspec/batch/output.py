@@ -22,7 +22,7 @@ from localspec.storage.paths import shown
 
 
 @dataclass(slots=True)
-class Finished:
+class FinishedLines:
     """What an output holds already.
 
     Args:
@@ -94,7 +94,7 @@ class Output:
         self._size += len(record)
         self._note(number)
 
-    def finished(self, *, retry_failed: bool) -> Finished:
+    def finished(self, *, retry_failed: bool) -> FinishedLines:
         """Return what the file holds; changes nothing.
 
         Args:
@@ -103,7 +103,7 @@ class Output:
         Raises:
             UsageError: it is no output, or a damaged one.
         """
-        found = Finished()
+        found = FinishedLines()
         assert self.path is not None  # noqa: S101 - streams are not resumed
         with self.path.open("rb") as file:
             for raw, record in whole_records(file, self.name):
@@ -118,7 +118,7 @@ class Output:
                 found.digests[record.line] = record.input
         return found
 
-    def take_up(self, finished: Finished) -> None:
+    def take_up(self, finished: FinishedLines) -> None:
         """Cut a torn record off, and drop those of lines that are to be answered again.
 
         Raises:

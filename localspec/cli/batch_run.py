@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec import __version__
-from localspec.batch.batch import Batch, Tally
-from localspec.batch.output import Finished, Output
+from localspec.batch.batch import BatchJob, Tally
+from localspec.batch.output import FinishedLines, Output
 from localspec.batch.record import Receipt, encoded, options_digest
 from localspec.batch.request import Form
 from localspec.batch.source import Format, ReadAhead, Source
@@ -129,7 +129,7 @@ class BatchRun:
         self._source = source
         self._output = output
         self._cancel = cancel
-        self._finished = Finished()
+        self._finished = FinishedLines()
         if options.resume:
             self._finished = output.finished(retry_failed=options.retry_failed)
 
@@ -170,7 +170,7 @@ class BatchRun:
         gating, template = Gating(options.gate), options.form.template
         lines = source.lines(options.input_format, options.form.needed, plain=template is not None)
         ahead = ReadAhead(lines, self._cancel) if source.waits else None
-        batch = Batch(
+        batch = BatchJob(
             ahead or lines,
             options.form,
             receipt,

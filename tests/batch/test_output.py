@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.batch.output import Finished, Output, open_output, whole_records
+from localspec.batch.output import FinishedLines, Output, open_output, whole_records
 from localspec.batch.record import Receipt, encoded, error_fields, record_of
 from localspec.batch.source import Line
 from localspec.errors import LocalspecError, UsageError
@@ -179,7 +179,7 @@ def test_lines_are_found_whatever_their_order(tmp_path: Path) -> None:
 
 def test_nothing_is_finished_in_an_empty_output(tmp_path: Path) -> None:
     with closing(opened(tmp_path / "out", resume=True)) as output:
-        assert output.finished(retry_failed=True) == Finished()
+        assert output.finished(retry_failed=True) == FinishedLines()
         output.put_in_order()
     assert not (tmp_path / "out").exists()
 

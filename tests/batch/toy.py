@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from localspec.batch.batch import Batch, Tally
-from localspec.batch.output import Finished, open_output
+from localspec.batch.batch import BatchJob, Tally
+from localspec.batch.output import FinishedLines, open_output
 from localspec.batch.record import Receipt, encoded
 from localspec.batch.request import Form
 from localspec.batch.source import Source
@@ -125,7 +125,7 @@ def run(
     visible: Callable[[Reply], Reply] = lambda reply: reply,
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
-    form, finished = form or Form(ReplyOptions()), Finished()
+    form, finished = form or Form(ReplyOptions()), FinishedLines()
     with (
         Source(str(source)) as lines,
         closing(open_output(str(output), resume=resume)) as out,
@@ -134,7 +134,7 @@ def run(
             finished = out.finished(retry_failed=retry_failed)
             finished.require(receipt, out.name, mix_receipts=mix_receipts)
             out.take_up(finished)
-        batch = Batch(
+        batch = BatchJob(
             lines.lines("jsonl", form.needed),
             form,
             receipt,
