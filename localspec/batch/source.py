@@ -126,7 +126,8 @@ class ReadAhead:
     def __init__(self, lines: Iterator[Line], cancel: CancelFlag) -> None:
         self._cancel = cancel
         self._end: BaseException | None = None
-        self._queue: queue.Queue[Line | BaseException] = queue.Queue(MOST_HELD)
+        # The thread holds one more.
+        self._queue: queue.Queue[Line | BaseException] = queue.Queue(MOST_HELD - 1)
         Thread(target=self._read, args=(lines,), name="read-ahead", daemon=True).start()
 
     def __iter__(self) -> Iterator[Line]:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.batch.record import (
+    Receipt,
     Record,
     encoded,
     error_fields,
@@ -37,6 +38,16 @@ def test_what_is_written_is_read_again(text: str, line_id: str) -> None:
     assert error["type"] == "UsageError"
     assert answered.count(b"\n") == 1
     assert json.loads(answered)["text"] == text
+
+
+def test_outputs_of_earlier_versions_are_read() -> None:
+    raw = (
+        b'{"line": 1, "id": "p0", "text": "x", "stop_reason": "length", "seed": 2, "model": {"target": "m", "draft_model": null}, '
+        b'"usage": {"prompt_tokens": 3}, "timings": {"tokens_per_s": NaN}, "input": "0900727e3eb49bc0", "receipt": {"seed": 11, '
+        b'"target": "b179", "build": "localspec 0.1", "options": "087e", "draft_model": null}}\n'
+    )
+    receipt = Receipt(seed=11, target="b179", build="localspec 0.1", options="087e")
+    assert read_record(raw) == Record(1, "0900727e3eb49bc0", receipt)
 
 
 def test_the_receipt_is_read_as_it_was_written() -> None:
