@@ -15,9 +15,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import localspec
-from localspec.batch.ask import Form, ask_of
 from localspec.batch.line_options import from_text
-from localspec.batch.rows import Row
+from localspec.batch.request import Form, line_request
+from localspec.batch.source import Line
 from localspec.bench.arms import parse_arm
 from localspec.cli import batch, bench, chat, chat_fronts, run, run_here
 from localspec.config.keys import KEYS, from_variable
@@ -262,11 +262,11 @@ def test_a_line_of_a_batch_says_it(option: Option) -> None:
         plain = dict(value)
     elif isinstance(value, tuple):
         plain = list(value)
-    row = Row(1, b"", {"prompt": "Hi", option.name: plain})
-    assert values_of(ask_of(row, Form(ReplyOptions()), 1).options)[option.name] == value
+    line = Line(1, "", {"prompt": "Hi", option.name: plain})
+    assert values_of(line_request(line, Form(ReplyOptions()), 1).options)[option.name] == value
     if option.kind in {"whole", "number"}:
         fields = from_text({"prompt": "Hi", option.name: str(value)})
-        told = ask_of(Row(1, b"", fields), Form(ReplyOptions()), 1).options
+        told = line_request(Line(1, "", fields), Form(ReplyOptions()), 1).options
         assert values_of(told)[option.name] == value
 
 

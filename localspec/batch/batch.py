@@ -1,19 +1,23 @@
-"""JobRun: every line is answered once, or says why not. Knows who answers only as an `Answerer`."""
+"""Batch: every line is answered once, or says why not. Knows who answers only as an `Answerer`."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from localspec.batch.ask import Form, LineRequest, ask_of, line_id
-from localspec.batch.finished import FinishedLines
-from localspec.batch.receipt import Receipt
-from localspec.batch.record import Id, Record, answer_record, error_record
-from localspec.batch.rows import Row
-from localspec.batch.window import ReorderBuffer
+from localspec.batch.output import FinishedLines
+from localspec.batch.record import Receipt, error_fields, record_of, reply_fields
+from localspec.batch.request import Form, line_id, line_request, requested_model
+from localspec.batch.source import Line
 from localspec.chat.events import Reply
 from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.round import StopReason
 from localspec.errors import LocalspecError, UsageError
+
+MOST_WAITING = 1024
+"""Lines that may be under way, or wait for one before them."""
+
+_Record = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -22,7 +26,7 @@ class Tally:
 
     Args:
         answered: lines that were answered; those of earlier runs are among them.
-        failed: lines that say why they were not, likewise.
+        failed: lines that have an error, those of earlier runs too.
         n_tokens: tokens that were generated, in this run.
         first_error: why the first line that failed in this run did.
     """
@@ -33,63 +37,53 @@ class Tally:
     first_error: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Job:
-    """What a batch is made of.
+@dataclass(slots=True, eq=False)
+class BatchJob:
+    """Answers lines.
 
     Args:
-        rows: lines to answer.
+        lines: to answer.
         form: how they become prompts.
         receipt: what they are answered with.
         finished: lines that have a record already.
+        write: takes the number and the record of a line.
         cancel: stops it.
         source: what messages call the lines.
-        ready: says whether the next row, or the end, can be had without waiting.
+        ready: says whether the next line, or the end, can be had without waiting.
         afresh: evaluate every line with nothing cached, so that no bit depends on the lines before.
-        seen: returns a reply as it may be written.
+        visible: returns a reply as it may be written.
+        ordered: write the records in the order of the lines.
+        most: lines that may be held for that; while there are as many, no more are taken.
+        notify: called after every line.
+
+    Attributes:
+        stopped: whether it ended before the last line.
     """
 
-    rows: Iterator[Row]
+    lines: Iterator[Line]
     form: Form
     receipt: Receipt
     finished: FinishedLines
+    write: Callable[[int, _Record], None]
     cancel: CancelFlag
     source: str
     ready: Callable[[], bool] = at_once
     afresh: bool = False
-    seen: Callable[[Reply], Reply] = lambda reply: reply
+    visible: Callable[[Reply], Reply] = lambda reply: reply
+    ordered: bool = True
+    most: int = MOST_WAITING
+    notify: Callable[[Tally], None] = lambda _: None
+    tally: Tally = field(init=False)
+    stopped: bool = field(default=False, init=False)
+    _next: Request | None = field(default=None, init=False)
+    _exhausted: bool = field(default=False, init=False)
+    _under_way: dict[int, Line] = field(default_factory=dict, init=False)
+    # In the order of the lines; None is a line that is under way.
+    _held: dict[int, _Record | None] = field(default_factory=dict, init=False)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _UnderWay:
-    """A line that is being answered."""
-
-    row: Row
-    id: Id
-    model: str | None
-
-
-class JobRun:
-    """Answers the lines of a job.
-
-    Args:
-        job: what to answer.
-        window: takes the records.
-        on_record: is told after every line.
-    """
-
-    def __init__(
-        self, job: Job, window: ReorderBuffer, on_record: Callable[[Tally], None] = lambda _: None
-    ) -> None:
-        failed = job.finished.failed
-        self.tally = Tally(len(job.finished) - failed, failed)
-        self.stopped = False
-        self._job = job
-        self._window = window
-        self._on_record = on_record
-        self._next: tuple[_UnderWay, LineRequest] | None = None
-        self._exhausted = False
-        self._under_way: dict[int, _UnderWay] = {}
+    def __post_init__(self) -> None:
+        failed = self.finished.failed
+        self.tally = Tally(len(self.finished.digests) - failed, failed)
 
     def needs_answers(self) -> bool:
         """Pass over the lines that need no model, and return whether there is one that does."""
@@ -97,12 +91,12 @@ class JobRun:
             self._advance()
         return self._next is not None
 
-    def answer(self, answerer: Answerer, names: Record) -> None:
-        """Answer all lines; when it stops before the end, `stopped` says so.
+    def answer(self, answerer: Answerer, models: Mapping[str, Any]) -> None:
+        """Answer all lines; if it stops before the end, `stopped` is set.
 
         Args:
-            answerer: who answers; asked again when the window was full and is empty.
-            names: what the records call the models.
+            answerer: takes the requests; called again if too many records were held.
+            models: what the records call the models.
 
         Raises:
             LocalspecError: a record cannot be written, or the lines cannot be read further.
@@ -110,86 +104,101 @@ class JobRun:
         """
         try:
             while not self.stopped and self.needs_answers():
-                for answered in answerer.answer(self._requests(), self._ready):
-                    self._settle(answered, names)
+                for answered in answerer.answer(self._requests(), self._is_ready):
+                    self._settle(answered, models)
         except Cancelled:
             self.stopped = True
         finally:
-            self._window.release()
+            for number, record in self._held.items():
+                if record is not None:
+                    self.write(number, record)
+            self._held.clear()
 
     def _requests(self) -> Iterator[Request]:
-        while (taken := self._taken()) is not None:
-            line, ask = taken
-            number = line.row.number
-            request = Request(number, ask.prompt, ask.options, ask.raw, afresh=self._job.afresh)
-            self._under_way[number] = line
-            self._window.expect(number)
+        """Yield requests until the end, or until too many records are held."""
+        while True:
+            while not self._is_known:
+                self._advance()
+            if self._next is None or self._full:
+                return
+            request, self._next = self._next, None
+            self._hold(request.key)
             yield request
 
-    def _taken(self) -> tuple[_UnderWay, LineRequest] | None:
-        """Return the next line to answer; None at the end, and where the window is full."""
-        while self._next is None and not self._exhausted and not self._window.full:
-            self._advance()
-        if self._window.full:
-            return None
-        taken, self._next = self._next, None
-        return taken
-
-    def _ready(self) -> bool:
-        """Say whether it is known, without waiting, which line is next, or that none is to be had."""
-        while not self._is_known and self._job.ready():
+    def _is_ready(self) -> bool:
+        """Return whether the next request, or that there is none, is known without waiting."""
+        while not self._is_known and self.ready():
             self._advance()
         return self._is_known
 
     @property
     def _is_known(self) -> bool:
-        return self._next is not None or self._exhausted or self._window.full
+        return self._next is not None or self._exhausted or self._full
+
+    @property
+    def _full(self) -> bool:
+        return len(self._held) >= self.most
 
     def _advance(self) -> None:
-        """Take the next row: one to answer, one to pass over, or the end."""
-        row = next(self._job.rows, None)
-        if row is None or self._job.cancel.is_set:
-            self.stopped = self.stopped or row is not None
+        """Take the next line: one to answer, one to pass over, or the end."""
+        line = next(self.lines, None)
+        if line is None or self.cancel.is_set:
+            self.stopped = self.stopped or line is not None
             self._exhausted = True
             return
-        if self._is_finished(row):
+        digest = self.finished.digests.get(line.number)
+        if digest == line.digest:
             return
-        known: Id = None
-        try:
-            known = line_id(row)
-            ask = ask_of(row, self._job.form, self._job.receipt.seed)
-        except LocalspecError as error:
-            self._window.expect(row.number)
-            self._fail(row, known, error)
-            return
-        self._next = _UnderWay(row, known, ask.model), ask
-
-    def _is_finished(self, row: Row) -> bool:
-        digest = self._job.finished.digest_of(row.number)
-        if digest is not None and digest != row.digest:
+        if digest is not None:
             raise UsageError(
-                f"line {row.number} of {self._job.source} is not the one that was answered: "
+                f"line {line.number} of {self.source} is not the one that was answered: "
                 "the input has changed since: choose another output, or use --retry-failed for corrected lines"
             )
-        return digest is not None
+        try:
+            self._next = line_request(line, self.form, self.receipt.seed, afresh=self.afresh)
+            self._under_way[line.number] = line
+        except LocalspecError as error:
+            self._hold(line.number)
+            self._fail(line, error)
 
-    def _settle(self, answered: Answered, names: Record) -> None:
+    def _settle(self, answered: Answered, models: Mapping[str, Any]) -> None:
         line, reply = self._under_way.pop(answered.key), answered.reply
         if reply is None:
-            self._fail(line.row, line.id, answered.error or LocalspecError("there is no answer"))
+            self._fail(line, answered.error or LocalspecError("there is no answer"))
             return
         if reply.stop_reason is StopReason.CANCELLED:
             self.stopped = True
             return
         self.tally.answered += 1
         self.tally.n_tokens += reply.completion_tokens
-        model = names if line.model is None else {**names, "asked": line.model}
-        record = answer_record(line.row, line.id, self._job.seen(reply), model, self._job.receipt)
-        self._window.place(line.row.number, record)
-        self._on_record(self.tally)
+        requested = requested_model(line, self.form)
+        model = dict(models) if requested is None else {**models, "asked": requested}
+        self._place(line, reply_fields(self.visible(reply), model))
 
-    def _fail(self, row: Row, known: Id, error: LocalspecError) -> None:
+    def _fail(self, line: Line, error: LocalspecError) -> None:
         self.tally.failed += 1
-        self.tally.first_error = self.tally.first_error or f"line {row.number}: {error}"
-        self._window.place(row.number, error_record(row, known, error, self._job.receipt))
-        self._on_record(self.tally)
+        self.tally.first_error = self.tally.first_error or f"line {line.number}: {error}"
+        self._place(line, error_fields(error))
+
+    def _hold(self, number: int) -> None:
+        if self.ordered:
+            self._held[number] = None
+
+    def _place(self, line: Line, outcome: _Record) -> None:
+        """Write the record of a line, once those before it are written."""
+        try:
+            known = line_id(line)
+        except UsageError:  # which is what its record says
+            known = None
+        record = record_of(line, known, self.receipt, **outcome)
+        if not self.ordered:
+            self.write(line.number, record)
+        else:
+            self._held[line.number] = record
+        while self._held:
+            number, first = next(iter(self._held.items()))
+            if first is None:
+                break
+            del self._held[number]
+            self.write(number, first)
+        self.notify(self.tally)

@@ -6,14 +6,11 @@ from typing import Any
 
 import click
 
-from localspec.batch.ask import Form
 from localspec.batch.line_template import read_template
-from localspec.batch.output import FileOutput, open_output
-from localspec.batch.resumed import Resumption
-from localspec.batch.rows import FORMATS, Format
-from localspec.batch.source import Source
-from localspec.cli.batch_asked import Asked
-from localspec.cli.batch_run import BatchRun
+from localspec.batch.output import open_output
+from localspec.batch.request import Form
+from localspec.batch.source import FORMATS, Format, Source
+from localspec.cli.batch_run import BatchOptions, BatchRun
 from localspec.cli.gating import gate_of, gate_option
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.recorded import workload_option
@@ -21,6 +18,7 @@ from localspec.cli.resident import own_option
 from localspec.cli.settings import configured, with_own
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
+from localspec.storage.paths import shown
 
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
@@ -48,7 +46,7 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
     "--format",
     "form",
     type=click.Choice(list(FORMATS)),
-    help="Format of files whose names do not end in .jsonl or .csv. Default: jsonl.",
+    help="Format of a source whose name does not end in .jsonl or .csv. Default: jsonl.",
 )
 @click.option(
     "--template",
@@ -104,26 +102,28 @@ def batch(source: str, **flags: Any) -> int:
     gets a record with an error, the others are answered, and the exit code is 5. Empty lines are
     skipped.
     """
-    asked = _asked(source, with_own(configured(flags)))
+    options = _options(source, with_own(configured(flags)))
     cancel = CancelFlag()
     with (
-        Source(source, cancel) as lines,
-        closing(open_output(flags["output"], resume=asked.resumption is not None)) as output,
+        Source(source) as lines,
+        closing(open_output(flags["output"], resume=options.resume)) as output,
     ):
-        if isinstance(output, FileOutput) and lines.is_same_file(output.fd):
+        if output.path is not None and lines.is_same_file(output.fd):
             raise UsageError(f"{output.name} is input and output: give another output")
-        return BatchRun(asked, lines, output, cancel).run()
+        return BatchRun(options, lines, output, cancel).run()
 
 
-def _asked(source: str, flags: dict[str, Any]) -> Asked:
+def _options(source: str, flags: dict[str, Any]) -> BatchOptions:
     if flags["raw"] and flags["system"] is not None:
         raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
     if flags["template"] is not None and flags["field"] is not None:
         raise UsageError("--template and --field cannot be combined: a template names its fields")
-    resumption = None
-    if flags["resume"] or flags["retry_failed"] or flags["mix_receipts"]:
-        resumption = Resumption(flags["retry_failed"], flags["mix_receipts"])
-    return Asked(
+    output = Path(flags["output"])
+    if _SUFFIXES.get(output.suffix.lower()) == "csv":
+        raise UsageError(
+            f"{shown(output)} would be CSV, and answers are JSON lines: give {shown(output.with_suffix('.jsonl'))}"
+        )
+    return BatchOptions(
         launch=launch_options(flags),
         form=Form(
             reply_options(flags),
@@ -132,9 +132,10 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
             flags["system"],
             flags["raw"],
         ),
-        input_format=_format(source, flags["form"]),
-        output_format=_format(flags["output"], flags["form"]),
-        resumption=resumption,
+        input_format=_SUFFIXES.get(Path(source).suffix.lower(), flags["form"] or "jsonl"),
+        resume=flags["resume"] or flags["retry_failed"] or flags["mix_receipts"],
+        retry_failed=flags["retry_failed"],
+        mix_receipts=flags["mix_receipts"],
         ordered=not flags["unordered"],
         quiet=flags["quiet"],
         workload=flags["workload"],
@@ -142,7 +143,3 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
         own=flags["own"],
         gate=gate_of(flags),
     )
-
-
-def _format(name: str, form: Format | None) -> Format:
-    return _SUFFIXES.get(Path(name).suffix.lower(), form or "jsonl")

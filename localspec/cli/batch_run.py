@@ -1,255 +1,368 @@
-"""BatchRun: the way of a batch from what was asked to an exit code."""
+"""BatchRun: a batch from its options to an exit code, with progress on stderr."""
 
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from localspec.batch.batch import Job, JobRun, Tally
-from localspec.batch.finished import FinishedLines
-from localspec.batch.output import FileOutput, StreamOutput
-from localspec.batch.read_ahead import ReadAhead
-from localspec.batch.receipt import Receipt
-from localspec.batch.record import Record
-from localspec.batch.resumed import read_finished, require_receipt, take_up
-from localspec.batch.rewriting import Appender
-from localspec.batch.rows import Row, read_rows
-from localspec.batch.source import Source
-from localspec.batch.window import ReorderBuffer
+from localspec import __version__
+from localspec.batch.batch import BatchJob, Tally
+from localspec.batch.output import FinishedLines, Output
+from localspec.batch.record import Receipt, encoded, options_digest
+from localspec.batch.request import Form
+from localspec.batch.source import Format, ReadAhead, Source
 from localspec.chat.requests import Answerer, at_once
 from localspec.cli import INTERRUPTED
-from localspec.cli.batch_asked import Asked, receipt_of
-from localspec.cli.batch_progress import BatchProgress, summary
 from localspec.cli.gating import Gating
 from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
+from localspec.cli.redrawn_line import RedrawnLine
 from localspec.cli.resident import resident
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.display import notice
-from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Ready
+from localspec.display import duration_text, notice
 from localspec.engine.remote import EngineGone, RemoteAssistant
 from localspec.engine.shared import SharedEngine
 from localspec.errors import LocalspecError
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import LoadPlan, make_plan
+from localspec.llama.build import build
+from localspec.models.gguf import model_files
+from localspec.models.store import model_sha256
 from localspec.options import LaunchOptions
+from localspec.storage.paths import data_dir
+
+if TYPE_CHECKING:
+    from localspec.engine.client import EngineClient
+    from localspec.engine.protocol import Ready
+    from localspec.gates.gate import Gate
 
 SOME_FAILED = 5
 _SEED_BITS = 32
 _USUAL_PARALLEL = 4
 """What a server answers at a time, if its user did not say."""
+_REPORT_EVERY_S = 30.0
+_DRAW_EVERY_S = 0.1
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """Options of the command line.
+
+    Args:
+        launch: what to answer with.
+        form: how lines become prompts; its options have the seed, if one was given.
+        input_format: of the lines.
+        resume: continue an output that is there.
+        retry_failed: answer lines again whose records are errors.
+        mix_receipts: resume whatever the records were made with.
+        ordered: whether records keep the order of the lines.
+        quiet: print nothing but errors.
+        workload: what kind of text the answers are; None guesses.
+        parallel: how many lines to answer at a time; None takes what pays.
+        own: load the models here, even if a server has them in memory.
+        gate: masks what must not be written of the answers; None masks nothing.
+    """
+
+    launch: LaunchOptions
+    form: Form
+    input_format: Format = "jsonl"
+    resume: bool = False
+    retry_failed: bool = False
+    mix_receipts: bool = False
+    ordered: bool = True
+    quiet: bool = False
+    workload: str | None = None
+    parallel: int | None = 1
+    own: bool = False
+    gate: "Gate | None" = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of all that a line is answered by.
+
+        What drafts, how many lines are answered at a time, and on which device, is not in it: it
+        may round differently, which `--exact` rules out, but changes nothing else.
+        """
+        form, loading = self.form, self.launch.load
+        return options_digest(
+            {
+                **asdict(form.options),
+                "seed": None,  # the receipt has it beside this
+                "template": None if form.template is None else form.template.source,
+                "field": form.field,
+                "system": form.system,
+                "raw": form.raw,
+                "exact": self.launch.exact,
+                "ctx": loading.n_ctx,
+                "kv_type": loading.kv_type,
+                # Without a gate a receipt is what it was before there were gates.
+                **({} if self.gate is None else {"gate": self.gate.origin}),
+            }
+        )
 
 
 class BatchRun:
     """A batch, from the opened files on.
 
     Args:
-        asked: what to do.
+        options: of the command line.
         source: the lines.
         output: takes the records.
         cancel: stops it.
 
     Raises:
-        UsageError: the output is to be taken up, and is none.
+        UsageError: the output is to be resumed, and is none.
     """
 
     def __init__(
-        self, asked: Asked, source: Source, output: FileOutput | StreamOutput, cancel: CancelFlag
+        self, options: BatchOptions, source: Source, output: Output, cancel: CancelFlag
     ) -> None:
-        self._asked = asked
+        self._options = options
         self._source = source
         self._output = output
         self._cancel = cancel
-        self._finished, self._whole_bytes = FinishedLines(), 0
-        if asked.resumption is not None and isinstance(output, FileOutput):
-            form = asked.output_format
-            self._finished, self._whole_bytes = read_finished(output, form, asked.resumption)
+        self._finished = FinishedLines()
+        if options.resume:
+            self._finished = output.finished(retry_failed=options.retry_failed)
 
     def run(self) -> int:
         """Answer the lines, and return the exit code."""
-        asked = self._asked
-        engine = resident(asked.launch, {"own": asked.own, "workload": asked.workload})
-        launch = _without_workers(asked.launch) if asked.launch.workers else asked.launch
+        options, again = self._options, f"use --resume to continue {self._output.name}"
+        server = resident(options.launch, {"own": options.own, "workload": options.workload})
+        launch = _without_workers(options.launch) if options.launch.workers else options.launch
         # What a server has in memory already needs no more of it.
-        launch = replace(launch, fit=launch.fit and engine is None)
+        launch = replace(launch, fit=launch.fit and server is None)
         with self._line() as line, unwind_on_terminate():
-            plan = make_plan(launch, line.download, parallel=asked.parallel)
+            plan = make_plan(launch, line.download, parallel=options.parallel)
         with cancel_on_interrupt(self._cancel, _ENDINGS) as received:
             try:
-                with self._rows() as (rows, ready):
-                    tally = self._answered(plan, engine, rows, ready)
+                tally = self._answer(plan, server)
             except EngineGone as error:
-                again = f"use --resume to continue {self._output.name}"
-                raise LocalspecError(
-                    f"{error}: {again if self._output.is_file else 'start again'}"
-                ) from None
+                remedy = "start again" if self._output.path is None else again
+                raise LocalspecError(f"{error}: {remedy}") from None
             except Cancelled:
-                if self._output.is_file:
-                    self._tell(f"stopped: use --resume to continue {self._output.name}")
+                if self._output.path is not None:
+                    self._notify(f"stopped: {again}")
                 return code_of(received[0]) if received else INTERRUPTED
         return SOME_FAILED if tally.failed else 0
 
-    @contextmanager
-    def _rows(self) -> Iterator[tuple[Iterator[Row], Callable[[], bool]]]:
-        """Open the rows of the source, and what tells whether the next one is there."""
-        asked, source = self._asked, self._source
-        plain = asked.form.template is not None
-        rows = read_rows(
-            source.lines(), asked.input_format, source.name, asked.form.needed, plain=plain
-        )
-        if not source.waits:
-            yield rows, at_once
-            return
-        ahead = ReadAhead(rows)
-        try:
-            yield ahead, ahead.ready
-        finally:
-            source.stop()
-            ahead.close()
-
-    def _answered(
-        self,
-        plan: LoadPlan,
-        engine: SharedEngine | None,
-        rows: Iterator[Row],
-        ready: Callable[[], bool],
-    ) -> Tally:
+    def _answer(self, plan: LoadPlan, server: SharedEngine | None) -> Tally:
         """Answer the lines.
 
         Raises:
             Cancelled: it was stopped before all of them were.
             EngineGone: the server that answered is gone.
         """
-        asked, source = self._asked, self._source
+        options, source, output = self._options, self._source, self._output
         receipt = self._receipt(plan)
-        to_terminal = not self._output.is_file and sys.stdout.isatty()
-        appender = Appender(
-            self._output, asked.output_format, self._finished, to_terminal=to_terminal
-        )
+        to_terminal = output.path is None and sys.stdout.isatty()
         progress = BatchProgress(
-            enabled=not asked.quiet, drawing=not to_terminal, share=source.share
+            enabled=not options.quiet, drawing=not to_terminal, share=source.share
         )
-        gating = Gating(asked.gate)
-        job = Job(
-            rows,
-            asked.form,
+        gating, template = Gating(options.gate), options.form.template
+        lines = source.lines(options.input_format, options.form.needed, plain=template is not None)
+        ahead = ReadAhead(lines, self._cancel) if source.waits else None
+        batch = BatchJob(
+            ahead or lines,
+            options.form,
             receipt,
             self._finished,
+            lambda number, record: output.append(number, encoded(record, ascii_only=to_terminal)),
             self._cancel,
             source.name,
-            ready,
-            afresh=asked.launch.exact,
-            seen=gating.whole,
+            ahead.ready if ahead else at_once,
+            afresh=options.launch.exact,
+            visible=gating.whole,
+            ordered=options.ordered,
+            notify=progress.update,
         )
-        batch = JobRun(job, ReorderBuffer(appender.write, ordered=asked.ordered), progress.tell)
         if batch.needs_answers():
-            told = f"seed {receipt.seed}"
-            try:
-                if engine is not None:
-                    self._answer_by(engine, engine.ready, batch, told, progress)
-                elif asked.launch.workers:
-                    self._answer_apart(batch, told, progress)
-                else:
-                    self._answer(batch, plan, told, progress)
-            finally:
-                gating.close()
+            with closing(gating), self._answerer(plan, server) as (answerer, models, notes):
+                self._notify(*notes, f"seed {receipt.seed}")
+                progress.begin()
+                try:
+                    batch.answer(answerer, models)
+                finally:
+                    progress.end()
         if batch.stopped:
             raise Cancelled
-        if asked.ordered:
-            appender.put_in_order()
-        self._tell(summary(batch.tally, progress.elapsed_s))
+        if options.ordered:
+            output.put_in_order()
+        self._notify(summary(batch.tally, progress.elapsed_s))
         return batch.tally
 
     def _receipt(self, plan: LoadPlan) -> Receipt:
-        """Return what the records will be made with, once it is clear that the output may have them."""
-        seed = self._asked.form.options.seed
-        if seed is None:
-            seed = self._finished.seed
-        if seed is None:
-            seed = secrets.randbits(_SEED_BITS)
+        """Return what the records will be made with, and bring an output that is resumed into shape.
 
-        def on_share(name: str, share: float) -> None:
-            if self._cancel.is_set:
-                raise Cancelled
-            line.hash(name, share)
-
-        with self._line() as line:
-            receipt = receipt_of(self._asked, plan, seed, on_share)
-        resumption, output = self._asked.resumption, self._output
-        if resumption is not None and isinstance(output, FileOutput):
-            require_receipt(self._finished, receipt, resumption, output.name)
-            take_up(output, self._asked.output_format, self._whole_bytes, self._finished)
+        Raises:
+            UsageError: the output has records that were made otherwise.
+        """
+        options, finished = self._options, self._finished
+        seed = finished.seed if options.form.options.seed is None else options.form.options.seed
+        llama = build()
+        receipt = Receipt(
+            seed=secrets.randbits(_SEED_BITS) if seed is None else seed,
+            target=self._sha256(plan, plan.target),
+            draft_model=None if plan.draft_model is None else self._sha256(plan, plan.draft_model),
+            build=f"localspec {__version__}, llama-cpp-python {llama.version} ({', '.join(llama.backends)})",
+            options=options.digest,
+        )
+        finished.require(receipt, self._output.name, mix_receipts=options.mix_receipts)
+        if options.resume:
+            self._output.take_up(finished)
         return receipt
 
-    def _answer(self, batch: JobRun, plan: LoadPlan, told: str, progress: BatchProgress) -> None:
-        asked, telemetry = self._asked, Telemetry(self._asked.workload)
-        with self._line() as line:
-            assistant = load(
-                plan,
-                self._cancel,
-                line.load,
-                line.measure,
-                parallel=asked.parallel,
-                observe=telemetry.observe,
-            ).assistant
-        if not asked.form.raw:
-            _ = assistant.template  # without one, every line would say so
-        self._tell(*assistant.notes, told)
-        models = assistant.models
-        names = {"target": models.target_name, "draft_model": models.draft_model_name}
-        with recorded(telemetry, quiet=asked.quiet):
-            _let_answer(batch, assistant, names, progress)
+    def _sha256(self, plan: LoadPlan, file: Path) -> str:
+        def on_share(share: float) -> None:
+            if self._cancel.is_set:
+                raise Cancelled
+            line.hash(plan.names[file], share)
 
-    def _answer_apart(self, batch: JobRun, told: str, progress: BatchProgress) -> None:
-        """Answer by an engine in a process of its own."""
+        with self._line() as line:
+            return model_sha256(model_files(file), data_dir(), on_share)
+
+    @contextmanager
+    def _answerer(
+        self, plan: LoadPlan, server: SharedEngine | None
+    ) -> Iterator[tuple[Answerer, dict[str, str | None], tuple[str, ...]]]:
+        """Yield what answers, in this process, a child, or a server; the models' names; and what users should know of it."""
+        options = self._options
+        if server is None and not options.launch.workers:
+            telemetry = Telemetry(options.workload)
+            with self._line() as line:
+                assistant = load(
+                    plan,
+                    self._cancel,
+                    line.load,
+                    line.measure,
+                    parallel=options.parallel,
+                    observe=telemetry.observe,
+                ).assistant
+            if not options.form.raw:
+                _ = assistant.template  # without one, every line would say so
+            models = assistant.models
+            names = {"target": models.target_name, "draft_model": models.draft_model_name}
+            with recorded(telemetry, quiet=options.quiet):
+                yield assistant, names, assistant.notes
+            return
+        engine, ready = self._child() if server is None else (server, server.ready)
+        names = {"target": ready.target, "draft_model": ready.draft_model}
+        count = options.parallel or _USUAL_PARALLEL
+        with closing(RemoteAssistant(engine, lambda: self._cancel.is_set, count)) as remote:
+            yield remote, names, ready.notes
+
+    def _child(self) -> "tuple[EngineClient, Ready]":
+        """Start an engine in a process of its own, as workers need it."""
         from localspec.cli.own_engine import loaded_engine  # noqa: PLC0415 - few have workers
 
-        asked = self._asked
-        arguments = ["auto" if asked.parallel is None else str(asked.parallel)]
-        arguments += [f"workload={asked.workload}"] if asked.workload else []
+        options = self._options
+        arguments = ["auto" if options.parallel is None else str(options.parallel)]
+        arguments += [f"workload={options.workload}"] if options.workload else []
         with self._line() as line:
-            found = loaded_engine(asked.launch, line, lambda: self._cancel.is_set, *arguments)
+            found = loaded_engine(options.launch, line, lambda: self._cancel.is_set, *arguments)
         if found is None:
             raise Cancelled
-        self._answer_by(*found, batch, told, progress)
-
-    def _answer_by(
-        self,
-        engine: SharedEngine | EngineClient,
-        ready: Ready,
-        batch: JobRun,
-        told: str,
-        progress: BatchProgress,
-    ) -> None:
-        count = self._asked.parallel or _USUAL_PARALLEL
-        self._tell(*ready.notes, told)
-        with closing(RemoteAssistant(engine, lambda: self._cancel.is_set, count)) as assistant:
-            names = {"target": ready.target, "draft_model": ready.draft_model}
-            _let_answer(batch, assistant, names, progress)
+        return found
 
     def _line(self) -> ProgressLine:
-        return ProgressLine(enabled=not self._asked.quiet)
+        return ProgressLine(enabled=not self._options.quiet)
 
-    def _tell(self, *sentences: str) -> None:
-        for each in () if self._asked.quiet else sentences:
+    def _notify(self, *sentences: str) -> None:
+        for each in () if self._options.quiet else sentences:
             notice(each)
+
+
+class BatchProgress:
+    """How many lines are done: on a terminal in one line, elsewhere now and then.
+
+    Args:
+        enabled: False prints nothing at all.
+        drawing: whether a line may be drawn over: not where answers go to the same terminal.
+        share: returns how much of the input was read, 0 to 1; None if that is unknown.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        *,
+        enabled: bool,
+        drawing: bool,
+        share: Callable[[], float | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._enabled = enabled
+        self._line = RedrawnLine(enabled=enabled and drawing)
+        self._share = share
+        self._clock = clock
+        self._start = self._last = clock()
+        self._share_before = 0.0
+
+    def begin(self) -> None:
+        """Begin with the rates: what went before takes no part in them."""
+        self._start = self._clock()
+        self._share_before = self._share() or 0.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it began."""
+        return self._clock() - self._start
+
+    def update(self, tally: Tally) -> None:
+        """Count a line that is done."""
+        now = self._clock()
+        every_s = _DRAW_EVERY_S if self._line.drawn else _REPORT_EVERY_S
+        if not self._enabled or now - self._last < every_s:
+            return
+        self._last = now
+        text = progress_text(tally, self.elapsed_s, self._share(), self._share_before)
+        (self._line.draw if self._line.drawn else notice)(text)
+
+    def end(self) -> None:
+        """Clear the line."""
+        self._line.clear()
+
+
+def progress_text(tally: Tally, elapsed_s: float, share: float | None, share_before: float) -> str:
+    """Return how far a batch is, the most important first, since a narrow terminal shows less.
+
+    Args:
+        tally: of the lines.
+        elapsed_s: seconds since answering began.
+        share: of the input that was read; None if that is unknown.
+        share_before: share when answering began.
+    """
+    parts = [f"{tally.answered} done"]
+    if tally.failed:
+        parts.append(f"{tally.failed} failed")
+    if share is not None and share > share_before:
+        left_s = elapsed_s * max(1 - share, 0.0) / (share - share_before)
+        parts.append(f"{duration_text(left_s)} left")
+    if elapsed_s > 0:
+        parts.append(f"{tally.n_tokens / elapsed_s:.1f} tokens/s")
+    return ", ".join(parts)
+
+
+def summary(tally: Tally, elapsed_s: float) -> str:
+    """Return what came of a batch."""
+    parts = [f"{tally.answered} answered"]
+    if tally.failed:
+        parts.append(f"{tally.failed} failed")
+    if tally.n_tokens:
+        parts.append(f"{tally.n_tokens} tokens, {tally.n_tokens / elapsed_s:.1f} tokens/s")
+    if tally.first_error:
+        parts.append(f"the first that failed, {tally.first_error}")
+    return " · ".join(parts)
 
 
 def _without_workers(launch: LaunchOptions) -> LaunchOptions:
     """Return what can be planned here: workers are their engine's, which alone knows their devices, and looks for itself."""
     anywhere = replace(launch.load, devices=(), split="layers", tensor_split=None)
     return replace(launch, load=anywhere, draft_devices=(), workers=(), fit=False)
-
-
-def _let_answer(batch: JobRun, answerer: Answerer, names: Record, progress: BatchProgress) -> None:
-    progress.begin()
-    try:
-        batch.answer(answerer, names)
-    finally:
-        progress.end()

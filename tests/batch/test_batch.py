@@ -10,16 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.batch.receipt import Receipt
-from localspec.batch.record import line_seed
-from localspec.batch.resumed import Resumption
-from localspec.batch.rows import FORMATS, Format
+from localspec.batch.record import Receipt, line_seed
 from localspec.errors import UsageError
 from tests.batch.toy import RECEIPT, Brief, Echo, run
 from tests.chat.test_assistant import assistant, teller_of
 from tests.examples import examples
-
-RESUME = Resumption()
 
 
 @pytest.fixture
@@ -134,7 +129,7 @@ def test_lines_that_cannot_be_answered_wait_no_more_than_a_window_either(
             return super().answer(iter(taken), ready)
 
     failures: list[int] = []
-    run(source, output, Slow(), most=16, on_record=lambda tally: failures.append(tally.failed))
+    run(source, output, Slow(), most=16, notify=lambda tally: failures.append(tally.failed))
     assert failed_before[0] == 15
     assert [each["line"] for each in records(output)] == [*range(1, 103)]
 
@@ -145,7 +140,7 @@ def test_ctrl_c_leaves_whole_records_and_the_rest_follows(source: Path, output: 
     assert stopped
     begun = len(records(output))
     assert begun == 7  # what had waited for a line before it is not lost
-    run(source, output, echo := Echo(slots=4), resumption=RESUME)
+    run(source, output, echo := Echo(slots=4), resume=True)
     assert [each["line"] for each in records(output)] == [*range(1, 21)]
     assert len(echo.asked) == 20 - begun
 
@@ -154,7 +149,7 @@ def test_what_is_finished_is_not_asked_again(source: Path, output: Path) -> None
     prompts(source, {"prompt": "One"}, "{", {"prompt": "Three"})
     run(source, output)
     before = output.read_bytes()
-    tally, _ = run(source, output, echo := Echo(), resumption=RESUME)
+    tally, _ = run(source, output, echo := Echo(), resume=True)
     assert (echo.asked, output.read_bytes()) == ([], before)
     assert (tally.answered, tally.failed) == (2, 1)
 
@@ -163,7 +158,7 @@ def test_lines_that_are_added_later_are_answered(source: Path, output: Path) -> 
     prompts(source, {"prompt": "One"})
     run(source, output)
     prompts(source, {"prompt": "One"}, {"prompt": "Two"})
-    run(source, output, echo := Echo(), resumption=RESUME)
+    run(source, output, echo := Echo(), resume=True)
     assert len(echo.asked) == 1
     assert len(records(output)) == 2
 
@@ -173,7 +168,7 @@ def test_failed_lines_are_answered_again_where_they_stood(source: Path, output: 
     run(source, output)
     output.chmod(0o640)
     prompts(source, {"prompt": "One"}, {"prompt": "mended"}, {"prompt": "Three"})
-    run(source, output, echo := Echo(), resumption=Resumption(retry_failed=True))
+    run(source, output, echo := Echo(), resume=True, retry_failed=True)
     assert len(echo.asked) == 1
     assert [each["line"] for each in records(output)] == [1, 2, 3]
     assert "mended" in records(output)[1]["text"]
@@ -187,7 +182,7 @@ def test_a_line_that_changed_since_stops_the_run(source: Path, output: Path) -> 
     prompts(source, {"prompt": "New"}, {"prompt": "One"}, {"prompt": "Two"})
     before = output.read_bytes()
     with pytest.raises(UsageError, match=r"line 1 of .*in\.jsonl is not the one"):
-        run(source, output, resumption=RESUME)
+        run(source, output, resume=True)
     assert output.read_bytes() == before
 
 
@@ -196,8 +191,8 @@ def test_receipts_are_not_mixed_unless_that_is_asked_for(source: Path, output: P
     run(source, output, Echo(cancel_after=1))
     other = Receipt(RECEIPT.seed, "cd" * 32, RECEIPT.build, "1" * 16)
     with pytest.raises(UsageError, match="another target and other options"):
-        run(source, output, receipt=other, resumption=RESUME)
-    run(source, output, receipt=other, resumption=Resumption(mix_receipts=True))
+        run(source, output, receipt=other, resume=True)
+    run(source, output, receipt=other, resume=True, mix_receipts=True)
     assert [each["receipt"]["target"][:2] for each in records(output)] == ["ab", "cd"]
 
 
@@ -205,7 +200,7 @@ def test_another_draft_model_is_no_other_receipt(source: Path, output: Path) -> 
     prompts(source, {"prompt": "One"}, {"prompt": "Two"})
     run(source, output, Echo(cancel_after=1))
     drafted = replace(RECEIPT, draft_model="ef")
-    run(source, output, receipt=drafted, resumption=RESUME)
+    run(source, output, receipt=drafted, resume=True)
     assert [each["receipt"]["draft_model"] for each in records(output)] == [None, "ef"]
 
 
@@ -244,52 +239,47 @@ LINES = st.lists(
 @given(
     lines=LINES,
     cuts=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 5), st.booleans()), max_size=4),
-    out_form=st.sampled_from(FORMATS),
     most=st.integers(1, 6),
 )
 def test_a_run_that_is_cut_anywhere_and_taken_up_ends_as_if_nothing_had_happened(
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[str],
     cuts: list[tuple[float, int, bool]],
-    out_form: Format,
     most: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("cut")
     source, whole, output = folder / "in.jsonl", folder / "whole.jsonl", folder / "out.jsonl"
     prompts(source, *lines)
-    run(source, whole, out_form=out_form)
+    run(source, whole)
     for number, (share, slots, ordered) in enumerate(cuts):
         answerer = Echo(slots, cancel_after=3, seed=number)
         run(
             source,
             output,
             answerer,
-            resumption=RESUME,
+            resume=True,
             ordered=ordered,
             most=most,
-            out_form=out_form,
         )
         if output.exists():  # a kill leaves any number of the bytes that were appended
             output.write_bytes(output.read_bytes()[: round(share * output.stat().st_size)])
-    run(source, output, Echo(2), resumption=RESUME, most=most, out_form=out_form)
+    run(source, output, Echo(2), resume=True, most=most)
     assert (output.read_bytes() if output.exists() else b"") == (
         whole.read_bytes() if whole.exists() else b""
     )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("resumption", [None, RESUME])
-def test_memory_does_not_grow_with_the_lines(
-    source: Path, output: Path, resumption: Resumption | None
-) -> None:
+@pytest.mark.parametrize("resume", [False, True])
+def test_memory_does_not_grow_with_the_lines(source: Path, output: Path, resume: bool) -> None:
     with source.open("w") as file:
         for number in range(2000):
             file.write(f'{{"prompt": "{number} {"x" * 1000}"}}\n')
     # What is imported late is no growth.
-    run(source, output if resumption else output.with_name("before.jsonl"), Brief())
+    run(source, output if resume else output.with_name("before.jsonl"), Brief())
     tracemalloc.start()
     try:
-        run(source, output, Brief(), resumption=resumption)
+        run(source, output, Brief(), resume=resume)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -1,74 +1,237 @@
-"""Source: lines in constant memory, however they come."""
+"""Source: lines in constant memory, however they come, in either form; what is wrong with one is said of that one."""
 
+import hashlib
+import io
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.batch.source import MOST_LINE_BYTES, Source, split_lines
+from localspec.batch.source import (
+    MOST_HELD,
+    MOST_LINE_BYTES,
+    Format,
+    Line,
+    ReadAhead,
+    Source,
+    parsed,
+    split_lines,
+)
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import UsageError
 
 
-@given(st.lists(st.binary(max_size=5)), st.integers(0, 4))
-def test_lines_do_not_depend_on_how_their_bytes_come(chunks: list[bytes], most: int) -> None:
-    whole = b"".join(chunks)
-    wanted = whole.split(b"\n")
+@given(st.binary(max_size=30), st.integers(0, 4))
+def test_lines_keep_their_bytes_and_their_digest(content: bytes, most: int) -> None:
+    content = content.replace(b"\r", b"\n")
+    wanted = content.split(b"\n")
     if wanted[-1] == b"":
         wanted.pop()
-    found = list(split_lines(chunks, most))
-    assert [line.number for line in found] == [*range(1, len(wanted) + 1)]
-    assert [line.raw for line in found] == [each if len(each) <= most else None for each in wanted]
-    assert [line.size_bytes for line in found] == [len(each) for each in wanted]
-    assert [line.digest for line in found] == [line.digest for line in split_lines([whole])]
+    found = list(split_lines(io.BytesIO(content), most))
+    assert [number for number, _, _ in found] == [*range(1, len(wanted) + 1)]
+    assert [raw for _, raw, _ in found] == [each if len(each) <= most else None for each in wanted]
+    digests = [hashlib.sha256(each).digest()[:8] for each in wanted]
+    assert [digest for _, _, digest in found] == digests
 
 
 def test_a_long_line_is_passed_over_and_keeps_its_digest() -> None:
     long = b"x" * (MOST_LINE_BYTES + 1)
-    first, second = split_lines([long, b"\nshort"])
-    (other,) = split_lines([long[:-1] + b"y"])
-    assert (first.raw, second.raw, second.number) == (None, b"short", 2)
-    assert first.digest != other.digest
+    first, second = split_lines(io.BytesIO(long + b"\nshort"))
+    (other,) = split_lines(io.BytesIO(long[:-1] + b"y"))
+    assert (first[1], second[1], second[0]) == (None, b"short", 2)
+    assert first[2] == hashlib.sha256(long).digest()[:8] != other[2]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
-    assert [line.raw for line in split_lines([b"\xef\xbb\xbfa\n\xef\xbb\xbfb"])] == [
-        b"a",
-        b"\xef\xbb\xbfb",
-    ]
+    lines = split_lines(io.BytesIO(b"\xef\xbb\xbfa\n\xef\xbb\xbfb"))
+    assert [raw for _, raw, _ in lines] == [b"a", b"\xef\xbb\xbfb"]
 
 
 def test_how_much_was_taken_is_known_of_a_file_and_not_of_a_pipe(tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(b"one\ntwo\n")
-    with Source(str(tmp_path / "in"), CancelFlag()) as source:
-        assert [source.share() for _ in source.lines()] == [0.5, 1.0]
+    (tmp_path / "in").write_bytes(b"[]\n[1]\n")
+    with Source(str(tmp_path / "in")) as source:
+        assert [source.share() for _ in source.lines("jsonl", None)] == [3 / 7, 1.0]
     os.mkfifo(tmp_path / "pipe")
-    with (
-        (tmp_path / "pipe").open("r+b", buffering=0),
-        Source(str(tmp_path / "pipe"), CancelFlag()) as source,
-    ):
+    with (tmp_path / "pipe").open("r+b", buffering=0), Source(str(tmp_path / "pipe")) as source:
         assert source.share() is None
-
-
-def test_a_pipe_that_brings_nothing_can_be_left(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    cancel = CancelFlag()
-    with (tmp_path / "pipe").open("r+b", buffering=0) as writer:
-        writer.write(b"one\n")
-        with Source(str(tmp_path / "pipe"), cancel) as source:
-            lines = source.lines()
-            assert next(lines).raw == b"one"
-            presses = threading.Timer(0.1, cancel.set)
-            presses.start()
-            with pytest.raises(Cancelled):
-                next(lines)
-            presses.join()
 
 
 @pytest.mark.parametrize("name", ["none", ".", "nul\0"])
 def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=r"check the path|is a directory"):
-        Source(f"{tmp_path}/{name}", CancelFlag())
+        Source(f"{tmp_path}/{name}")
+
+
+def rows(content: bytes, form: Format = "jsonl", needed: str | None = "prompt") -> list[Line]:
+    return list(parsed(split_lines(io.BytesIO(content), 200), form, "in", needed))
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"{", "not valid JSON (Expecting property name"),
+        (b"[1]", "not an object"),
+        (b"null", "not an object"),
+        (b'{"prompt": "caf\xe9"}', "not UTF-8 (byte 0xe9 at offset 15)"),
+        (b"[" * 190, "not valid JSON"),
+        (b'{"prompt": "' + b"x" * 200 + b'"}', "more than 4 MB"),
+        (b"\x00", "not valid JSON"),
+    ],
+)
+def test_a_line_that_cannot_be_read_says_why_and_the_next_goes_on(
+    line: bytes, problem: str
+) -> None:
+    first, second = rows(line + b'\r\n{"prompt": "Hi"}\r\n')
+    assert problem in first.problem
+    assert (second.number, second.fields, second.problem) == (2, {"prompt": "Hi"}, "")
+
+
+def test_nesting_beyond_what_python_follows_is_one_bad_line() -> None:
+    (row,) = parsed(split_lines(io.BytesIO(b"[" * 200_000)), "jsonl", "in", None)
+    assert "not valid JSON" in row.problem
+
+
+def test_empty_lines_count_and_say_nothing() -> None:
+    assert [row.number for row in rows(b'\n \n{"a": 1}\n\n{"a": 2}')] == [3, 5]
+    assert rows(b"") == []
+
+
+def test_cells_for_a_template_stay_as_they_are() -> None:
+    lines = split_lines(io.BytesIO(b"seed,stop,top_k\n007,,many\n"))
+    (row,) = parsed(lines, "csv", "in.csv", None, plain=True)
+    assert row.fields == {"seed": "007", "stop": "", "top_k": "many"}
+
+
+def test_a_csv_has_fields_and_numbers_where_options_are_named() -> None:
+    content = b'id,prompt,temperature,top_k,note\na,"Say ""hi"",\nplease",0.5,3,\nb,Two,,,x\n'
+    first, second = rows(content, "csv")
+    assert first.fields == {
+        "id": "a",
+        "prompt": 'Say "hi",\nplease',
+        "temperature": 0.5,
+        "top_k": 3,
+        "note": "",
+    }
+    assert second.fields == {"id": "b", "prompt": "Two", "note": "x"}
+    assert (first.number, second.number) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (b"only one", "1 cells and the header 2"),
+        (b'a,"b"c', "not valid CSV"),
+        (b"a,caf\xe9", "not UTF-8"),
+        (b"a," + b"x" * 200, "more than 4 MB"),
+    ],
+)
+def test_a_bad_row_says_why_and_the_next_goes_on(row: bytes, problem: str) -> None:
+    first, second = rows(b"id,prompt\n" + row + b"\nb,Two\n", "csv")
+    assert problem in first.problem
+    assert (second.number, second.fields) == (3, {"id": "b", "prompt": "Two"})
+
+
+def test_a_quote_that_is_never_closed_is_one_bad_row() -> None:
+    (row,) = rows(b'id,prompt\na,"b\nc,d\n', "csv")
+    assert "not valid CSV (unexpected end of data)" in row.problem
+
+
+def test_rows_over_several_lines_differ_when_any_of_them_does() -> None:
+    one, other = (rows(b'prompt\n"a\n' + last + b'"\n', "csv")[0] for last in (b"b", b"c"))
+    assert one.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint"),
+    [
+        (b"id,text", "no column 'prompt' among 'id, text'"),
+        (b"a,a", "columns of the same name"),
+        (b"", "has no header: name each column"),
+    ],
+)
+def test_a_header_that_is_of_no_use_stops_the_run(header: bytes, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        rows(header + b"\n1,2\n", "csv")
+
+
+def test_a_template_needs_no_column_of_a_certain_name() -> None:
+    assert rows(b"name\nAda\n", "csv", needed=None)[0].fields == {"name": "Ada"}
+
+
+def test_an_empty_csv_has_no_rows() -> None:
+    assert rows(b"", "csv") == []
+    assert rows(b"prompt\n", "csv") == []
+
+
+def numbered(number: int) -> Line:
+    return Line(number, "0" * 16, {})
+
+
+def test_rows_come_in_order_and_the_end_stays_the_end() -> None:
+    ahead = ReadAhead((numbered(number) for number in range(100)), CancelFlag())
+    assert [each.number for each in ahead] == [*range(100)]
+    assert ahead.ready()
+    assert next(ahead, None) is None
+
+
+def test_no_more_rows_are_held_than_a_few() -> None:
+    taken: list[int] = []
+
+    def rows() -> Iterator[Line]:
+        for number in range(1_000):
+            taken.append(number)
+            yield numbered(number)
+
+    ahead = ReadAhead(rows(), CancelFlag())
+    for number in range(50):
+        next(ahead)
+        assert len(taken) <= number + 1 + MOST_HELD
+    assert len(taken) < 60
+
+
+def test_what_goes_wrong_is_raised_behind_the_rows_before_it() -> None:
+    def rows() -> Iterator[Line]:
+        yield numbered(1)
+        raise OSError("gone")
+
+    ahead = ReadAhead(rows(), CancelFlag())
+    assert next(ahead).number == 1
+    for _ in range(2):
+        with pytest.raises(OSError, match="gone"):
+            next(ahead)
+
+
+def test_half_a_row_of_a_pipe_is_not_ready_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        (tmp_path / "pipe").open("r+b", buffering=0) as writer,
+        Source(str(tmp_path / "pipe")) as source,
+    ):
+        assert source.waits
+        ahead = ReadAhead(source.lines("csv", None), CancelFlag())
+        writer.write(b'prompt\n"one\n')
+        assert not ahead.ready()
+        writer.write(b'and more"\n')
+        assert next(ahead).fields == {"prompt": "one\nand more"}
+        assert not ahead.ready()
+
+
+def test_ctrl_c_ends_the_wait_for_a_row(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    cancel = CancelFlag()
+    with (
+        (tmp_path / "pipe").open("r+b", buffering=0) as writer,
+        Source(str(tmp_path / "pipe")) as source,
+    ):
+        ahead = ReadAhead(source.lines("jsonl", None), cancel)
+        writer.write(b'{"prompt": "one"}\n')
+        assert next(ahead).number == 1
+        presses = threading.Timer(0.1, cancel.set)
+        presses.start()
+        with pytest.raises(Cancelled):
+            next(ahead)
+        presses.join()

@@ -5,17 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from localspec.batch.ask import Form
-from localspec.batch.batch import Job, JobRun, Tally
-from localspec.batch.finished import FinishedLines
-from localspec.batch.output import FileOutput, open_output
-from localspec.batch.receipt import Receipt
-from localspec.batch.record import Record
-from localspec.batch.resumed import Resumption, read_finished, require_receipt, take_up
-from localspec.batch.rewriting import Appender
-from localspec.batch.rows import Format, read_rows
+from localspec.batch.batch import BatchJob, Tally
+from localspec.batch.output import FinishedLines, open_output
+from localspec.batch.record import Receipt, encoded
+from localspec.batch.request import Form
 from localspec.batch.source import Source
-from localspec.batch.window import ReorderBuffer
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.chat.requests import Answered, Answerer, Request, at_once
@@ -26,7 +20,7 @@ from localspec.errors import ContextOverflow
 from localspec.options import ReplyOptions
 
 RECEIPT = Receipt(seed=1, target="ab" * 32, build="toy 1", options="0" * 16)
-NAMES: Record = {"target": "toy", "draft_model": None}
+MODELS = {"target": "toy", "draft_model": None}
 
 
 def reply(text: str, seed: int = 1, reason: StopReason = StopReason.EOG) -> Reply:
@@ -119,34 +113,42 @@ def run(
     output: Path,
     answerer: Answerer | None = None,
     *,
-    out_form: Format = "jsonl",
-    asks: Form | None = None,
-    resumption: Resumption | None = None,
+    form: Form | None = None,
+    resume: bool = False,
+    retry_failed: bool = False,
+    mix_receipts: bool = False,
     receipt: Receipt = RECEIPT,
     ordered: bool = True,
     most: int = 1024,
     afresh: bool = False,
-    on_record: Callable[[Tally], None] = lambda _: None,
-    seen: Callable[[Reply], Reply] = lambda reply: reply,
+    notify: Callable[[Tally], None] = lambda _: None,
+    visible: Callable[[Reply], Reply] = lambda reply: reply,
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
-    cancel = CancelFlag()
-    asks = asks or Form(ReplyOptions())
+    form, finished = form or Form(ReplyOptions()), FinishedLines()
     with (
-        Source(str(source), cancel) as lines,
-        closing(open_output(str(output), resume=resumption is not None)) as out,
+        Source(str(source)) as lines,
+        closing(open_output(str(output), resume=resume)) as out,
     ):
-        assert isinstance(out, FileOutput)
-        finished = FinishedLines()
-        if resumption is not None:
-            finished, size = read_finished(out, out_form, resumption)
-            require_receipt(finished, receipt, resumption, out.name)
-            take_up(out, out_form, size, finished)
-        appender = Appender(out, out_form, finished)
-        rows = read_rows(lines.lines(), "jsonl", lines.name, asks.needed)
-        job = Job(rows, asks, receipt, finished, cancel, lines.name, afresh=afresh, seen=seen)
-        batch = JobRun(job, ReorderBuffer(appender.write, ordered=ordered, most=most), on_record)
-        batch.answer(answerer or Echo(), NAMES)
+        if resume:
+            finished = out.finished(retry_failed=retry_failed)
+            finished.require(receipt, out.name, mix_receipts=mix_receipts)
+            out.take_up(finished)
+        batch = BatchJob(
+            lines.lines("jsonl", form.needed),
+            form,
+            receipt,
+            finished,
+            lambda number, record: out.append(number, encoded(record)),
+            CancelFlag(),
+            lines.name,
+            afresh=afresh,
+            visible=visible,
+            ordered=ordered,
+            most=most,
+            notify=notify,
+        )
+        batch.answer(answerer or Echo(), MODELS)
         if not batch.stopped and ordered:
-            appender.put_in_order()
+            out.put_in_order()
         return batch.tally, batch.stopped

@@ -1,6 +1,5 @@
 """`localspec batch` as its users have it: files, pipes, signals, codes."""
 
-import csv
 import json
 import os
 import signal
@@ -56,6 +55,7 @@ def write(*lines: object, to: str = "in.jsonl") -> None:
         (["in.jsonl", "--resume"], 2, "stdout cannot be resumed"),
         (["in.jsonl", "-o", "in.jsonl", "--resume"], 2, "in.jsonl is input and output"),
         (["in.jsonl", "-o", "there.jsonl", "--resume"], 2, "is not an output of batch"),
+        (["in.jsonl", "-o", "out.csv", "--resume"], 2, "answers are JSON lines: give out.jsonl"),
         (["in.jsonl", "--template", "none"], 2, "none cannot be read"),
         (["in.jsonl", "--template", "broken"], 1, "broken:1: is not a Jinja template"),
         (["in.jsonl", "--template", "t", "--field", "f"], 2, "cannot be combined"),
@@ -158,10 +158,10 @@ def test_csv_and_templates_go_through_pipes() -> None:
     options = ("--template", "t.txt", "--format", "csv", "--quiet")
     done = batch("-", *options, stdin=table)
     assert (done.code, done.err) == (0, "")
-    rows = list(csv.DictReader(done.out.splitlines(keepends=True)))
-    assert [(row["line"], row["id"]) for row in rows] == [("2", "1"), ("3", "2"), ("4", "3")]
-    assert [row["completion_tokens"] for row in rows[:2]] == ["2", "4"]
-    assert all(row["text"] or row["completion_tokens"] for row in rows)
+    records = [json.loads(line) for line in done.out.splitlines()]
+    assert [(each["line"], each["id"]) for each in records] == [(2, "1"), (3, "2"), (4, "3")]
+    assert [each["usage"]["completion_tokens"] for each in records[:2]] == [2, 4]
+    assert all(each["text"] or each["usage"]["completion_tokens"] for each in records)
 
 
 @weights

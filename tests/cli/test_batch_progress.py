@@ -3,24 +3,17 @@
 import pytest
 
 from localspec.batch.batch import Tally
-from localspec.cli.batch_progress import BatchProgress, fitting, progress_parts, summary
+from localspec.cli.batch_run import BatchProgress, progress_text, summary
 
 
 def test_done_failed_time_left_and_speed_are_told() -> None:
-    parts = progress_parts(Tally(30, 2, 500), 10.0, share=0.5, share_before=0.25)
-    assert parts == ["30 done", "2 failed", "20 s left", "50.0 tokens/s"]
+    text = progress_text(Tally(30, 2, 500), 10.0, share=0.5, share_before=0.25)
+    assert text == "30 done, 2 failed, 20 s left, 50.0 tokens/s"
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    assert progress_parts(Tally(3, 0, 5), 10.0, None, 0.0) == ["3 done", "0.5 tokens/s"]
-    assert progress_parts(Tally(3), 0.0, 0.5, 0.5) == ["3 done"]
-
-
-@pytest.mark.parametrize(
-    ("columns", "text"), [(80, "30 done, 9 s left"), (12, "30 done"), (3, "30 "), (0, "")]
-)
-def test_a_narrow_terminal_gets_less(columns: int, text: str) -> None:
-    assert fitting(["30 done", "9 s left"], columns) == text
+    assert progress_text(Tally(3, 0, 5), 10.0, None, 0.0) == "3 done, 0.5 tokens/s"
+    assert progress_text(Tally(3), 0.0, 0.5, 0.5) == "3 done"
 
 
 def test_a_summary_names_no_speed_where_nothing_was_generated() -> None:
@@ -37,7 +30,7 @@ def test_where_lines_are_not_drawn_over_they_come_now_and_then(
     progress = BatchProgress(enabled=True, drawing=False, share=lambda: None, clock=lambda: now)
     for second in range(100):
         now = float(second)
-        progress.tell(Tally(second))
+        progress.update(Tally(second))
     progress.end()
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in lines] == [

@@ -295,11 +295,11 @@ def test_a_batch_leaves_it_to_its_engine_what_the_workers_devices_are(
     planned: list[tuple[LoadPlan, str]] = []
 
     def answered(run: BatchRun, plan: LoadPlan, *_: object) -> Tally:
-        asked = run._asked.launch
+        asked = run._options.launch
         planned.append((plan, ",".join(asked.load.devices + asked.draft_devices)))
         return Tally()
 
-    monkeypatch.setattr(BatchRun, "_answered", answered)
+    monkeypatch.setattr(BatchRun, "_answer", answered)
     models = ["--target", target, "--draft-model", draft_model]
     lines = tmp_path / "in.jsonl"
     lines.write_text('{"prompt": "One"}\n')

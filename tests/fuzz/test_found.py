@@ -1,5 +1,6 @@
 """What fuzzing found, each as the fact that holds since."""
 
+import io
 import json
 import sqlite3
 from contextlib import closing
@@ -10,8 +11,7 @@ import pytest
 from lab.fuzz.target import load
 from lab.fuzz.targets.state import _CUT, _PAYLOAD, _RESEAL, _header
 from lab.fuzz.targets.telemetry import RECORD
-from localspec.batch.rows import read_rows
-from localspec.batch.source import split_lines
+from localspec.batch.source import parsed, split_lines
 from localspec.config.files import read_settings
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
@@ -35,7 +35,7 @@ def test_a_setting_of_thousands_of_digits_is_refused_in_one_line(
 
 
 def test_a_header_of_a_csv_is_shown_without_its_control_characters() -> None:
-    rows = read_rows(split_lines([b"a,\x1b[2J,\x1b[2J\n"]), "csv", "in.csv", "prompt")
+    rows = parsed(split_lines(io.BytesIO(b"a,\x1b[2J,\x1b[2J\n")), "csv", "in.csv", "prompt")
     with pytest.raises(UsageError) as caught:
         list(rows)
     assert str(caught.value).isprintable()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from localspec.batch.ask import Form
+from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
 from localspec.cli.gating import Gating
 from localspec.engine.ask import Ask
@@ -110,7 +110,7 @@ def test_batch(tmp_path: Path, most: int) -> None:
     gating, out = Gating(usual_gate()), tmp_path / "out.jsonl"
     with closing(RemoteAssistant(spelling(most), count=4)) as assistant:
         tally, _ = run_batch(
-            tmp_path / "in.jsonl", out, assistant, asks=Form(ReplyOptions()), seen=gating.whole
+            tmp_path / "in.jsonl", out, assistant, form=Form(ReplyOptions()), visible=gating.whole
         )
     assert tally.answered == len(TEXTS)
     assert_nothing_leaks(out.read_text())

@@ -1,13 +1,12 @@
 """Lines of a batch, as JSON lines and as CSV."""
 
+import io
 import json
 
 from lab.fuzz.target import check_message
-from localspec.batch.ask import Form, ask_of, line_id
-from localspec.batch.receipt import Receipt
-from localspec.batch.record import encoded, error_record
-from localspec.batch.rows import FORMATS, read_rows
-from localspec.batch.source import split_lines
+from localspec.batch.record import Receipt, encoded, error_fields, record_of
+from localspec.batch.request import Form, line_id, line_request
+from localspec.batch.source import FORMATS, parsed, split_lines
 from localspec.errors import LocalspecError
 from localspec.options import ReplyOptions
 
@@ -35,14 +34,12 @@ def run(data: bytes) -> None:
 
 
 def _take(data: bytes, form: str) -> None:
-    lines = split_lines([data[:50], data[50:]], most_bytes=2000)
-    for row in read_rows(lines, form, "in", "prompt"):  # type: ignore[arg-type]
+    lines = split_lines(io.BytesIO(data), most_bytes=2000)
+    for line in parsed(lines, form, "in", "prompt"):  # type: ignore[arg-type]
         number = None
         try:
-            number = line_id(row)
-            ask_of(row, Form(ReplyOptions()), seed=7)
+            number = line_id(line)
+            line_request(line, Form(ReplyOptions()), seed=7)
         except LocalspecError as error:
             check_message(str(error))
-            for each in FORMATS:
-                encoded(error_record(row, number, error, _RECEIPT), each)
-            json.loads(encoded(error_record(row, number, error, _RECEIPT), "jsonl"))
+            json.loads(encoded(record_of(line, number, _RECEIPT, **error_fields(error))))

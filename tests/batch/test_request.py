@@ -1,4 +1,4 @@
-"""LineRequest: every form of a line becomes a prompt and options, or an error that says what is wrong."""
+"""Requests: every form of a line becomes a prompt and options, or an error that says what is wrong."""
 
 import json
 from dataclasses import replace
@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from localspec.batch.ask import Form, LineRequest, ask_of, line_id
 from localspec.batch.line_template import LineTemplate
 from localspec.batch.record import line_seed
-from localspec.batch.rows import Row
+from localspec.batch.request import Form, line_id, line_request, requested_model
+from localspec.batch.source import Line
 from localspec.chat.conversation import Conversation
+from localspec.chat.requests import Request
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
@@ -18,15 +19,15 @@ from localspec.options import ReplyOptions, SamplingParams
 USER = [{"role": "user", "content": "Hi"}]
 
 
-def row(**fields: Any) -> Row:
-    return Row(3, bytes(8), fields)
+def line(**fields: Any) -> Line:
+    return Line(3, "0" * 16, fields)
 
 
-def asked(form: Form | None = None, **fields: Any) -> LineRequest:
-    return ask_of(row(**fields), form or Form(ReplyOptions(seed=9)), 1)
+def asked(form: Form | None = None, **fields: Any) -> Request:
+    return line_request(line(**fields), form or Form(ReplyOptions(seed=9)), 1)
 
 
-def turns(ask: LineRequest) -> list[tuple[str, str]]:
+def turns(ask: Request) -> list[tuple[str, str]]:
     assert isinstance(ask.prompt, Conversation)
     return [(each.role, each.text) for each in ask.prompt.messages]
 
@@ -105,9 +106,11 @@ def test_the_openai_form_is_read_with_its_options_and_the_name_of_its_model() ->
         "response_format": {"type": "text"},
         "frequency_penalty": 1,
     }
-    ask = asked(custom_id="r-1", method="POST", url="/v1/chat/completions", body=body)
+    fields: dict[str, Any] = {"custom_id": "r-1", "url": "/v1/chat/completions", "body": body}
+    ask = asked(method="POST", **fields)
     assert turns(ask) == [("user", "Hi")]
-    assert ask.model == "gpt-4o"
+    assert requested_model(line(**fields), Form(ReplyOptions())) == "gpt-4o"
+    assert requested_model(line(**fields), Form(ReplyOptions(), field="prompt")) is None
     assert ask.options.max_tokens == 4
     assert ask.options.stop == ("a", "b")
     assert ask.options.sampling == SamplingParams(
@@ -229,7 +232,7 @@ def test_raw_text_has_neither_turns_nor_a_system_prompt() -> None:
     [({"id": 0}, 0), ({"id": "", "custom_id": "c"}, "c"), ({"id": None}, None), ({}, None)],
 )
 def test_an_id_is_a_text_or_a_whole_number(fields: dict[str, Any], known: object) -> None:
-    assert line_id(row(**fields)) == known
+    assert line_id(line(**fields)) == known
 
 
 def test_seeds_depend_on_run_and_id_and_nothing_else() -> None:

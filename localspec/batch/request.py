@@ -1,0 +1,216 @@
+"""The request that a line makes, in any of the forms in which prompts are written down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from localspec.batch.line_options import OVERRIDES, line_options, own_options
+from localspec.batch.line_template import LineTemplate
+from localspec.batch.record import Id, line_seed
+from localspec.batch.source import Line
+from localspec.chat.conversation import Conversation
+from localspec.chat.requests import Request
+from localspec.display import printable_line
+from localspec.errors import UsageError
+from localspec.grammar import require_sound
+from localspec.messages import Message, checked_text, from_json
+from localspec.options import ReplyOptions
+
+DEFAULT_FIELD = "prompt"
+_IDS = ("id", "custom_id")
+_LONGEST_ID = 512
+_ROLES = ("system", "developer", "user", "assistant")
+_NO_TURNS = "messages need the chat template, and --raw goes without it"
+
+# OpenAI's batch form, as far as a local model can serve it: what a body asks for beyond that is an error of its line.
+# Source: the files of platform.openai.com/docs/guides/batch, as its clients write them.
+_URLS = ("/v1/chat/completions", "/v1/completions")
+_READ = {"model", "messages", "prompt", "max_completion_tokens", *OVERRIDES}
+# No answer depends on these.
+_IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
+# These may be set only to what they are anyway.
+_FIXED: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "stream": (False,),
+    "echo": (False,),
+    "logprobs": (False, 0),
+    "tool_choice": ("none",),
+    "tools": ([],),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How lines become prompts, and are answered unless they say otherwise.
+
+    Args:
+        options: how to answer; a seed among them counts for nothing, each line has its own.
+        template: makes the prompt of a line's fields, which are data then, whatever their names; None takes the
+            prompt as the line has it.
+        field: name of the field with the prompt; None is `prompt`.
+        system: system prompt of lines that have none of their own.
+        raw: let prompts go to the model as they are, without chat template.
+    """
+
+    options: ReplyOptions
+    template: LineTemplate | None = None
+    field: str | None = None
+    system: str | None = None
+    raw: bool = False
+
+    @property
+    def needed(self) -> str | None:
+        """The column that a CSV must have."""
+        return None if self.template is not None else self.field or DEFAULT_FIELD
+
+
+def line_id(line: Line) -> Id:
+    """Return the id of a line, a text or a whole number; None if it has none.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    for name in _IDS:
+        value = line.fields.get(name)
+        if isinstance(value, str) and 0 < len(value) <= _LONGEST_ID:
+            return value
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64:
+            return value
+        if value is not None and value != "":
+            raise UsageError(
+                f"{name} is neither a whole number of 64 bits nor a text of up to {_LONGEST_ID} characters"
+            )
+    return None
+
+
+def line_request(line: Line, form: Form, seed: int, *, afresh: bool = False) -> Request:
+    """Return the request of a line, by the first form that it has; its number is the key.
+
+    Args:
+        line: of the input.
+        form: of the run.
+        seed: of the run.
+        afresh: see `Request`.
+
+    Raises:
+        UsageError: the line has no prompt, or an option that cannot be had.
+        TemplateError: the template fails on it.
+    """
+    if line.problem:
+        raise UsageError(line.problem)
+    fields = line.fields
+    own = own_options(fields)
+    system = fields.get("system", form.system) if form.template is None else form.system
+    system = own.get("system", system)
+    if system is not None and not isinstance(system, str):
+        raise UsageError("system is not text: write the system prompt as text")
+    body = checked_body(fields) if has_body(fields, form) else {}
+    prompt, raw = _body_prompt(body, system, form) if body else _prompt(fields, system, form)
+    options = replace(form.options, seed=None)
+    for each in (fields if form.template is None else {}, body, own):
+        options = line_options(each, options)
+    require_sound(options)  # finds what is wrong with a grammar before anything is evaluated
+    if options.seed is None:
+        options = replace(options, seed=line_seed(seed, line_id(line), line.number))
+    return Request(line.number, prompt, options, raw, afresh=afresh)
+
+
+def requested_model(line: Line, form: Form) -> str | None:
+    """Return what a line in OpenAI's form calls the model, which is answered by ours all the same."""
+    model = line.fields["body"].get("model") if has_body(line.fields, form) else None
+    return model[:200] if isinstance(model, str) else None
+
+
+def has_body(fields: Mapping[str, Any], form: Form) -> bool:
+    """Return whether a line is in OpenAI's batch form."""
+    return form.template is None and form.field is None and fields.get("body") is not None
+
+
+def checked_body(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of a line in OpenAI's batch form, without what is null.
+
+    Raises:
+        UsageError: it has something that we cannot give.
+    """
+    body, url = fields["body"], fields.get("url")
+    if not isinstance(body, dict):
+        raise UsageError("body is not an object: write what you would send to the API")
+    if url is not None and url not in _URLS:
+        raise UsageError(f"url is {str(url)[:40]!r}: use {' or '.join(_URLS)}")
+    given = {name: value for name, value in body.items() if value is not None}
+    for name, value in given.items():
+        if name in _FIXED and value not in _FIXED[name]:
+            raise UsageError(
+                f"body.{name} is {printable_line(str(value))[:40]}: only {_FIXED[name][0]} is supported"
+            )
+        if name not in _FIXED and name not in _READ and name not in _IGNORED:
+            raise UsageError(f"body.{printable_line(name)[:40]} is not supported: remove it")
+    if "max_completion_tokens" in given:
+        given.setdefault("max_tokens", given["max_completion_tokens"])
+    if ("messages" in given) == ("prompt" in given):
+        raise UsageError("body has neither messages nor a prompt, or both: write one of them")
+    return given
+
+
+_Prompt = tuple[str | Conversation, bool]
+"""A prompt, and whether it is raw text."""
+
+
+def _body_prompt(body: Mapping[str, Any], system: str | None, form: Form) -> _Prompt:
+    if "messages" in body:
+        conversation = _conversation(body["messages"], system)
+        if form.raw:
+            raise UsageError(_NO_TURNS)
+        return conversation, False
+    # The older endpoint continues a text, for which the system prompt of the run is not meant.
+    return checked_text(body["prompt"], "body.prompt"), True
+
+
+def _prompt(fields: Mapping[str, Any], system: str | None, form: Form) -> _Prompt:
+    if form.template is not None:
+        return _text(form.template.render(fields), system, form, "what the template made")
+    if form.field is None and fields.get("messages") is not None:
+        if fields.get(DEFAULT_FIELD) is not None:
+            raise UsageError("prompt and messages cannot be combined: a line has one of them")
+        if form.raw:
+            raise UsageError(_NO_TURNS)
+        return _conversation(fields["messages"], system), False
+    name = form.field or DEFAULT_FIELD
+    if name not in fields:
+        present = printable_line(", ".join(fields))[:80] or "nothing"
+        raise UsageError(f"the line has no {name!r}, but {present}: --field names another field")
+    return _text(fields[name], system, form, repr(name))
+
+
+def _text(text: Any, system: str | None, form: Form, what: str) -> _Prompt:
+    if not form.raw:
+        conversation = Conversation(system)
+        conversation.append_user(checked_text(text, what))
+        return conversation, False
+    if system is not None:
+        raise UsageError("raw text has no system prompt: remove one of them")
+    return checked_text(text, what), True
+
+
+def _conversation(messages: Any, system: str | None) -> Conversation:
+    """Return messages as a conversation; if the last is the assistant's, the answer goes on with it."""
+    if not isinstance(messages, list) or not messages:
+        raise UsageError("messages is empty, or not a list: write at least one user message")
+    read = [_message(each, f"message {number}") for number, each in enumerate(messages, 1)]
+    if all(each.role == "system" for each in read):
+        raise UsageError("messages has nothing to answer: write at least one user message")
+    return Conversation(None if read[0].role == "system" else system, read)
+
+
+def _message(value: Any, what: str) -> Message:
+    if isinstance(value, dict):
+        role = value.get("role")
+        if role not in _ROLES:  # no line has tools
+            raise UsageError(
+                f"{what} has the role {str(role)[:40]!r}: choose one of {', '.join(_ROLES)}"
+            )
+        if value.get("tool_calls"):
+            raise UsageError(f"{what} calls tools, which are not supported: remove tool_calls")
+        value = {"role": role, "content": value.get("content")}  # thoughts are left out
+    return from_json(value, what)
