@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ROOT = Path("/")
-_KERNEL_FEATURES = ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "f16c")
-_KERNEL_FEATURES += ("fma", "asimd", "asimddp", "i8mm", "bf16", "sve", "sve2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +61,6 @@ def processor_name(root: Path = _ROOT) -> str:
     """Return the name of the processor, or else of its architecture."""
     name = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
     return name[1] if name else os.uname().machine
-
-
-def processor_features(root: Path = _ROOT) -> list[str]:
-    """Return the features of the processor that llama.cpp's kernels use; none where the system does not list them."""
-    line = re.search(
-        r"^(?:flags|Features)\b[^:]*:(.*)$", _text(root / "proc/cpuinfo"), re.MULTILINE
-    )
-    return [each for each in _KERNEL_FEATURES if line and each in line[1].split()]
 
 
 def free_ram_bytes(root: Path = _ROOT) -> int | None:

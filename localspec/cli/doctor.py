@@ -3,16 +3,16 @@
 import json
 import sys
 import textwrap
+from collections.abc import Sequence
 
 import click
 
 from localspec.cli.option_flags import option_flags
-from localspec.diagnosis import Fact
+from localspec.diagnosis import Fact, State
 from localspec.display import columns_of, notice, printable
 
 _NAME_COLUMNS = 18
 _MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
-_COUNTED = (("broken", "problem"), ("warning", "warning"), ("note", "note"))
 
 
 @click.command()
@@ -31,18 +31,15 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
     sections = examine(offline=offline, verify=verify, progress=_show_file)
     states = [fact.state for facts in sections.values() for fact in facts]
     if json_:
-        facts = [
-            {"section": section, **fact._asdict()}
-            for section, facts in sections.items()
+        rows = [
+            {"section": name, **fact._asdict()}
+            for name, facts in sections.items()
             for fact in facts
         ]
-        click.echo(json.dumps({"ok": "broken" not in states, "facts": facts}))
+        click.echo(json.dumps({"ok": "broken" not in states, "facts": rows}))
     else:
-        for section, facts in sections.items():
-            click.echo(section)
-            for fact in facts:
-                click.echo(_line(fact))
-            click.echo()
+        for name, facts in sections.items():
+            click.echo("\n".join((name, *map(_line, facts), "")))
         click.echo(_summary(states))
     return 1 if "broken" in states else 0
 
@@ -59,15 +56,12 @@ def _line(fact: Fact) -> str:
     )
 
 
-def _summary(states: list[str]) -> str:
+def _summary(states: Sequence[State]) -> str:
     """Return the counts of problems, warnings and notes, each with its mark."""
-    counts = [(states.count(state), state, word) for state, word in _COUNTED]
-    parts = [
-        f"{count or 'no'} {word}{'' if count == 1 else 's'}"
-        + (f" ({_MARKS[state]})" if count else "")
-        for count, state, word in counts
-        if count or state == "broken"
-    ]
+    parts = ["no problems"] if "broken" not in states else []
+    for state, word in (("broken", "problem"), ("warning", "warning"), ("note", "note")):
+        if count := sum(each == state for each in states):
+            parts.append(f"{count} {word}{'' if count == 1 else 's'} ({_MARKS[state]})")
     return ", ".join(parts)
 
 

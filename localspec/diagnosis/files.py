@@ -1,6 +1,5 @@
 """Facts about files: directories, settings, whether stored models are whole, and what they take in memory and time."""
 
-import hashlib
 import os
 import re
 import shutil
@@ -25,7 +24,7 @@ from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.inventory import inventory
 from localspec.models.names import look_up
 from localspec.models.registry import Registry, load_registry
-from localspec.models.store import Store
+from localspec.models.store import Store, sha256_of
 from localspec.options import LaunchOptions, LoadOptions, changed
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
@@ -103,8 +102,7 @@ def _problem(file: Path, promised: int | None) -> str | None:
 
 def _other_bytes(file: Path) -> str | None:
     try:
-        with file.open("rb") as stream:
-            actual = hashlib.file_digest(stream, "sha256").hexdigest()
+        actual = sha256_of(file)
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return None if actual == file.name else f"holds other bytes, of sha256 {actual[:12]}…"

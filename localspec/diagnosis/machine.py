@@ -20,7 +20,6 @@ from localspec.models.transfer import line_failure
 from localspec.resources import (
     default_threads,
     free_ram_bytes,
-    processor_features,
     processor_name,
 )
 from localspec.setup.gpus import find_gpus
@@ -89,7 +88,6 @@ def hardware(devices: list[Device]) -> Iterator[Fact]:
         devices: of this build of llama.cpp.
     """
     yield Fact("CPU", processor_name())
-    yield Fact("CPU features", ", ".join(processor_features()) or "unknown")
     yield Fact("threads", f"{default_threads()} (physical cores available to this process)")
     others = taken_by_others()
     if others is not None and others[0] >= GIVES_WAY:
@@ -110,9 +108,9 @@ def hardware(devices: list[Device]) -> Iterator[Fact]:
 def gpu_build() -> Iterator[Fact]:
     """Yield which GPUs are there, which build is used, and what `localspec setup` would do."""
     used, machine, beside = build(), find_gpus(), chosen()
-    for each in machine:
+    for backend, each in machine.items():
         if each.gpus:
-            yield Fact(each.backend, ", ".join(each.gpus))
+            yield Fact(backend, ", ".join(each.gpus))
     if beside is not None and beside != used.folder:
         problem = "is not used: it does not load, or is of another version; run localspec setup"
         yield Fact("chosen", f"{shown(beside)} {problem}", "warning")

@@ -1,10 +1,10 @@
 """SetupPlan: what setup will do, by what is here and what was requested. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from localspec.errors import UsageError
-from localspec.setup.gpus import BACKENDS, CPU, RPC, RPC_OPTION, BackendKind, GpuFinding
+from localspec.setup.gpus import BACKENDS, CPU, RPC, RPC_OPTION, GpuFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class SetupPlan:
     """
 
     reason: str
-    backend: BackendKind | None = None
+    backend: str | None = None
     options: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
@@ -36,12 +36,13 @@ class SetupPlan:
     def minutes(self, cores: int) -> str:
         """Return how long compiling takes on so many cores."""
         assert self.backend is not None, "something is built"  # noqa: S101
-        text = f"about {max(1, round(self.backend.core_minutes / cores))} minutes on {cores} cores"
-        return text if self.backend.measured else f"{text} (an estimate, not measured)"
+        kind = BACKENDS[self.backend]
+        text = f"about {max(1, round(kind.core_minutes / cores))} minutes on {cores} cores"
+        return text if kind.measured else f"{text} (an estimate, not measured)"
 
 
 def decide(
-    machine: Sequence[GpuFinding],
+    machine: Mapping[str, GpuFinding],
     built_in: Collection[str],
     *,
     beside: bool,
@@ -64,40 +65,33 @@ def decide(
     Raises:
         UsageError: no such backend on this system.
     """
-    known, has = {each.backend: each for each in machine}, {each.lower() for each in built_in}
+    has = {each.lower() for each in built_in}
     if backend is None:
-        backend = _best(machine, has, wheels) or (CPU if rpc or rebuild else None)
+        with_gpu = [each for each, place in machine.items() if place.gpus]
+        used = [each for each in with_gpu if BACKENDS[each].called & has]
+        ready = [each for each in with_gpu if wheels or not machine[each].lacks]
+        any_build = [CPU] if rpc or rebuild else []
+        backend = next(iter((*used, *ready, *with_gpu, *any_build)), None)
     if backend is None:
-        hints = "".join(f" ({each.hint})" for each in machine if each.hint)
+        hints = "".join(f" ({each.hint})" for each in machine.values() if each.hint)
         return SetupPlan(f"no GPU was found{hints}: the CPU is used, and nothing changes")
-    if backend not in known:
-        raise UsageError(f"--for {backend} is for another system: choose one of {', '.join(known)}")
-    kind, place = BACKENDS[backend], known[backend]
+    if backend not in machine:
+        systems = ", ".join(machine)
+        raise UsageError(f"--for {backend} is for another system: choose one of {systems}")
+    kind, place = BACKENDS[backend], machine[backend]
     reason = f"{kind.title} ({', '.join(place.gpus)})" if place.gpus else kind.title
     if backend == CPU and beside and not (rpc or rebuild):
-        return SetupPlan("back to the build that localspec was installed with", kind, to_own=True)
+        reason = "back to the build that localspec was installed with"
+        return SetupPlan(reason, backend, to_own=True)
     if kind.called & has and (RPC in has or not rpc) and not rebuild:
         return SetupPlan(f"{reason} is already built in")
     rpc = rpc or (RPC in has and backend != CPU)
-    options = (*((kind.option,) if kind.option else ()), *((RPC_OPTION,) if rpc else ()))
+    options = (*kind.options, RPC_OPTION) if rpc else kind.options
     lacks = () if wheels else place.lacks
     # What has to be installed first may bring what these make up for.
-    instead = () if wheels or lacks else place.instead
+    instead = {} if wheels or lacks else place.instead
+    reason = "; ".join((reason, *instead.values()))
+    defaults, variables = tuple(instead), place.variables
     return SetupPlan(
-        "; ".join((reason, *(effect for _, effect in instead))),
-        kind,
-        options,
-        tuple(option for option, _ in instead),
-        place.gpus,
-        dict(place.variables),
-        lacks,
-        wheels=wheels,
+        reason, backend, options, defaults, place.gpus, variables, lacks, wheels=wheels
     )
-
-
-def _best(machine: Sequence[GpuFinding], has: Collection[str], wheels: str | None) -> str | None:
-    """Return the backend in use if its GPU is here, else one that can be built at once, else any with a GPU."""
-    with_gpu = [each for each in machine if each.gpus]
-    used = [each for each in with_gpu if BACKENDS[each.backend].called & set(has)]
-    ready = [each for each in with_gpu if wheels or not each.lacks]
-    return next((each.backend for each in (*used, *ready, *with_gpu)), None)

@@ -24,7 +24,7 @@ import msgspec
 
 from localspec.errors import LocalspecError
 from localspec.llama.chosen import BUILD_VARIABLE, OWN, builds_dir, choose, linked
-from localspec.setup.gpus import RPC, RPC_OPTION
+from localspec.setup.gpus import BACKENDS, CPU, RPC, RPC_OPTION
 from localspec.setup.plan import SetupPlan
 from localspec.setup.trial import ANSWER, BuildTrial
 from localspec.storage.files import sync_directory
@@ -33,7 +33,6 @@ from localspec.storage.paths import shown
 
 _NEW = ".new-"
 _PACKAGE = "llama-cpp-python"
-_PIP = (sys.executable, "-P", "-m", "pip")
 _DONE = re.compile(r"\[(\d+)/(\d+)\]")  # as ninja counts
 _LEAST_STEPS = 20  # checks of a compiler are counted in the same way, up to a few
 _LONGEST_S, _TRIAL_S = 6 * 3600.0, 600.0
@@ -72,26 +71,23 @@ def steps(plan: SetupPlan, version: str, work: Path) -> list[Step]:
         version: of the binding, which localspec needs exactly.
         work: folder for all that comes of it.
     """
-    site, wheel, wanted = work / "site", str(work / "wheel"), f"{_PACKAGE}=={version}"
     trial = (sys.executable, "-P", "-m", "localspec.setup.trial", str(work / "trial.json"))
-    build = OWN if plan.to_own else str(site)
+    build = OWN if plan.to_own else str(work / "site")
     trying = Step("trying", trial, {**plan.variables, BUILD_VARIABLE: build}, _TRIAL_S)
     if plan.to_own:
         return [trying]
-    # All that pip writes on the way is in the folder, and goes with it.
-    usual = {"TMPDIR": str(work), "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     common = ("--no-deps", "--no-cache-dir", "--no-input", "--disable-pip-version-check")
-    if plan.wheels is None:
-        compiled = ("wheel", "--verbose", *common, "--no-binary", _PACKAGE, "--wheel-dir", wheel)
-        # Of two values CMake takes the last: the user's, but not against what was requested.
-        words = (*plan.defaults, os.environ.get("CMAKE_ARGS", ""), *plan.options)
-        variables = {"CMAKE_ARGS": " ".join(filter(None, words)), **plan.variables, **usual}
-        making = Step("compiling", (*_PIP, *compiled, wanted), variables)
-    else:
-        fetched = ("download", *common, "--only-binary=:all:", "--dest", wheel)
-        making = Step("fetching", (*_PIP, *fetched, "--index-url", plan.wheels, wanted), usual)
-    beside = ("install", *common, "--no-index", "--find-links", wheel, "--target", str(site))
-    return [making, Step("unpacking", (*_PIP, *beside, wanted), usual), trying]
+    pip = (sys.executable, "-P", "-m", "pip", "install", "--verbose", *common, "--target", build)
+    # All that pip writes on the way is in the folder, and goes with it.
+    variables = {"TMPDIR": str(work), "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+    wanted = f"{_PACKAGE}=={version}"
+    if plan.wheels is not None:
+        index = ("--only-binary=:all:", "--index-url", plan.wheels)
+        return [Step("fetching", (*pip, *index, wanted), variables), trying]
+    # Of two values CMake takes the last: the user's, but not against what was requested.
+    words = (*plan.defaults, os.environ.get("CMAKE_ARGS", ""), *plan.options)
+    variables |= {"CMAKE_ARGS": " ".join(filter(None, words)), **plan.variables}
+    return [Step("compiling", (*pip, "--no-binary", _PACKAGE, wanted), variables), trying]
 
 
 def carry_out(plan: SetupPlan, version: str, progress: OnProgress) -> BuildTrial:
@@ -103,11 +99,9 @@ def carry_out(plan: SetupPlan, version: str, progress: OnProgress) -> BuildTrial
     with _workplace() as work:
         log, site = work.parent / "setup.log", work / "site"
         log.write_bytes(b"")
-        *making, trying = steps(plan, version, work)
-        for step in making:
+        for step in steps(plan, version, work):
             _run(step, log, progress)
-        _slim(site)
-        _run(trying, log, progress)
+            _slim(site)
         trial = msgspec.json.decode((work / "trial.json").read_bytes(), type=BuildTrial)
         problem = find_problem(trial, plan)
         if problem is not None:
@@ -116,8 +110,7 @@ def carry_out(plan: SetupPlan, version: str, progress: OnProgress) -> BuildTrial
         if plan.to_own:
             choose(None)
         else:
-            assert plan.backend is not None, "it was built for one"  # noqa: S101
-            name = f"{plan.backend.name}-{version}-{time.strftime('%Y%m%d-%H%M%S')}"
+            name = f"{plan.backend}-{version}-{time.strftime('%Y%m%d-%H%M%S')}"
             folder = site.rename(work.with_name(name))
             sync_directory(folder.parent)
             choose(folder)
@@ -127,8 +120,9 @@ def carry_out(plan: SetupPlan, version: str, progress: OnProgress) -> BuildTrial
 def find_problem(trial: BuildTrial, plan: SetupPlan) -> str | None:
     """Return why a build that was tried cannot be used; None if it can."""
     has = {each.lower() for each in trial.backends}
-    if plan.backend is not None and not plan.to_own and not plan.backend.called & has:
-        return f"has no {plan.backend.title}, only {', '.join(trial.backends)}"
+    kind = BACKENDS[plan.backend or CPU]
+    if not (plan.to_own or kind.called & has):
+        return f"has no {kind.title}, only {', '.join(trial.backends)}"
     if RPC_OPTION in plan.options and RPC not in has:
         return "has no RPC"
     if plan.gpus and not trial.devices:

@@ -1,6 +1,7 @@
 """`localspec doctor`: both forms of its answer, its exit code, and what it keeps to itself."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_a_bare_machine_has_nothing_to_mend_and_no_secret_is_told(
 
 @pytest.mark.parametrize("columns", [40, 80])
 def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    monkeypatch.setattr(doctor.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(doctor, "columns_of", lambda _: columns)
     value = "the CPU computes, and no GPU was found: a machine without one is fast enough for most"
     lines = doctor._line(Fact("setup", value, "note")).splitlines()

@@ -36,9 +36,9 @@ def test_features_of_a_build_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("found", "value", "state"),
     [
-        (GpuFinding("cuda"), "no GPU was found: the CPU is used, and nothing changes", "ok"),
+        (GpuFinding(), "no GPU was found: the CPU is used, and nothing changes", "ok"),
         (
-            GpuFinding("cuda", ("Card",), ("nvcc",)),
+            GpuFinding(("Card",), ("nvcc",)),
             "CUDA (Card) is not used: first install nvcc; then run localspec setup",
             "note",
         ),
@@ -47,7 +47,7 @@ def test_features_of_a_build_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gpu_build_says_what_setup_would_do(
     monkeypatch: pytest.MonkeyPatch, found: GpuFinding, value: str, state: str
 ) -> None:
-    monkeypatch.setattr(machine, "find_gpus", lambda: (found, GpuFinding("cpu")))
+    monkeypatch.setattr(machine, "find_gpus", lambda: {"cuda": found, "cpu": GpuFinding()})
     *_, fact = gpu_build()
     assert (fact.name, fact.value, fact.state) == ("setup", value, state)
 

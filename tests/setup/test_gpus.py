@@ -34,23 +34,27 @@ def vulkaninfo(folder: Path, *devices: tuple[str, str], code: int = 0) -> str:
 
 
 def found(backend: str, root: Path, **programs: str) -> GpuFinding:
-    every = find_gpus({**TOOLS, **programs}.get, root, "linux")
-    return next(each for each in every if each.backend == backend)
+    return find_gpus({**TOOLS, **programs}.get, root, "linux")[backend]
 
 
 def test_on_a_bare_machine_there_is_none(tmp_path: Path) -> None:
-    assert [each.gpus for each in find_gpus(TOOLS.get, tmp_path, "linux")] == [()] * 4
+    machine = find_gpus(TOOLS.get, tmp_path, "linux")
+    assert [(name, each.gpus) for name, each in machine.items()] == [
+        ("cuda", ()),
+        ("rocm", ()),
+        ("vulkan", ()),
+        ("cpu", ()),
+    ]
     assert found("cpu", tmp_path).lacks == ()
-    assert [each[:3] for each in find_gpus(lambda _name: None, tmp_path, "linux")[-1].lacks] == [
+    assert [each[:3] for each in find_gpus(lambda _name: None, tmp_path, "linux")["cpu"].lacks] == [
         "cc ",
         "c++",
     ]
 
 
 def test_a_mac_has_metal(tmp_path: Path) -> None:
-    metal, cpu = find_gpus(TOOLS.get, tmp_path, "darwin")
-    assert (metal.backend, metal.gpus, metal.lacks) == ("metal", ("Metal",), ())
-    assert cpu.backend == "cpu"
+    machine = find_gpus(TOOLS.get, tmp_path, "darwin")
+    assert machine == {"metal": GpuFinding(("Metal",)), "cpu": GpuFinding()}
 
 
 def test_nvidias_program_is_asked_and_else_its_driver(tmp_path: Path) -> None:
@@ -73,7 +77,7 @@ def test_a_compiler_off_the_path_is_named_to_the_build(tmp_path: Path) -> None:
     nvcc.parent.mkdir(parents=True)
     nvcc.touch()
     cuda = found("cuda", tmp_path)
-    assert (cuda.lacks, cuda.variables) == ((), (("CUDACXX", str(nvcc)),))
+    assert (cuda.lacks, cuda.variables) == ((), {"CUDACXX": str(nvcc)})
 
 
 @pytest.mark.parametrize(
@@ -92,22 +96,20 @@ def test_without_a_driver_and_its_stub_cuda_is_built_without_what_needs_them(
     card = tmp_path / "proc/driver/nvidia/gpus/0/information"
     card.parent.mkdir(parents=True)
     card.write_text("Model: Card\n")
-    assert [each for each, _ in found("cuda", tmp_path, nvcc=nvcc).instead] == [
-        "-DGGML_CUDA_NO_VMM=ON"
-    ]
+    assert list(found("cuda", tmp_path, nvcc=nvcc).instead) == ["-DGGML_CUDA_NO_VMM=ON"]
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).touch()
-    assert found("cuda", tmp_path, nvcc=nvcc).instead == ()
+    assert found("cuda", tmp_path, nvcc=nvcc).instead == {}
 
 
 def test_without_a_card_the_architecture_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ((option, note), _) = found("cuda", tmp_path, nvcc="/nvcc").instead
+    ((option, note), _) = found("cuda", tmp_path, nvcc="/nvcc").instead.items()
     assert option == "-DCMAKE_CUDA_ARCHITECTURES=75"
     assert "compiled for architecture 75" in note
     monkeypatch.setenv("CUDAARCHS", "80;90")
-    assert found("cuda", tmp_path, nvcc="/nvcc").instead[0] == (
+    assert next(iter(found("cuda", tmp_path, nvcc="/nvcc").instead.items())) == (
         "-DCMAKE_CUDA_ARCHITECTURES=80;90",
         "compiled for CUDAARCHS=80;90",
     )
@@ -159,7 +161,7 @@ def test_headers_of_vulkan_that_are_too_old_are_named_before_anything_is_compile
 def test_gpus_with_a_vulkan_driver_are_those_of_vulkaninfo(tmp_path: Path) -> None:
     devices = (("INTEGRATED_GPU", "Iris (R) Xe"), ("CPU", "llvmpipe"), ("DISCRETE_GPU", "Arc"))
     vulkan = found("vulkan", tmp_path, vulkaninfo=vulkaninfo(tmp_path, *devices))
-    assert (vulkan.gpus, vulkan.hint, vulkan.variables) == (("Iris (R) Xe", "Arc"), "", ())
+    assert (vulkan.gpus, vulkan.hint, vulkan.variables) == (("Iris (R) Xe", "Arc"), "", {})
 
 
 def test_software_that_computes_on_the_cpu_is_told_apart(tmp_path: Path) -> None:
@@ -167,7 +169,7 @@ def test_software_that_computes_on_the_cpu_is_told_apart(tmp_path: Path) -> None
     vulkan = found("vulkan", tmp_path, vulkaninfo=program)
     assert vulkan.gpus == ()
     assert vulkan.hint == "llvmpipe (LLVM 15.0.6, 256 bits) computes on the CPU"
-    assert dict(vulkan.variables) == {"GGML_VK_VISIBLE_DEVICES": "0", "GGML_VK_DISABLE_FUSION": "1"}
+    assert vulkan.variables == {"GGML_VK_VISIBLE_DEVICES": "0", "GGML_VK_DISABLE_FUSION": "1"}
 
 
 def test_without_vulkaninfo_or_a_driver_vulkan_has_no_gpu(tmp_path: Path) -> None:
