@@ -57,12 +57,12 @@ def setup(
         return 0
     if dry_run:
         if plan.lacks:
-            click.echo(f"first install {' and '.join(plan.lacks)}")
+            click.echo(f"first install {', '.join(plan.lacks)}")
         for step in steps(plan, used.version, builds_dir() / "NEW"):
             click.echo(str(step))
         return 0
     if plan.lacks:
-        missing = " and ".join(plan.lacks)
+        missing = ", ".join(plan.lacks)
         raise LocalspecError(f"{plan.reason}: install {missing}, then run localspec setup again")
     if not plan.to_own:
         options = " ".join(plan.options) or "no options"

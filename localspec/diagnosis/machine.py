@@ -17,11 +17,7 @@ from localspec.llama.devices import Device, devices
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.hub import plain_client, within
 from localspec.models.transfer import line_failure
-from localspec.resources import (
-    default_threads,
-    free_ram_bytes,
-    processor_name,
-)
+from localspec.resources import default_threads, free_ram_bytes, processor_features, processor_name
 from localspec.setup.gpus import find_gpus
 from localspec.setup.plan import decide
 from localspec.storage.files import size_text
@@ -88,6 +84,7 @@ def hardware(devices: list[Device]) -> Iterator[Fact]:
         devices: of this build of llama.cpp.
     """
     yield Fact("CPU", processor_name())
+    yield Fact("CPU features", ", ".join(processor_features()) or "unknown")
     yield Fact("threads", f"{default_threads()} (physical cores available to this process)")
     others = taken_by_others()
     if others is not None and others[0] >= GIVES_WAY:
@@ -120,7 +117,7 @@ def gpu_build() -> Iterator[Fact]:
     if plan.backend is None:
         yield Fact("setup", plan.reason)
     else:
-        first = f"first install {' and '.join(plan.lacks)}; then " if plan.lacks else ""
+        first = f"first install {', '.join(plan.lacks)}; then " if plan.lacks else ""
         yield Fact("setup", f"{plan.reason} is not used: {first}run localspec setup", "note")
 
 
