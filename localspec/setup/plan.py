@@ -79,7 +79,8 @@ def decide(
         systems = ", ".join(machine)
         raise UsageError(f"--for {backend} is for another system: choose one of {systems}")
     kind, place = BACKENDS[backend], machine[backend]
-    reason = f"{kind.title} ({', '.join(place.gpus)})" if place.gpus else kind.title
+    detail = ", ".join(place.gpus) or place.hint
+    reason = f"{kind.title} ({detail})" if detail else kind.title
     if backend == CPU and beside and not (rpc or rebuild):
         reason = "back to the build that localspec was installed with"
         return SetupPlan(reason, backend, to_own=True)

@@ -32,7 +32,9 @@ def test_without_a_gpu_nothing_changes() -> None:
 def test_software_is_no_gpu_unless_it_is_asked_for() -> None:
     found = {**BARE, "vulkan": GpuFinding(hint="llvmpipe computes on the CPU")}
     assert decided(found).reason.startswith("no GPU was found (llvmpipe computes on the CPU)")
-    assert decided(found, backend="vulkan").options == ("-DGGML_VULKAN=ON",)
+    plan = decided(found, backend="vulkan")
+    assert plan.options == ("-DGGML_VULKAN=ON",)
+    assert plan.reason == "Vulkan (llvmpipe computes on the CPU)"
 
 
 def test_the_gpu_that_is_there_is_built_for() -> None:
