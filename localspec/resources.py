@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ROOT = Path("/")
+_FEATURES_X86 = ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "f16c", "fma")
+_FEATURES_ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve", "sve2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,21 @@ def default_threads(root: Path = _ROOT) -> int:
 def _siblings(root: Path, cpu: int) -> str:
     path = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings"
     return _text(path) or str(cpu)
+
+
+def processor_name(root: Path = _ROOT) -> str:
+    """Return the name of the processor, or else of its architecture."""
+    name = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    return name[1] if name else os.uname().machine
+
+
+def processor_features(root: Path = _ROOT) -> list[str]:
+    """Return the features of the processor that llama.cpp's kernels use; none where the system does not list them."""
+    line = re.search(
+        r"^(?:flags|Features)\b[^:]*:(.*)$", _text(root / "proc/cpuinfo"), re.MULTILINE
+    )
+    flags = line[1].split() if line else []
+    return [each for each in (*_FEATURES_X86, *_FEATURES_ARM) if each in flags]
 
 
 def free_ram_bytes(root: Path = _ROOT) -> int | None:

@@ -1,11 +1,11 @@
-"""Threads by default: physical cores, and no more than a container's quota allows."""
+"""Threads by default: physical cores, and no more than a container's quota allows. And what the processor is."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from localspec.resources import default_threads
+from localspec.resources import default_threads, processor_features, processor_name
 
 
 @pytest.fixture
@@ -70,3 +70,14 @@ def test_the_older_kind_of_groups_is_known_too(root: Path) -> None:
 
 def test_here_it_is_what_this_process_may_use() -> None:
     assert 1 <= default_threads() <= len(os.sched_getaffinity(0))
+
+
+def test_the_processor_is_what_the_system_says(tmp_path: Path) -> None:
+    file = tmp_path / "proc/cpuinfo"
+    assert (processor_name(tmp_path), processor_features(tmp_path)) == (os.uname().machine, [])
+    cpu = "model name\t: CPU 9000\nflags\t\t: fpu avx2 avx512f vmx fma\n"
+    write(file, f"{cpu}\n{cpu}")
+    assert processor_name(tmp_path) == "CPU 9000"
+    assert processor_features(tmp_path) == ["avx2", "avx512f", "fma"]
+    write(file, "BogoMIPS\t: 48\nFeatures\t: fp asimd asimddp i8mm crc32\n")
+    assert processor_features(tmp_path) == ["asimd", "asimddp", "i8mm"]

@@ -65,7 +65,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "pair --help": (script("pair", "--help"), 35, {"numpy", "platformdirs"}),
     "config --help": (script("config", "--help"), 28, {"platformdirs"}),
     "index --help": (script("index", "--help"), 10, {"platformdirs"}),
-    "doctor --help": (script("doctor", "--help"), 24, set()),
+    "doctor --help": (script("doctor", "--help"), 23, set()),
     "chat --help": (script("chat", "--help"), 53, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,

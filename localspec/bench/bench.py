@@ -28,7 +28,7 @@ from localspec.decoding.policy.policy import Policy
 from localspec.errors import UsageError
 from localspec.llama.build import build
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.resources import default_threads
+from localspec.resources import default_threads, processor_name
 
 _SAMPLING = ("top_k", "top_p", "min_p", "repeat_penalty")
 
@@ -222,7 +222,7 @@ def _file(loaded: BenchModels, path: Path) -> dict[str, object]:
 def machine() -> str:
     """Return processor, cores and system."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{_processor()}, {cores} cores, {platform.system()} {platform.machine()}"
+    return f"{processor_name()}, {cores} cores, {platform.system()} {platform.machine()}"
 
 
 def native_build() -> dict[str, object]:
@@ -233,12 +233,3 @@ def native_build() -> dict[str, object]:
         "backends": list(native.backends),
         "features": list(native.features),
     }
-
-
-def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

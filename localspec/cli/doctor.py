@@ -2,14 +2,16 @@
 
 import json
 import sys
-from dataclasses import asdict
+import textwrap
+from collections.abc import Sequence
 
 import click
 
 from localspec.cli.option_flags import option_flags
-from localspec.diagnosis.fact import Fact
-from localspec.display import notice, printable
+from localspec.diagnosis import Fact, State
+from localspec.display import columns_of, notice, printable
 
+_NAME_COLUMNS = 18
 _MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
 
 
@@ -24,42 +26,45 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
     having no network is only a warning.
     """
     # It loads llama.cpp, which --help does without.
-    from localspec.diagnosis.examination import examine  # noqa: PLC0415
+    from localspec.diagnosis.machine import examine  # noqa: PLC0415
 
-    facts = examine(offline=offline, verify=verify, progress=_tell_file)
-    broken = [fact for fact in facts if fact.state == "broken"]
+    sections = examine(offline=offline, verify=verify, progress=_show_file)
+    states = [fact.state for facts in sections.values() for fact in facts]
     if json_:
-        click.echo(_as_json(facts))
+        rows = [
+            {"section": name, **fact._asdict()}
+            for name, facts in sections.items()
+            for fact in facts
+        ]
+        click.echo(json.dumps({"ok": "broken" not in states, "facts": rows}))
     else:
-        _print(facts)
-        click.echo(f"\n{_found(facts)}")
-    return 1 if broken else 0
+        for name, facts in sections.items():
+            click.echo("\n".join((name, *map(_line, facts), "")))
+        click.echo(_summary(states))
+    return 1 if "broken" in states else 0
 
 
-def _as_json(facts: list[Fact]) -> str:
-    ok = all(fact.state != "broken" for fact in facts)
-    return json.dumps({"ok": ok, "facts": [asdict(fact) for fact in facts]})
+def _line(fact: Fact) -> str:
+    """Return a fact as a line, broken between words where it goes to a terminal."""
+    line = f"{_MARKS[fact.state]} {fact.name:{_NAME_COLUMNS}} {printable(fact.value)}"
+    if not sys.stdout.isatty():
+        return line
+    columns = columns_of(sys.stdout)
+    indent = " " * (_NAME_COLUMNS + 3 if columns > 3 * _NAME_COLUMNS else 4)
+    return textwrap.fill(
+        line, columns, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
 
 
-def _print(facts: list[Fact]) -> None:
-    section = ""
-    for fact in facts:
-        if fact.section != section:
-            section = fact.section
-            click.echo(f"\n{section}")
-        click.echo(f"{_MARKS[fact.state]} {fact.name:18} {printable(fact.value)}")
+def _summary(states: Sequence[State]) -> str:
+    """Return the counts of problems, warnings and notes, each with its mark."""
+    parts = ["no problems"] if "broken" not in states else []
+    for state, word in (("broken", "problem"), ("warning", "warning"), ("note", "note")):
+        if count := sum(each == state for each in states):
+            parts.append(f"{count} {word}{'' if count == 1 else 's'} ({_MARKS[state]})")
+    return ", ".join(parts)
 
 
-def _found(facts: list[Fact]) -> str:
-    counts = [sum(fact.state == state for fact in facts) for state in ("broken", "warning")]
-    parts = [
-        f"{count or 'no'} {what}{'' if count == 1 else 's'}"
-        for count, what in zip(counts, ("problem", "warning"), strict=True)
-        if count or what == "problem"
-    ]
-    return f"{' and '.join(parts)} found"
-
-
-def _tell_file(name: str) -> None:
+def _show_file(name: str) -> None:
     if sys.stderr.isatty():
         notice(f"reading {name[:12]}…")

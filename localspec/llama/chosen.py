@@ -24,6 +24,11 @@ def chosen() -> Path | None:
     forced = os.environ.get(BUILD_VARIABLE)
     if forced:
         return None if forced == OWN else Path(forced)
+    return linked()
+
+
+def linked() -> Path | None:
+    """Return the folder of the build that the link names; None for the environment's own."""
     link = builds_dir() / _LINK
     return link.resolve() if link.is_symlink() else None
 

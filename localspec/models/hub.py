@@ -163,7 +163,7 @@ class HubFile(RemoteFile):
         default = hub.constants.HF_HUB_ETAG_TIMEOUT == hub.constants.DEFAULT_ETAG_TIMEOUT
         patience_s = ANSWER_S if default else float(hub.constants.HF_HUB_ETAG_TIMEOUT)
         try:
-            said = _within(
+            said = within(
                 patience_s, lambda: hub.get_hf_file_metadata(self.url, timeout=patience_s)
             )
         except queue.Empty:
@@ -205,7 +205,7 @@ def _failed(error: Exception, refused: str) -> SourceFailedError:
     return SourceFailedError(f"{kind}: {first_line}"[:_SHOWN_REASON])
 
 
-def _within(patience_s: float, ask: Callable[[], Any]) -> Any:
+def within(patience_s: float, ask: Callable[[], Any]) -> Any:
     """Return an answer, or raise queue.Empty: name resolution knows no timeout, so the wait has one."""
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 

@@ -1,48 +1,30 @@
-"""SetupPlan: what setup will do, by what was found and what was asked for. Pure."""
+"""SetupPlan: what setup will do, by what is here and what was requested. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from localspec.errors import LocalspecError, UsageError
-from localspec.setup.backends import BACKENDS, CPU, RPC, RPC_OPTION, BackendKind
-from localspec.setup.gpus import GpuFinding
-
-
-@dataclass(frozen=True, slots=True)
-class SetupRequest:
-    """What was asked for.
-
-    Args:
-        backend: to build for; None takes what suits the machine.
-        rpc: whether the build is to use GPUs of other machines, too.
-        rebuild: whether to build what is there already.
-        wheels: address of an index of prebuilt wheels; None compiles.
-    """
-
-    backend: str | None = None
-    rpc: bool = False
-    rebuild: bool = False
-    wheels: str | None = None
+from localspec.errors import UsageError
+from localspec.setup.gpus import BACKENDS, CPU, RPC, RPC_OPTION, GpuFinding
 
 
 @dataclass(frozen=True, slots=True)
 class SetupPlan:
-    """What will be done.
+    """What setup will do.
 
     Args:
-        reason: what was found, or why nothing is to be done, in a sentence.
+        reason: what is here, or why nothing is done, in a sentence.
         backend: to build for; None changes nothing.
         options: of CMake, which nothing overrides.
-        defaults: likewise, for what is not here; the user's own override them.
-        gpus: what the new build should find to compute on; without any, only that it loads is tried.
-        variables: that the build needs, and its trial.
+        defaults: options of CMake that the user's own override.
+        gpus: that the new build should find.
+        variables: of the environment, for the build and its trial.
         lacks: what has to be installed first.
-        to_own: whether the environment's own build is used again, and none is made.
-        wheels: as in the request.
+        to_own: whether to go back to the environment's own build, and make none.
+        wheels: address of an index of prebuilt wheels; None compiles.
     """
 
     reason: str
-    backend: BackendKind | None = None
+    backend: str | None = None
     options: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
@@ -52,82 +34,65 @@ class SetupPlan:
     wheels: str | None = None
 
     def minutes(self, cores: int) -> str:
-        """Say how long compiling takes on so many cores."""
+        """Return how long compiling takes on so many cores."""
         assert self.backend is not None, "something is built"  # noqa: S101
-        told = f"about {max(1, round(self.backend.core_minutes / cores))} minutes on {cores} cores"
-        return told if self.backend.measured else f"{told} (a guess: nobody has measured it)"
+        kind = BACKENDS[self.backend]
+        text = f"about {max(1, round(kind.core_minutes / cores))} minutes on {cores} cores"
+        return text if kind.measured else f"{text} (an estimate, not measured)"
 
 
 def decide(
-    found: Sequence[GpuFinding], built_in: Collection[str], request: SetupRequest, *, beside: bool
+    machine: Mapping[str, GpuFinding],
+    built_in: Collection[str],
+    *,
+    beside: bool,
+    backend: str | None = None,
+    rpc: bool = False,
+    rebuild: bool = False,
+    wheels: str | None = None,
 ) -> SetupPlan:
     """Return what to do.
 
     Args:
-        found: what is on this machine.
+        machine: GPUs that are here, by backend.
         built_in: backends of the build in use.
-        request: what was asked for.
         beside: whether the build in use is one that setup made.
+        backend: to build for; None takes what suits the machine.
+        rpc: whether the build is to use devices of other machines, too.
+        rebuild: whether to build what is there already.
+        wheels: address of an index of prebuilt wheels; None compiles.
 
     Raises:
         UsageError: no such backend on this system.
     """
-    known, has = {each.backend: each for each in found}, {each.lower() for each in built_in}
-    if request.backend is not None and request.backend not in known:
-        raise UsageError(
-            f"--for {request.backend} is for another system: choose one of {', '.join(known)}"
-        )
-    with_gpu = [each for each in found if each.gpus and not each.software]
-    if request.backend is not None:
-        place = known[request.backend]
-    elif with_gpu:
-        # What is in use stays; else what could be had at once goes before what needs a compiler first.
-        used = (each for each in with_gpu if BACKENDS[each.backend].called & has)
-        ready = (each for each in with_gpu if request.wheels or not each.lacks)
-        place = next(used, None) or next(ready, with_gpu[0])
-    elif request.rpc or request.rebuild:
-        place = known[CPU]
-    else:
-        return SetupPlan(
-            f"no GPU was found{_software(found)}: the CPU is used, and nothing changes"
-        )
-    backend = BACKENDS[place.backend]
-    what = f"{backend.title} ({', '.join(place.gpus)})" if place.gpus else backend.title
-    rpc = request.rpc or (RPC in has and place.backend != CPU)
-    if place.backend == CPU and beside and not (request.rpc or request.rebuild):
-        return SetupPlan("the environment's own build is used again", backend, to_own=True)
-    if backend.called & has and (RPC in has or not request.rpc) and not request.rebuild:
-        return SetupPlan(f"{what} is built in: nothing is to be done")
-    options = (*((backend.option,) if backend.option else ()), *((RPC_OPTION,) if rpc else ()))
-    lacks = () if request.wheels else place.lacks
-    defaults = tuple[str, ...]()
-    if not request.wheels and not lacks:  # what has to be installed may bring it
-        defaults = tuple(option for option, _ in place.instead)
-        what = "; ".join((what, *(note for _, note in place.instead)))
+    has = {each.lower() for each in built_in}
+    if backend is None:
+        with_gpu = [each for each, place in machine.items() if place.gpus]
+        used = [each for each in with_gpu if BACKENDS[each].called & has]
+        ready = [each for each in with_gpu if wheels or not machine[each].lacks]
+        any_build = [CPU] if rpc or rebuild else []
+        backend = next(iter((*used, *ready, *with_gpu, *any_build)), None)
+    if backend is None:
+        hints = "".join(f" ({each.hint})" for each in machine.values() if each.hint)
+        return SetupPlan(f"no GPU was found{hints}: the CPU is used, and nothing changes")
+    if backend not in machine:
+        systems = ", ".join(machine)
+        raise UsageError(f"--for {backend} is for another system: choose one of {systems}")
+    kind, place = BACKENDS[backend], machine[backend]
+    detail = ", ".join(place.gpus) or place.hint
+    reason = f"{kind.title} ({detail})" if detail else kind.title
+    if backend == CPU and beside and not (rpc or rebuild):
+        reason = "back to the build that localspec was installed with"
+        return SetupPlan(reason, backend, to_own=True)
+    if kind.called & has and (RPC in has or not rpc) and not rebuild:
+        return SetupPlan(f"{reason} is already built in")
+    rpc = rpc or (RPC in has and backend != CPU)
+    options = (*kind.options, RPC_OPTION) if rpc else kind.options
+    lacks = () if wheels else place.lacks
+    # What has to be installed first may bring what these make up for.
+    instead = {} if wheels or lacks else place.instead
+    reason = "; ".join((reason, *instead.values()))
+    defaults, variables = tuple(instead), place.variables
     return SetupPlan(
-        what,
-        backend,
-        options,
-        defaults,
-        place.gpus,
-        dict(place.variables),
-        lacks,
-        wheels=request.wheels,
+        reason, backend, options, defaults, place.gpus, variables, lacks, wheels=wheels
     )
-
-
-def require_ready(plan: SetupPlan) -> None:
-    """Check that nothing is missing.
-
-    Raises:
-        LocalspecError: something is; the message names all of it.
-    """
-    if plan.lacks:
-        raise LocalspecError(
-            f"{plan.reason}: install {' and '.join(plan.lacks)}, then run localspec setup again"
-        )
-
-
-def _software(found: Sequence[GpuFinding]) -> str:
-    names = [name for each in found if each.software for name in each.gpus]
-    return f" ({', '.join(names)} computes on the CPU)" if names else ""

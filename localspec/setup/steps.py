@@ -1,12 +1,12 @@
 """Steps: a new build is made in a folder beside the one in use, is tried there, and only then is used.
 
-Whatever ends this on the way leaves a folder that nobody uses, which the next run removes. What is in use changes in one moment, when a
-link is replaced.
+An interruption leaves a folder that is not used, which the next run removes. The build in use changes in one moment, when a link is replaced.
 """
 
 import filecmp
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,32 +14,31 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from localspec.errors import LocalspecError
-from localspec.llama.chosen import BUILD_VARIABLE, OWN, builds_dir, choose, chosen
-from localspec.setup.backends import RPC, RPC_OPTION
+from localspec.llama.chosen import BUILD_VARIABLE, OWN, builds_dir, choose, linked
+from localspec.setup.gpus import BACKENDS, CPU, RPC, RPC_OPTION
 from localspec.setup.plan import SetupPlan
-from localspec.setup.said import last_said
+from localspec.setup.trial import ANSWER, BuildTrial
 from localspec.storage.files import sync_directory
 from localspec.storage.locks import try_lock
 from localspec.storage.paths import shown
 
 _NEW = ".new-"
 _PACKAGE = "llama-cpp-python"
-_PIP = (sys.executable, "-P", "-m", "pip")
 _DONE = re.compile(r"\[(\d+)/(\d+)\]")  # as ninja counts
-_LEAST_STEPS = 20
-"""Checks of a compiler are counted likewise, up to a few."""
+_LEAST_STEPS = 20  # checks of a compiler are counted in the same way, up to a few
 _LONGEST_S, _TRIAL_S = 6 * 3600.0, 600.0
-"""Seconds after which something hangs: a step, and a trial."""
-_ANSWER, _TRIAL_BEGINS = "9, 10, 11", '{"backends": '
 
 OnProgress = Callable[[str, float], None]
-"""Is told what is being done, and the share of it, 0 to 1."""
+"""Receives the title of a step, and the share of it that is done, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +46,21 @@ class Step:
     """One program to run.
 
     Args:
-        title: what it does, in a word or two.
+        title: what it does, in a word.
         command: its words.
         variables: of the environment, beside those that are set.
+        most_s: seconds after which it hangs, and is ended.
     """
 
     title: str
     command: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
+    most_s: float = _LONGEST_S
 
-
-@dataclass(frozen=True, slots=True)
-class BuildTrial:
-    """What a build said of itself.
-
-    Args:
-        backends: that it has.
-        devices: that it can compute on, CPUs left out.
-        answer: to the question; None where no model was there to answer.
-        seconds: that the answer took, without loading.
-    """
-
-    backends: tuple[str, ...]
-    devices: tuple[str, ...]
-    answer: str | None
-    seconds: float
+    def __str__(self) -> str:
+        """Return the step as a shell takes it."""
+        variables = [f"{name}={shlex.quote(value)}" for name, value in self.variables.items()]
+        return " ".join([*variables, shlex.join(self.command)])
 
 
 def steps(plan: SetupPlan, version: str, work: Path) -> list[Step]:
@@ -82,108 +71,75 @@ def steps(plan: SetupPlan, version: str, work: Path) -> list[Step]:
         version: of the binding, which localspec needs exactly.
         work: folder for all that comes of it.
     """
-    wanted, wheel = f"{_PACKAGE}=={version}", str(work / "wheel")
-    # All that pip writes on the way is in the folder, and goes with it.
-    usual = {"TMPDIR": str(work), "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+    trial = (sys.executable, "-P", "-m", "localspec.setup.trial", str(work / "trial.json"))
+    build = OWN if plan.to_own else str(work / "site")
+    trying = Step("trying", trial, {**plan.variables, BUILD_VARIABLE: build}, _TRIAL_S)
+    if plan.to_own:
+        return [trying]
     common = ("--no-deps", "--no-cache-dir", "--no-input", "--disable-pip-version-check")
-    if plan.wheels is None:
-        compiled = ("wheel", "--verbose", *common, "--no-binary", _PACKAGE, "--wheel-dir", wheel)
-        # Of two values CMake takes the last: the user's, but not against what is asked for.
-        words = (*plan.defaults, os.environ.get("CMAKE_ARGS", ""), *plan.options)
-        options = " ".join(each for each in words if each)
-        variables = {"CMAKE_ARGS": options, **plan.variables}
-        made = Step("compiling", (*_PIP, *compiled, wanted), variables | usual)
-    else:
-        fetched = ("download", *common, "--only-binary=:all:", "--dest", wheel)
-        index = ("--index-url", plan.wheels)
-        made = Step("fetching", (*_PIP, *fetched, *index, wanted), usual)
-    beside = ("install", *common, "--no-index", "--find-links", wheel, "--target")
-    return [
-        made,
-        Step("unpacking", (*_PIP, *beside, str(work / "site"), wanted), usual),
-        trial_step(work / "site", plan.variables),
-    ]
+    pip = (sys.executable, "-P", "-m", "pip", "install", "--verbose", *common, "--target", build)
+    # All that pip writes on the way is in the folder, and goes with it.
+    variables = {"TMPDIR": str(work), "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+    wanted = f"{_PACKAGE}=={version}"
+    if plan.wheels is not None:
+        index = ("--only-binary=:all:", "--index-url", plan.wheels)
+        return [Step("fetching", (*pip, *index, wanted), variables), trying]
+    # Of two values CMake takes the last: the user's, but not against what was requested.
+    words = (*plan.defaults, os.environ.get("CMAKE_ARGS", ""), *plan.options)
+    variables |= {"CMAKE_ARGS": " ".join(filter(None, words)), **plan.variables}
+    return [Step("compiling", (*pip, "--no-binary", _PACKAGE, wanted), variables), trying]
 
 
-def trial_step(folder: Path | None, variables: Mapping[str, str]) -> Step:
-    """Return what tries the build in a folder; None is the environment's own."""
-    forced = OWN if folder is None else str(folder)
-    command = (sys.executable, "-P", "-m", "localspec.setup.trial")
-    return Step("trying", command, {**variables, BUILD_VARIABLE: forced})
-
-
-def install(plan: SetupPlan, version: str, progress: OnProgress) -> BuildTrial:
-    """Make a build, try it, and use it from then on.
+def carry_out(plan: SetupPlan, version: str, progress: OnProgress) -> BuildTrial:
+    """Make the build that is planned, or take the environment's own, try it, and use it from then on.
 
     Raises:
-        LocalspecError: it cannot be made, or does not work; what was in use is used as before.
+        LocalspecError: it cannot be made, or does not work; the build in use stays.
     """
     with _workplace() as work:
-        log = work.parent / "setup.log"
+        log, site = work.parent / "setup.log", work / "site"
         log.write_bytes(b"")
-        *making, trying = steps(plan, version, work)
-        for step in making:
+        for step in steps(plan, version, work):
             _run(step, log, progress)
-        _slim(work / "site")
-        trial = tried(trying, plan, log, progress)
-        assert plan.backend is not None, "it was built for one"  # noqa: S101
-        folder = work.with_name(f"{plan.backend.name}-{version}-{time.strftime('%Y%m%d-%H%M%S')}")
+            _slim(site)
+        trial = msgspec.json.decode((work / "trial.json").read_bytes(), type=BuildTrial)
+        problem = find_problem(trial, plan)
+        if problem is not None:
+            raise LocalspecError(f"the new build {problem}; {_stays(log)}")
         progress("switching", 0.0)
-        (work / "site").rename(folder)
-        sync_directory(folder.parent)
-        choose(folder)
-        _prune(folder)
+        if plan.to_own:
+            choose(None)
+        else:
+            name = f"{plan.backend}-{version}-{time.strftime('%Y%m%d-%H%M%S')}"
+            folder = site.rename(work.with_name(name))
+            sync_directory(folder.parent)
+            choose(folder)
     return trial
 
 
-def back_to_own(plan: SetupPlan, progress: OnProgress) -> BuildTrial:
-    """Use the environment's own build again, if it works.
-
-    Raises:
-        LocalspecError: it does not; what was in use is used as before.
-    """
-    with _workplace() as work:
-        log = work.parent / "setup.log"
-        log.write_bytes(b"")
-        trial = tried(trial_step(None, {}), plan, log, progress)
-        choose(None)
-        _prune(None)
-    return trial
-
-
-def tried(step: Step, plan: SetupPlan, log: Path, progress: OnProgress) -> BuildTrial:
-    """Let a build load, list its devices and answer a question, in a process of its own.
-
-    Raises:
-        LocalspecError: it does not, or has not what it was built for.
-    """
-    told = last_said(_run(step, log, progress, _TRIAL_S), _TRIAL_BEGINS)
-    if told is None:
-        raise _useless("says nothing of itself", log)
-    trial = BuildTrial(
-        tuple(told["backends"]), tuple(told["devices"]), told["answer"], told["seconds"]
-    )
-    backend = plan.backend
+def find_problem(trial: BuildTrial, plan: SetupPlan) -> str | None:
+    """Return why a build that was tried cannot be used; None if it can."""
     has = {each.lower() for each in trial.backends}
-    if backend is not None and not plan.to_own and not backend.called & has:
-        raise _useless(f"has no {backend.title}, only {', '.join(trial.backends)}", log)
+    kind = BACKENDS[plan.backend or CPU]
+    if not (plan.to_own or kind.called & has):
+        return f"has no {kind.title}, only {', '.join(trial.backends)}"
     if RPC_OPTION in plan.options and RPC not in has:
-        raise _useless("has no RPC", log)
+        return "has no RPC"
     if plan.gpus and not trial.devices:
-        raise _useless(f"finds no device where the system has {', '.join(plan.gpus)}", log)
-    if trial.answer is not None and _ANSWER not in trial.answer:
-        raise _useless(f"answers nonsense ({trial.answer[:60]!r})", log)
-    return trial
+        return f"finds no device where the system has {', '.join(plan.gpus)}"
+    if trial.answer is not None and ANSWER not in trial.answer:
+        return f"gives a wrong answer ({trial.answer[:60]!r})"
+    return None
 
 
-def _run(step: Step, log: Path, progress: OnProgress, most_s: float = _LONGEST_S) -> str:
-    """Run a program to its end, and return what it printed.
+def _run(step: Step, log: Path, progress: OnProgress) -> None:
+    """Run a program to its end.
 
     Raises:
         LocalspecError: it fails, or takes longer than it may.
     """
     progress(step.title, 0.0)
-    said = ""
+    last = deque[str](maxlen=50)
     with subprocess.Popen(  # noqa: S603 - our own interpreter
         step.command,
         stdin=subprocess.DEVNULL,
@@ -192,16 +148,15 @@ def _run(step: Step, log: Path, progress: OnProgress, most_s: float = _LONGEST_S
         env={**os.environ, **step.variables},
         text=True,
         errors="replace",
-        # Ctrl-C is for us to hand on: a compiler's children go with it.
-        start_new_session=True,
+        start_new_session=True,  # on Ctrl-C, a compiler's children are ended with it
     ) as process:
-        watchdog = threading.Timer(most_s, _end, [process])
+        watchdog = threading.Timer(step.most_s, _kill, [process])
         watchdog.start()
         try:
             with log.open("a", encoding="utf-8", buffering=1) as written:
                 for line in process.stdout or ():
                     written.write(line)
-                    said = f"{said[-4096:]}{line}"
+                    last.append(line.strip())
                     counted = _DONE.search(line)
                     if counted is not None and int(counted[2]) >= _LEAST_STEPS:
                         progress(step.title, int(counted[1]) / int(counted[2]))
@@ -209,28 +164,19 @@ def _run(step: Step, log: Path, progress: OnProgress, most_s: float = _LONGEST_S
         finally:
             watchdog.cancel()
             if process.poll() is None:
-                _end(process)
+                _kill(process)
     if code != 0:
-        raise _failed(step, code, said, log)
-    return said
+        how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"failed (exit code {code})"
+        lines = list(filter(None, last))
+        reason = next((line for line in lines if "error" in line.lower()), "".join(lines[-1:]))
+        text = f"{step.title} the new build {how}: {reason[:200]}".removesuffix(": ")
+        raise LocalspecError(f"{text}; {_stays(log)}")
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _kill(process: subprocess.Popen[str]) -> None:
     """Kill a program with all that it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _failed(step: Step, code: int, said: str, log: Path) -> LocalspecError:
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed (exit code {code})"
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()] or lines[-1:]
-    last = f": {errors[0][:200]}" if errors else ""
-    return LocalspecError(f"{step.title} the new build {how}{last}; {_stays(log)}")
-
-
-def _useless(what: str, log: Path) -> LocalspecError:
-    return LocalspecError(f"the new build {what}: {_stays(log)}")
 
 
 def _stays(log: Path) -> str:
@@ -239,7 +185,7 @@ def _stays(log: Path) -> str:
 
 @contextmanager
 def _workplace() -> Iterator[Path]:
-    """Yield an empty folder beside the builds, which nobody else uses meanwhile, and which is gone afterwards.
+    """Yield a new folder beside the builds, for one process at a time; at the end only the build in use is left.
 
     Raises:
         LocalspecError: builds cannot be kept in this environment, or are being made.
@@ -256,31 +202,25 @@ def _workplace() -> Iterator[Path]:
     if lock is None:
         raise LocalspecError("localspec setup is running already: wait for it to end")
     try:
-        for each in builds.glob(f"{_NEW}*"):  # of a run that was killed
-            shutil.rmtree(each, ignore_errors=True)
-        work = Path(tempfile.mkdtemp(dir=builds, prefix=_NEW))
-        try:
-            yield work
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+        _remove_unused(builds)  # of a run that was killed
+        yield Path(tempfile.mkdtemp(dir=builds, prefix=_NEW))
     finally:
+        _remove_unused(builds)  # a process that runs with one has it in memory
         os.close(lock)
 
 
-def _prune(kept: Path | None) -> None:
-    """Remove the builds that are not used any more; whoever runs with one has it in memory."""
-    for each in builds_dir().iterdir():
-        if each.is_dir() and not each.is_symlink() and each != kept and each != chosen():
+def _remove_unused(builds: Path) -> None:
+    for each in builds.iterdir():
+        if each.is_dir() and not each.is_symlink() and each.resolve() != linked():
             shutil.rmtree(each, ignore_errors=True)
 
 
 def _slim(site: Path) -> None:
-    """Leave of a build what localspec loads; of copies of a library under several names, one."""
+    """Remove what localspec does not load; of copies of a library under several names, keep one."""
     for name in ("bin", "include", "lib", "share"):
         shutil.rmtree(site / name, ignore_errors=True)
-    library = site / "llama_cpp" / "lib"
-    for file in sorted(library.glob("lib*.so.*")):
-        first = library / f"{file.name.partition('.so.')[0]}.so"
+    for file in sorted((site / "llama_cpp" / "lib").glob("lib*.so.*")):
+        first = file.with_name(f"{file.name.partition('.so.')[0]}.so")
         if first.is_file() and filecmp.cmp(first, file, shallow=False):
             file.unlink()
             file.hardlink_to(first)

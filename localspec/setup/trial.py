@@ -1,9 +1,10 @@
-"""`python -m localspec.setup.trial`: loads the build that its environment names, asks it something, and prints what came as JSON."""
+"""`python -m localspec.setup.trial FILE`: loads the build that its environment names, has it answer, and writes what came to a file."""
 
-import json
 import sys
 import time
 from pathlib import Path
+
+import msgspec
 
 import localspec
 from localspec.llama.build import build
@@ -14,33 +15,43 @@ from localspec.models.store import Store
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.storage.paths import data_dir
 
-_QUESTION = "1, 2, 3, 4, 5, 6, 7, 8,"
-"""Every model goes on likewise, whatever way its sums are rounded; facts, a small one does not know."""
+# Every model continues this in the same way, however its sums are rounded; facts, a small one does not know.
+_PROMPT, ANSWER = "1, 2, 3, 4, 5, 6, 7, 8,", "9, 10, 11"
 _MODEL = "smollm2-135m"
 
 
-def main() -> None:
-    """Try the build."""
-    backends = build().backends
-    gpus = [f"{each.name} ({each.description})" for each in devices() if each.is_gpu]
-    answer, seconds = None, 0.0
-    path = _model()
+class BuildTrial(msgspec.Struct, frozen=True):
+    """Results of trying a build.
+
+    Args:
+        backends: that it has.
+        devices: that it can compute on, CPUs left out.
+        answer: to the prompt; None if no model was there.
+        seconds: that the answer took, without loading.
+    """
+
+    backends: tuple[str, ...]
+    devices: tuple[str, ...]
+    answer: str | None = None
+    seconds: float = 0.0
+
+
+def main(file: str) -> None:
+    """Try the build, and write the results to a file: drivers print to stdout and stderr."""
+    gpus = tuple(f"{each.name} ({each.description})" for each in devices() if each.is_gpu)
+    trial = BuildTrial(build().backends, gpus)
+    entry = load_registry().models.get(_MODEL)
+    path = Store(data_dir()).path_of(entry) if isinstance(entry, ModelEntry) else None
     if path is not None:
         assistant = localspec.load(target=str(path), draft="off", offline=True)
         options = ReplyOptions(sampling=SamplingParams(temperature=0), max_tokens=16)
         begun_s = time.monotonic()
-        answer = assistant.reply(_QUESTION, options, raw=True).text
+        answer = assistant.reply(_PROMPT, options, raw=True).text
         seconds = time.monotonic() - begun_s
+        trial = msgspec.structs.replace(trial, answer=answer, seconds=seconds)
         assistant.close()
-    told = {"backends": backends, "devices": gpus, "answer": answer, "seconds": seconds}
-    sys.stdout.write(f"\n{json.dumps(told)}\n")
-
-
-def _model() -> Path | None:
-    """Return the small model's file, if it is here."""
-    entry = load_registry().models.get(_MODEL)
-    return Store(data_dir()).path_of(entry) if isinstance(entry, ModelEntry) else None
+    Path(file).write_bytes(msgspec.json.encode(trial))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

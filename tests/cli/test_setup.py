@@ -12,14 +12,14 @@ from localspec.setup import gpus
 from localspec.setup.gpus import GpuFinding
 from tests.cli.command import localspec
 
-NOTHING = (GpuFinding("cuda", lacks=("nvcc (the CUDA toolkit)",)), GpuFinding("cpu"))
+NOTHING = {"cuda": GpuFinding(lacks=("nvcc (the CUDA toolkit)",)), "cpu": GpuFinding()}
 
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment of its own on a machine without a GPU."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(gpus, "find", lambda: NOTHING)
+    monkeypatch.setattr(gpus, "find_gpus", lambda: NOTHING)
     monkeypatch.delenv("CMAKE_ARGS", raising=False)
 
 
@@ -39,7 +39,7 @@ def test_dry_run_prints_the_commands_and_what_is_missing() -> None:
     code, told = said("--dry-run", "--for", "cuda", "--rpc")
     title, missing, *commands = told.splitlines()
     assert (code, title, missing) == (0, "CUDA", "first install nvcc (the CUDA toolkit)")
-    assert len(commands) == 3
+    assert len(commands) == 2
     assert "CMAKE_ARGS='-DGGML_CUDA=ON -DGGML_RPC=ON'" in commands[0]
     assert not builds_dir().exists()
 
@@ -54,8 +54,8 @@ def test_what_is_missing_is_told_before_anything_is_made() -> None:
 def test_what_a_build_will_not_have_is_said_before_its_commands(
     bare: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    less = GpuFinding("cuda", instead=(("-DLESS=ON", "it has less"),))
-    monkeypatch.setattr(gpus, "find", lambda: (less,))
+    less = GpuFinding(instead={"-DLESS=ON": "it has less"})
+    monkeypatch.setattr(gpus, "find_gpus", lambda: {"cuda": less})
     _, told = said("--dry-run", "--for", "cuda")
     title, compiling, *_ = told.splitlines()
     assert title == "CUDA; it has less"
@@ -64,13 +64,11 @@ def test_what_a_build_will_not_have_is_said_before_its_commands(
 
 def test_nobody_is_asked_where_nobody_can_answer() -> None:
     done = localspec("setup", "--for", "cpu", "--rebuild")
-    assert (done.code, done.err) == (
-        2,
-        "localspec: there is nobody to ask: give --yes to go on\n",
-    )
+    text = "localspec: stdin is not a terminal: pass --yes to go on\n"
+    assert (done.code, done.err) == (2, text)
     assert "the build in use stays until the new one works" in done.out
 
 
 @pytest.mark.usefixtures("bare")
 def test_a_build_that_is_there_is_left_alone() -> None:
-    assert said("--for", "cpu") == (0, "the CPU is built in: nothing is to be done\n")
+    assert said("--for", "cpu") == (0, "the CPU is already built in\n")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.diagnosis.fact import Fact, gathered
-from localspec.diagnosis.files import places, settings, store
+from localspec.diagnosis import Fact
+from localspec.diagnosis.files import files, settings, store
+from localspec.diagnosis.machine import gather
 from localspec.models.registry import load_registry
 
 
@@ -24,13 +25,13 @@ def add(blobs: Path, content: bytes, name: str = "") -> Path:
 
 def broken(blobs: Path, *, verify: bool = False) -> list[str]:
     facts = list(store(blobs.parent, verify=verify))
-    assert facts[-1].name == "files"
+    assert facts[-1].name == "model files"
     return [fact.value for fact in facts if fact.state == "broken"]
 
 
 def test_a_store_that_is_not_there_yet_is_well(tmp_path: Path) -> None:
     (fact,) = store(tmp_path, verify=True)
-    assert fact == Fact("store", "files", "0, 0 MB (re-hashed)")
+    assert fact == Fact("model files", "0, 0 MB (re-hashed)")
 
 
 def test_a_whole_store_is_counted(blobs: Path) -> None:
@@ -90,19 +91,19 @@ def test_what_fails_on_the_way_is_a_fact_and_needs_mending(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
     (tmp_path / "config.toml").write_text("ctx = 'x'")
-    (fact,) = gathered("settings", settings)
-    assert (fact.section, fact.name, fact.state) == ("settings", "failed", "broken")
+    (fact,) = gather(settings)
+    assert (fact.name, fact.state) == ("failed", "broken")
     assert "'ctx' is 'x'" in fact.value
     (tmp_path / "file").touch()
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "file"))
-    assert gathered("places", places)[-1].state == "broken"
+    assert gather(files)[-1].state == "broken"
 
 
-def test_places_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_where_the_variables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    facts = {fact.name: fact.value for fact in places()}
+    facts = {fact.name: fact.value for fact in files()}
     assert facts["data"].startswith(f"{tmp_path / 'data'} (")
-    assert facts["hub's cache"] == str(tmp_path / "hub/hub")
-    assert facts["user's settings"] == f"{tmp_path / 'settings/config.toml'} (does not exist)"
+    assert facts["hub cache"] == str(tmp_path / "hub/hub")
+    assert facts["user settings"] == f"{tmp_path / 'settings/config.toml'} (does not exist)"

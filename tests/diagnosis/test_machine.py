@@ -1,33 +1,55 @@
+"""Facts about the machine: versions, processor, memory, devices, and what setup would do."""
+
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 from localspec.diagnosis import machine
-from localspec.diagnosis.machine import cpu_features, hardware, software
+from localspec.diagnosis.machine import gpu_build, hardware, software
 from localspec.llama.build import build
 from localspec.llama.devices import Device, devices
-
-
-def test_the_features_that_kernels_use_are_picked_out(tmp_path: Path) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("model name\t: x\nflags\t\t: fpu avx2 avx512f vmx fma\n\nflags\t\t: fpu\n")
-    assert cpu_features(cpuinfo) == ["avx2", "avx512f", "fma"]
-    cpuinfo.write_text("BogoMIPS\t: 48\nFeatures\t: fp asimd asimddp i8mm crc32\n")
-    assert cpu_features(cpuinfo) == ["asimd", "asimddp", "i8mm"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's file")
-def test_this_machine_has_some() -> None:
-    assert cpu_features() != []
+from localspec.setup.gpus import GpuFinding
 
 
 def test_software_names_versions_and_backends() -> None:
-    facts = {fact.name: fact.value for fact in software(build())}
+    facts = {fact.name: fact.value for fact in software()}
     assert "CPU" in facts["backends"]
-    assert "CPU :" in facts["compiled for"]
+    assert facts["compiled with"].startswith("CPU: ")
     assert sys.executable in facts["Python"]
     assert facts["llama.cpp"].startswith("llama-cpp-python 0.")
+
+
+def test_features_of_a_build_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = (
+        "CUDA : ARCHS = 890",
+        "USE_GRAPHS = 1",
+        "CPU : SSE3 = 1",
+        "AVX2 = 1",
+        "SVE_CNT = 16",
+    )
+    monkeypatch.setattr(machine, "build", lambda: replace(build(), features=features))
+    facts = {fact.name: fact.value for fact in software()}
+    assert facts["compiled with"] == "CUDA: ARCHS 890, USE_GRAPHS, CPU: SSE3, AVX2, SVE_CNT 16"
+
+
+@pytest.mark.parametrize(
+    ("found", "value", "state"),
+    [
+        (GpuFinding(), "no GPU was found: the CPU is used, and nothing changes", "ok"),
+        (
+            GpuFinding(("Card",), ("nvcc",)),
+            "CUDA (Card) is not used: first install nvcc; then run localspec setup",
+            "note",
+        ),
+    ],
+)
+def test_the_gpu_build_says_what_setup_would_do(
+    monkeypatch: pytest.MonkeyPatch, found: GpuFinding, value: str, state: str
+) -> None:
+    monkeypatch.setattr(machine, "find_gpus", lambda: {"cuda": found, "cpu": GpuFinding()})
+    *_, fact = gpu_build()
+    assert (fact.name, fact.value, fact.state) == ("setup", value, state)
 
 
 def test_hardware_names_memory_and_every_device() -> None:

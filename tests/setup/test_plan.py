@@ -1,24 +1,26 @@
 """What setup will do, by what was found and what was asked for."""
 
+from typing import Any
+
 import pytest
 
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import UsageError
 from localspec.setup.gpus import GpuFinding
-from localspec.setup.plan import SetupPlan, SetupRequest, decide, require_ready
+from localspec.setup.plan import SetupPlan, decide
 
-BARE = (
-    GpuFinding("cuda", lacks=("nvcc",)),
-    GpuFinding("rocm"),
-    GpuFinding("vulkan"),
-    GpuFinding("cpu"),
-)
-CARD = (GpuFinding("cuda", ("Card",)), *BARE[1:])
+BARE = {
+    "cuda": GpuFinding(lacks=("nvcc",)),
+    "rocm": GpuFinding(),
+    "vulkan": GpuFinding(),
+    "cpu": GpuFinding(),
+}
+CARD = {**BARE, "cuda": GpuFinding(("Card",))}
 
 
 def decided(
-    found: tuple[GpuFinding, ...], *built_in: str, beside: bool = False, **request: object
+    found: dict[str, GpuFinding], *built_in: str, beside: bool = False, **request: Any
 ) -> SetupPlan:
-    return decide(found, built_in or ("CPU",), SetupRequest(**request), beside=beside)  # type: ignore[arg-type]
+    return decide(found, built_in or ("CPU",), beside=beside, **request)
 
 
 def test_without_a_gpu_nothing_changes() -> None:
@@ -28,9 +30,11 @@ def test_without_a_gpu_nothing_changes() -> None:
 
 
 def test_software_is_no_gpu_unless_it_is_asked_for() -> None:
-    found = (*BARE[:2], GpuFinding("vulkan", ("llvmpipe",), software=True), BARE[3])
+    found = {**BARE, "vulkan": GpuFinding(hint="llvmpipe computes on the CPU")}
     assert decided(found).reason.startswith("no GPU was found (llvmpipe computes on the CPU)")
-    assert decided(found, backend="vulkan").options == ("-DGGML_VULKAN=ON",)
+    plan = decided(found, backend="vulkan")
+    assert plan.options == ("-DGGML_VULKAN=ON",)
+    assert plan.reason == "Vulkan (llvmpipe computes on the CPU)"
 
 
 def test_the_gpu_that_is_there_is_built_for() -> None:
@@ -39,7 +43,7 @@ def test_the_gpu_that_is_there_is_built_for() -> None:
 
 
 def test_what_is_not_here_and_need_not_be_is_an_option_and_told_unless_others_compiled() -> None:
-    found = (GpuFinding("cuda", ("Card",), instead=(("-DLESS=ON", "it has less"),)), *BARE[1:])
+    found = {**BARE, "cuda": GpuFinding(("Card",), instead={"-DLESS=ON": "it has less"})}
     plan = decided(found, rpc=True)
     assert (plan.defaults, plan.reason) == (("-DLESS=ON",), "CUDA (Card); it has less")
     plan = decided(found, wheels="https://wheels.example")
@@ -48,25 +52,19 @@ def test_what_is_not_here_and_need_not_be_is_an_option_and_told_unless_others_co
 
 
 def test_what_can_be_built_at_once_goes_before_what_needs_a_compiler_first() -> None:
-    found = (
-        GpuFinding("cuda", ("Card",), ("nvcc",)),
-        BARE[1],
-        GpuFinding("vulkan", ("Card",)),
-        BARE[3],
-    )
+    lacking = {**BARE, "cuda": GpuFinding(("Card",), ("nvcc",))}
+    found = {**lacking, "vulkan": GpuFinding(("Card",))}
     assert decided(found).options == ("-DGGML_VULKAN=ON",)
-    lacking = (found[0], *BARE[1:])
-    with pytest.raises(LocalspecError, match=r"CUDA \(Card\): install nvcc, then run"):
-        require_ready(decided(lacking))
+    assert decided(lacking).lacks == ("nvcc",)
     # Somebody else has compiled a wheel.
-    require_ready(decided(lacking, wheels="https://wheels.example"))
+    assert decided(lacking, wheels="https://wheels.example").lacks == ()
 
 
 def test_what_is_in_use_stays_and_of_prebuilt_wheels_the_first_is_taken() -> None:
-    vulkan = GpuFinding("vulkan", ("Card",))
-    found = (GpuFinding("cuda", ("Card",), ("nvcc",)), BARE[1], vulkan, BARE[3])
-    assert decided(found, "CUDA", "CPU").reason == "CUDA (Card) is built in: nothing is to be done"
-    assert decided((CARD[0], BARE[1], vulkan), "Vulkan", "CPU").backend is None
+    vulkan = GpuFinding(("Card",))
+    found = {**BARE, "cuda": GpuFinding(("Card",), ("nvcc",)), "vulkan": vulkan}
+    assert decided(found, "CUDA", "CPU").reason == "CUDA (Card) is already built in"
+    assert decided({**CARD, "vulkan": vulkan}, "Vulkan", "CPU").backend is None
     plan = decided(found, wheels="https://wheels.example")
     assert (plan.options, plan.lacks) == (("-DGGML_CUDA=ON",), ())
 
@@ -76,7 +74,7 @@ def test_what_is_built_in_is_left_alone(called: str) -> None:
     plan = decided(CARD, called, "CPU")
     assert (plan.backend, plan.reason) == (
         None,
-        "CUDA (Card) is built in: nothing is to be done",
+        "CUDA (Card) is already built in",
     )
     assert decided(CARD, called, "CPU", rebuild=True).backend is not None
 
@@ -100,8 +98,8 @@ def test_another_systems_backend_is_refused() -> None:
         decided(BARE, backend="metal")
 
 
-def test_how_long_it_takes_is_said_to_be_a_guess_where_it_is_one() -> None:
-    rocm = (BARE[0], GpuFinding("rocm", ("Card",)), *BARE[2:])
-    assert decided(rocm).minutes(8).endswith("(a guess: nobody has measured it)")
+def test_how_long_it_takes_is_called_an_estimate_where_it_was_not_measured() -> None:
+    rocm = {**BARE, "rocm": GpuFinding(("Card",))}
+    assert decided(rocm).minutes(8).endswith("(an estimate, not measured)")
     assert decided(CARD).minutes(2) == "about 37 minutes on 2 cores"
     assert decided(BARE, rpc=True).minutes(2) == "about 3 minutes on 2 cores"

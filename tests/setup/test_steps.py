@@ -1,6 +1,5 @@
 """Making a build beside the one in use, trying it, and what is left when that fails."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,24 +9,25 @@ import time
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from localspec.errors import LocalspecError
 from localspec.llama.chosen import BUILD_VARIABLE, builds_dir, choose, chosen
 from localspec.llama.native import native
 from localspec.setup import steps as module
-from localspec.setup.backends import BACKENDS
 from localspec.setup.plan import SetupPlan
-from localspec.setup.steps import BuildTrial, Step, install, steps, tried
+from localspec.setup.steps import Step, carry_out, find_problem, steps
+from localspec.setup.trial import BuildTrial
 from tests.waiting import PATIENCE_S
 
-CPU = SetupPlan("the CPU", BACKENDS["cpu"], ("-DGGML_RPC=OFF",))
-CUDA = SetupPlan(
-    "CUDA (Card)", BACKENDS["cuda"], ("-DGGML_CUDA=ON",), (), ("Card",), {"CUDACXX": "/n"}
-)
+CPU = SetupPlan("the CPU", "cpu", ("-DGGML_RPC=OFF",))
+CUDA = SetupPlan("CUDA (Card)", "cuda", ("-DGGML_CUDA=ON",), (), ("Card",), {"CUDACXX": "/n"})
+OWN = SetupPlan("the CPU", "cpu", to_own=True)
 OWN_BUILD = Path(native.__file__).parents[1]
-STAGES = ("compiling", "unpacking", "trying", "switching")
+STAGES = ("compiling", "trying", "switching")
 # An sdist whose compiler copies the build that is in use, and says with what options.
 _BACKEND = """
 import os
@@ -90,30 +90,18 @@ def used(prefix: Path) -> Path:
     return folder
 
 
-def prints(**told: object) -> Step:
-    """Return a trial that says what is told."""
-    usual = {
-        "backends": ["CUDA", "CPU"],
-        "devices": ["CUDA0"],
-        "answer": " 9, 10, 11",
-        "seconds": 1.0,
-    }
-    text = json.dumps({**usual, **told})
-    return Step("trying", (sys.executable, "-c", f"print('noise'); print({text!r})"))
-
-
 def shows(_title: str, _share: float) -> None:
     pass
 
 
 def test_the_commands_name_this_python_this_version_and_the_options(tmp_path: Path) -> None:
-    compiling, unpacking, trying = steps(CUDA, "1.2.3", tmp_path)
-    assert compiling.command[:5] == (sys.executable, "-P", "-m", "pip", "wheel")
+    compiling, trying = steps(CUDA, "1.2.3", tmp_path)
+    assert compiling.command[:5] == (sys.executable, "-P", "-m", "pip", "install")
     assert compiling.command[-1] == "llama-cpp-python==1.2.3"
     assert "--no-binary" in compiling.command
     assert compiling.variables["CMAKE_ARGS"] == "-DGGML_CUDA=ON"
     assert compiling.variables["CUDACXX"] == "/n"
-    assert "--no-index" in unpacking.command
+    assert str(tmp_path / "site") in compiling.command
     assert trying.variables[BUILD_VARIABLE] == str(tmp_path / "site")
 
 
@@ -126,55 +114,68 @@ def test_options_of_the_users_own_are_kept(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_prebuilt_wheel_is_taken_in_the_pinned_version_only(tmp_path: Path) -> None:
-    request = SetupPlan("CUDA", BACKENDS["cuda"], wheels="https://wheels.example/cuda")
+    request = SetupPlan("CUDA", "cuda", wheels="https://wheels.example/cuda")
     fetching = steps(request, "1.2.3", tmp_path)[0]
-    assert fetching.command[4] == "download"
+    assert fetching.title == "fetching"
     assert fetching.command[-1] == "llama-cpp-python==1.2.3"
     assert {"--only-binary=:all:", "https://wheels.example/cuda"} <= set(fetching.command)
 
 
-def test_a_trial_tells_what_the_build_is(tmp_path: Path) -> None:
-    trial = tried(prints(), CUDA, tmp_path / "log", shows)
-    assert trial == BuildTrial(("CUDA", "CPU"), ("CUDA0",), " 9, 10, 11", 1.0)
-    assert tried(prints(answer=None), CUDA, tmp_path / "log", shows).answer is None
-
-
-@pytest.mark.parametrize("noise", ["bye from the driver", "{}", '{"backends": ["CU'])
-def test_what_a_driver_prints_at_exit_is_not_the_trials_answer(noise: str, tmp_path: Path) -> None:
-    said = prints()
-    loud = (*said.command[:2], f"{said.command[2]}; import sys; print({noise!r}, file=sys.stderr)")
-    assert tried(Step("trying", loud), CUDA, tmp_path / "log", shows).devices == ("CUDA0",)
-    mute = (sys.executable, "-c", f"print({noise!r})")
-    with pytest.raises(LocalspecError, match="the new build says nothing of itself: the build in"):
-        tried(Step("trying", mute), CUDA, tmp_path / "log", shows)
+TRIED = BuildTrial(("CUDA", "CPU"), ("CUDA0",), " 9, 10, 11", 1.0)
 
 
 @pytest.mark.parametrize(
-    ("told", "problem"),
+    ("change", "problem"),
     [
-        ({"backends": ["CPU"]}, "has no CUDA, only CPU"),
-        ({"devices": []}, "finds no device where the system has Card"),
-        ({"answer": "@@@@"}, "answers nonsense ('@@@@')"),
+        ({}, None),
+        ({"answer": None}, None),
+        ({"backends": ("CPU",)}, "has no CUDA, only CPU"),
+        ({"devices": ()}, "finds no device where the system has Card"),
+        ({"answer": "@@@@"}, "gives a wrong answer ('@@@@')"),
     ],
 )
 def test_a_build_that_is_not_what_it_should_be_is_not_used(
-    told: dict[str, object], problem: str, tmp_path: Path
+    change: dict[str, Any], problem: str | None
 ) -> None:
-    with pytest.raises(LocalspecError) as raised:
-        tried(prints(**told), CUDA, tmp_path / "log", shows)
-    assert str(raised.value).startswith(f"the new build {problem}: the build in use stays;")
+    assert find_problem(msgspec.structs.replace(TRIED, **change), CUDA) == problem
 
 
-def test_a_build_that_crashes_or_hangs_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_build_without_rpc_is_not_used_where_it_was_requested() -> None:
+    plan = replace(CUDA, options=("-DGGML_CUDA=ON", "-DGGML_RPC=ON"))
+    assert find_problem(TRIED, plan) == "has no RPC"
+    both = msgspec.structs.replace(TRIED, backends=("CUDA", "RPC", "CPU"))
+    assert find_problem(both, plan) is None
+
+
+def test_a_trial_tries_the_build_that_is_named_and_writes_what_it_is(tmp_path: Path) -> None:
+    (trying,) = steps(OWN, "1.2.3", tmp_path)
+    assert trying.variables[BUILD_VARIABLE] == "own"
+    module._run(trying, tmp_path / "log", shows)
+    trial = msgspec.json.decode((tmp_path / "trial.json").read_bytes(), type=BuildTrial)
+    assert "CPU" in trial.backends
+    assert trial.answer in {None, " 9, 10, 11, 12, "}
+
+
+def test_back_to_the_environments_own_build_only_if_that_works(
+    used: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "find_problem", lambda *_: "has no CPU")
+        with pytest.raises(LocalspecError, match="new build has no CPU; the build in use stays;"):
+            carry_out(OWN, "1.2.3", shows)
+        assert chosen() == used
+    assert "CPU" in carry_out(OWN, "1.2.3", shows).backends
+    assert chosen() is None
+    assert [each.name for each in builds_dir().iterdir()] == ["setup.log"]
+
+
+def test_a_build_that_crashes_or_hangs_is_not_used(tmp_path: Path) -> None:
     crash = "import os; os.kill(os.getpid(), 11)"
-    with pytest.raises(LocalspecError, match="trying the new build was ended by SIGSEGV"):
-        tried(Step("trying", (sys.executable, "-c", crash)), CUDA, tmp_path / "log", shows)
-    monkeypatch.setattr(module, "_TRIAL_S", 0.2)
-    hangs = Step("trying", ("sh", "-c", "sleep 60 & sleep 60"))
-    with pytest.raises(LocalspecError, match="was ended by SIGKILL"):
-        tried(hangs, CUDA, tmp_path / "log", shows)
+    with pytest.raises(LocalspecError, match="trying the new build ended by SIGSEGV; the build in"):
+        module._run(Step("trying", (sys.executable, "-c", crash)), tmp_path / "log", shows)
+    hangs = Step("trying", ("sh", "-c", "sleep 60 & sleep 60"), most_s=0.2)
+    with pytest.raises(LocalspecError, match="ended by SIGKILL"):
+        module._run(hangs, tmp_path / "log", shows)
 
 
 def test_what_a_compiler_complains_about_is_told(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_the_log_that_an_error_names_has_all_that_was_printed(tmp_path: Path) ->
     loud = "print(*range(9999), sep='\\n'); raise SystemExit(3)"
     log = tmp_path / "setup.log"
     with pytest.raises(LocalspecError, match=r"the build in use stays; .*setup\.log has the rest"):
-        tried(Step("trying", (sys.executable, "-c", loud)), CUDA, log, shows)
+        module._run(Step("trying", (sys.executable, "-c", loud)), log, shows)
     assert log.read_text().split() == [str(each) for each in range(9999)]
 
 
@@ -233,11 +234,14 @@ def test_copies_of_a_library_take_its_room_once(tmp_path: Path) -> None:
     assert not (library / "libb.so").samefile(library / "libb.so.1")
 
 
-def test_what_is_not_used_any_more_is_removed(used: Path) -> None:
+def test_builds_that_are_not_used_any_more_are_removed_and_the_linked_one_is_not(
+    used: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     later = used.with_name("later")
     later.mkdir()
     choose(later)
-    module._prune(later)
+    monkeypatch.setenv(BUILD_VARIABLE, "own")
+    module._remove_unused(builds_dir())
     assert sorted(each.name for each in builds_dir().iterdir()) == ["chosen", "later"]
 
 
@@ -269,14 +273,14 @@ def test_a_build_that_answers_is_used_and_one_that_cannot_be_made_is_not(
 ) -> None:
     monkeypatch.setenv("FAILS", "1")
     with pytest.raises(LocalspecError, match="compiling the new build failed"):
-        install(CPU, sdist, shows)
+        carry_out(CPU, sdist, shows)
     assert "error: no such GPU" in (builds_dir() / "setup.log").read_text()
     assert chosen() == used
     monkeypatch.delenv("FAILS")
     with pytest.raises(LocalspecError, match="the new build has no CUDA"):
-        install(CUDA, sdist, shows)
+        carry_out(CUDA, sdist, shows)
     assert chosen() == used
-    trial = install(CPU, sdist, shows)
+    trial = carry_out(CPU, sdist, shows)
     assert "CPU" in trial.backends
     assert trial.answer in {None, " 9, 10, 11, 12, "}
     now = chosen()
@@ -309,7 +313,7 @@ def test_whatever_ends_it_at_any_stage_a_build_that_works_is_in_use(
         if line.strip() == f"localspec: {stage}".encode():
             break
     # Each stage is met at another moment of it.
-    time.sleep({"compiling": 0.6, "unpacking": 0.4, "trying": 0.3, "switching": 0.0}[stage])
+    time.sleep({"compiling": 0.6, "trying": 0.3, "switching": 0.0}[stage])
     process.send_signal(number)
     process.wait(PATIENCE_S)
     os.set_blocking(process.stderr.fileno(), False)  # what it started may still have it

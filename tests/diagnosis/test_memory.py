@@ -4,15 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from localspec.diagnosis.placement import planned
+from localspec.diagnosis.files import memory
 from localspec.errors import UsageError
-from localspec.models.registry import load_registry
 from tests.models.shapes import LLAMA_1B, QWEN3_06B, sparse_model
 
 
 def told(folder: Path, **values: object) -> list[tuple[str, str]]:
-    registry = load_registry()
-    facts = planned({"pair": None, "gpu_layers": 0, **values}, folder, registry)
+    facts = memory(folder, {"pair": None, "gpu_layers": 0, **values})
     return [(fact.value, fact.state) for fact in facts]
 
 
@@ -33,14 +31,14 @@ def test_what_cannot_be_is_a_warning(tmp_path: Path) -> None:
 
 def test_models_that_are_not_here_are_only_named(tmp_path: Path) -> None:
     ((line, state),) = told(tmp_path, pair="qwen2.5-coder-1.5b")
-    assert line.startswith("not here yet")
+    assert line.startswith("not on this machine")
     assert state == "ok"
 
 
 def test_workers_are_left_to_whoever_uses_them(tmp_path: Path) -> None:
     ((line, state),) = told(tmp_path, workers=("127.0.0.1:1", "127.0.0.1:2"))
     assert state == "ok"
-    assert line == "not known now: 127.0.0.1:1, 127.0.0.1:2 will say what is free at loading"
+    assert line == "known at loading, when 127.0.0.1:1, 127.0.0.1:2 will report what is free"
 
 
 def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:

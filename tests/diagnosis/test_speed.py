@@ -5,7 +5,7 @@ from pathlib import Path
 
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
-from localspec.diagnosis.passes import passes
+from localspec.diagnosis.files import speed
 from localspec.llama.safe_widths import SafeWidths
 from localspec.options import LoadOptions
 
@@ -27,18 +27,25 @@ def _widths(_file: Path, options: LoadOptions) -> SafeWidths:
 
 def test_costs_and_exact_widths_are_told(tmp_path: Path) -> None:
     _stored(tmp_path)
-    (fact,) = passes(tmp_path, _costs, _widths)
+    (fact,) = speed(tmp_path, _costs, _widths)
     assert fact.value == (
-        "20.0 ms a token, 150 ms for 16 at once; "
-        "with --exact passes of 1, 2, 4 tokens are exact, other widths are off by up to 1.5"
+        "20.0 ms per token, 150 ms for 16 at once; "
+        "with --exact, passes of 1, 2, 4 tokens are exact, other widths are off by up to 1.5"
     )
 
 
 def test_a_model_that_was_never_measured_is_named_as_such(tmp_path: Path) -> None:
     _stored(tmp_path)
-    (fact,) = passes(tmp_path, lambda *_: None, lambda *_: None)
+    (fact,) = speed(tmp_path, lambda *_: None, lambda *_: None)
     assert fact.value.startswith("not measured yet")
 
 
+def test_a_draft_model_has_its_own_cost(tmp_path: Path) -> None:
+    _stored(tmp_path)
+    costs = {Role.TARGET: None, Role.DRAFT_MODEL: PassCosts((1, 16), (0.003, 0.02))}
+    (fact,) = speed(tmp_path, lambda _file, _options, role: costs[role], lambda *_: None)
+    assert fact.value == "3.0 ms per token as draft model"
+
+
 def test_an_empty_store_has_nothing_to_tell(tmp_path: Path) -> None:
-    assert list(passes(tmp_path)) == []
+    assert list(speed(tmp_path)) == []

@@ -8,20 +8,22 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from localspec.diagnosis.fact import Fact
-from localspec.diagnosis.hub import network
+from localspec.diagnosis import Fact
+from localspec.diagnosis.machine import network
 from tests.waiting import PATIENCE_S
 
 seen: list[str] = []
 
 
 @contextmanager
-def serving(kind: str, status: int = 200) -> Iterator[str]:
+def serving(kind: str, status: int = 200, location: str = "") -> Iterator[str]:
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append(str(self.headers))
             self.send_response(status)
             self.send_header("Content-Type", kind)
+            if location:
+                self.send_header("Location", location)
             self.end_headers()
             self.wfile.write(b"[]")
 
@@ -59,13 +61,19 @@ def hub(
 
 def test_a_hub_that_answers_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving("application/json; charset=utf-8") as address:
-        assert hub(monkeypatch, address) == Fact("network", "hub 127.0.0.1", "answers")
+        assert hub(monkeypatch, address) == Fact("hub 127.0.0.1", "answers")
 
 
 def test_a_captive_portal_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving("text/html") as address:
         fact = hub(monkeypatch, address)
     assert fact.state == "warning"
+    assert "text/html in its place: sign in to this network" in fact.value
+
+
+def test_a_portal_that_redirects_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving("text/html") as portal, serving("text/plain", 302, portal) as address:
+        fact = hub(monkeypatch, address)
     assert "text/html in its place: sign in to this network" in fact.value
 
 
@@ -82,7 +90,7 @@ def test_nobody_there_is_a_warning_that_says_what_still_works(
         fact = hub(monkeypatch, f"http://127.0.0.1:{nobody.getsockname()[1]}")
     assert fact.state == "warning"
     assert fact.value.startswith("cannot be reached (")
-    assert "models on this machine work" in fact.value
+    assert fact.value.endswith("; models on this machine work")
 
 
 def test_silence_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +105,9 @@ def test_silence_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_offline_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving("application/json") as address:
         seen.clear()
-        assert hub(monkeypatch, address, offline=True).value == "not asked, offline"
+        assert hub(monkeypatch, address, offline=True).value == "not checked, offline"
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        assert hub(monkeypatch, address).value == "not asked, HF_HUB_OFFLINE"
+        assert hub(monkeypatch, address).value == "not checked, HF_HUB_OFFLINE"
         assert seen == []
 
 
@@ -109,11 +117,21 @@ def test_no_token_is_sent_and_no_secret_is_told(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("HF_ENDPOINT", address)
         seen.clear()
         facts = list(network(offline=False, deadline_s=PATIENCE_S))
-        assert Fact("network", "HF_TOKEN", "set") in facts
+        assert Fact("HF_TOKEN", "set") in facts
         assert "s3cret" not in f"{facts}{seen}"
         assert len(seen) == 1
     monkeypatch.setenv("HF_ENDPOINT", "http://me:s3cret@127.0.0.1:9")
     assert "s3cret" not in str(list(network(offline=True)))
+
+
+@pytest.mark.parametrize("proxy", ["http://me:s3cret", "socks9://me:s3cret@127.0.0.1:9"])
+def test_the_password_of_a_proxy_that_cannot_be_used_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    fact = hub(monkeypatch, "http://hub.example")
+    assert fact.state == "warning"
+    assert "s3cret" not in fact.value
 
 
 def test_an_endpoint_that_is_no_address_needs_mending(monkeypatch: pytest.MonkeyPatch) -> None:
