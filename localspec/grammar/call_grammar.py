@@ -14,10 +14,10 @@ from localspec.calls import ID_SLOT, INDEX_SLOT, NAME_SLOT, CallFormat, TaggedAr
 from localspec.calls.policy import Turn
 from localspec.display import printable_line
 from localspec.errors import UsageError
-from localspec.grammar.keywords import member, schema_error
+from localspec.grammar.document import member, schema_error
 from localspec.grammar.matcher import embedded_schema
-from localspec.grammar.normal_form import normal_form
-from localspec.grammar.values import plain_pattern
+from localspec.grammar.patterns import rust_pattern
+from localspec.grammar.sources import enforced_schema
 
 _SLOTS = {ID_SLOT: "/[A-Za-z0-9]{9}/", INDEX_SLOT: "/[0-9]{1,3}/"}
 _TYPES = {
@@ -187,7 +187,7 @@ class CallGrammar:
                 raise schema_error(path, "no text is allowed here: make the argument optional")
             return f"({' | '.join(known)}) {self._written(close)}"
         if "pattern" in schema:
-            text = _whole(plain_pattern(schema["pattern"], path))
+            text = _whole(rust_pattern(schema["pattern"]))
         else:
             most = schema.get("maxLength")
             text = f"(?s:.{{{schema.get('minLength', 0)},{'' if most is None else most}}})"
@@ -256,4 +256,4 @@ def _slashed(regex: str) -> str:
 
 
 def _json(schema: Any) -> str:
-    return f"%json {embedded_schema(normal_form(schema).schema)}"
+    return f"%json {embedded_schema(enforced_schema(schema))}"

@@ -1,24 +1,83 @@
-"""Document: where the references of a JSON schema lead."""
+"""Document: a JSON schema, all of which a mask can keep, and whose parts are known by JSON pointers."""
 
-from contextlib import suppress
+import json
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from localspec.grammar.keywords import schema_error
+from localspec.display import printable
+from localspec.errors import UsageError
 
-_OLDER = {"prefixItems": "items", "items": "additionalItems", "dependentSchemas": "dependencies"}
-"""What stands for a keyword in older drafts."""
+BY_TYPE = {
+    "object": ("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties"),
+    "array": ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}  # fmt: skip
+"""Keywords that constrain one type of value alone."""
+NAMED = ("properties", "patternProperties", "dependencies", "dependentRequired", "dependentSchemas")
+JOINS = ("$ref", "allOf", "anyOf", "oneOf")
+_SCHEMAS = ("items", "additionalItems", "additionalProperties")
+_REFUSED = (
+    *("not", "if", "propertyNames", "contains", "$dynamicRef", "$recursiveRef"),
+    *("unevaluatedProperties", "unevaluatedItems"),
+)
+KEPT: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys((each for some in BY_TYPE.values() for each in some), (int, float)),
+    **dict.fromkeys(NAMED, (dict,)),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems", "required", "enum"), (list,)),
+    **dict.fromkeys(("$ref", "pattern", "format"), (str,)),
+    **dict.fromkeys(_SCHEMAS, (dict, bool, list)),
+    "type": (str, list),
+    "const": (object,),
+}
+"""Keywords that are kept, with the types of their values; others are refused, or say nothing."""
+_LONGEST = 300
+
+
+def schema_error(path: str, what: str) -> UsageError:
+    """Return the error about a place in a schema, on one line.
+
+    Args:
+        path: JSON pointer to it, "" for the whole.
+        what: is wrong there, and what to do.
+    """
+    where, shown = (
+        text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        for text in (path or "its root", " ".join(what.split()))
+    )
+    # A schema may come from anywhere, and a terminal obeys some characters.
+    return UsageError(printable(f"the JSON schema cannot be enforced at {where}: {shown}"))
+
+
+def member(path: str, *names: str | int) -> str:
+    """Return the pointer to what lies within what `path` points to."""
+    escaped = (str(name).replace("~", "~0").replace("/", "~1") for name in names)
+    return "/".join((path, *escaped))
+
+
+def spoken_types(keywords: Collection[str]) -> list[str]:
+    """Return the types that keywords speak of."""
+    return [kind for kind, some in BY_TYPE.items() if any(each in keywords for each in some)]
 
 
 class Document:
-    """A JSON schema whose parts are known by their JSON pointers; the whole is "".
+    """A JSON schema.
 
     Args:
         schema: as `json.loads` gives it.
+
+    Raises:
+        UsageError: a part that can be reached is no schema, or has what a mask cannot keep, or a wrong value.
     """
 
     def __init__(self, schema: object) -> None:
         self._schema = schema
+        todo = [""]
+        for pointer in todo:
+            for reference, path in self._references(self.at(pointer), pointer):
+                if (target := self._target(reference, path)) not in todo:
+                    todo.append(target)
 
     def at(self, pointer: str) -> Any:
         """Return the part that a pointer leads to.
@@ -29,45 +88,71 @@ class Document:
         found: Any = self._schema
         for part in pointer.split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdecimal():
-                found = found[int(name)]
-            elif isinstance(found, dict):
-                found = found[name if name in found else _OLDER.get(name, name)]
-            else:
+            if not isinstance(found, dict) and not (isinstance(found, list) and name.isdecimal()):
                 raise LookupError
+            found = found[int(name)] if isinstance(found, list) else found[name]
         return found
 
-    def target(self, reference: object, path: str) -> str:
-        """Return the pointer to what a `$ref` leads to.
+    def parts(self, *schemas: Any, through: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the schemas that hold wherever all of some hold: they, what they refer to, and what they join.
 
         Args:
-            reference: its value.
-            path: where it stands.
-
-        Raises:
-            UsageError: it leads out of the schema, or nowhere.
+            schemas: they; those that are true or false are left out.
+            through: yield alternatives as well.
         """
-        shown = f"$ref {str(reference)[:80]!r}"
-        if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
-            raise schema_error(
-                path, f"{shown} points out of the schema, or to a name: write it as #/$defs/name"
-            )
-        if self._has_address(path):
-            raise schema_error(path, f"{shown} is inside a part with its own $id: remove that $id")
-        pointer = unquote(reference[1:])
+        todo, seen = [*schemas], set[str]()
+        for schema in todo:
+            if isinstance(schema, dict):
+                yield schema
+                todo += schema.get("allOf", ())
+                if through:
+                    todo += (*schema.get("anyOf", ()), *schema.get("oneOf", ()))
+                    todo += (each for kind in NAMED[2:] for each in schema.get(kind, {}).values())
+                if "$ref" in schema and schema["$ref"] not in seen:
+                    seen.add(schema["$ref"])
+                    todo.append(self.at(unquote(schema["$ref"][1:])))
+
+    def _references(self, schema: Any, path: str) -> Iterator[tuple[str, str]]:
+        """Yield what a part refers to, with the place; raise where it is not kept."""
+        if isinstance(schema, bool):
+            return
+        _require_kept(schema, path)
+        if "$ref" in schema:
+            yield schema["$ref"], path
+        for keyword, value in schema.items():
+            inner: Iterable[tuple[str | int, Any]] = ()
+            if keyword in NAMED:
+                inner = value.items()
+            elif isinstance(value, list) and keyword in {*JOINS, *_SCHEMAS, "prefixItems"}:
+                inner = enumerate(value)
+            elif keyword in _SCHEMAS:
+                yield from self._references(value, member(path, keyword))
+            for name, each in inner:
+                if keyword not in NAMED[2:] or not isinstance(each, list):
+                    yield from self._references(each, member(path, keyword, name))
+
+    def _target(self, reference: str, path: str) -> str:
+        """Return the pointer to what a `$ref` leads to."""
+        shown = f"$ref {reference[:80]!r}"
+        if reference != "#" and not reference.startswith("#/"):
+            raise schema_error(path, f"{shown} points out of the schema, or to a name: write it as #/$defs/name")  # fmt: skip
         try:
-            self.at(pointer)
+            self.at(unquote(reference[1:]))
         except LookupError:
             raise schema_error(path, f"{shown} points to nothing") from None
-        return pointer
+        return unquote(reference[1:])
 
-    def _has_address(self, path: str) -> bool:
-        """Say whether references at a place are relative to a part instead of the whole."""
-        part: Any = None
-        while path:
-            with suppress(LookupError):
-                part = self.at(path)
-            if isinstance(part, dict) and isinstance(part.get("$id"), str):
-                return True
-            path = path.rpartition("/")[0]
-        return False
+
+def _require_kept(schema: Any, path: str) -> None:
+    if not isinstance(schema, dict):
+        raise schema_error(path, f"{str(schema)[:40]!r} is not a schema: write an object")
+    if path and isinstance(schema.get("$id"), str) and '"$ref"' in json.dumps(schema):
+        raise schema_error(path, "a $ref is inside a part with its own $id: remove that $id")
+    for keyword, value in schema.items():
+        if keyword in _REFUSED:
+            raise schema_error(path, f"{keyword!r} is not supported: remove it")
+        names = value if keyword in {"type", "required"} and isinstance(value, list) else ()
+        if not isinstance(value, KEPT.get(keyword, (object,))) or not all(
+            isinstance(each, str) for each in names
+        ):
+            raise schema_error(path, f"{keyword} is {str(value)[:40]!r}: give it another value")

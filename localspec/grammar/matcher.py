@@ -74,7 +74,7 @@ def compiled(source: str, tokenizer: "LLTokenizer") -> "LLMatcher":
 
 
 def schema_source(schema: str) -> str:
-    """Return a grammar of the JSON texts that are valid under a schema in normal form."""
+    """Return a grammar of the JSON texts that are valid under a schema that was rewritten."""
     from llguidance import LLMatcher
 
     source: str = LLMatcher.grammar_from_json_schema(schema, overrides=_JSON)
@@ -82,7 +82,7 @@ def schema_source(schema: str) -> str:
 
 
 def embedded_schema(schema: dict[str, Any]) -> str:
-    """Return a schema in normal form as it stands behind `%json` in a grammar in Lark."""
+    """Return a rewritten schema as it stands behind `%json` in a grammar in Lark."""
     return json.dumps({**schema, "x-guidance": _JSON})
 
 

@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from localspec.errors import UsageError
+from localspec.grammar.document import schema_error
 from localspec.grammar.gbnf import lark_of_gbnf
-from localspec.grammar.keywords import IN_PLACE, member, schema_error, subschemas
+from localspec.grammar.json_schema import Rewritten, rewritten
 from localspec.grammar.matcher import (
     GrammarRefused,
     byte_tokenizer,
@@ -17,7 +18,6 @@ from localspec.grammar.matcher import (
     regex_source,
     schema_source,
 )
-from localspec.grammar.normal_form import NormalForm, normal_form
 
 _MAX_CHARS = 1 << 20
 _KEPT = 64
@@ -27,12 +27,6 @@ _LARK_TOKEN = re.compile(
     r"|(?P<special><[^<>\s][^<>\n]*>)"
 )
 _UNSATISFIABLE = "Unsatisfiable"
-# What llguidance says, and what we do.
-_REASONS = {
-    "oneOf": "what is valid under one alternative may be valid under another, too: make it anyOf, or give them a required "
-    "property with different values",
-    _UNSATISFIABLE: "no value is valid here: make what needs one optional",
-}
 
 
 @lru_cache(maxsize=_KEPT)
@@ -53,7 +47,7 @@ def source_of(kind: str, text: str) -> str:
     if any("\ud800" <= each <= "\udfff" for each in text):
         raise UsageError(f"the {kind} has half of a character, which is not text")
     if kind == "json_schema":
-        return _of_schema(normal_form(_parsed(text)))
+        return _schema_source(enforced_schema(_parsed(text)))
     if kind == "grammar":
         source = lark_of_gbnf(text)
     elif kind == "regex":
@@ -95,59 +89,49 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not valid JSON")
 
 
-def _of_schema(normal: NormalForm) -> str:
-    source = _schema_source(normal.schema)
-    try:
-        compiled(source, byte_tokenizer())
-    except GrammarRefused as error:
-        place, reason = _innermost(normal, str(error))
-        said = next(
-            (ours for theirs, ours in _REASONS.items() if reason.startswith(theirs)), reason
-        )
-        raise schema_error(place, said) from None
-    return source
+def enforced_schema(schema: object) -> dict[str, Any]:
+    """Return a JSON schema as llguidance takes it.
 
-
-def _innermost(normal: NormalForm, reason: str) -> tuple[str, str]:
-    """Return the place of the innermost part that llguidance refuses by itself, and why.
-
-    It says what is wrong, but not where.
+    Raises:
+        UsageError: it is no schema, or says what a mask cannot keep, with the place.
     """
-    definitions = normal.schema["$defs"]
-    part, place, tries = normal.schema, "", 0
-    while True:
-        for key, child in _children(part, needed=reason.startswith(_UNSATISFIABLE)):
-            inner = child
-            if isinstance(inner, dict) and "$ref" in inner:
-                inner = definitions[inner["$ref"].rpartition("/")[2]]
-            inner = {"enum": []} if inner is False else inner
-            tries += 1
-            if inner is True or tries > _MOST_TRIES:
-                continue
-            try:
-                compiled(_schema_source({**inner, "$defs": definitions}), byte_tokenizer())
-            except GrammarRefused as error:
-                if str(error).startswith(_UNSATISFIABLE) and not reason.startswith(_UNSATISFIABLE):
-                    continue
-                part, reason = inner, str(error)
-                place = normal.places.get(
-                    id(inner), member(place, *key) if child is False else place
-                )
-                break
-        else:
-            return place, reason
+    found = rewritten(schema)
+    try:
+        compiled(_schema_source(found.schema), byte_tokenizer())
+    except GrammarRefused as error:
+        place, reason = _innermost(found, str(error))
+        raise schema_error(place, _said(reason)) from None
+    if found.unproven:
+        # The alternatives are disjoint, with more properties than are written.
+        narrower = rewritten(schema, proven=True).schema
+        with suppress(GrammarRefused):
+            compiled(_schema_source(narrower), byte_tokenizer())
+            return narrower
+    return found.schema
 
 
-def _children(part: dict[str, Any], *, needed: bool) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Yield the parts of a schema with their places; `needed` are those without which it has no instance."""
-    for place, child in subschemas(part):
-        keyword, name = place[0], place[-1]
-        if (
-            not needed
-            or keyword in IN_PLACE
-            or (keyword == "properties" and name in part.get("required", ()))
-        ):
-            yield place, child
+def _innermost(schema: Rewritten, reason: str) -> tuple[str, str]:
+    """Return the place of an innermost part that llguidance refuses by itself, and why: it says not where."""
+    for place, part in schema.parts[:_MOST_TRIES]:
+        try:
+            compiled(_schema_source({**part, "$defs": schema.schema["$defs"]}), byte_tokenizer())
+        except GrammarRefused as error:
+            if str(error).startswith(_UNSATISFIABLE) == reason.startswith(_UNSATISFIABLE):
+                return place, str(error)
+    return "", reason
+
+
+def _said(reason: str) -> str:
+    """Return what llguidance says, in our words."""
+    if reason.startswith("oneOf"):
+        return (
+            "oneOf: what is valid under one alternative may be valid under another, too: make it anyOf, or give them a "
+            "required property with different values"
+        )
+    if reason.startswith(_UNSATISFIABLE):
+        why = reason.partition(": ")[2].partition(" while processing")[0]
+        return f"no value is valid here ({why}): make what needs one optional"
+    return reason
 
 
 def _schema_source(schema: Any) -> str:

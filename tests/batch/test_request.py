@@ -155,7 +155,7 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"prompt": "Hi", "max_tokens": 0}, "max_tokens is 0: it must be 1 or more"),
         ({"prompt": "Hi", "stop": [1]}, "stop is"),
         ({"prompt": "Hi", "stop": ""}, "a stop string is"),
-        ({"prompt": "Hi", "grammar": "root ::= ("}, "the grammar is wrong in line 1, column 10"),
+        ({"prompt": "Hi", "grammar": "root ::= ("}, "the grammar is wrong: Expected"),
         ({"prompt": "Hi", "regex": "(a"}, "unclosed group"),
         ({"prompt": "Hi", "lark": "start: b"}, "unknown name"),
         ({"prompt": "Hi", "json_schema": {"not": {}}}, "'not' is not supported"),

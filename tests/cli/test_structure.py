@@ -47,7 +47,7 @@ def test_a_lark_grammar_is_a_file_and_a_regular_expression_is_written_out(tmp_pa
     [
         (None, "cannot be read: No such file"),
         (b"\xff", "is not UTF-8 text"),
-        (b'root ::= "a', "answer.gbnf: the grammar is wrong in line 1, column 10"),
+        (b'root ::= "a', "answer.gbnf: the grammar is wrong: Unexpected end of input at line 1"),
         (b"x" * (5 << 20), "has more than 4 MB"),
     ],
 )

@@ -67,8 +67,6 @@ class _Writer:
             schema["maxProperties"] = chance.randint(1, 4)
         if may(0.1):
             required.append("e")
-        if may(0.2):
-            schema["unevaluatedProperties"] = chance.choice([False, True])
         if may(0.15):
             schema["allOf"] = [self.any(1)]
         if may(0.1):
@@ -86,8 +84,6 @@ class _Writer:
             schema["maxItems"] = chance.randint(1, 3)
         if may(0.3):
             schema["prefixItems"] = [self.any(depth - 1) for _ in range(chance.randint(1, 2))]
-        if may(0.3):
-            schema["unevaluatedItems"] = chance.choice([False, True, self.any(depth - 1)])
         if may(0.05):
             schema["uniqueItems"] = True
         if may(0.15):
@@ -109,6 +105,5 @@ class _Writer:
             {"maxProperties": 3},
             {"type": "object"},
             {"default": 1},
-            {"unevaluatedProperties": False},
         ]
         return schema | self._chance.choice(neighbours) if self._may(0.3) else schema
