@@ -48,7 +48,7 @@ def script(*words: str) -> str:
 
 # What runs, how many modules of ours at most, and which slow libraries. Lower a number when it falls; a higher one
 # needs a reason. What architectures can draft with is judged wherever pairs and memory are.
-MODEL_LIBRARIES = {"jinja2", "llama_cpp", "numpy", "platformdirs"}
+MODEL_LIBRARIES = {"llama_cpp", "numpy", "platformdirs"}
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 5, set()),
     # Of `run` and `chat`, two are `--docs`; a conversation that is shown knows its citations, which takes four.
