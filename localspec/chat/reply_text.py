@@ -151,7 +151,7 @@ class ReplyText:
         return [*chunks, *self._with_calls(self._parser.feed(answer))]
 
     def _words(self, answer: str) -> list[Told]:
-        shown = self._stops.feed(answer).emit
+        shown = self._stops.feed(answer)
         self.answer += shown
         return [Text(shown)] if shown else []
 
