@@ -85,7 +85,7 @@ def _answer(
     except MemoryError:
         raise
     except Exception as error:  # a template may raise whatever Python can
-        reason = str(error)[:_MOST_REASON_CHARS] or type(error).__name__
+        reason = str(error)[:_MOST_REASON_CHARS].strip() or type(error).__name__
         return {"reason": reason, "line": getattr(error, "lineno", None)}
     if len(text) > most_chars:
         return {"reason": f"it makes more text than {most_chars:,} characters"}
