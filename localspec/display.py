@@ -1,11 +1,15 @@
 """Values as people read them, wherever a terminal shows them: text that it cannot obey, lines broken between words, durations, bars."""
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
 
+# Small models copy the tags around an attached file.
+_TAGS = re.compile(r'\A<file name="[^"\n]*">\n|\n?</file>\Z')
+_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
 _BARS = "▁▂▃▄▅▆▇█"
 _USUAL_COLUMNS = 80
 _TAB = 8
@@ -234,3 +238,9 @@ def _may_break(before: str, after: str) -> bool:
 def _is_ideograph(character: str) -> bool:
     hangul = "\uac00" <= character <= "\ud7a3"  # which has blanks between its words
     return unicodedata.east_asian_width(character) in "WF" and not hangul
+
+
+def code_blocks(text: str) -> list[str]:
+    """Return the blocks of code in an answer, without their fences, nor the tags of an attached file."""
+    blocks = (match[2].rstrip("\n") for match in _FENCED.finditer(text))
+    return [_TAGS.sub("", each) for each in blocks]

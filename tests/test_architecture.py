@@ -31,6 +31,7 @@ FLOORS: list[set[str]] = [
 ]
 # Third-party packages with one home.
 HOMES = {
+    "jinja2": ("localspec.chat.jinja_process",),
     "llama_cpp": ("localspec.llama",),
     "llguidance": ("localspec.grammar",),
     "textual": ("localspec.ui",),

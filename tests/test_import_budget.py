@@ -48,17 +48,17 @@ def script(*words: str) -> str:
 
 # What runs, how many modules of ours at most, and which slow libraries. Lower a number when it falls; a higher one
 # needs a reason. What architectures can draft with is judged wherever pairs and memory are.
-MODEL_LIBRARIES = {"jinja2", "llama_cpp", "numpy", "platformdirs"}
+MODEL_LIBRARIES = {"llama_cpp", "numpy", "platformdirs"}
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 5, set()),
     # Of `run` and `chat`, two are `--docs`; a conversation that is shown knows its citations, which takes four.
     # What loads models comes only where no server has them in memory.
     # One of them says what is masked in answers; what masks comes only where something is.
     # Where passes are made, one says which build makes them.
-    "run --help": (script("run", "--help"), 65, {"platformdirs"}),
-    "batch --help": (script("batch", "--help"), 165, MODEL_LIBRARIES),
+    "run --help": (script("run", "--help"), 64, {"platformdirs"}),
+    "batch --help": (script("batch", "--help"), 162, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 11, {"platformdirs"}),
-    "bench --help": (script("bench", "--help"), 144, MODEL_LIBRARIES),
+    "bench --help": (script("bench", "--help"), 131, MODEL_LIBRARIES),
     "tailor --help": (script("tailor", "--help"), 30, {"platformdirs"}),
     "pull --help": (script("pull", "--help"), 48, {"numpy", "platformdirs"}),
     "list --help": (script("list", "--help"), 34, {"numpy", "platformdirs"}),
@@ -66,13 +66,13 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "config --help": (script("config", "--help"), 28, {"platformdirs"}),
     "index --help": (script("index", "--help"), 10, {"platformdirs"}),
     "doctor --help": (script("doctor", "--help"), 23, set()),
-    "chat --help": (script("chat", "--help"), 53, {"platformdirs"}),
+    "chat --help": (script("chat", "--help"), 52, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
-        107,  # what stands for earlier turns, tags, and the option that says what is masked
+        106,  # what stands for earlier turns, tags, and the option that says what is masked
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
-    "engine's process": (_ENGINE, 135, MODEL_LIBRARIES),
+    "engine's process": (_ENGINE, 132, MODEL_LIBRARIES),
 }
 
 

@@ -1,14 +1,11 @@
-"""LineTemplate: a user's template makes a prompt of a line's fields, in jinja2's sandbox."""
+"""LineTemplate: a user's template makes a prompt of a line's fields, in a process of its own."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import StrictUndefined
-from jinja2 import TemplateError as JinjaError
-
-from localspec.chat.dialect import Dialect
+from localspec.chat.jinja import JinjaError, render
 from localspec.display import printable_line
 from localspec.errors import TemplateError
 from localspec.storage.paths import read_named, shown
@@ -30,13 +27,10 @@ class LineTemplate:
     def __init__(self, source: str, name: str) -> None:
         self.source = source
         self._name = name
-        environment = Dialect(lambda: datetime.now().astimezone())
-        environment.undefined = StrictUndefined
         try:
-            self._template = environment.from_string(source)
+            self._render(None)
         except JinjaError as error:
-            line = getattr(error, "lineno", None)
-            where = name if line is None else f"{name}:{line}"
+            where = name if error.line is None else f"{name}:{error.line}"
             raise TemplateError(
                 f"{where}: is not a Jinja template ({_reason(error)}): fix it"
             ) from None
@@ -48,9 +42,12 @@ class LineTemplate:
             TemplateError: a field is missing, or the template fails on these.
         """
         try:
-            return self._template.render(fields)
-        except Exception as error:  # a template may raise whatever Python can
+            return self._render(fields)
+        except JinjaError as error:
             raise TemplateError(f"{self._name} fails on this line: {_reason(error)}") from error
+
+    def _render(self, fields: Mapping[str, Any] | None) -> str:
+        return render(self.source, fields, datetime.now().astimezone(), strict=True)
 
 
 def read_template(path: Path) -> LineTemplate:
@@ -65,4 +62,4 @@ def read_template(path: Path) -> LineTemplate:
 
 
 def _reason(error: Exception) -> str:
-    return printable_line(str(error))[:300] or type(error).__name__
+    return printable_line(str(error))[:300]

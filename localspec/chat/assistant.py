@@ -32,7 +32,7 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
 from localspec.chat.requests import Answered, Observer, Prefixes, Request, at_once
-from localspec.chat.stop_strings import StopStrings
+from localspec.chat.stop_strings import InfillStop, StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
 from localspec.chat.tokenizer import infill_tokens
@@ -45,7 +45,7 @@ from localspec.decoding.round import StopReason
 from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.messages import Infill
+from localspec.messages import Infill, Message, ToolCall
 from localspec.options import ReplyOptions, SamplingParams
 
 if TYPE_CHECKING:
@@ -187,10 +187,8 @@ class Assistant:
             most_rounds: after so many replies that call, the next must not.
         """
         if tools:
-            from localspec.chat.tool_rounds import answered_in_words
-
             answer = partial(self.reply, options=options, policy=policy)
-            return answered_in_words(answer, prompt, tools, most_rounds)
+            return _reply_in_words(answer, prompt, tools, most_rounds)
         for event in self.stream(prompt, options, raw=raw, policy=policy):
             if isinstance(event, Finished):
                 return event.reply
@@ -537,9 +535,7 @@ class Assistant:
         begun = () if conversation is None else conversation.begun
         stops, gap = StopStrings(request.options.stop), request.infill
         if gap is not None:
-            from localspec.chat.gap import GapEnd
-
-            stops = GapEnd(request.options.stop, gap, time.perf_counter)
+            stops = InfillStop(request.options.stop, gap, time.perf_counter)
         if calling is None:
             return ReplyText(tokenizer, thinking, stops, pieces, begun)
         pieces = {**pieces, **calling.dialect.pieces}
@@ -555,6 +551,42 @@ class Assistant:
                 f"the prompt has {n_tokens} tokens and the context holds {n_ctx}: "
                 "shorten it, or raise --ctx"
             )
+
+
+def _reply_in_words(
+    answer: Callable[[Conversation], Reply],
+    prompt: str | Conversation,
+    tools: "Iterable[Callable[..., Any]] | Toolbox",
+    most_rounds: int,
+) -> Reply:
+    """Return the first reply without calls; the conversation then has all calls, results and replies."""
+    # Imported where something is carried out.
+    from localspec.toolbox.functions import Functions
+    from localspec.toolbox.loop import ToolLoop, Unasked
+    from localspec.toolbox.permissions import Permissions
+    from localspec.toolbox.rules import Rules
+    from localspec.toolbox.toolbox import Toolbox
+
+    conversation = prompt if isinstance(prompt, Conversation) else Conversation()
+    if isinstance(prompt, str):
+        conversation.append_user(prompt)
+    box = tools if isinstance(tools, Toolbox) else Functions(tools)
+    own = conversation.call_policy
+    loop = ToolLoop([box], Permissions(Rules()), Unasked(), own, most_rounds)
+    replies = list[Reply]()
+
+    def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
+        for each in results:
+            conversation.append(each)
+        conversation.tools, conversation.call_policy = loop.tools, loop.policy
+        replies.append(answer(conversation))
+        return replies[-1].calls
+
+    try:
+        loop.converse(ask, threading.Event())
+    finally:
+        conversation.call_policy = own
+    return replies[-1]
 
 
 class _Running:

@@ -6,22 +6,55 @@ limit cuts before that, behind its trigger, is no text.
 """
 
 import json
+import re
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum, auto
+from typing import NamedTuple
 
-from localspec.calls import NAME_SLOT, CallFormat, TaggedArguments, Tool, ValueForm
-from localspec.chat.call_pattern import KEY, NAME, Found, Match, match
+from localspec.calls import (
+    ID_SLOT,
+    INDEX_SLOT,
+    NAME_SLOT,
+    CallFormat,
+    TaggedArguments,
+    Tool,
+    ValueForm,
+)
 from localspec.chat.call_values import ValueNesting, is_text, json_of
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text, Told
 from localspec.messages import ToolCall
 
+_NAME, _KEY = "\ue003", "\ue004"
+"""Slots for the name of a function, and for the key of an argument."""
 
-class _Follows(Enum):
-    """What stands behind the name of a call."""
+_SLOTS = {
+    ID_SLOT: re.compile(r"[\w.:-]{0,64}", re.ASCII),
+    INDEX_SLOT: re.compile(r"\d{0,9}", re.ASCII),
+    _NAME: re.compile(r"[\w.-]{0,128}", re.ASCII),
+    _KEY: re.compile(r"[\w.$-]{0,128}"),
+}
+_MOST_SPACE = 64
+_MARKS = frozenset('{}[]:,"')
+"""White space beside them is up to the model, as it is in JSON."""
 
-    OBJECT = auto()
-    PAIRS = auto()
-    NOTHING = auto()
+
+class _Found(Enum):
+    """What a text says of a pattern: it begins with it, it does not, or more of it has to come."""
+
+    WHOLE = auto()
+    NONE = auto()
+    MORE = auto()
+
+
+class _Match(NamedTuple):
+    """How a pattern was found: whether, where it ends, and what stands in its first slot `_NAME` or `_KEY`."""
+
+    found: _Found
+    end: int = 0
+    slot: str = ""
+
+
+_NONE, _MORE = _Match(_Found.NONE), _Match(_Found.MORE)
 
 
 class CallParser:
@@ -47,7 +80,7 @@ class CallParser:
         self.broken_off = False
         self._told: list[Told] = []
         self._id = self._name = self._arguments = ""
-        self._follows = _Follows.NOTHING
+        self._has_arguments = False
         self._steps = self._read()
 
     def feed(self, text: str) -> list[Told]:
@@ -73,42 +106,42 @@ class CallParser:
         begin, at = self._form.begin.lstrip(), 0
         while True:
             at = self._held.find(begin[0], at)
-            found = Found.NONE if at < 0 else self._begins(at)
-            if at >= 0 and found is Found.NONE:
+            found = _Found.NONE if at < 0 else self._begins(at)
+            if at >= 0 and found is _Found.NONE:
                 at += 1
                 continue
             self._tell_text(len(self._held) if at < 0 else at)
             at = 0
-            if found is Found.MORE and self._final:
+            if found is _Found.MORE and self._final:
                 self._take(len(self._held))
                 self.broken_off = True
-            if found is Found.WHOLE:
+            if found is _Found.WHOLE:
                 self._head(begin, 0, passes=True)
                 return True
             if self._final:
                 return False
             yield
 
-    def _begins(self, at: int) -> Found:
+    def _begins(self, at: int) -> _Found:
         """Say whether a first call begins at a place: with the trigger as it is, for that is what binds a call."""
         trigger = self._form.trigger
         if not self._held.startswith(trigger, at):
             more = trigger.startswith(self._held[at:]) and not self._final
-            return Found.MORE if more else Found.NONE
+            return _Found.MORE if more else _Found.NONE
         return self._head(self._form.begin.lstrip(), at)
 
-    def _head(self, prefix: str, at: int, *, passes: bool = False) -> Found:
+    def _head(self, prefix: str, at: int, *, passes: bool = False) -> _Found:
         """Say whether a call begins at a place; `passes` takes its head, which is there, up to its arguments."""
         more = False
-        for follows, tail, taken in self._tails:
-            found = self._match(f"{prefix}{NAME}{tail}", at)
-            if found.found is Found.WHOLE and found.slot in self._tools:
+        for has_arguments, tail, taken in self._tails:
+            found = self._match(f"{prefix}{_NAME}{tail}", at)
+            if found.found is _Found.WHOLE and found.slot in self._tools:
                 if passes:
-                    self._name, self._follows = found.slot, follows
-                    self._take(self._match(f"{prefix}{NAME}{taken}", at).end)
-                return Found.WHOLE
-            more |= found.found is Found.MORE
-        return Found.MORE if more and (self._cut or not self._final) else Found.NONE
+                    self._name, self._has_arguments = found.slot, has_arguments
+                    self._take(self._match(f"{prefix}{_NAME}{taken}", at).end)
+                return _Found.WHOLE
+            more |= found.found is _Found.MORE
+        return _Found.MORE if more and (self._cut or not self._final) else _Found.NONE
 
     def _call(self) -> Generator[None, None, bool]:
         """Tell a call behind its head; return whether the head of another was passed."""
@@ -117,7 +150,7 @@ class CallParser:
         tagged = self._form.tagged
         if tagged is None:
             whole = yield from self._object()
-        elif self._follows is _Follows.NOTHING:
+        elif not self._has_arguments:
             self._tell("{}")
             whole = True
         else:
@@ -127,14 +160,14 @@ class CallParser:
         self._told.append(CallDone(ToolCall(self._id, self._name, self._arguments)))
         while True:
             following = self._form.next
-            found = Found.NONE if following is None else self._head(following, 0)
-            if found is Found.WHOLE and following is not None:
+            found = _Found.NONE if following is None else self._head(following, 0)
+            if found is _Found.WHOLE and following is not None:
                 self._head(following, 0, passes=True)
                 return True
             end = self._match(self._form.end, 0)
-            if found is Found.NONE and (end.found is not Found.MORE or self._final):
+            if found is _Found.NONE and (end.found is not _Found.MORE or self._final):
                 # An end that the model broke off is no text.
-                self._take(end.end if end.found is not Found.MORE else len(self._held))
+                self._take(end.end if end.found is not _Found.MORE else len(self._held))
                 return False
             yield
 
@@ -166,13 +199,13 @@ class CallParser:
         forms = sorted({tagged.string, tagged.other}, key=lambda each: -len(each.open))
         before = "{"
         while True:
-            opened = [self._match(f"{KEY}{each.open}", 0) for each in forms]
+            opened = [self._match(f"{_KEY}{each.open}", 0) for each in forms]
             first = next(
-                (at for at, each in enumerate(opened) if each.found is not Found.NONE), None
+                (at for at, each in enumerate(opened) if each.found is not _Found.NONE), None
             )
-            if first is None or (opened[first].found is Found.MORE and self._final):
+            if first is None or (opened[first].found is _Found.MORE and self._final):
                 return False
-            if opened[first].found is Found.MORE:
+            if opened[first].found is _Found.MORE:
                 yield
                 continue
             key = opened[first].slot
@@ -189,7 +222,7 @@ class CallParser:
                 whole = yield from self._value(form.close, tagged)
             if not whole:
                 return False
-            if self._goes_on(tagged, 0) is not Found.WHOLE:
+            if self._goes_on(tagged, 0) is not _Found.WHOLE:
                 self._tell("}")
                 return True
             self._take(len(tagged.next))
@@ -208,12 +241,12 @@ class CallParser:
                 self._tell_escaped(whole - keep)
             else:
                 ends = self._ends(at + len(close))
-                self._tell_escaped(at if ends is not Found.NONE else at + 1)
-                if ends is Found.WHOLE:
+                self._tell_escaped(at if ends is not _Found.NONE else at + 1)
+                if ends is _Found.WHOLE:
                     self._take(len(close))
                     self._tell('"')
                     return True
-                if ends is Found.NONE:
+                if ends is _Found.NONE:
                     continue
             if self._final:
                 return False
@@ -228,11 +261,11 @@ class CallParser:
             while at < len(self._held):
                 if (nesting is None or not nesting.inside) and self._held.startswith(close, at):
                     ends = self._ends(at + len(close))
-                    if ends is Found.WHOLE:
+                    if ends is _Found.WHOLE:
                         self._tell(json_of(self._take(at).strip(), "" if close else mark))
                         self._take(len(close))
                         return True
-                    if ends is Found.MORE:
+                    if ends is _Found.MORE:
                         break
                 elif not self._final and close.startswith(self._held[at:]):
                     break
@@ -244,29 +277,29 @@ class CallParser:
                 return False
             yield
 
-    def _ends(self, at: int) -> Found:
+    def _ends(self, at: int) -> _Found:
         """Say whether what may follow a value stands at a place."""
         tagged = self._form.tagged
         assert tagged is not None, "asked within values"  # noqa: S101
         found = [self._goes_on(tagged, at), self._match(self._form.end, at).found]
         if self._form.next is not None:
             found.append(self._head(self._form.next, at))
-        if Found.WHOLE in found:
-            return Found.WHOLE
-        if Found.MORE in found:
-            return Found.WHOLE if self._final else Found.MORE
-        return Found.NONE
+        if _Found.WHOLE in found:
+            return _Found.WHOLE
+        if _Found.MORE in found:
+            return _Found.WHOLE if self._final else _Found.MORE
+        return _Found.NONE
 
-    def _goes_on(self, tagged: TaggedArguments, at: int) -> Found:
+    def _goes_on(self, tagged: TaggedArguments, at: int) -> _Found:
         """Say whether another argument stands at a place."""
         found = [
-            self._match(f"{tagged.next}{KEY}{each.open}", at).found
+            self._match(f"{tagged.next}{_KEY}{each.open}", at).found
             for each in (tagged.string, tagged.other)
         ]
-        return next((each for each in (Found.WHOLE, Found.MORE) if each in found), Found.NONE)
+        return next((each for each in (_Found.WHOLE, _Found.MORE) if each in found), _Found.NONE)
 
-    def _match(self, pattern: str, at: int) -> Match:
-        return match(pattern, self._held, at, loose=self._loose)
+    def _match(self, pattern: str, at: int) -> _Match:
+        return _match(pattern, self._held, at, loose=self._loose)
 
     def _take(self, size: int) -> str:
         taken, self._held = self._held[:size], self._held[size:]
@@ -285,16 +318,49 @@ class CallParser:
             self._told.append(Text(self._take(size)))
 
 
-def _tails(form: CallFormat) -> Generator[tuple[_Follows, str, str], None, None]:
-    """Yield what may stand behind a name: what follows, the text that shows it, and how much of it belongs to the head."""
+def _tails(form: CallFormat) -> Generator[tuple[bool, str, str], None, None]:
+    """Yield what may stand behind a name: whether arguments follow, the text that shows it, and how much of it belongs to the head."""
     tagged = form.tagged
     if tagged is None:
         for then in (form.then, *form.also):
-            yield _Follows.OBJECT, f"{then}{{", then
+            yield True, f"{then}{{", then
         return
     for each in {tagged.string.open, tagged.other.open}:
-        yield _Follows.PAIRS, f"{tagged.first}{KEY}{each}", tagged.first
+        yield True, f"{tagged.first}{_KEY}{each}", tagged.first
     if tagged.none is not None:
-        yield _Follows.NOTHING, f"{tagged.none}{form.end}", tagged.none
+        yield False, f"{tagged.none}{form.end}", tagged.none
         if form.next is not None:
-            yield _Follows.NOTHING, f"{tagged.none}{form.next}", tagged.none
+            yield False, f"{tagged.none}{form.next}", tagged.none
+
+
+def _match(pattern: str, text: str, at: int, *, loose: bool) -> _Match:
+    """Say whether a text has a pattern, text with slots, at some place; `loose` leaves white space to the model."""
+    slot, before = "", ""
+    for each in pattern:
+        if each in _SLOTS:
+            read = _SLOTS[each].match(text, at)
+            assert read is not None, "it may be empty"  # noqa: S101
+            expected, at = read[0], read.end()
+            if at == len(text):
+                return _MORE
+            if not expected:
+                return _NONE
+            slot = slot or (expected if each in (_NAME, _KEY) else "")
+        else:
+            expected = slot if each == NAME_SLOT else each
+            if loose and each.isspace():
+                at, expected = _after_space(text, at), ""
+            elif loose and before and (each in _MARKS or before in _MARKS):
+                at = _after_space(text, at)
+            if not text.startswith(expected, at):
+                return _MORE if expected.startswith(text[at:]) else _NONE
+            at += len(expected)
+        before = each
+    return _Match(_Found.WHOLE, at, slot)
+
+
+def _after_space(text: str, at: int) -> int:
+    end = at
+    while end < len(text) and end - at < _MOST_SPACE and text[end].isspace():
+        end += 1
+    return end

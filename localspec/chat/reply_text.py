@@ -102,6 +102,8 @@ class ReplyText:
     @property
     def written(self) -> str:
         """All that the model wrote up to a stop string, thoughts and their tags included."""
+        if self.calls and not self.stopped:
+            return self._written
         # The answer is the end of what was written, so what follows it counts from there.
         return self._written[: len(self._written) - self._answer_chars + len(self.answer)]
 
@@ -149,7 +151,7 @@ class ReplyText:
         return [*chunks, *self._with_calls(self._parser.feed(answer))]
 
     def _words(self, answer: str) -> list[Told]:
-        shown = self._stops.feed(answer).emit
+        shown = self._stops.feed(answer)
         self.answer += shown
         return [Text(shown)] if shown else []
 

@@ -1,9 +1,9 @@
 """A model's own chat template, rendered as Hugging Face and llama.cpp render it.
 
-A template comes out of a model file, so it is a stranger's program: it runs in jinja2's immutable sandbox, with a
-bound on its source and a budget for all that it does, see `dialect`. Knows no tokens.
+A template comes out of a model file, so it is a stranger's program: it runs in a process of its own, see `jinja`.
+Knows no tokens.
 
-Source: `transformers/utils/chat_template_utils.py` for the dialect, llama.cpp `common/chat.cpp` for the variables.
+Source of the variables: llama.cpp's `common/chat.cpp`.
 """
 
 import json
@@ -14,17 +14,13 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from jinja2 import Template
 
 from localspec.calls import CallFormat, Tool
-from localspec.chat.dialect import Dialect
+from localspec.chat.jinja import JinjaError, render
 from localspec.chat.known_calls import known_format, written
 from localspec.display import printable_line
 from localspec.errors import TemplateError
 from localspec.messages import Message, Part, TextPart, ToolCall, ToolResult, to_json
-
-MAX_SOURCE_CHARS = 1 << 16
-"""Twice as much as the longest template of a known model."""
 
 _PROBE = "localspec-probe"  # a content that no template writes by itself
 _USER = "localspec-user"
@@ -61,15 +57,12 @@ class ChatTemplate:
     ) -> None:
         if not source or not source.strip():
             raise TemplateError(f"{model} has no chat template: use --raw")
-        if len(source) > MAX_SOURCE_CHARS:
-            raise TemplateError(
-                f"{model}'s chat template has {len(source)} characters, more than {MAX_SOURCE_CHARS}: use --raw"
-            )
         self.source = source
         self._model = model
         self._constants = {"bos_token": bos_token, "eos_token": eos_token}
         self._clock = clock
-        self._template = self._compiled(source)
+        self._late: TemplateError | None = None
+        self._render(None)
         self._takes_system: bool | None = None
         self._takes_later_system: bool | None = None
         self._calls: tuple[bool, str | None] | None = _UNKNOWN
@@ -100,7 +93,7 @@ class ChatTemplate:
             in_parts: give it contents as lists of parts, as templates of models that see images want them.
 
         Raises:
-            TemplateError: the template refuses these messages, or fails, or grows out of bounds.
+            TemplateError: the template refuses these messages, or fails, or takes too long or too much.
         """
         variables: dict[str, object] = {
             "add_generation_prompt": add_generation_prompt,
@@ -117,13 +110,21 @@ class ChatTemplate:
             messages = _with_system_in_first_user_turn(messages)
         return self._run(messages, variables, in_parts=in_parts)
 
-    def _compiled(self, source: str) -> Template:
+    def _render(self, variables: Mapping[str, object] | None) -> str:
+        if self._late is not None:  # as it would again
+            raise self._late
+        if variables is not None:
+            variables = {**self._constants, **variables}
         try:
-            return Dialect(self._clock).from_string(source)
-        except (
-            Exception
-        ) as error:  # a stranger's program: jinja2 lets some ValueErrors through as they are
-            raise self._failure(error) from error
+            return render(self.source, variables, self._clock())
+        except JinjaError as error:
+            where = f" (line {error.line})" if error.line else ""
+            failure = TemplateError(
+                f"{self._model}'s chat template failed: {printable_line(str(error))[:300]}{where}; "
+                "use --raw to go without it"
+            )
+            self._late = failure if error.late else None
+            raise failure from error
 
     def _system_is_read(self) -> bool:
         if self._takes_system is None:
@@ -165,10 +166,7 @@ class ChatTemplate:
                 said = [to_json(_with_calls_in_words(each, known)) for each in messages]
         if in_parts:
             said = [{**e, "content": [{"type": "text", "text": e["content"]}]} for e in said]
-        try:
-            return self._template.render({"messages": said, **self._constants, **variables})
-        except Exception as error:  # a template may raise whatever Python can
-            raise self._failure(error) from error
+        return self._render({"messages": said, **variables})
 
     def _of_tools(self, tools: Sequence[Tool]) -> dict[str, object]:
         values = [each.to_json() for each in tools]
@@ -197,19 +195,11 @@ class ChatTemplate:
             "enable_thinking": True,
         }
         try:
-            text = self._template.render({**self._constants, **variables})
-        except Exception:  # whatever it is: this is not what the template wants
+            text = self._render(variables)
+        except TemplateError:  # this is not what it wants
             return False
         written = text.replace(str({_PROBE: _PROBE}), "").replace(json.dumps(call.arguments), "")
         return written.count(_PROBE) > 2  # beside the tool's own name
-
-    def _failure(self, error: Exception) -> TemplateError:
-        reason = printable_line(str(error))[:300] or type(error).__name__
-        line = getattr(error, "lineno", None)
-        where = f" (line {line})" if line else ""
-        return TemplateError(
-            f"{self._model}'s chat template failed: {reason}{where}; use --raw to go without it"
-        )
 
 
 def _called(message: dict[str, Any], objects: bool, content: str | None) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def show(name: str, as_json: bool) -> None:
     registry = load_registry()
     facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
     if isinstance(facts.get("path"), str):
-        # jinja2 comes with it, and few files are looked into.
+        # Few files are looked into.
         from localspec.chat.call_finder import offers_tools  # noqa: PLC0415
 
         facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).chat_template)

@@ -105,7 +105,7 @@ def templated(prompt: str | None, flags: Mapping[str, Any]) -> str | None:
         if flags["params"]:
             raise UsageError("--param fills in a template: name one with --template")
         return prompt
-    from localspec.batch.line_template import LineTemplate  # noqa: PLC0415 - jinja2 takes its time
+    from localspec.batch.line_template import LineTemplate  # noqa: PLC0415 - few use one
 
     source = _named("template", name, read_preferences().templates)
     if prompt in {None, "-"}:

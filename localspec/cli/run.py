@@ -47,7 +47,7 @@ from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.round import StopReason
-from localspec.display import notice, printable, wrapped
+from localspec.display import code_blocks, notice, printable, wrapped
 from localspec.engine.ask import Ask
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Message
@@ -178,8 +178,6 @@ def _check(flags: dict[str, Any]) -> None:
 
 def _print_code(text: str, *, quiet: bool) -> None:
     """Print the blocks of code; where there are none, the answer may be nothing but code."""
-    from localspec.chat.code_blocks import code_blocks  # noqa: PLC0415 - few want only that
-
     blocks = code_blocks(text)
     if not (blocks or quiet):
         notice("the answer has no block of code: printing all of it")

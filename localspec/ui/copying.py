@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from localspec.display import code_blocks
 from localspec.errors import UsageError
 from localspec.history.records import StoredMessage, content_of
 
@@ -42,8 +43,6 @@ def code_of(text: str) -> list[str]:
     Raises:
         UsageError: there are none.
     """
-    from localspec.chat.code_blocks import code_blocks  # noqa: PLC0415 - few copy any
-
     blocks = code_blocks(text)
     if not blocks:
         raise UsageError("this answer has no block of code: /copy takes all of it")

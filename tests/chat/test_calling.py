@@ -11,6 +11,7 @@ from localspec.calls.policy import CallPolicy
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, Reply, Text, Told
+from localspec.chat.tokenizer import BREAK
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
@@ -97,6 +98,18 @@ def test_a_result_goes_back_and_nothing_is_evaluated_twice() -> None:
         conversation.append(Message("tool", (ToolResult(call.id, "1"),)))
     second, _ = told(speaker, conversation)
     assert second.cached_tokens == first.prompt_tokens + len(first.tokens) - 1
+
+
+@pytest.mark.parametrize("words", ["\n", "Let me see.\n"])
+def test_tokens_of_calls_are_remembered_with_all_of_their_text(words: str) -> None:
+    conversation = asked()
+    speaker = assistant(words + hermes("area", of="Peru"))
+    first, _ = told(speaker, conversation)
+    conversation.append(Message("tool", (ToolResult(first.calls[0].id, "1"),)))
+    ids = speaker.prompt_tokens(conversation)
+    assert ids[first.prompt_tokens :][: len(first.tokens)] == list(first.tokens)
+    assert b"".join(map(TOKENIZER.piece, ids)).count(b'"arguments": {"of": "Peru"}') == 1
+    assert conversation.remembered[-1].text.replace(BREAK, "").startswith(words + "<tool_call>")
 
 
 def test_ids_of_calls_depend_on_seed_and_prompt_alone() -> None:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.chat.gap import GapEnd
-from localspec.chat.stop_strings import Matched
+from localspec.chat.stop_strings import InfillStop
 from localspec.messages import Infill
 from tests.chat.cutting import cut
 from tests.toy import Stopwatch
@@ -13,9 +12,9 @@ from tests.toy import Stopwatch
 
 def ending(
     stops: tuple[str, ...] = (), indent: int = 0, within_s: float | None = None
-) -> tuple[GapEnd, Stopwatch]:
+) -> tuple[InfillStop, Stopwatch]:
     clock = Stopwatch(0.0)
-    return GapEnd(stops, Infill("", "", indent=indent, within_s=within_s), clock), clock
+    return InfillStop(stops, Infill("", "", indent=indent, within_s=within_s), clock), clock
 
 
 def before_the_first_that_is_indented_less(text: str, indent: int) -> str:
@@ -35,7 +34,7 @@ def test_any_cutting_gives_the_lines_that_are_indented_enough(
     text: str, indent: int, data: st.DataObject
 ) -> None:
     end, _ = ending(indent=indent)
-    shown = "".join(end.feed(chunk).emit for chunk in cut(data, text)) + end.flush()
+    shown = "".join(end.feed(chunk) for chunk in cut(data, text)) + end.flush()
     assert shown == before_the_first_that_is_indented_less(text, indent)
     assert end.stopped == end.cut == (shown != text)
 
@@ -43,12 +42,12 @@ def test_any_cutting_gives_the_lines_that_are_indented_enough(
 def test_it_ends_with_the_line_that_is_being_written_when_time_is_up() -> None:
     end, clock = ending(within_s=0.25)
     clock.now_s = 5.0
-    assert end.feed("return x\n") == Matched("return x\n", stopped=False)
+    assert (end.feed("return x\n"), end.stopped) == ("return x\n", False)
     clock.now_s = 5.3
-    assert end.feed("y = ") == Matched("y = ", stopped=False)
-    assert end.feed("1\nz") == Matched("1", stopped=True)
+    assert (end.feed("y = "), end.stopped) == ("y = ", False)
+    assert (end.feed("1\nz"), end.stopped) == ("1", True)
     assert end.cut
-    assert end.feed("more") == Matched("", stopped=True)
+    assert (end.feed("more"), end.stopped) == ("", True)
     assert end.flush() == ""
 
 
@@ -56,7 +55,7 @@ def test_without_a_line_break_time_is_never_up() -> None:
     end, clock = ending(within_s=0.25)
     end.feed("x")
     clock.now_s = 9.0
-    assert end.feed(" = 1") == Matched(" = 1", stopped=False)
+    assert (end.feed(" = 1"), end.stopped) == (" = 1", False)
 
 
 @pytest.mark.parametrize(
@@ -64,5 +63,5 @@ def test_without_a_line_break_time_is_never_up() -> None:
 )
 def test_whichever_end_comes_first_counts(text: str, kept: str, cut: bool) -> None:
     end, _ = ending((";",), indent=2)
-    assert end.feed(text) == Matched(kept, stopped=True)
+    assert (end.feed(text), end.stopped) == (kept, True)
     assert end.cut == cut

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from localspec.chat.stop_strings import Matched, StopStrings
+from localspec.chat.stop_strings import StopStrings
 from localspec.errors import UsageError
 from tests.chat.cutting import cut
 
@@ -19,7 +19,7 @@ def test_any_cutting_gives_the_text_before_the_first_stop(
     text: str, stops: list[str], data: st.DataObject
 ) -> None:
     stream = StopStrings(stops)
-    shown = "".join(stream.feed(chunk).emit for chunk in cut(data, text)) + stream.flush()
+    shown = "".join(stream.feed(chunk) for chunk in cut(data, text)) + stream.flush()
     assert shown == before_first_stop(text, stops)
     assert stream.stopped == any(stop in text for stop in stops)
 
@@ -29,7 +29,7 @@ def test_only_a_possible_beginning_of_a_stop_is_held_back(text: str, stops: list
     stream = StopStrings(stops)
     emitted = ""
     for end, letter in enumerate(text, start=1):
-        emitted += stream.feed(letter).emit
+        emitted += stream.feed(letter)
         if stream.stopped:
             break
         held = text[len(emitted) : end]
@@ -38,21 +38,21 @@ def test_only_a_possible_beginning_of_a_stop_is_held_back(text: str, stops: list
 
 def test_a_stop_string_may_span_feeds() -> None:
     stream = StopStrings(["\nUser:"])
-    assert stream.feed("Yes.\nUs") == Matched("Yes.", stopped=False)
-    assert stream.feed("er: and") == Matched("", stopped=True)
+    assert (stream.feed("Yes.\nUs"), stream.stopped) == ("Yes.", False)
+    assert (stream.feed("er: and"), stream.stopped) == ("", True)
     assert stream.flush() == ""
 
 
 def test_text_that_only_began_like_a_stop_is_released() -> None:
     stream = StopStrings(["\nUser:"])
-    assert stream.feed("Yes.\nUs") == Matched("Yes.", stopped=False)
-    assert stream.feed("ual") == Matched("\nUsual", stopped=False)
+    assert (stream.feed("Yes.\nUs"), stream.stopped) == ("Yes.", False)
+    assert (stream.feed("ual"), stream.stopped) == ("\nUsual", False)
 
 
 def test_an_earlier_beginning_is_waited_for() -> None:
     stream = StopStrings(["abcd", "bc"])
-    assert stream.feed("xabc") == Matched("x", stopped=False)
-    assert stream.feed("d") == Matched("", stopped=True)
+    assert (stream.feed("xabc"), stream.stopped) == ("x", False)
+    assert (stream.feed("d"), stream.stopped) == ("", True)
 
 
 def test_a_stop_that_waited_in_vain_still_counts_at_the_end() -> None:
@@ -64,8 +64,8 @@ def test_a_stop_that_waited_in_vain_still_counts_at_the_end() -> None:
 
 def test_nothing_follows_a_stop() -> None:
     stream = StopStrings(["."])
-    assert stream.feed("a.b") == Matched("a", stopped=True)
-    assert stream.feed("c") == Matched("", stopped=True)
+    assert (stream.feed("a.b"), stream.stopped) == ("a", True)
+    assert (stream.feed("c"), stream.stopped) == ("", True)
     assert stream.flush() == ""
 
 

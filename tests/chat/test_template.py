@@ -1,15 +1,11 @@
-import time
-import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
 
-from localspec.chat import budget as budget_module
-from localspec.chat import template as template_module
+from localspec.chat import jinja
 from localspec.chat.template import ChatTemplate
 from localspec.errors import TemplateError
 from localspec.messages import Message, ToolResult
-from tests.examples import LONG
 from tests.vocabularies import real_templates
 
 CHATML = (
@@ -27,13 +23,6 @@ IGNORES_SYSTEM = (
 )
 SYSTEM, USER = Message.system("Be brief."), Message.user("Hi")
 YES = Message.assistant("Yes")
-
-
-@pytest.fixture
-def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sixteenth of the budget, which has as many ends; the long form goes to the end of all of it."""
-    if not LONG:
-        monkeypatch.setattr(budget_module, "BASE", budget_module.BASE >> 4)
 
 
 def render(source: str, *messages: Message, begins: bool = True, thinks: bool = True) -> str:
@@ -184,6 +173,9 @@ def test_thoughts_are_beside_the_content() -> None:
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
         ("{{ messages.append(1) }}", "unsafe"),
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ '{0.__class__.__mro__}'.format(1) }}", "unsafe"),
+        ("{{ '{x.__class__.__mro__}'.format_map({'x': 1}) }}", "unsafe"),
+        ("{{ (messages|attr('__class__')).__mro__ }}", "unsafe"),
     ],
 )
 def test_a_failing_template_says_why_in_one_line_and_what_to_do(source: str, reason: str) -> None:
@@ -200,22 +192,8 @@ def test_a_template_that_is_no_jinja_is_refused_at_once() -> None:
         ChatTemplate("fine\n{% if %}", "", "")
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["{{ 'x' * 10**9 }}", "{{ 'x' * 1000000000 }}", "{{ 1000000000 * [0] }}", "{{ 9 ** 9 }}"],
-)
-def test_a_template_cannot_build_huge_values(source: str) -> None:
-    with pytest.raises(TemplateError, match=r"not allowed|repetition"):
-        render(source)
-
-
 def test_small_repetitions_and_products_are_fine() -> None:
     assert render("{{ '-' * 3 }}{{ 6 * 7 }}") == "---42"
-
-
-def _slow(source: str) -> object:
-    """What takes seconds to run into its limit."""
-    return pytest.param(source, marks=pytest.mark.slow)
 
 
 _HASHED = "{% set ns = namespace(x=('ab',)) %}{% for i in range(14) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
@@ -226,34 +204,45 @@ _HASHED = "{% set ns = namespace(x=('ab',)) %}{% for i in range(14) %}{% set ns.
     [
         "{% for i in range(99999) %}{% for j in range(99999) %}{{ j }}{% endfor %}{% endfor %}",
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        _slow(
-            "{% for i in range(99999) %}{% for j in range(99999) if j < 0 %}{% endfor %}{% endfor %}"
-        ),
-        _slow(
-            "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}"
-        ),
-        _slow(
-            "{% for i in range(9999) recursive %}{{ loop(range(9999)) if loop.depth < 4 }}{% endfor %}"
-        ),
+        "{% for i in range(99999) %}{% for j in range(99999) if j < 0 %}{% endfor %}{% endfor %}",
+        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
+        "{% for i in range(9999) recursive %}{{ loop(range(9999)) if loop.depth < 4 }}{% endfor %}",
         _HASHED + "{% for i in range(99999) %}{% if {}[ns.x] %}{% endif %}{% endfor %}",
         _HASHED + "{% for i in range(99999) %}{% if {}.get(ns.x) %}{% endif %}{% endfor %}",
         _HASHED + "{% for i in range(99999) %}{% if loop.changed(ns.x) %}{% endif %}{% endfor %}",
         _HASHED + "{% for i in range(99999) %}{% if ns.x == ns.x[:] %}{% endif %}{% endfor %}",
-        _slow(
-            "{{ range(99999)|map('upper')|map('lower')|map('upper')|map('lower')|map('upper')|map('lower')|list }}"
-        ),
-        _slow(
-            "{% for i in range(99999) %}{% if range(99999)|list|sort|unique|first %}{% endif %}{% endfor %}"
-        ),
+        "{{ range(99999)|map('upper')|map('lower')|map('upper')|map('lower')|map('upper')|map('lower')|list }}",
+        "{% for i in range(99999) %}{% if range(99999)|list|sort|unique|first %}{% endif %}{% endfor %}",
+        "{{ 5|round(999999999, 'ceil') }}",
+        "{{ 9 ** (9 ** 9) }}",
+        "{{ x }}" * 300_000,
     ],
 )
-@pytest.mark.long
-@pytest.mark.usefixtures("small_budget")
-def test_a_template_cannot_run_without_end(source: str) -> None:
-    begun_s = time.process_time()
-    with pytest.raises(TemplateError, match="more work"):
+def test_a_template_that_does_not_end_is_ended_and_the_next_one_renders(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jinja, "MOST_S", 0.2)
+    with pytest.raises(TemplateError, match=r"more than 0\.2 s; use --raw"):
         render(source)
-    assert time.process_time() - begun_s < 30  # and not for hours, which is what it asks for
+    assert render("{{ messages[0].content }}") == "Hi"
+
+
+def test_a_template_that_was_ended_is_not_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = ChatTemplate("{% for i in range(99999) %}" * 2 + "{% endfor %}" * 2, "", "")
+    monkeypatch.setattr(jinja, "MOST_S", 0.2)
+    for _ in range(2):
+        with pytest.raises(TemplateError, match="more than"):
+            chat.render([USER])
+        monkeypatch.setattr(jinja, "MOST_S", 10_000)
+
+
+def test_a_process_that_is_gone_is_started_again() -> None:
+    assert render("{{ 1 }}") == "1"
+    child = jinja._renderer._child  # as the operating system ends one that is idle
+    assert child is not None
+    child.kill()
+    child.wait()
+    assert render("{{ 2 }}") == "2"
 
 
 _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"
@@ -262,22 +251,22 @@ _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x 
 @pytest.mark.parametrize(
     "source",
     [
+        "{{ 'x' * 10**9 }}",
+        "{{ 1000000000 * [0] }}",
         _DOUBLED,
         _DOUBLED.replace("ns.x + ns.x", "ns.x ~ ns.x"),
-        _slow(_DOUBLED.replace("ns.x + ns.x", "[ns.x, ns.x]")),
-        _slow(_DOUBLED.replace("ns.x + ns.x", "{1: ns.x, 2: ns.x}")),
         _DOUBLED.replace("ns.x + ns.x", "ns.x|replace('a', 'aab')|replace('b', 'bba')"),
         _DOUBLED.replace("ns.x + ns.x", "'-'.join([ns.x, ns.x])"),
         _DOUBLED.replace("'ab'", "3").replace("ns.x + ns.x", "ns.x * ns.x"),
-        "{% set x %}{% for i in range(9999) %}" + "x" * 9999 + "{% endfor %}{% endset %}",
-        "{% set x %}{% for i in range(9999) %}{% block b scoped %}"
+        "{% set x %}{% for i in range(99999) %}" + "x" * 9999 + "{% endfor %}{% endset %}",
+        "{% set x %}{% for i in range(99999) %}{% block b scoped %}"
         + "x" * 9999
         + "{% endblock %}{% endfor %}{% endset %}",
         "{% for i in range(9999) recursive %}" + "x" * 9999 + "{% endfor %}",
         "{% macro m() %}{% for i in range(9999) %}"
         + "x" * 9999
         + "{% endfor %}{% endmacro %}{{ m() }}",
-        _slow("{% set x = 'x' * 999999 %}{{ [" + "x[1:]," * 999 + "] }}"),
+        "{% set x = 'x' * 999999 %}{{ [" + "x[1:]," * 999 + "] }}",
         "{% set x = 'x' * 999999 %}{{ ('{0}' * 999).format(x) }}",
         "{% set x = 'x' * 999999 %}{{ ('%(a)s' * 999) % {'a': x} }}",
         "{% set x = 'x' * 999999 %}{{ ('%(a)s' * 999)|format(a=x) }}",
@@ -291,52 +280,38 @@ _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x 
         "{{ '%999999999d'|format(1) }}",
         "{{ '{:999999999}'.format(1) }}",
         "{{ '{:{}}'.format(1, 999999999) }}",
-        "{{ 5|round(999999999, 'ceil') }}",
         "{{ [1]|tojson(indent=999999999) }}",
-        "{{ [[1]]|sum(start=[]) }}",
         "{{ 'x'.ljust(999999999) }}",
         "{{ 'x'.zfill(999999999) }}",
         "{{ '\t'.expandtabs(999999999) }}",
         "{{ (1).to_bytes(999999999, 'big') }}",
-        "{{ dict.fromkeys(range(99999), 1) }}",
     ],
 )
-@pytest.mark.long
-@pytest.mark.usefixtures("small_budget")
-def test_a_template_cannot_fill_the_memory(source: str) -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(
-            TemplateError,
-            match=r"more work|not allowed|bits|digits|than \d+|takes|format|no number",
-        ):
-            render(source)
-        assert tracemalloc.get_traced_memory()[1] < (300 << 20 if LONG else 60 << 20)
-    finally:
-        tracemalloc.stop()
+def test_a_template_cannot_fill_the_memory(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jinja, "MOST_S", 1.0)
+    monkeypatch.setattr(jinja, "MOST_BYTES", 128 << 20)
+    with pytest.raises(TemplateError, match=r"more than|more text than"):
+        render(source)
+    assert render("{{ messages[0].content }}") == "Hi"
 
 
-@pytest.mark.parametrize("name", ["center", "batch", "slice", "wordwrap", "urlize", "xmlattr"])
-def test_filters_for_web_pages_are_unknown(name: str) -> None:
-    with pytest.raises(TemplateError, match=f"No filter named '{name}'"):
-        render("{{ 'x'|" + name + "(9) }}")
-
-
-def test_a_budget_is_each_renderings_own() -> None:
+def test_a_bound_is_each_renderings_own(monkeypatch: pytest.MonkeyPatch) -> None:
     chat = ChatTemplate("{% for i in range(99999) %}{% endfor %}{{ messages[0].content }}", "", "")
-    assert {chat.render([USER]) for _ in range(11)} == {"Hi"}
+    monkeypatch.setattr(jinja, "MOST_S", 0.5)
+    assert {chat.render([USER]) for _ in range(300)} == {"Hi"}
 
 
-def test_a_long_conversation_has_a_larger_budget() -> None:
+def test_a_long_conversation_is_within_the_bounds() -> None:
     quadratic = (
         "{% for m in messages %}{% for n in messages %}{% endfor %}{{ m.content }}{% endfor %}"
     )
     assert render(quadratic, *[USER] * 1000) == "Hi" * 1000
     assert len(render(CHATML, *[Message.user("word " * 60)] * 10_000)) > 3_000_000
-    assert len(render(CHATML, Message.user("x" * 10_000_000))) > 10_000_000
+    for character in ("x", "\N{GRINNING FACE}"):
+        assert len(render(CHATML, Message.user(character * 10_000_000))) > 10_000_000
 
 
-def test_what_templates_use_works_within_the_budget() -> None:
+def test_what_templates_use_works() -> None:
     source = (
         "{% set ns = namespace(last=0) %}{% for m in messages[::-1] %}{% set ns.last = loop.length - loop.index %}"
         "{% if loop.last %}{{ loop.revindex }}{% endif %}{% endfor %}"
@@ -350,9 +325,3 @@ def test_what_templates_use_works_within_the_budget() -> None:
         "{% filter upper %}f{{ 1 }}{% endfilter %}{% set b %}s{% endset %}{{ b }}"
     )
     assert render(source) == ("1Hiba-07  b1a\n  b12.5731[('b', 1)]Truea1None(1, 2, 3)kv<1>cF1s")
-
-
-def test_a_huge_template_is_not_even_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_module, "MAX_SOURCE_CHARS", 10)
-    with pytest.raises(TemplateError, match="has 11 characters"):
-        ChatTemplate("x" * 11, "", "")

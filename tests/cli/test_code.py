@@ -3,9 +3,9 @@
 import pytest
 from click.testing import CliRunner
 
-from localspec.chat.code_blocks import code_blocks
 from localspec.cli.root import localspec
 from localspec.cli.run import _print_code
+from localspec.display import code_blocks
 from localspec.errors import UsageError
 from tests.cli.command import PLAIN
 from tests.cli.command import localspec as command

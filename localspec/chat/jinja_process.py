@@ -1,0 +1,110 @@
+"""`python -m localspec.chat.jinja_process`: renders templates for `jinja`, a line of JSON each way.
+
+A template is a stranger's program. jinja2's sandbox keeps it from what is not its own; that it ends, and in bounded
+memory, the operating system sees to: it ends this process.
+
+Source of the dialect: `_compile_jinja_template` in `transformers/utils/chat_template_utils.py`.
+"""
+
+import json
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from jinja2 import StrictUndefined, Template, TemplateError, Undefined, nodes
+from jinja2.ext import Extension, LoopControlExtension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+_MOST_REASON_CHARS = 1000
+
+
+class GenerationTag(Extension):
+    """`{% generation %}…{% endgeneration %}` marks assistant text for training; here it is only its body."""
+
+    tags = {"generation"}  # noqa: RUF012  # declared so by jinja2
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Return the statements between the two tags."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+@lru_cache(maxsize=8)
+def _compiled(source: str, strict: bool) -> Template:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[GenerationTag, LoopControlExtension],
+        undefined=StrictUndefined if strict else Undefined,
+    )
+    environment.intercepted_binops = frozenset(("*", "**"))  # so not calculated while it compiles
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    return environment.from_string(source)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    # jinja2's own escapes < > & ' for HTML and sorts the keys: not what any model was trained on
+    if isinstance(value, Iterator):  # what `map` and `select` make
+        value = list(value)
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _answer(
+    source: str,
+    strict: bool,
+    variables: dict[str, Any] | None,
+    now: tuple[float, float, str],
+    most_chars: int,
+) -> dict[str, Any]:
+    try:
+        template = _compiled(source, strict)
+        if variables is None:
+            return {"text": ""}
+        at_s, offset_s, zone = now
+        clock = datetime.fromtimestamp(at_s, timezone(timedelta(seconds=offset_s), zone))
+        text = template.render({"strftime_now": clock.strftime, **variables})
+    except MemoryError:
+        raise
+    except Exception as error:  # a template may raise whatever Python can
+        reason = str(error)[:_MOST_REASON_CHARS].strip() or type(error).__name__
+        return {"reason": reason, "line": getattr(error, "lineno", None)}
+    if len(text) > most_chars:
+        return {"reason": f"it makes more text than {most_chars:,} characters"}
+    return {"text": text}
+
+
+def main() -> None:
+    """Answer each line of stdin with one, until there are no more."""
+    for line in sys.stdin.buffer:
+        most_s, most_bytes, *asked = json.loads(line)
+        hardest = resource.getrlimit(resource.RLIMIT_AS)[1]
+        with suppress(ValueError, OSError):  # it is held to less, or the system has no such limit
+            resource.setrlimit(resource.RLIMIT_AS, (most_bytes, hardest))
+        signal.setitimer(signal.ITIMER_PROF, most_s)  # its signal ends the process, whatever runs
+        answer = _answer(*asked)
+        text = json.dumps(answer, ensure_ascii=False)
+        sys.stdout.buffer.write(text.encode(errors="surrogatepass") + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
