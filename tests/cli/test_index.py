@@ -133,12 +133,6 @@ def test_watching_needs_a_time_that_comes(env: dict[str, str], folder: Path, eve
     assert "--every" in complaint.err
 
 
-def test_a_server_is_not_started_for_an_index_that_is_not_there(env: dict[str, str]) -> None:
-    complaint = localspec("serve", "--docs", "notes", env=env)
-    assert_one_complaint(complaint, 2)
-    assert "there is no index 'notes'" in complaint.err
-
-
 def test_a_program_that_a_repository_names_is_not_run(env: dict[str, str], tmp_path: Path) -> None:
     repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
     assert "1 files, 1 passages" in localspec("index", "add", str(repository), env=env).err
