@@ -130,7 +130,7 @@ def embed(index: Index, report: Callable[[int, int], None] = lambda _done, _tota
         )
     done = last = 0
     while passages := index.without_vector(last, _AT_ONCE):
-        texts = [f"{each.name} {each.heading}\n{each.text}" for each in passages]
+        texts = [f"{name} {heading}\n{text}" for _, name, heading, text in passages]
         vectors = make.of_passages(texts).astype(np.float16)
         with index.writing():
             now = index.vector_model()
@@ -139,7 +139,7 @@ def embed(index: Index, report: Callable[[int, int], None] = lambda _done, _tota
                     f"another model than {model.name} was chosen for this index meanwhile: run `localspec index update {index.path.stem}`"
                 )
             done += sum(map(index.put_vector, passages, map(bytes, vectors)))
-        last = passages[-1].id
+        last = passages[-1][0]
         report(done, total)
     return done
 

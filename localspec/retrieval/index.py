@@ -78,6 +78,8 @@ _PUT_VECTOR = (
     "INSERT OR REPLACE INTO vector SELECT id, ? FROM passage"
     " WHERE id = ? AND name = ? AND heading = ? AND text = ?"
 )
+PassageRow = tuple[int, str, str, str]
+"""The number of a passage, the name of its file, its heading and its text."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _WORD = re.compile(r"\w+")
 _MOST_WORDS, _MOST_HITS = 32, 8_000
@@ -135,23 +137,6 @@ class VectorModel:
 
     name: str
     sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class UnembeddedPassage:
-    """A passage that has no vector yet.
-
-    Args:
-        id: its number in the index.
-        name: of its file.
-        heading: what it stands under.
-        text: what it says.
-    """
-
-    id: int
-    name: str
-    heading: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,14 +334,13 @@ class Index:
         """Return how many passages have no vector yet."""
         return int(self._rows(_COUNT_WITHOUT_VECTOR)[0][0])
 
-    def without_vector(self, after: int, most: int) -> list[UnembeddedPassage]:
+    def without_vector(self, after: int, most: int) -> list[PassageRow]:
         """Return the first passages behind a number that have no vector yet."""
-        return [UnembeddedPassage(*row) for row in self._rows(_WITHOUT_VECTOR, after, most)]
+        return self._rows(_WITHOUT_VECTOR, after, most)
 
-    def put_vector(self, of: UnembeddedPassage, float16: bytes) -> bool:
+    def put_vector(self, passage: PassageRow, float16: bytes) -> bool:
         """Write a vector, inside `writing`; return False for a passage that is another one by now."""
-        values = (float16, of.id, of.name, of.heading, of.text)
-        return self._database.execute(_PUT_VECTOR, values).rowcount > 0
+        return self._database.execute(_PUT_VECTOR, (float16, *passage)).rowcount > 0
 
     def vector_version(self) -> int:
         """Return a number that is another one whenever vectors were written or removed."""
