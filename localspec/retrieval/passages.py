@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 USUAL_CHARS, _MOST_CHARS, _LEAST_CHARS = 1200, 1600, 300
 """Of a passage: as long as short parts are joined, at most, and so short that the next section is joined to it."""
@@ -141,19 +141,29 @@ def _size(lines: Iterable[NumberedLine]) -> int:
 
 
 def _joined(cut: Iterable[Passage]) -> Iterator[Passage]:
-    """Join what is short with what follows it, as far as a passage goes; the inner of two headings, else the first, stands for both."""
+    """Join what is short with what follows it, as far as a passage goes."""
     last: Passage | None = None
     for each in cut:
         if last is None:
             last = each
         elif len(last.text) < _LEAST_CHARS and len(last.text) + len(each.text) <= USUAL_CHARS:
-            heading = each.heading if each.heading.startswith(last.heading) else last.heading
+            heading = _common(last.heading, each.heading)
             last = Passage(last.first, each.last, heading, f"{last.text}\n\n{each.text}")
         else:
             yield last
             last = each
     if last is not None:
         yield last
+
+
+def _common(first: str, second: str) -> str:
+    """Return the heading of two sections in one passage: both, where neither stands under the other."""
+    trail, other = (each.split(" > ") if each else [] for each in (first, second))
+    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(trail, other, strict=False))))
+    rest = " > ".join(other[shared:])
+    if shared == len(trail):
+        return second
+    return f"{first} · {rest}"[:_MOST_HEADING] if rest else first
 
 
 def _in_markdown(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:

@@ -52,7 +52,7 @@ def test_definitions_of_other_languages_are_found() -> None:
 def test_manuals_are_cut_at_capitals_and_underlines() -> None:
     text = f"NAME\n       tar\n\nOPTIONS\n   Reading\n       {LONG}\n\n   Writing\n       {LONG}\n\nTitle\n=====\n{LONG}"
     assert headings(text, Kind.TEXT) == [
-        (1, 6, "NAME"), (8, 9, "OPTIONS > Writing"), (11, 13, "Title"),
+        (1, 6, "NAME · OPTIONS"), (8, 9, "OPTIONS > Writing"), (11, 13, "Title"),
     ]  # fmt: skip
 
 
@@ -67,11 +67,11 @@ def test_what_is_long_is_cut_at_blank_lines_then_between_lines() -> None:
     ]  # fmt: skip
 
 
-def test_short_sections_are_joined_under_the_first_of_their_headings() -> None:
+def test_short_sections_are_joined_under_what_they_share() -> None:
     text = f"# Guide\n## One\nshort\n## Two\nshort\n## Three\n{LONG * 4}"
     (first, *_) = cut(text, Kind.MARKDOWN)
     assert (first.first, first.last) == (1, 5)
-    assert first.heading == "Guide > One"
+    assert first.heading == "Guide > One · Two"
 
 
 words = st.text(alphabet="ab #=-\n\t(:", max_size=400)
