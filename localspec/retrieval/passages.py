@@ -1,9 +1,8 @@
 """Passages: a text cut where its author cut it: at headings, at definitions, at blank lines. Knows no file."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise, takewhile
 
 USUAL_CHARS, _MOST_CHARS, _LEAST_CHARS = 1200, 1600, 300
@@ -24,15 +23,6 @@ _FENCE = re.compile(r"[ \t]*(```|~~~)")
 _UNDERLINE = re.compile(r"([=\-~^*+])\1{2,}[ \t]*$")
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9 ,/&()'_-]{2,59}$")
 _SUBHEADING = re.compile(r" {2,4}\S.{0,58}$")
-
-
-class Kind(Enum):
-    """What shows where the parts of a text begin."""
-
-    MARKDOWN = "markdown"
-    CODE = "code"
-    TEXT = "text"
-    """Underlined headings, and those in capitals at the margin, as manuals have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +59,14 @@ class _Mark:
     name: str
 
 
-def passages(lines: Sequence[NumberedLine], kind: Kind) -> list[Passage]:
-    """Cut a text into passages of about `USUAL_CHARS`; blank ends and blank passages are left out.
+def passages(lines: Sequence[NumberedLine], *, code: bool) -> list[Passage]:
+    """Cut a text into passages of about `USUAL_CHARS`, code at definitions; blank ends and blank passages are left out.
 
     Headings and definitions come first: two are in one passage only where the first is short. What is longer than a
     passage is cut before inner definitions, then at blank lines, then between lines.
     """
     lines = [piece for line in lines for piece in _short(line)]
-    marks = list(_MARKS[kind](lines))
+    marks = list((_definitions if code else _headings)(lines))
     cut: list[Passage] = []
     for start, end, trail in _sections(len(lines), marks):
         for part in _parts(lines[start:end]):
@@ -166,7 +156,8 @@ def _common(first: str, second: str) -> str:
     return f"{first} · {rest}"[:_MOST_HEADING] if rest else first
 
 
-def _in_markdown(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
+def _headings(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
+    """Yield headings: those of Markdown, underlined ones, and those in capitals at the margin, as manuals have them."""
     fence = ""
     for at, line in enumerate(lines):
         found = _FENCE.match(line.text)
@@ -174,14 +165,19 @@ def _in_markdown(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
             fence = "" if fence else found[1]
         if fence:
             continue
-        heading = _MARKDOWN.match(line.text)
-        if heading and heading[2]:
+        alone = at == 0 or not lines[at - 1].text.strip()
+        below = lines[at + 1].text if at + 1 < len(lines) else ""
+        if (heading := _MARKDOWN.match(line.text)) and heading[2]:
             yield _Mark(at, len(heading[1]), heading[2])
-        elif level := _underlined_level(lines, at):
+        elif level := _underlined_level(line.text.strip(), below):
             yield _Mark(at, level, line.text.strip())
+        elif alone and _CAPITALS.match(line.text):
+            yield _Mark(at, 1, line.text.strip())
+        elif alone and _SUBHEADING.match(line.text) and _indent(below) > _indent(line.text) + 2:
+            yield _Mark(at, 3, line.text.strip())
 
 
-def _in_code(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
+def _definitions(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
     for at, line in enumerate(lines):
         found = _DEFINITION.match(line.text)
         if not found:
@@ -193,38 +189,12 @@ def _in_code(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
         yield _Mark(start, 1 + indent, found["name"] or found["function"])
 
 
-def _in_text(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
-    for at, line in enumerate(lines):
-        level = _underlined_level(lines, at)
-        if not level and _CAPITALS.match(line.text) and (at == 0 or not lines[at - 1].text.strip()):
-            level = 1
-        elif not level and _SUBHEADING.match(line.text) and _stands_over(lines, at):
-            level = 3
-        if level:
-            yield _Mark(at, level, line.text.strip())
-
-
-def _underlined_level(lines: Sequence[NumberedLine], at: int) -> int:
+def _underlined_level(text: str, below: str) -> int:
     """Return the level of a heading that is underlined, 1 or 2; 0 where the line is none."""
-    text = lines[at].text.strip()
-    if at + 1 == len(lines) or not any(each.isalnum() for each in text):
+    if not any(map(str.isalnum, text)) or not _UNDERLINE.match(below):
         return 0
-    below = lines[at + 1].text
-    if not _UNDERLINE.match(below) or len(below.rstrip()) < min(len(text), 8):
-        return 0
-    return 1 if below[0] == "=" else 2
+    return 0 if len(below.rstrip()) < min(len(text), 8) else 1 if below[0] == "=" else 2
 
 
-def _stands_over(lines: Sequence[NumberedLine], at: int) -> bool:
-    """Return whether a line that is set in a little stands alone over others that are set in further."""
-    if at == 0 or at + 1 == len(lines) or lines[at - 1].text.strip():
-        return False
-    text, below = lines[at].text, lines[at + 1].text
-    return len(below) - len(below.lstrip()) > len(text) - len(text.lstrip()) + 2
-
-
-_MARKS: dict[Kind, Callable[[Sequence[NumberedLine]], Iterator[_Mark]]] = {
-    Kind.MARKDOWN: _in_markdown,
-    Kind.CODE: _in_code,
-    Kind.TEXT: _in_text,
-}
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())

@@ -11,15 +11,17 @@ from pathlib import PurePath
 from zipfile import ZipFile
 
 from localspec.errors import LocalspecError
-from localspec.retrieval.passages import Kind, NumberedLine
+from localspec.retrieval.passages import NumberedLine
 
 MOST_TEXT_BYTES, MOST_DOCUMENT_BYTES = 2 << 20, 64 << 20
 """Of a file that is text; of a PDF or DOCX, packed and unpacked."""
 _MOST_PAGES = 5000
 _LOOKED_AT = 8192
-_MARKDOWN = {".md", ".markdown", ".mdx", ".qmd", ".rmd"}
 _HTML = {".htm", ".html", ".xhtml"}
-_PLAIN = {"", ".adoc", ".asciidoc", ".csv", ".log", ".org", ".rst", ".tex", ".text", ".tsv", ".txt"}
+_TEXT_SUFFIXES = (
+    " .adoc .asciidoc .csv .log .markdown .md .mdx .org .qmd .rmd .rst .tex .text .tsv .txt"
+)
+_TEXT = frozenset(_TEXT_SUFFIXES.split(" "))
 _BLOCK_TAGS = (
     "address article aside blockquote body br caption dd details dialog div dl dt fieldset figcaption figure footer form"
     " h1 h2 h3 h4 h5 h6 header hr html li main nav ol option p pre section summary table tbody td tfoot th thead title tr ul"
@@ -43,8 +45,8 @@ def most_bytes(name: str) -> int:
     return MOST_DOCUMENT_BYTES if _suffix(name) in _DOCUMENTS else MOST_TEXT_BYTES
 
 
-def read(name: str, content: bytes) -> tuple[list[NumberedLine], Kind]:
-    """Return what a file says, and how its parts are marked.
+def read(name: str, content: bytes) -> tuple[list[NumberedLine], bool]:
+    """Return what a file says, and whether it is code.
 
     Args:
         name: of the file; its ending tells the format.
@@ -56,7 +58,7 @@ def read(name: str, content: bytes) -> tuple[list[NumberedLine], Kind]:
     """
     document = _DOCUMENTS.get(_suffix(name))
     if document is not None:
-        return document(content), Kind.MARKDOWN
+        return document(content), False
     if b"\0" in content[:_LOOKED_AT]:
         raise NotText("it is not text")
     try:
@@ -64,11 +66,10 @@ def read(name: str, content: bytes) -> tuple[list[NumberedLine], Kind]:
     except UnicodeDecodeError:
         raise NotText("it is not UTF-8 text") from None
     if _suffix(name) in _HTML:
-        return _from_html(text), Kind.MARKDOWN
+        return _from_html(text), False
     lines = [NumberedLine(number, each.rstrip()) for number, each in enumerate(text.split("\n"), 1)]
-    if _suffix(name) in _MARKDOWN:
-        return lines, Kind.MARKDOWN
-    return lines, Kind.TEXT if _suffix(name) in _PLAIN or _is_manual(name) else Kind.CODE
+    # Manual pages end in a section's number: `tar.1`, `open.3p`.
+    return lines, _suffix(name) not in _TEXT and not _suffix(name)[1:2].isdigit()
 
 
 def place(name: str, first: int, last: int) -> str:
@@ -79,11 +80,6 @@ def place(name: str, first: int, last: int) -> str:
 
 def _suffix(name: str) -> str:
     return PurePath(name).suffix.lower()
-
-
-def _is_manual(name: str) -> bool:
-    """Return whether a name ends as that of a manual page does: `tar.1`, `open.3p`."""
-    return _suffix(name)[1:2].isdigit()
 
 
 def _from_pdf(content: bytes) -> list[NumberedLine]:

@@ -155,8 +155,8 @@ def _change(
     if before and before.sha256 == known.sha256:
         changes.same += 1
         return partial(index.touch, str(path), changed_ns)
-    lines, kind = read(path.name, content)
-    parts = passages(_masked(lines), kind)
+    lines, code = read(path.name, content)
+    parts = passages(_masked(lines), code=code)
     changes.changed += before is not None
     changes.added += before is None
     return partial(index.put, str(path), known, name, parts)
