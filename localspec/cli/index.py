@@ -41,7 +41,7 @@ _NAME = click.option(
 def index(context: click.Context) -> None:
     """Index files of yours, to find passages in them and to ask about them.
 
-    Text, Markdown, code, HTML, DOCX, and PDF if pypdf is installed. Nothing leaves this machine.
+    Text, Markdown and code; HTML, DOCX and PDF with the extra `documents`. Nothing leaves this machine.
     """
     if context.invoked_subcommand is None:
         context.invoke(status)

@@ -133,7 +133,9 @@ def _from_html(text: str) -> list[NumberedLine]:
         from lxml import etree, html  # noqa: PLC0415 - an extra; few have HTML
     except ImportError:
         raise Unreadable(f"HTML needs lxml: {_DOCUMENTS_EXTRA}") from None
-    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    parser = html.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True
+    )
     try:
         page = html.document_fromstring(text.encode(), parser, ensure_head_body=True)
     except etree.LxmlError:  # it is empty
