@@ -53,8 +53,8 @@ class Docs:
                         vector_table,
                     )
 
-                    with index.reading():
-                        if text_vectors(model) is not None:
+                    if text_vectors(model) is not None:
+                        with index.reading():
                             vector_table(index)
         return self
 

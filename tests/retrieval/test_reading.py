@@ -2,13 +2,15 @@
 
 import sys
 from contextlib import suppress
+from io import BytesIO
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.retrieval.passages import NumberedLine
-from localspec.retrieval.reading import NotText, Unreadable, place, read
+from localspec.retrieval.reading import MOST_DOCUMENT_BYTES, NotText, Unreadable, place, read
 from tests.retrieval.documents import docx, pdf
 
 
@@ -53,6 +55,22 @@ def test_docx_is_numbered_by_paragraphs_with_headings() -> None:
     ):
         with pytest.raises(Unreadable, match="damaged"):
             read("letter.docx", broken)
+
+
+def test_a_docx_has_what_was_inserted_while_changes_were_tracked_and_no_bomb_is_unpacked() -> None:
+    content = docx(("", "Ten days."), ("", "kept"))
+    changed = BytesIO()
+    with ZipFile(BytesIO(content)) as old, ZipFile(changed, "w", ZIP_DEFLATED) as new:
+        for each in old.namelist():
+            xml = old.read(each).replace(b"<w:r><w:t>Ten", b"<w:ins><w:r><w:t>Ten")
+            xml = xml.replace(b"days.</w:t></w:r>", b"days.</w:t></w:r></w:ins>")
+            new.writestr(each, xml)
+            assert (b"<w:ins>" in xml) == (each == "word/document.xml")
+    assert said("letter.docx", changed.getvalue()) == [(1, "Ten days."), (2, "kept")]
+    with ZipFile(changed, "a", ZIP_DEFLATED) as new:
+        new.writestr("word/media/image.bmp", bytes(MOST_DOCUMENT_BYTES))
+    with pytest.raises(Unreadable, match="too long"):
+        read("letter.docx", changed.getvalue())
 
 
 def test_pdf_is_numbered_by_pages() -> None:
