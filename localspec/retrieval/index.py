@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -296,19 +297,13 @@ class Index:
         """Return the words to look for, as FTS5 takes them."""
         words = list(dict.fromkeys(_WORD.findall(question.casefold())))
         words = ([each for each in words if each not in _STOP] or words)[:_MOST_WORDS]
+        terms = [f'"{each}"' for each in words]
         # In how many passages each is, as far as it is worth counting.
         count = "SELECT count(*) FROM (SELECT 1 FROM word WHERE word MATCH ? LIMIT ?)"
-        hits = {
-            term: self._rows(count, term, _MOST_HITS + 1)[0][0]
-            for term in (f'"{each}"' for each in words)
-        }
-        terms, total = list[str](), 0
-        for term in sorted(hits, key=hits.__getitem__):
-            total += hits[term]
-            if terms and total > _MOST_HITS:
-                break
-            terms.append(term)
-        return terms
+        hits = {each: self._rows(count, each, _MOST_HITS + 1)[0][0] for each in terms}
+        terms.sort(key=hits.__getitem__)
+        few = sum(total <= _MOST_HITS for total in accumulate(map(hits.__getitem__, terms)))
+        return terms[: max(few, 1)]
 
     def vector_model(self) -> VectorModel | None:
         """Return the model that makes its vectors; None where it has none."""
