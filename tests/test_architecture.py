@@ -37,6 +37,8 @@ HOMES = {
     "textual": ("localspec.ui",),
     "huggingface_hub": ("localspec.models.hub",),
     "mcp": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
+    "docx": ("localspec.retrieval",),
+    "lxml": ("localspec.retrieval",),
     "pypdf": ("localspec.retrieval",),
     "mcp_types": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
 }

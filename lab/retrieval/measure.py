@@ -13,8 +13,8 @@ from statistics import mean
 
 from lab.retrieval import corpus
 from localspec.retrieval.embedding import embed, vector_model
-from localspec.retrieval.finding import by_vectors, found
 from localspec.retrieval.index import FoundPassage, Index
+from localspec.retrieval.retriever import by_vectors, search
 from localspec.retrieval.update import add
 
 QUESTIONS = Path(__file__).with_name("questions.tsv")
@@ -79,13 +79,11 @@ def recall(folder: Path, *, lists: bool, vectors: str | None) -> None:
         ways: dict[str, Way] = {"words": index.search}
         if vectors is not None:
             _embed(index, vectors)
-            ways |= {"vectors": partial(by_vectors, index), "both": partial(found, index)}
+            ways |= {"vectors": partial(by_vectors, index), "both": partial(search, index)}
         asked = [each for each in questions() if _is_here(each, folder)]
-        for form, (way, search) in product(("named", "text"), ways.items()):
+        for form, (way, find) in product(("named", "text"), ways.items()):
             begun_s = time.perf_counter()
-            ranks = [
-                (each, rank(search(getattr(each, form), _MOST), each, folder)) for each in asked
-            ]
+            ranks = [(each, rank(find(getattr(each, form), _MOST), each, folder)) for each in asked]
             taken_s = (time.perf_counter() - begun_s) / len(asked)
             for kind in ("man", "python", ""):
                 some = [at for each, at in ranks if each.file.startswith(kind)]

@@ -12,8 +12,8 @@ from localspec.messages import Message
 from localspec.retrieval import LEAST_TOKENS, USUAL_TOKENS
 
 if TYPE_CHECKING:
-    from localspec.retrieval.asking import Docs
     from localspec.retrieval.index import Index
+    from localspec.retrieval.retriever import Docs
 
 Function = Callable[..., Any]
 
@@ -39,9 +39,9 @@ def docs_of(flags: Mapping[str, Any]) -> "Docs":
     """Return what questions are answered from, and say so where its vectors cannot be used; see `checked_docs`."""
     docs = checked_docs(flags)
     if docs.name:
-        from localspec.retrieval.index import opened  # noqa: PLC0415 - sqlite3, which few need
+        from localspec.retrieval.index import open_index  # noqa: PLC0415 - sqlite3, which few need
 
-        with closing(opened(docs.name)) as index:
+        with closing(open_index(docs.name)) as index:
             tell_of_missing_model(index)
     return docs
 
@@ -53,13 +53,13 @@ def checked_docs(flags: Mapping[str, Any]) -> "Docs":
         UsageError: there is no such index.
         LocalspecError: it cannot be read.
     """
-    from localspec.retrieval.asking import Docs  # noqa: PLC0415 - not for --help
+    from localspec.retrieval.retriever import Docs  # noqa: PLC0415 - not for --help
 
     return Docs(flags["docs"] or "", flags.get("docs_tokens", USUAL_TOKENS)).check()
 
 
 def tell_of_missing_model(index: "Index") -> None:
-    """Say so where an index has vectors, and the model that made them is gone."""
+    """Say so where an index is to be searched by vectors, and they or the model that makes them are not here."""
     model = index.vector_model()
     if model is None:
         return
@@ -68,6 +68,10 @@ def tell_of_missing_model(index: "Index") -> None:
     if not is_here(model):
         notice(
             f"found by words alone: {model.name} is not here, `localspec pull {model.name}` fetches it"
+        )
+    elif index.lacks_vectors():
+        notice(
+            f"found by words alone: `localspec index update {index.path.stem}` makes the vectors"
         )
 
 

@@ -92,9 +92,7 @@ def toolboxes(
     notes = () if confined else (f"commands are {told}",)
     boxes: list[Toolbox] = [BuiltIn(Folder(folder), rules)]
     if flags["docs"]:
-        from localspec.retrieval.tool import DocsToolbox  # noqa: PLC0415
-
-        boxes.append(DocsToolbox(checked_docs(flags)))
+        boxes.append(checked_docs(flags).toolbox())
     servers = named_servers(flags["mcp"])
     if servers:
         boxes.append(McpToolbox(servers, notify, offline=flags["offline"]))

@@ -17,9 +17,8 @@ from localspec.display import notice, printable, printable_line
 from localspec.errors import UsageError
 
 if TYPE_CHECKING:
-    from localspec.retrieval.index import Index
+    from localspec.retrieval.index import Index, VectorModel
     from localspec.retrieval.update import Changes
-    from localspec.retrieval.vector_table import VectorModel
 
 _REDRAWN_S = 0.1
 _EVERY_S, _MOST_S, _REST = 5.0, 86_400.0, 20
@@ -42,7 +41,7 @@ _NAME = click.option(
 def index(context: click.Context) -> None:
     """Index files of yours, to find passages in them and to ask about them.
 
-    Text, Markdown, code, HTML, DOCX, and PDF if pypdf is installed. Nothing leaves this machine.
+    Text, Markdown and code; HTML, DOCX and PDF with the extra `documents`. Nothing leaves this machine.
     """
     if context.invoked_subcommand is None:
         context.invoke(status)
@@ -68,13 +67,13 @@ def add(paths: tuple[Path, ...], name: str | None, vectors: str | None) -> None:
 
     Hidden files, links, what .gitignore names and what is no text is left out of folders.
     """
-    from localspec.retrieval.index import index_names, made, name_for  # noqa: PLC0415 - sqlite3, and all that reads files
+    from localspec.retrieval.index import index_names, name_for, open_index  # noqa: PLC0415 - sqlite3, and all that reads files
     from localspec.retrieval.update import add as added  # noqa: PLC0415
 
     first = paths[0].resolve()
     name = name or name_for(first if first.is_dir() else first.parent)
     chosen = _chosen_vectors(vectors, is_new=name not in index_names())
-    with closing(made(name)) as opened:
+    with closing(open_index(name, make=True)) as opened:
         if chosen:
             opened.choose_vector_model(chosen[0])
         _bring_up_to_date(name, opened, lambda report: added(opened, paths, report))
@@ -169,13 +168,13 @@ def status(name: str | None, json_: bool) -> None:
 def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> None:
     """Print the passages that fit WORDS best, the best first."""
     from localspec.cli.docs import tell_of_missing_model  # noqa: PLC0415 - likewise
-    from localspec.retrieval.finding import found as looked_up  # noqa: PLC0415
     from localspec.retrieval.reading import place  # noqa: PLC0415
+    from localspec.retrieval.retriever import search as search_index  # noqa: PLC0415
     from localspec.storage.paths import brief  # noqa: PLC0415
 
     with _opened(name) as (_, opened):
         tell_of_missing_model(opened)
-        found = looked_up(opened, " ".join(words), most)
+        found = search_index(opened, " ".join(words), most)
     if json_:
         documents = [
             {
@@ -203,23 +202,23 @@ def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> 
 @click.argument("name", shell_complete=complete_indexes)
 def rm(name: str) -> None:
     """Remove index NAME; the files themselves stay."""
-    from localspec.retrieval.index import removed  # noqa: PLC0415 - likewise
+    from localspec.retrieval.index import remove_index  # noqa: PLC0415 - likewise
 
-    removed(name)
+    remove_index(name)
     notice(f"{name} is removed")
 
 
 @contextmanager
 def _opened(name: str | None) -> Iterator[tuple[str, "Index"]]:
     """Open an index; without a name, the only one."""
-    from localspec.retrieval.index import index_names, opened  # noqa: PLC0415 - likewise
+    from localspec.retrieval.index import index_names, open_index  # noqa: PLC0415 - likewise
 
     if name is None:
         names = index_names()
         if len(names) > 1:
             raise UsageError(f"there are several indexes: name one of {', '.join(names)}")
         name = names[0] if names else "docs"
-    with closing(opened(name)) as found:
+    with closing(open_index(name)) as found:
         yield name, found
 
 

@@ -134,7 +134,7 @@ def question(
     """
     from localspec.ui.attach import attached, read_document, unmatched  # noqa: PLC0415
 
-    docs, typed = docs_of(flags).meant_by(typed)
+    docs, typed = docs_of(flags).parse_mention(typed)
     folder = Path.cwd()
     documents = [read_document(name, folder) for name in flags["files"]]
     documents += attached(typed, folder)

@@ -156,18 +156,12 @@ def citations(text: str, known: Mapping[int, NumberedPassage]) -> Citations:
         text: of the answer.
         known: see `passages_in`.
     """
-    numbers = dict.fromkeys(number for _, number in cited_places(text)) if known else {}
+    places = _CITED.findall(_CODE.sub(" ", text)) if known else ()
+    numbers = dict.fromkeys(int(each) for place in places for each in place.split(","))
     return Citations(
         tuple(known[each] for each in numbers if each in known),
         tuple(each for each in numbers if each not in known),
     )
-
-
-def cited_places(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the numbers that stand in brackets in a text, each with the place of its bracket; those in code are none."""
-    for found in _CITED.finditer(_CODE.sub(lambda code: " " * len(code[0]), text)):
-        for number in found[1].split(","):
-            yield found.start(), int(number)
 
 
 def _numbered(document: DocumentPart) -> NumberedPassage | None:

@@ -1,65 +1,91 @@
 """Index: passages of files in one SQLite database, found by their words (BM25). Reads no file of the user's.
 
-What is found was in the file when that was indexed; the text is kept, so that what is cited is what was found.
+The text is kept, so that what is cited is what was found; vectors of passages stand beside it where a model makes them.
 """
 
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.passages import Passage
-from localspec.retrieval.vector_table import VectorModel, VectorTable
 from localspec.storage.files import private_directory
 from localspec.storage.paths import data_dir, shown
 
+# Version 1 had other tables of vectors: they are dropped, and `index update` makes the vectors again.
+_VERSION = 2
 _SCHEMA = """
-CREATE TABLE root (path TEXT PRIMARY KEY) STRICT;
-CREATE TABLE file (
-    id INTEGER PRIMARY KEY,
-    path TEXT NOT NULL UNIQUE,
-    size INTEGER NOT NULL,
-    changed_ns INTEGER NOT NULL,
-    sha256 BLOB NOT NULL
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS root (path TEXT PRIMARY KEY) STRICT;
+CREATE TABLE IF NOT EXISTS file (
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, changed_ns INTEGER NOT NULL, sha256 BLOB NOT NULL
 ) STRICT;
-CREATE TABLE passage (
+CREATE TABLE IF NOT EXISTS passage (
     id INTEGER PRIMARY KEY,
     file INTEGER NOT NULL REFERENCES file(id) ON DELETE CASCADE,
-    first INTEGER NOT NULL,
-    last INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    heading TEXT NOT NULL,
-    text TEXT NOT NULL
+    first INTEGER NOT NULL, last INTEGER NOT NULL, name TEXT NOT NULL, heading TEXT NOT NULL, text TEXT NOT NULL
 ) STRICT;
-CREATE INDEX passage_by_file ON passage(file);
-CREATE VIRTUAL TABLE word USING fts5(
+CREATE INDEX IF NOT EXISTS passage_by_file ON passage(file);
+CREATE VIRTUAL TABLE IF NOT EXISTS word USING fts5(
     name, heading, text, content='passage', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2'
 );
-CREATE TRIGGER passage_inserted AFTER INSERT ON passage BEGIN
+CREATE TRIGGER IF NOT EXISTS passage_inserted AFTER INSERT ON passage BEGIN
     INSERT INTO word(rowid, name, heading, text) VALUES (new.id, new.name, new.heading, new.text);
 END;
-CREATE TRIGGER passage_deleted AFTER DELETE ON passage BEGIN
+CREATE TRIGGER IF NOT EXISTS passage_deleted AFTER DELETE ON passage BEGIN
     INSERT INTO word(word, rowid, name, heading, text)
         VALUES ('delete', old.id, old.name, old.heading, old.text);
 END;
-PRAGMA user_version = 1;
+DROP TABLE IF EXISTS code;
+DROP TABLE IF EXISTS sign;
+CREATE TABLE IF NOT EXISTS embedding (model TEXT NOT NULL, sha256 TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS vector (
+    passage INTEGER PRIMARY KEY REFERENCES passage(id) ON DELETE CASCADE, float16 BLOB NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS vector_version (number INTEGER NOT NULL) STRICT;
+INSERT INTO vector_version SELECT random() / 2 WHERE NOT EXISTS (SELECT 1 FROM vector_version);
+CREATE TRIGGER IF NOT EXISTS vector_inserted AFTER INSERT ON vector BEGIN
+    UPDATE vector_version SET number = number + 1;
+END;
+CREATE TRIGGER IF NOT EXISTS vector_deleted AFTER DELETE ON vector BEGIN
+    UPDATE vector_version SET number = number + 1;
+END;
+PRAGMA user_version = 2;
+COMMIT;
 """
-_VERSION = 1
 _BUSY_S = 10.0
 # The weights are those of a word in the file's name, in the heading, in the text.
 _SEARCH = (
     "SELECT rowid, -bm25(word, 6.0, 2.0, 1.0) AS score FROM word WHERE word MATCH ?"
     " ORDER BY score DESC, rowid LIMIT ?"
 )
+_PASSAGE = (
+    "SELECT path, name, first, last, heading, text FROM passage JOIN file ON file.id = file"
+    " WHERE passage.id = ?"
+)
+_COUNT_WITHOUT_VECTOR = "SELECT count(*) FROM passage WHERE id NOT IN (SELECT passage FROM vector)"
+_WITHOUT_VECTOR = (
+    "SELECT id, name, heading, text FROM passage LEFT JOIN vector ON passage = id"
+    " WHERE passage IS NULL AND id > ? ORDER BY id LIMIT ?"
+)
+# A number is given again where the last passages were removed: the text tells whose vector it is.
+_PUT_VECTOR = (
+    "INSERT OR REPLACE INTO vector SELECT id, ? FROM passage"
+    " WHERE id = ? AND name = ? AND heading = ? AND text = ?"
+)
+PassageRow = tuple[int, str, str, str]
+"""The number of a passage, the name of its file, its heading and its text."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _WORD = re.compile(r"\w+")
 _MOST_WORDS, _MOST_HITS = 32, 8_000
 """Of a question; passages that are scored, about a microsecond each."""
-# They are in most passages, and say nothing of what is asked for.
+# They are in most passages, and say nothing of what a question is about.
 _STOP_WORDS = (
     "a about all also an and any are as at be been but by can could did do does for from get had has have how i if in"
     " into is it its me my no not of on one or our out please should so some such than that the their them then there"
@@ -102,6 +128,19 @@ class KnownFile:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorModel:
+    """The model that vectors were made by.
+
+    Args:
+        name: that means it in the registry or among imports.
+        sha256: of its file; vectors of another one cannot be compared.
+    """
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Contents:
     """How much is in an index.
 
@@ -125,11 +164,8 @@ class Index:
         path: the database; made with all that is above it where `make` is set.
         make: whether it is made if it is not there.
 
-    Attributes:
-        vectors: of its passages, where a model was chosen; used inside `reading` or `writing`.
-
     Raises:
-        LocalspecError: it cannot be read or made, or is not one of this version.
+        LocalspecError: it cannot be read or made, or is of a later version.
     """
 
     def __init__(self, path: Path, *, make: bool = False) -> None:
@@ -142,78 +178,37 @@ class Index:
             self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise _unusable(path, error) from error
-        self.vectors = VectorTable(self._database)
-        with self._closed_on_error():
-            self._database.execute("PRAGMA journal_mode = WAL").fetchone()
-            self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.execute("PRAGMA foreign_keys = ON")
-            self._database.execute("PRAGMA secure_delete = ON").fetchone()
-            (version,) = self._database.execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                self._make()
-            elif version != _VERSION:
-                raise LocalspecError(
-                    f"{shown(path)} is of version {version}, this localspec knows {_VERSION}: remove it and index again"
-                )
-
-    def _make(self) -> None:
-        self._database.execute("BEGIN IMMEDIATE")
-        (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        self._database.execute("COMMIT")
-        if version == 0:
-            self._database.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
-
-    @contextmanager
-    def _closed_on_error(self) -> Iterator[None]:
         try:
-            yield
-        except sqlite3.Error as error:
-            self._database.close()
-            raise _unusable(self.path, error) from error
+            self._prepare()
         except BaseException:
-            self._database.close()
+            self.close()
             raise
+
+    def _prepare(self) -> None:
+        for each in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "secure_delete = ON"):  # fmt: skip
+            self._rows(f"PRAGMA {each}")
+        ((version,),) = self._rows("PRAGMA user_version")
+        if version > _VERSION:
+            raise LocalspecError(
+                f"{shown(self.path)} is of version {version}, this localspec knows {_VERSION}: remove it and index again"
+            )
+        if version < _VERSION:
+            with self._sqlite_errors():
+                self._database.executescript(_SCHEMA)
 
     def close(self) -> None:
         """Close the database; closing twice is harmless."""
         self._database.close()
 
-    def contents(self) -> Contents:
-        """Return how much is in it."""
-        with self._told():
-            ((files, passages),) = self._database.execute(
-                "SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM passage)"
-            )
-        return Contents(files, passages, _size_of(self.path), self.roots())
-
-    def roots(self) -> tuple[Path, ...]:
-        """Return the folders and files that were added."""
-        with self._told():
-            rows = self._database.execute("SELECT path FROM root ORDER BY path").fetchall()
-        return tuple(Path(each) for (each,) in rows)
-
-    def add_roots(self, paths: Sequence[Path]) -> None:
-        """Take note of folders and files that belong in it."""
-        with self.writing():
-            self._database.executemany(
-                "INSERT OR IGNORE INTO root VALUES (?)", [(str(each),) for each in paths]
-            )
-
-    def known(self) -> dict[str, KnownFile]:
-        """Return what is known of each file, by its path."""
-        with self._told():
-            rows = self._database.execute("SELECT path, size, changed_ns, sha256 FROM file")
-            return {path: KnownFile(*others) for path, *others in rows}
-
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Do all that is written inside, or nothing of it.
+    def reading(self, begin: str = "BEGIN") -> Iterator[None]:
+        """Have all that is read inside be of one moment.
 
         Raises:
-            LocalspecError: the database cannot be written.
+            LocalspecError: the database cannot be read.
         """
-        with self._told():
-            self._database.execute("BEGIN IMMEDIATE")
+        with self._sqlite_errors():
+            self._database.execute(begin)
             try:
                 yield
                 self._database.execute("COMMIT")
@@ -221,6 +216,38 @@ class Index:
                 with suppress(sqlite3.Error):
                     self._database.execute("ROLLBACK")
                 raise
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Do all that is written inside, or nothing of it.
+
+        Raises:
+            LocalspecError: the database cannot be written.
+        """
+        return self.reading("BEGIN IMMEDIATE")
+
+    def contents(self) -> Contents:
+        """Return how much is in it."""
+        ((files, passages),) = self._rows(
+            "SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM passage)"
+        )
+        paths = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        size = sum(each.stat().st_size for each in paths if each.exists())
+        return Contents(files, passages, size, self.roots())
+
+    def roots(self) -> tuple[Path, ...]:
+        """Return the folders and files that were added."""
+        return tuple(Path(each) for (each,) in self._rows("SELECT path FROM root ORDER BY path"))
+
+    def add_roots(self, paths: Iterable[Path]) -> None:
+        """Take note of folders and files that belong in it."""
+        with self.writing():
+            for each in paths:
+                self._rows("INSERT OR IGNORE INTO root VALUES (?)", str(each))
+
+    def known(self) -> dict[str, KnownFile]:
+        """Return what is known of each file, by its path."""
+        rows = self._rows("SELECT path, size, changed_ns, sha256 FROM file")
+        return {path: KnownFile(*others) for path, *others in rows}
 
     def put(self, path: str, known: KnownFile, name: str, passages: Sequence[Passage]) -> None:
         """Write a file with its passages, in place of what is there of it; inside `writing`.
@@ -243,126 +270,122 @@ class Index:
 
     def touch(self, path: str, changed_ns: int) -> None:
         """Note when a file was changed whose content is the same; inside `writing`."""
-        self._database.execute("UPDATE file SET changed_ns = ? WHERE path = ?", (changed_ns, path))
+        self._rows("UPDATE file SET changed_ns = ? WHERE path = ?", changed_ns, path)
 
     def remove(self, path: str) -> None:
         """Remove a file with its passages; inside `writing`."""
-        self._database.execute("DELETE FROM file WHERE path = ?", (path,))
+        self._rows("DELETE FROM file WHERE path = ?", path)
 
     def search(self, question: str, most: int) -> list[FoundPassage]:
-        """Return the passages that fit a question best, the best first.
+        """Return the passages whose words fit a question best, the best first.
 
         A passage need not have all words of it. Words that say nothing are left out where there are others, and so are
         the most frequent ones where all of them are in more than `_MOST_HITS` passages together, which would take long.
         """
-        with self._told():
-            words = self._telling(question)
-            if not words:
-                return []
-            rows = self._database.execute(_SEARCH, (" OR ".join(words), most)).fetchall()
-            return [self.found(number, score) for number, score in rows]
+        terms = self._query_terms(question)
+        if not terms:
+            return []
+        with self.reading():
+            return [self.passage(*row) for row in self._rows(_SEARCH, " OR ".join(terms), most)]
+
+    def passage(self, number: int, score: float) -> FoundPassage:
+        """Return a passage by its number."""
+        ((path, name, *passage),) = self._rows(_PASSAGE, number)
+        return FoundPassage(Path(path), Passage(*passage), score, name)
+
+    def _query_terms(self, question: str) -> list[str]:
+        """Return the words to look for, as FTS5 takes them."""
+        words = list(dict.fromkeys(_WORD.findall(question.casefold())))
+        words = ([each for each in words if each not in _STOP] or words)[:_MOST_WORDS]
+        terms = [f'"{each}"' for each in words]
+        # In how many passages each is, as far as it is worth counting.
+        count = "SELECT count(*) FROM (SELECT 1 FROM word WHERE word MATCH ? LIMIT ?)"
+        hits = {each: self._rows(count, each, _MOST_HITS + 1)[0][0] for each in terms}
+        terms.sort(key=hits.__getitem__)
+        few = sum(total <= _MOST_HITS for total in accumulate(map(hits.__getitem__, terms)))
+        return terms[: max(few, 1)]
 
     def vector_model(self) -> VectorModel | None:
         """Return the model that makes its vectors; None where it has none."""
-        with self._told():
-            return self.vectors.model()
+        rows = self._rows("SELECT model, sha256 FROM embedding")
+        return VectorModel(*rows[0]) if rows else None
 
     def choose_vector_model(self, model: VectorModel | None) -> None:
         """Have a model make its vectors, None for none; those of another one are removed."""
         with self.writing():
-            self.vectors.choose(model)
+            before = self.vector_model()
+            if before and (model is None or before.sha256 != model.sha256):
+                self._rows("DELETE FROM vector")
+            self._rows("DELETE FROM embedding")
+            if model:
+                self._rows("INSERT INTO embedding VALUES (?, ?)", model.name, model.sha256)
+
+    def lacks_vectors(self) -> bool:
+        """Return whether it has passages, and a vector of none."""
+        statement = "SELECT EXISTS (SELECT 1 FROM passage) AND NOT EXISTS (SELECT 1 FROM vector)"
+        return bool(self._rows(statement)[0][0])
+
+    def count_without_vector(self) -> int:
+        """Return how many passages have no vector yet."""
+        return int(self._rows(_COUNT_WITHOUT_VECTOR)[0][0])
+
+    def without_vector(self, after: int, most: int) -> list[PassageRow]:
+        """Return the first passages behind a number that have no vector yet."""
+        return self._rows(_WITHOUT_VECTOR, after, most)
+
+    def put_vector(self, passage: PassageRow, float16: bytes) -> bool:
+        """Write a vector, inside `writing`; return False for a passage that is another one by now."""
+        return self._database.execute(_PUT_VECTOR, (float16, *passage)).rowcount > 0
+
+    def vector_version(self) -> int:
+        """Return a number that is another one whenever vectors were written or removed."""
+        return int(self._rows("SELECT number FROM vector_version")[0][0])
+
+    def vectors(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of each passage that has a vector, and the vector in float16; inside `reading`."""
+        return self._database.execute("SELECT passage, float16 FROM vector")
+
+    def _rows(self, statement: str, *values: object) -> list[Any]:
+        with self._sqlite_errors():
+            return self._database.execute(statement, values).fetchall()
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Have all that is read inside be of one moment.
-
-        Raises:
-            LocalspecError: the database cannot be read.
-        """
-        with self._told():
-            self._database.execute("BEGIN")
-            try:
-                yield
-            finally:
-                self._database.execute("COMMIT")
-
-    def _telling(self, question: str) -> list[str]:
-        """Return the words to look for, as FTS5 takes them."""
-        words = list(dict.fromkeys(_WORD.findall(question.casefold())))
-        words = ([each for each in words if each not in _STOP] or words)[:_MOST_WORDS]
-        hits = {f'"{each}"': self._hits(f'"{each}"') for each in words}
-        telling, total = list[str](), 0
-        for word in sorted(hits, key=hits.__getitem__):
-            total += hits[word]
-            if telling and total > _MOST_HITS:
-                break
-            telling.append(word)
-        return telling
-
-    def _hits(self, word: str) -> int:
-        """Return in how many passages a word is, as far as it is worth counting."""
-        ((count,),) = self._database.execute(
-            "SELECT count(*) FROM (SELECT 1 FROM word WHERE word MATCH ? LIMIT ?)",
-            (word, _MOST_HITS + 1),
-        )
-        return int(count)
-
-    def found(self, number: int, score: float) -> FoundPassage:
-        """Return a passage by its number; inside `reading`."""
-        ((path, name, *passage),) = self._database.execute(
-            "SELECT path, name, first, last, heading, text FROM passage JOIN file ON file.id = file WHERE passage.id = ?",
-            (number,),
-        )
-        return FoundPassage(Path(path), Passage(*passage), score, name)
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _sqlite_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
             raise _unusable(self.path, error) from error
 
 
-def index_dir() -> Path:
-    """Return where the indexes are, made or not."""
-    return data_dir() / "index"
-
-
 def index_names() -> list[str]:
     """Return the names of the indexes that there are."""
     with suppress(OSError):
-        return sorted(each.stem for each in index_dir().glob("*.db"))
+        return sorted(each.stem for each in (data_dir() / "index").glob("*.db"))
     return []
 
 
-def opened(name: str) -> Index:
-    """Open an index that is there.
+def open_index(name: str, *, make: bool = False) -> Index:
+    """Open an index.
+
+    Args:
+        name: of the index.
+        make: whether it is made if it is not there.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: there is none of this name, or no index can have it.
         LocalspecError: see `Index`.
     """
-    return Index(_existing(name))
+    return Index(_path_of(name, must_exist=not make), make=make)
 
 
-def made(name: str) -> Index:
-    """Open an index, made if it is not there.
-
-    Raises:
-        UsageError: no index can have this name.
-        LocalspecError: see `Index`.
-    """
-    return Index(_path_of(name), make=True)
-
-
-def removed(name: str) -> None:
+def remove_index(name: str) -> None:
     """Remove an index.
 
     Raises:
         UsageError: there is none of this name.
         OSError: it cannot be removed.
     """
-    path = _existing(name)
+    path = _path_of(name, must_exist=True)
     for each in ("", "-wal", "-shm"):
         path.with_name(f"{path.name}{each}").unlink(missing_ok=True)
 
@@ -373,27 +396,17 @@ def name_for(path: Path) -> str:
     return words[:40] or "docs"
 
 
-def _existing(name: str) -> Path:
-    path = _path_of(name)
-    if not path.exists():
-        names = index_names()
-        known = f"choose one of {', '.join(names)}" if names else "`localspec index add` makes one"
-        raise UsageError(f"there is no index {name[:40]!r}: {known}")
-    return path
-
-
-def _path_of(name: str) -> Path:
+def _path_of(name: str, *, must_exist: bool) -> Path:
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:40]!r} is no name of an index: use small letters, digits, dots and hyphens"
         )
-    return index_dir() / f"{name}.db"
-
-
-def _size_of(path: Path) -> int:
-    """Return how many bytes a database has, with what is not merged into it yet."""
-    found = (path, path.with_name(f"{path.name}-wal"))
-    return sum(each.stat().st_size for each in found if each.exists())
+    path = data_dir() / "index" / f"{name}.db"
+    if must_exist and not path.exists():
+        names = index_names()
+        known = f"choose one of {', '.join(names)}" if names else "`localspec index add` makes one"
+        raise UsageError(f"there is no index {name[:40]!r}: {known}")
+    return path
 
 
 def _unusable(path: Path, error: Exception) -> LocalspecError:

@@ -1,45 +1,28 @@
 """Passages: a text cut where its author cut it: at headings, at definitions, at blank lines. Knows no file."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 USUAL_CHARS, _MOST_CHARS, _LEAST_CHARS = 1200, 1600, 300
 """Of a passage: as long as short parts are joined, at most, and so short that the next section is joined to it."""
 _MOST_HEADING = 200
 
-# Words that stand before the name of what is defined, in the languages that begin a definition with one.
-_DEFINES = (
-    "class|def|enum|fn|func|function|impl|interface|macro_rules!|mod|module|namespace|object|package|proc|protocol"
-    "|record|struct|sub|trait|type|union"
-)
-_BEFORE = "abstract|async|const|data|declare|default|export|final|inline|internal|local|open|override|partial|private|protected|pub|public|sealed|static|unsafe|virtual"
 _DEFINITION = re.compile(
-    rf"(?P<indent>[ \t]*)(?:(?:{_BEFORE})(?:\([\w:]+\))?[ \t]+)*(?:{_DEFINES})[ \t]+(?P<name>[^\s(:{{<]+)"
-)
-# C, C++, Java: a type, a name, and an opening bracket at the beginning of a line.
-_C_FUNCTION = re.compile(
-    r"(?!(?:assert|await|case|del|elif|else|for|if|raise|return|switch|throw|while|with|yield)\b)"
-    r"[A-Za-z_][\w:<>,*& \t]*[ \t*&]([A-Za-z_~][\w:~]*)\([^;]*$"
+    r"(?P<indent>[ \t]*)"
+    r"(?:(?:abstract|async|const|default|export|final|private|protected|pub|public|static)(?:\(\w+\))?[ \t]+)*"
+    r"(?:class|def|enum|fn|func|function|impl|interface|module|namespace|record|struct|trait|type)[ \t]+(?P<name>[^\s(:{<]+)"
+    # C and C++: a type, a name, and an opening bracket at the beginning of a line.
+    r"|(?!(?:assert|await|case|del|elif|else|for|if|raise|return|switch|throw|while|with|yield)\b)"
+    r"[A-Za-z_][\w:<>,*& \t]*[ \t*&](?P<function>[A-Za-z_~][\w:~]*)\([^;]*$"
 )
 _ABOVE_DEFINITION = ("@", "#", "//", "/*", "*", "--", ";;")
 _MARKDOWN = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t#]*$")
 _FENCE = re.compile(r"[ \t]*(```|~~~)")
 _UNDERLINE = re.compile(r"([=\-~^*+])\1{2,}[ \t]*$")
-_LEVELS = "=*-~^+"  # of underlines, the highest first
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9 ,/&()'_-]{2,59}$")
 _SUBHEADING = re.compile(r" {2,4}\S.{0,58}$")
-
-
-class Kind(Enum):
-    """What shows where the parts of a text begin."""
-
-    MARKDOWN = "markdown"
-    CODE = "code"
-    TEXT = "text"
-    """Underlined headings, and those in capitals at the margin, as manuals have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +59,14 @@ class _Mark:
     name: str
 
 
-def passages(lines: Sequence[NumberedLine], kind: Kind) -> list[Passage]:
-    """Cut a text into passages of about `USUAL_CHARS`; blank ends and blank passages are left out.
+def passages(lines: Sequence[NumberedLine], *, code: bool) -> list[Passage]:
+    """Cut a text into passages of about `USUAL_CHARS`, code at definitions; blank ends and blank passages are left out.
 
     Headings and definitions come first: two are in one passage only where the first is short. What is longer than a
     passage is cut before inner definitions, then at blank lines, then between lines.
     """
     lines = [piece for line in lines for piece in _short(line)]
-    marks = list(_MARKS[kind](lines))
+    marks = list((_definitions if code else _headings)(lines))
     cut: list[Passage] = []
     for start, end, trail in _sections(len(lines), marks):
         for part in _parts(lines[start:end]):
@@ -116,40 +99,31 @@ def _sections(count: int, marks: Sequence[_Mark]) -> Iterator[tuple[int, int, li
 
 
 def _parts(lines: list[NumberedLine]) -> list[list[NumberedLine]]:
-    """Cut a section that is longer than a passage, at blank lines where it can be."""
+    """Cut a section that is longer than a passage at blank lines, and between lines where there are none."""
     if _size(lines) <= _MOST_CHARS:
         return [lines]
     blocks: list[list[NumberedLine]] = [[]]
     for line in lines:
-        blank = not line.text.strip()
-        if not blank and blocks[-1] and not blocks[-1][-1].text.strip():
+        if line.text.strip() and blocks[-1] and not blocks[-1][-1].text.strip():
             blocks.append([])
         blocks[-1].append(line)
-    pieces = [piece for block in blocks for piece in _by_lines(block)]
-    parts: list[list[NumberedLine]] = [[]]
-    filled = 0
+    pieces: list[list[NumberedLine]] = []
+    for block in blocks:
+        pieces += [block] if _size(block) <= _MOST_CHARS else _fill([line] for line in block)
+    return _fill(pieces)
+
+
+def _fill(pieces: Iterable[list[NumberedLine]]) -> list[list[NumberedLine]]:
+    """Join pieces as far as `USUAL_CHARS` go."""
+    parts, filled = list[list[NumberedLine]](), 0
     for piece in pieces:
         size = _size(piece)
-        if parts[-1] and filled + size > USUAL_CHARS:
+        if not parts or filled + size > USUAL_CHARS:
             parts.append([])
             filled = 0
         parts[-1] += piece
         filled += size
     return parts
-
-
-def _by_lines(block: list[NumberedLine]) -> Iterator[list[NumberedLine]]:
-    """Cut a block without blank lines where it is longer than a passage."""
-    if _size(block) <= _MOST_CHARS:
-        yield block
-        return
-    piece: list[NumberedLine] = []
-    for line in block:
-        if piece and _size(piece) + len(line.text) > USUAL_CHARS:
-            yield piece
-            piece = []
-        piece.append(line)
-    yield piece
 
 
 def _size(lines: Iterable[NumberedLine]) -> int:
@@ -174,17 +148,16 @@ def _joined(cut: Iterable[Passage]) -> Iterator[Passage]:
 
 def _common(first: str, second: str) -> str:
     """Return the heading of two sections in one passage: both, where neither stands under the other."""
-    if second.startswith(first):
+    trail, other = (each.split(" > ") if each else [] for each in (first, second))
+    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(trail, other, strict=False))))
+    rest = " > ".join(other[shared:])
+    if shared == len(trail):
         return second
-    if first.startswith(second):
-        return first
-    shared = first.split(" > ")
-    while not second.startswith(start := "".join(f"{each} > " for each in shared)):
-        shared.pop()
-    return f"{first} · {second.removeprefix(start)}"[:_MOST_HEADING]
+    return f"{first} · {rest}"[:_MOST_HEADING] if rest else first
 
 
-def _in_markdown(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
+def _headings(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
+    """Yield headings: those of Markdown, underlined ones, and those in capitals at the margin, as manuals have them."""
     fence = ""
     for at, line in enumerate(lines):
         found = _FENCE.match(line.text)
@@ -192,56 +165,36 @@ def _in_markdown(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
             fence = "" if fence else found[1]
         if fence:
             continue
-        heading = _MARKDOWN.match(line.text)
-        if heading and heading[2]:
+        alone = at == 0 or not lines[at - 1].text.strip()
+        below = lines[at + 1].text if at + 1 < len(lines) else ""
+        if (heading := _MARKDOWN.match(line.text)) and heading[2]:
             yield _Mark(at, len(heading[1]), heading[2])
-        elif _is_underlined(lines, at) and lines[at + 1].text[0] in "=-":
-            yield _Mark(at, 1 if lines[at + 1].text[0] == "=" else 2, line.text.strip())
+        elif level := _underlined_level(line.text.strip(), below):
+            yield _Mark(at, level, line.text.strip())
+        elif alone and _CAPITALS.match(line.text):
+            yield _Mark(at, 1, line.text.strip())
+        elif alone and _SUBHEADING.match(line.text) and _indent(below) > _indent(line.text) + 2:
+            yield _Mark(at, 3, line.text.strip())
 
 
-def _in_code(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
+def _definitions(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
     for at, line in enumerate(lines):
         found = _DEFINITION.match(line.text)
-        if found:
-            indent, name = len(found["indent"].expandtabs(4)), found["name"]
-        elif function := _C_FUNCTION.match(line.text):
-            indent, name = 0, function[1]
-        else:
+        if not found:
             continue
+        indent = len((found["indent"] or "").expandtabs(4))
         start = at
         while start and lines[start - 1].text.strip().startswith(_ABOVE_DEFINITION):
             start -= 1
-        yield _Mark(start, 1 + indent, name)
+        yield _Mark(start, 1 + indent, found["name"] or found["function"])
 
 
-def _in_text(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
-    for at, line in enumerate(lines):
-        if _is_underlined(lines, at):
-            yield _Mark(at, 1 + _LEVELS.index(lines[at + 1].text[0]), line.text.strip())
-        elif _CAPITALS.match(line.text) and (at == 0 or not lines[at - 1].text.strip()):
-            yield _Mark(at, 1, line.text.strip())
-        elif _SUBHEADING.match(line.text) and _stands_over(lines, at):
-            yield _Mark(at, len(_LEVELS) + 1, line.text.strip())
+def _underlined_level(text: str, below: str) -> int:
+    """Return the level of a heading that is underlined, 1 or 2; 0 where the line is none."""
+    if not any(map(str.isalnum, text)) or not _UNDERLINE.match(below):
+        return 0
+    return 0 if len(below.rstrip()) < min(len(text), 8) else 1 if below[0] == "=" else 2
 
 
-def _is_underlined(lines: Sequence[NumberedLine], at: int) -> bool:
-    text = lines[at].text.strip()
-    if at + 1 == len(lines) or not text or not any(each.isalnum() for each in text):
-        return False
-    below = lines[at + 1].text
-    return bool(_UNDERLINE.match(below)) and len(below.rstrip()) >= min(len(text), 8)
-
-
-def _stands_over(lines: Sequence[NumberedLine], at: int) -> bool:
-    """Return whether a line that is set in a little stands alone over others that are set in further."""
-    if at == 0 or at + 1 == len(lines) or lines[at - 1].text.strip():
-        return False
-    text, below = lines[at].text, lines[at + 1].text
-    return len(below) - len(below.lstrip()) > len(text) - len(text.lstrip()) + 2
-
-
-_MARKS: dict[Kind, Callable[[Sequence[NumberedLine]], Iterator[_Mark]]] = {
-    Kind.MARKDOWN: _in_markdown,
-    Kind.CODE: _in_code,
-    Kind.TEXT: _in_text,
-}
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())

@@ -5,36 +5,31 @@ Text is numbered by its lines, a PDF by its pages, a DOCX by its paragraphs. HTM
 
 import logging
 import re
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable
-from html.parser import HTMLParser
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import PurePath
-from xml.etree import ElementTree
+from zipfile import ZipFile
 
 from localspec.errors import LocalspecError
-from localspec.retrieval.passages import Kind, NumberedLine
+from localspec.retrieval.passages import NumberedLine
 
 MOST_TEXT_BYTES, MOST_DOCUMENT_BYTES = 2 << 20, 64 << 20
 """Of a file that is text; of a PDF or DOCX, packed and unpacked."""
 _MOST_PAGES = 5000
 _LOOKED_AT = 8192
-_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_MARKDOWN = {".md", ".markdown", ".mdx", ".qmd", ".rmd"}
 _HTML = {".htm", ".html", ".xhtml"}
-_PLAIN = {"", ".adoc", ".asciidoc", ".csv", ".log", ".org", ".rst", ".tex", ".text", ".tsv", ".txt"}
+_TEXT_SUFFIXES = (
+    " .adoc .asciidoc .csv .log .markdown .md .mdx .org .qmd .rmd .rst .tex .text .tsv .txt"
+)
+_TEXT = frozenset(_TEXT_SUFFIXES.split(" "))
 _BLOCK_TAGS = (
-    "address article aside blockquote body caption dd details dialog div dl dt fieldset figcaption figure footer form"
+    "address article aside blockquote body br caption dd details dialog div dl dt fieldset figcaption figure footer form"
     " h1 h2 h3 h4 h5 h6 header hr html li main nav ol option p pre section summary table tbody td tfoot th thead title tr ul"
 )
 _BLOCKS = frozenset(_BLOCK_TAGS.split())
-_HEADING = re.compile(r"(?i)title|heading ?([1-6])")
-_UNSEEN = {"script", "style", "template", "noscript", "svg"}
-# What zipfile, zlib and expat raise of a file that is broken, or locked by a password.
-_DAMAGE = (
-    zipfile.BadZipFile, zlib.error, ElementTree.ParseError, EOFError, KeyError, NotImplementedError, RuntimeError, ValueError,
-)  # fmt: skip
+_UNSEEN = ("script", "style", "template", "noscript", "svg")
+_HEADING = re.compile(r"(?i)title|(?:heading ?|h)([1-6])")
+_DOCUMENTS_EXTRA = "`pip install 'localspec[documents]'`"
 
 
 class Unreadable(LocalspecError):
@@ -50,8 +45,8 @@ def most_bytes(name: str) -> int:
     return MOST_DOCUMENT_BYTES if _suffix(name) in _DOCUMENTS else MOST_TEXT_BYTES
 
 
-def read(name: str, content: bytes) -> tuple[list[NumberedLine], Kind]:
-    """Return what a file says, and how its parts are marked.
+def read(name: str, content: bytes) -> tuple[list[NumberedLine], bool]:
+    """Return what a file says, and whether it is code.
 
     Args:
         name: of the file; its ending tells the format.
@@ -63,7 +58,7 @@ def read(name: str, content: bytes) -> tuple[list[NumberedLine], Kind]:
     """
     document = _DOCUMENTS.get(_suffix(name))
     if document is not None:
-        return document(content), Kind.MARKDOWN
+        return document(content), False
     if b"\0" in content[:_LOOKED_AT]:
         raise NotText("it is not text")
     try:
@@ -71,11 +66,10 @@ def read(name: str, content: bytes) -> tuple[list[NumberedLine], Kind]:
     except UnicodeDecodeError:
         raise NotText("it is not UTF-8 text") from None
     if _suffix(name) in _HTML:
-        return _from_html(text), Kind.MARKDOWN
+        return _from_html(text), False
     lines = [NumberedLine(number, each.rstrip()) for number, each in enumerate(text.split("\n"), 1)]
-    if _suffix(name) in _MARKDOWN:
-        return lines, Kind.MARKDOWN
-    return lines, Kind.TEXT if _suffix(name) in _PLAIN or _is_manual(name) else Kind.CODE
+    # Manual pages end in a section's number: `tar.1`, `open.3p`.
+    return lines, _suffix(name) not in _TEXT and not _suffix(name)[1:2].isdigit()
 
 
 def place(name: str, first: int, last: int) -> str:
@@ -86,11 +80,6 @@ def place(name: str, first: int, last: int) -> str:
 
 def _suffix(name: str) -> str:
     return PurePath(name).suffix.lower()
-
-
-def _is_manual(name: str) -> bool:
-    """Return whether a name ends as that of a manual page does: `tar.1`, `open.3p`."""
-    return _suffix(name)[1:2].isdigit()
 
 
 def _from_pdf(content: bytes) -> list[NumberedLine]:
@@ -113,103 +102,77 @@ def _from_pdf(content: bytes) -> list[NumberedLine]:
 
 def _from_docx(content: bytes) -> list[NumberedLine]:
     try:
-        with (
-            zipfile.ZipFile(BytesIO(content)) as packed,
-            packed.open("word/document.xml") as stream,
-        ):
-            xml = stream.read(MOST_DOCUMENT_BYTES + 1)
-        if len(xml) > MOST_DOCUMENT_BYTES:
-            raise Unreadable("its text is too long")
-        # Entities that grow without end are refused by expat itself, since 2.4.
-        body = ElementTree.fromstring(xml)  # noqa: S314
-    except _DAMAGE as error:
+        from docx import Document  # noqa: PLC0415 - an extra; few have DOCX
+        from docx.oxml.ns import qn  # noqa: PLC0415
+        from docx.text.paragraph import Paragraph  # noqa: PLC0415
+    except ImportError:
+        raise Unreadable(f"DOCX needs python-docx: {_DOCUMENTS_EXTRA}") from None
+    try:
+        with ZipFile(BytesIO(content)) as packed:
+            size = sum(each.file_size for each in packed.infolist())
+        if size <= MOST_DOCUMENT_BYTES:
+            document = Document(BytesIO(content))
+            lines = []
+            for number, each in enumerate(document.element.body.iter(qn("w:p")), 1):
+                style = Paragraph(each, document).style
+                # A paragraph's own text leaves out what was inserted with changes tracked.
+                parts = each.iter(qn("w:t"), qn("w:tab"), qn("w:br"))
+                words = "".join(part.text or " " for part in parts).split()
+                lines.append(
+                    NumberedLine(number, _signs((style and style.name) or "") + " ".join(words))
+                )
+            return lines
+    except Exception as error:
+        # So does damage in a DOCX.
         raise Unreadable("its DOCX is damaged or encrypted") from error
-    return [
-        NumberedLine(number, _paragraph(each))
-        for number, each in enumerate(body.iter(f"{_WORD}p"), 1)
-    ]
-
-
-def _paragraph(paragraph: ElementTree.Element) -> str:
-    """Return a paragraph as Markdown has it: a heading with its signs."""
-    said: list[str] = []
-    for each in paragraph.iter():
-        if each.tag == f"{_WORD}t":
-            said.append(each.text or "")
-        elif each.tag in {f"{_WORD}tab", f"{_WORD}br"}:
-            said.append(" ")
-    style = paragraph.find(f"{_WORD}pPr/{_WORD}pStyle")
-    name = "" if style is None else style.get(f"{_WORD}val", "")
-    found = _HEADING.fullmatch(name)
-    signs = "#" * int(found[1] or 1) + " " if found else ""
-    return signs + " ".join("".join(said).split())
-
-
-class _Page(HTMLParser):
-    """Takes the text out of a page, with the line of the source that each line of it begins on."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.lines: list[NumberedLine] = []
-        self._said, self._at, self._hidden, self._verbatim = "", 1, 0, 0
-
-    def handle_starttag(self, tag: str, attrs: Iterable[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        if tag in _UNSEEN:
-            self._hidden += 1
-        if tag in _BLOCKS or tag == "br":
-            self.end_line(blank=tag != "br")
-        if tag == "pre":
-            self._verbatim += 1
-        if tag in {"h1", "h2", "h3", "h4", "h5", "h6"}:
-            self._said = "#" * int(tag[1]) + " "
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in _UNSEEN:
-            self._hidden = max(self._hidden - 1, 0)
-        if tag == "pre":
-            self._verbatim = max(self._verbatim - 1, 0)
-        if tag in _BLOCKS:
-            self.end_line(blank=True)
-
-    def handle_data(self, data: str) -> None:
-        if self._hidden:
-            return
-        if not self._verbatim:
-            words = " ".join(data.split())
-            before = " " if data[:1].isspace() and self._said and self._said[-1] != " " else ""
-            self._add(
-                before + words + (" " if words and data[-1:].isspace() else ""), self.getpos()[0]
-            )
-            return
-        for offset, line in enumerate(data.split("\n")):
-            if offset:
-                self.end_line(blank=False)
-            self._add(line, self.getpos()[0] + offset)
-
-    def _add(self, text: str, at: int) -> None:
-        if not self._said.strip(" #"):
-            self._at = at
-        self._said += text
-
-    def end_line(self, *, blank: bool) -> None:
-        """End a line; a block is followed by a blank one."""
-        text = self._said.rstrip()
-        if text.strip("# ") or self._verbatim:
-            self.lines.append(NumberedLine(self._at, text))
-        if blank and self.lines and self.lines[-1].text:
-            self.lines.append(NumberedLine(self._at, ""))
-        self._said = ""
+    raise Unreadable("its text is too long")
 
 
 def _from_html(text: str) -> list[NumberedLine]:
-    page = _Page()
     try:
-        page.feed(text)
-        page.close()
-    except AssertionError as error:  # Python's parser, of `<![` and a word that it does not know
-        raise Unreadable("its HTML is damaged") from error
-    page.end_line(blank=False)
-    return page.lines
+        from lxml import etree, html  # noqa: PLC0415 - an extra; few have HTML
+    except ImportError:
+        raise Unreadable(f"HTML needs lxml: {_DOCUMENTS_EXTRA}") from None
+    parser = html.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True
+    )
+    try:
+        page = html.document_fromstring(text.encode(), parser, ensure_head_body=True)
+    except etree.LxmlError:  # it is empty
+        return []
+    etree.strip_elements(page, *_UNSEEN, with_tail=False)
+    lines, at, verbatim = [NumberedLine(1, "")], 1, 0
+    for event, element in etree.iterwalk(page, ("start", "end")):
+        begins = event == "start"
+        if begins:
+            at = max(at, element.sourceline or 1)
+        if element.tag == "pre":
+            verbatim += 1 if begins else -1
+        if element.tag in _BLOCKS and (begins or element.tag != "br"):
+            signs = _signs(element.tag) if begins and element.tag != "title" else ""
+            lines.append(NumberedLine(at, signs))
+        text = (element.text if begins else element.tail) or ""
+        first, *others = text.split("\n") if verbatim else [re.sub(r"\s+", " ", text)]
+        last = lines[-1]
+        if last.text.strip("# "):
+            lines[-1] = NumberedLine(last.number, last.text + first)
+        else:
+            lines[-1] = NumberedLine(at, last.text + (first if verbatim else first.lstrip()))
+        lines += (NumberedLine(number, each) for number, each in enumerate(others, at + 1))
+        at += text.count("\n")
+    # Between blocks one blank line is enough.
+    filled = [bool(each.text.strip("# ")) for each in lines]
+    return [
+        NumberedLine(line.number, line.text.rstrip() if is_filled else "")
+        for line, is_filled, after_filled in zip(lines, filled, [False, *filled], strict=False)
+        if is_filled or after_filled
+    ]
+
+
+def _signs(style: str) -> str:
+    """Return what stands before a heading in Markdown, by the name of its style or tag; nothing before other text."""
+    found = _HEADING.fullmatch(style)
+    return "#" * int(found[1] or 1) + " " if found else ""
 
 
 _DOCUMENTS: dict[str, Callable[[bytes], list[NumberedLine]]] = {

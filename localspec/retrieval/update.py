@@ -7,20 +7,21 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from localspec.errors import UsageError
 from localspec.gates.gate import secrets_gate
 from localspec.retrieval.index import Index, KnownFile
-from localspec.retrieval.passages import NumberedLine, Passage, passages
+from localspec.retrieval.passages import NumberedLine, passages
 from localspec.retrieval.reading import NotText, Unreadable, most_bytes, read
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
 from localspec.storage.tree import found_below, is_hidden
 
-_BATCH_FILES, _BATCH_BYTES, _BATCH_S = 200, 4 << 20, 2.0
+_BATCH_FILES, _BATCH_S = 200, 2.0
 # A file may be written again within one tick of its file system's clock.
 _TICK_NS = 100_000_000
 
@@ -105,62 +106,40 @@ def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> 
     with index.writing():
         for path in gone:
             index.remove(path)
-    for batch in _batches(_looked_at(wanted, known, changes, report)):
-        with index.writing():
-            for each in batch:
-                if each.known is None:
-                    index.remove(each.path)
-                elif each.passages is None:
-                    index.touch(each.path, each.known.changed_ns)
-                else:
-                    index.put(each.path, each.known, wanted[each.path], each.passages)
-    return changes
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What is to be written of a file.
-
-    Args:
-        path: the file.
-        known: what is known of it now; None where it has no text any more.
-        passages: of it; None where only the time of its change is another.
-    """
-
-    path: str
-    known: KnownFile | None
-    passages: list[Passage] | None = None
-
-
-def _looked_at(
-    wanted: Iterable[str],
-    known: Mapping[str, KnownFile],
-    changes: Changes,
-    report: Callable[[Changes], None],
-) -> Iterator[_Work]:
-    """Yield what is to be written."""
-    for path in wanted:
+    batch, begun_s = list[Callable[[], None]](), time.monotonic()
+    for path, name in wanted.items():
         changes.seen += 1
-        before = known.get(path)
         try:
-            work = _looked_at_one(Path(path), before)
+            write = _change(index, Path(path), name, known.get(path), changes)
         except (OSError, Unreadable) as error:
             if isinstance(error, NotText):
                 changes.not_text += 1
             else:
                 changes.unread.append((path, _reason(error)))
-            work = _Work(path, None) if before else None
-        else:
-            changes.same += before is not None and (work is None or work.passages is None)
-            changes.added += before is None
-            changes.changed += bool(before and work and work.passages is not None)
+            write = partial(index.remove, path) if path in known else None
         report(changes)
-        if work is not None:
-            yield work
+        if write:
+            batch.append(write)
+        if len(batch) >= _BATCH_FILES or time.monotonic() - begun_s > _BATCH_S:
+            _write(index, batch)
+            begun_s = time.monotonic()
+    _write(index, batch)
+    return changes
 
 
-def _looked_at_one(path: Path, before: KnownFile | None) -> _Work | None:
-    """Return what is to be written of a file; None where nothing is.
+def _write(index: Index, batch: list[Callable[[], None]]) -> None:
+    """Write what a batch holds in one transaction, and empty it."""
+    if batch:
+        with index.writing():
+            for write in batch:
+                write()
+        batch.clear()
+
+
+def _change(
+    index: Index, path: Path, name: str, before: KnownFile | None, changes: Changes
+) -> Callable[[], None] | None:
+    """Count a file, and return what writes it into the index; None where it is there as it is.
 
     Raises:
         OSError: it cannot be read.
@@ -168,16 +147,19 @@ def _looked_at_one(path: Path, before: KnownFile | None) -> _Work | None:
     """
     found, now_ns = path.stat(), time.time_ns()
     if before and (before.size, before.changed_ns) == (found.st_size, found.st_mtime_ns):
+        changes.same += 1
         return None
     content = _content(path)
-    settled = found.st_mtime_ns < now_ns - _TICK_NS
-    known = KnownFile(
-        len(content), found.st_mtime_ns if settled else 0, hashlib.sha256(content).digest()
-    )
+    changed_ns = found.st_mtime_ns if found.st_mtime_ns < now_ns - _TICK_NS else 0
+    known = KnownFile(len(content), changed_ns, hashlib.sha256(content).digest())
     if before and before.sha256 == known.sha256:
-        return _Work(str(path), known)
-    lines, kind = read(path.name, content)
-    return _Work(str(path), known, passages(_masked(lines), kind))
+        changes.same += 1
+        return partial(index.touch, str(path), changed_ns)
+    lines, code = read(path.name, content)
+    parts = passages(_masked(lines), code=code)
+    changes.changed += before is not None
+    changes.added += before is None
+    return partial(index.put, str(path), known, name, parts)
 
 
 def _masked(lines: list[NumberedLine]) -> list[NumberedLine]:
@@ -195,21 +177,6 @@ def _masked(lines: list[NumberedLine]) -> list[NumberedLine]:
         return lines
     said = "".join([*seen, text[at:]]).split("\n")
     return [NumberedLine(line.number, each) for line, each in zip(lines, said, strict=True)]
-
-
-def _batches(work: Iterable[_Work]) -> Iterator[list[_Work]]:
-    """Join what is to be written, as much as is held in memory and may be lost by a kill."""
-    batch: list[_Work] = []
-    size, begun_s = 0, time.monotonic()
-    for each in work:
-        batch.append(each)
-        size += each.known.size if each.known else 0
-        waited_s = time.monotonic() - begun_s
-        if len(batch) >= _BATCH_FILES or size >= _BATCH_BYTES or waited_s > _BATCH_S:
-            yield batch
-            batch, size, begun_s = [], 0, time.monotonic()
-    if batch:
-        yield batch
 
 
 def _wanted(roots: Sequence[Path]) -> Iterator[tuple[str, str]]:

@@ -33,12 +33,16 @@ class Functions:
     Args:
         functions: with annotations of `str`, `int`, `float`, `bool`, `list`, `dict`, `Literal`, and unions of them. The
             docstring describes the function, and under `Args:` its arguments.
+        access: what their calls do to the machine.
 
     Raises:
         UsageError: an annotation has no schema, or an argument has no name.
     """
 
-    def __init__(self, functions: Iterable[Callable[..., Any]]) -> None:
+    def __init__(
+        self, functions: Iterable[Callable[..., Any]], access: Access = Access.RUN
+    ) -> None:
+        self._access = access
         self._functions = {each.__name__: each for each in functions}
         self._tools = [tool_of(each) for each in self._functions.values()]
 
@@ -53,8 +57,8 @@ class Functions:
         try:
             self._bound(call)
         except UsageError as error:
-            return Proposal(Access.RUN, shown, error=str(error))
-        return Proposal(Access.RUN, shown)
+            return Proposal(self._access, shown, error=str(error))
+        return Proposal(self._access, shown)
 
     def call(self, call: ToolCall, stop: threading.Event) -> ToolResult:  # noqa: ARG002 - Python cannot stop a function
         """Call a function and return what it returns."""

@@ -11,7 +11,7 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, Notice, ReplyDone, ReplyEvents
 from localspec.errors import UsageError
 from localspec.messages import Message
-from localspec.retrieval.asking import Docs
+from localspec.retrieval.retriever import Docs
 from localspec.ui.answering import GrowingAnswer
 from localspec.ui.attach import attached, unmatched
 from localspec.ui.compaction import is_request, options_for
@@ -280,9 +280,9 @@ class Asking:
 
     def unmatched(self, text: str) -> list[str]:
         """Return what a question mentions where there is neither a file nor an index."""
-        return unmatched(self.docs.meant_by(text)[1], self._folder)
+        return unmatched(self.docs.parse_mention(text)[1], self._folder)
 
     def _with_files(self, text: str, before: Sequence[Message]) -> Message:
-        docs, question = self.docs.meant_by(text)
+        docs, question = self.docs.parse_mention(text)
         files = attached(question, self._folder)
         return Message.user(text, [*files, *docs.documents(question, before)])

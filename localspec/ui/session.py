@@ -13,7 +13,7 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Counted, Failed, Notice, Ready, ReplyDone
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.retrieval.asking import Docs
+from localspec.retrieval.retriever import Docs
 from localspec.ui.asking import Asking
 from localspec.ui.compaction import NEARLY_FULL
 from localspec.ui.engine_state import EngineState, Phase

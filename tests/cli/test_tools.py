@@ -25,8 +25,7 @@ from localspec.decoding.round import Spent, StopReason
 from localspec.engine.ask import Ask
 from localspec.messages import Message, ToolCall
 from localspec.options import ReplyOptions
-from localspec.retrieval.index import made
-from localspec.retrieval.vector_table import VectorModel
+from localspec.retrieval.index import VectorModel, open_index
 from localspec.toolbox.asked import decision
 from localspec.toolbox.permissions import Decision
 from tests.chat.test_calling import assistant
@@ -75,7 +74,7 @@ def test_that_vectors_cannot_be_used_is_told_once(
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
-    with closing(made("notes")) as index:
+    with closing(open_index("notes", make=True)) as index:
         index.choose_vector_model(VectorModel("gone", "0" * 64))
     flags: dict[str, Any] = {"docs": "notes", "mcp": (), "files": (), "offline": True}
     toolboxes(Path.cwd(), flags, lambda _: None)

@@ -6,7 +6,6 @@ import pytest
 
 from localspec.errors import UsageError
 from localspec.messages import DocumentPart, Message
-from localspec.retrieval.asking import Docs
 from localspec.retrieval.citing import (
     PassageText,
     as_documents,
@@ -15,7 +14,8 @@ from localspec.retrieval.citing import (
     passages_in,
     tokens_in,
 )
-from localspec.retrieval.index import made
+from localspec.retrieval.index import open_index
+from localspec.retrieval.retriever import Docs
 from localspec.retrieval.update import add
 
 TEA, COFFEE = (
@@ -91,14 +91,14 @@ def test_a_question_brings_its_passages(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tea.md").write_text("# Tea\nGreen tea: 80 degrees.")
-    index = made("notes")
+    index = open_index("notes", make=True)
     add(index, [tmp_path / "tea.md"])
     index.close()
-    docs, question = Docs().meant_by("@notes How hot is tea?")
+    docs, question = Docs().parse_mention("@notes How hot is tea?")
     assert (docs.name, question) == ("notes", "How hot is tea?")
     documents = docs.check().documents(question, ())
     assert [each.name.partition(":")[0] for each in documents] == ["[1] tea.md", "how to answer"]
-    assert Docs().meant_by("@nobody hello") == (Docs(), "@nobody hello")
+    assert Docs().parse_mention("@nobody hello") == (Docs(), "@nobody hello")
     assert Docs().documents("tea", ()) == ()
     with pytest.raises(UsageError, match="choose one of notes"):
         Docs("other").check()

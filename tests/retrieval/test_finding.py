@@ -17,18 +17,17 @@ from localspec.models.store import Store
 from localspec.retrieval import embedding
 from localspec.retrieval.embedding import (
     TextVectors,
+    Vectors,
     embed,
     is_here,
+    nearest,
     text_vectors,
     vector_model,
 )
-from localspec.retrieval.finding import by_vectors, found, fused
-from localspec.retrieval.index import FoundPassage, Index, made
-from localspec.retrieval.nearest import nearest
+from localspec.retrieval.index import FoundPassage, Index, VectorModel, open_index
 from localspec.retrieval.passages import Passage
+from localspec.retrieval.retriever import by_vectors, fuse, search
 from localspec.retrieval.update import add, update
-from localspec.retrieval.vector_table import VectorModel, VectorTable
-from localspec.retrieval.vectors import Vector, Vectors, encoded, signs_of
 from tests.llama import tiny_models
 
 TEXTS = {
@@ -52,7 +51,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     """An index whose vectors the tiny model makes."""
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     imported("tiny", tmp_path / "tiny.gguf")
-    with closing(made("notes")) as index:
+    with closing(open_index("notes", make=True)) as index:
         index.choose_vector_model(vector_model("tiny"))
         yield index
 
@@ -71,9 +70,9 @@ def test_a_passage_is_found_by_what_its_words_are_like(index: Index, folder: Pat
     assert embed(index) == 3
     assert index.search("zozo", 5) == []
     assert names(by_vectors(index, "zozo zz", 3))[0] == "zoo.txt"
-    assert names(found(index, "zozo zz", 5))[0] == "zoo.txt"
-    assert names(found(index, "tea", 5))[0] == "tea.md"
-    assert found(index, " ", 5) == []
+    assert names(search(index, "zozo zz", 5))[0] == "zoo.txt"
+    assert names(search(index, "tea", 5))[0] == "tea.md"
+    assert search(index, " ", 5) == []
 
 
 def test_only_what_is_new_gets_vectors_and_what_is_gone_loses_them(
@@ -103,7 +102,7 @@ def test_vectors_of_another_model_are_made_again(index: Index, folder: Path) -> 
     assert embed(index) == 3
     index.choose_vector_model(None)
     assert (index.vector_model(), embed(index)) == (None, 0)
-    assert names(found(index, "tea", 5)) == ["tea.md"]
+    assert names(search(index, "tea", 5)) == ["tea.md"]
 
 
 @pytest.mark.parametrize("name", ["other", None])
@@ -114,11 +113,11 @@ def test_what_one_model_made_is_not_written_once_another_is_chosen(
     monkeypatch.setattr(embedding, "_AT_ONCE", 1)
     imported("other", folder.parent / "other.gguf", seed=2)
     chosen = name and vector_model(name)
-    with closing(made("notes")) as beside:
+    with closing(open_index("notes", make=True)) as beside:
         with pytest.raises(UsageError, match=r"another model .* `localspec index update notes`"):
             embed(index, lambda _done, _total: beside.choose_vector_model(chosen or None))
         with beside.reading():
-            assert list(beside.vectors.signs()) == []
+            assert list(beside.vectors()) == []
     assert embed(index) == (3 if name else 0)
 
 
@@ -130,8 +129,8 @@ def test_a_question_is_not_compared_with_vectors_of_a_model_chosen_meanwhile(
     imported("other", folder.parent / "other.gguf", seed=2)
     of_question = TextVectors.of_question
 
-    def slow(make: TextVectors, text: str) -> Vector:
-        with closing(made("notes")) as beside:
+    def slow(make: TextVectors, text: str) -> Vectors:
+        with closing(open_index("notes", make=True)) as beside:
             beside.choose_vector_model(vector_model("other"))
             embed(beside)
         return of_question(make, text)
@@ -148,7 +147,7 @@ def test_without_its_model_an_index_finds_by_words_and_makes_no_vectors(
     embed(index)
     index.choose_vector_model(VectorModel("gone", "0" * 64))
     assert not is_here(VectorModel("gone", "0" * 64))
-    assert names(found(index, "tea", 5)) == ["tea.md"]
+    assert names(search(index, "tea", 5)) == ["tea.md"]
     with pytest.raises(UsageError, match="localspec pull gone"):
         embed(index)
 
@@ -163,70 +162,42 @@ def test_a_file_without_a_name_makes_no_vectors(index: Index, tmp_path: Path) ->
 def test_vectors_of_a_file_that_changed_meanwhile_are_not_written(
     index: Index, folder: Path
 ) -> None:
+    """The passages that take its place have the numbers of those that are gone."""
     add(index, [folder])
-    with index.reading():
-        (part, *_) = index.vectors.wanting()
-    (folder / "tea.md").write_text("other")
-    (folder / "zoo.txt").write_text("other, too")
-    (folder / "code.py").write_text("and other")
+    before = index.without_vector(0, 9)
+    for name in TEXTS:
+        (folder / name).unlink()
     update(index)
-    with index.writing():
-        index.vectors.put(part, bytes(8), bytes(1))
-    with index.reading():
-        assert sum(each.passages for each in index.vectors.wanting()) == 3
-
-
-def test_a_file_that_is_again_what_it_was_has_all_its_vectors_in_the_end(
-    index: Index, tmp_path: Path
-) -> None:
-    """It changes, and back, while its second part is made."""
-    path = tmp_path / "long.md"
-    said = "\n\n".join(f"# part {at}\n" + "long text " * 60 for at in range(130))
-    path.write_text(said)
-    add(index, [path])
-    with index.reading():
-        first, second, third = index.vectors.wanting()
-    with index.writing():
-        index.vectors.put(first, bytes(64 * 8), bytes(64))
-    path.write_text("other")
+    for name in TEXTS:
+        (folder / name).write_text(f"other {name}")
     update(index)
-    path.write_text(said)
-    update(index)
+    now = index.without_vector(0, 9)
+    assert {number for number, *_ in now} & {number for number, *_ in before}
     with index.writing():
-        index.vectors.put(second, bytes(64 * 8), bytes(64))
-    with index.reading():
-        assert [each.number for each in index.vectors.wanting()] == [0, 2]
-        assert index.vectors.wanting() == [first, third]
+        assert not any(index.put_vector(each, bytes(8)) for each in before)
+        assert all(index.put_vector(each, bytes(8)) for each in now)
+    assert index.count_without_vector() == 0
 
 
-def test_a_file_that_was_another_one_while_its_texts_were_read_gets_no_vectors_of_that(
+def test_a_file_that_changes_while_its_vectors_are_made_gets_them_the_next_time(
     index: Index, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = folder / "tea.md"
-    said = "\n\n".join(f"# part {at}\n" + "tea text " * 60 for at in range(3))
-    path.write_text(said)
-    add(index, [path])
+    add(index, [folder])
     of_passages = TextVectors.of_passages
 
-    def written(text: str) -> None:
-        path.write_text(text)
-        with closing(made("notes")) as beside:
+    def slow(make: TextVectors, texts: Sequence[str]) -> Vectors:
+        (folder / "tea.md").write_text("quite another text, qqqq qqqq qqqq")
+        with closing(open_index("notes", make=True)) as beside:
             update(beside)
+        return of_passages(make, texts)
 
-    def slow(make: TextVectors, read: Sequence[str]) -> Vectors:
-        written(said)
-        return of_passages(make, read)
-
-    with index.reading():
-        before = index.vectors.wanting()
     with monkeypatch.context() as patch:
-        patch.setattr(VectorTable, "wanting", lambda _: before)
         patch.setattr(TextVectors, "of_passages", slow)
-        written("zoo")
-        assert embed(index) == 0
-    with index.reading():
-        assert index.vectors.wanting() == before
-    assert embed(index) == sum(each.passages for each in before) > 1
+        patch.setattr(embedding, "_AT_ONCE", 9)
+        assert embed(index) in {2, 3}
+    embed(index)
+    assert index.count_without_vector() == 0
+    assert names(by_vectors(index, "qqqq", 9))[0] == "tea.md"
 
 
 def test_what_is_killed_while_making_vectors_goes_on(index: Index, tmp_path: Path) -> None:
@@ -249,40 +220,63 @@ def test_what_is_killed_while_making_vectors_goes_on(index: Index, tmp_path: Pat
     left, make = embed(index), text_vectors(vector_model("tiny"))
     assert 0 < left < total
     assert make is not None
+    assert index.count_without_vector() == 0
     with index.reading():
-        assert index.vectors.wanting() == []
         for number in (0, 23, 89):
             said = f"many/{number:03}.txt \nword{number} and more {number}"
-            ((score, place),) = nearest(index.vectors, make.of_passages([said])[0], 1)
-            assert index.found(place, score).path.name == f"{number:03}.txt"
+            ((passage, score),) = nearest(index, make.of_passages([said])[0], 1)
+            assert index.passage(passage, score).path.name == f"{number:03}.txt"
 
 
-def test_the_nearest_is_found_where_only_signs_were_compared_at_first(
+def test_the_nearest_of_many_vectors_is_found_and_a_change_is_seen(
     index: Index, tmp_path: Path
 ) -> None:
-    """Seven hundred passages, of which five hundred are looked at in full; a vector that is turned by 37 degrees."""
+    """Seven hundred passages; a vector that is turned by 37 degrees."""
     said = "\n\n".join(f"# part {at}\n" + "long text " * 60 for at in range(700))
     (tmp_path / "long.md").write_text(said)
     add(index, [tmp_path / "long.md"])
     drawn = np.random.default_rng(1)
-    with index.reading():
-        parts = index.vectors.wanting()
-    assert [each.passages for each in parts] == [64] * 10 + [60]
+    passages = index.without_vector(0, 1000)
     vectors = drawn.normal(size=(700, 72)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     with index.writing():
-        for part in parts:
-            codes = encoded(vectors[part.number * 64 :][: part.passages])
-            index.vectors.put(part, codes.tobytes(), signs_of(codes).tobytes())
-    for at in (0, 63, 64, 377, 699):
-        sought = vectors[at] + 0.75 * drawn.normal(size=72).astype(np.float32)
+        for passage, vector in zip(passages, vectors, strict=True):
+            assert index.put_vector(passage, vector.astype(np.float16).tobytes())
+    for at in (0, 199, 200, 377, 699):
+        sought = vectors[at] + 0.75 * drawn.normal(size=72).astype(np.float32) / 72**0.5
         with index.reading():
-            ((score, place),) = nearest(index.vectors, sought / np.linalg.norm(sought), 1)
-            assert index.found(place, score).passage.heading == f"part {at}"
+            ((number, score),) = nearest(index, sought / np.linalg.norm(sought), 1)
+            assert index.passage(number, score).passage.heading == f"part {at}"
         assert 0.5 < score < 1
+    index.remove(str(tmp_path / "long.md"))
+    with index.reading():
+        assert nearest(index, vectors[0], 1) == []
+
+
+def test_an_index_with_vectors_of_an_earlier_version_makes_them_again(
+    index: Index, folder: Path
+) -> None:
+    add(index, [folder])
+    with index.writing():
+        for statement in (
+            "DROP TABLE vector",
+            "DROP TABLE vector_version",
+            "CREATE TABLE code (file INTEGER NOT NULL, part INTEGER NOT NULL, codes BLOB NOT NULL)",
+            "CREATE TABLE sign (file INTEGER NOT NULL, part INTEGER NOT NULL, signs BLOB NOT NULL)",
+            "INSERT INTO code VALUES (1, 0, x'00')",
+            "PRAGMA user_version = 1",
+        ):
+            index._database.execute(statement)
+    with closing(open_index("notes")) as again:
+        assert names(search(again, "tea", 5)) == ["tea.md"]
+        assert again.lacks_vectors()
+        assert embed(again) == 3
+        assert not again.lacks_vectors()
+        assert names(by_vectors(again, "zozo zz", 3))[0] == "zoo.txt"
 
 
 def test_rankings_are_fused_by_reciprocal_rank() -> None:
     a, b, c = (FoundPassage(Path(each), Passage(1, 1, "", each), 9.0) for each in "abc")
-    assert [each.path.name for each in fused([[a, b], [c, b]])] == ["b", "a", "c"]
-    (only,) = fused([[a]])
+    assert [each.path.name for each in fuse([[a, b], [c, b]])] == ["b", "a", "c"]
+    (only,) = fuse([[a]])
     assert only.score == pytest.approx(1 / 61)

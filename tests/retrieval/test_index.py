@@ -12,7 +12,7 @@ import pytest
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval import index as indexes
-from localspec.retrieval.index import Index, made, opened, removed
+from localspec.retrieval.index import Index, open_index, remove_index
 from localspec.retrieval.update import Changes, add, update
 from tests.retrieval.documents import docx, pdf
 
@@ -42,7 +42,7 @@ def write(path: Path, text: str, changed_ns: int = OLD_NS) -> None:
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    with closing(made("notes")) as index:
+    with closing(open_index("notes", make=True)) as index:
         yield index
 
 
@@ -91,9 +91,10 @@ def test_only_what_changed_is_read_again(index: Index, folder: Path) -> None:
 
 
 def test_a_change_within_a_tick_of_the_clock_is_seen(index: Index, folder: Path) -> None:
+    add(index, [folder])
     (folder / "tea.md").write_text("aaaa")
     now = (folder / "tea.md").stat()
-    add(index, [folder])
+    update(index)
     (folder / "tea.md").write_text("bbbb")
     os.utime(folder / "tea.md", ns=(now.st_atime_ns, now.st_mtime_ns))
     update(index)
@@ -214,14 +215,14 @@ def test_indexes_are_private_and_known_by_name(index: Index, folder: Path) -> No
     assert all(each.stat().st_mode & 0o077 == 0 for each in found)
     assert indexes.index_names() == ["notes"]
     with pytest.raises(UsageError, match="choose one of notes"):
-        opened("other")
+        open_index("other")
     with pytest.raises(UsageError, match="no name of an index"):
-        made("../x")
+        open_index("../x", make=True)
     index.close()
-    removed("notes")
+    remove_index("notes")
     assert list(index.path.parent.iterdir()) == []
     with pytest.raises(UsageError, match="index add"):
-        opened("notes")
+        open_index("notes")
 
 
 def test_a_text_that_is_removed_is_overwritten(index: Index, folder: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.retrieval.index import Index, made
+from localspec.retrieval.index import Index, open_index
 from localspec.retrieval.update import add
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -52,7 +52,7 @@ OTHERS = [
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
-    with closing(made("docs")) as index:
+    with closing(open_index("docs", make=True)) as index:
         add(index, [DOCS])
         yield index
 

@@ -5,24 +5,24 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.retrieval.passages import Kind, NumberedLine, Passage, passages
+from localspec.retrieval.passages import NumberedLine, Passage, passages
 
 LONG = "some words that fill a passage so that it is not joined with the next one. " * 5
 
 
-def cut(text: str, kind: Kind) -> list[Passage]:
+def cut(text: str, code: bool = False) -> list[Passage]:
     return passages(
-        [NumberedLine(number, each) for number, each in enumerate(text.split("\n"), 1)], kind
+        [NumberedLine(number, each) for number, each in enumerate(text.split("\n"), 1)], code=code
     )
 
 
-def headings(text: str, kind: Kind) -> list[tuple[int, int, str]]:
-    return [(each.first, each.last, each.heading) for each in cut(text, kind)]
+def headings(text: str, code: bool = False) -> list[tuple[int, int, str]]:
+    return [(each.first, each.last, each.heading) for each in cut(text, code)]
 
 
 def test_markdown_is_cut_at_headings_and_not_in_code() -> None:
     text = f"# Guide\n{LONG}\n## Install\n```\n# a comment\n```\n{LONG}\n\nUse\n---\n{LONG}\n"
-    assert headings(text, Kind.MARKDOWN) == [
+    assert headings(text) == [
         (1, 2, "Guide"), (3, 7, "Guide > Install"), (9, 11, "Guide > Use"),
     ]  # fmt: skip
 
@@ -32,7 +32,7 @@ def test_code_is_cut_at_definitions_with_what_stands_over_them() -> None:
         f"import os\n# {LONG}\n\n@decorated\n# why\ndef first(a):\n    '''{LONG}'''\n\n"
         f"class Second:\n    '''{LONG}'''\n\n    async def third(self):\n        '''{LONG}'''\n"
     )
-    assert headings(text, Kind.CODE) == [
+    assert headings(text, code=True) == [
         (1, 2, ""), (4, 7, "first"), (9, 10, "Second"), (12, 13, "Second > third"),
     ]  # fmt: skip
 
@@ -45,31 +45,31 @@ def test_definitions_of_other_languages_are_found() -> None:
         "static int parse(const char *text) {": "parse",
         "public final class Parser extends Reader {": "Parser",
     }.items():
-        assert headings(f"{line}\n{LONG}", Kind.CODE) == [(1, 2, name)]
-    assert headings(f"with opened(text) as it:\n{LONG}", Kind.CODE) == [(1, 2, "")]
+        assert headings(f"{line}\n{LONG}", code=True) == [(1, 2, name)]
+    assert headings(f"with opened(text) as it:\n{LONG}", code=True) == [(1, 2, "")]
 
 
 def test_manuals_are_cut_at_capitals_and_underlines() -> None:
     text = f"NAME\n       tar\n\nOPTIONS\n   Reading\n       {LONG}\n\n   Writing\n       {LONG}\n\nTitle\n=====\n{LONG}"
-    assert headings(text, Kind.TEXT) == [
+    assert headings(text) == [
         (1, 6, "NAME · OPTIONS"), (8, 9, "OPTIONS > Writing"), (11, 13, "Title"),
     ]  # fmt: skip
 
 
 def test_what_is_long_is_cut_at_blank_lines_then_between_lines() -> None:
     blocks = [f"block {number} {LONG}" for number in range(6)]
-    found = cut("\n\n".join(blocks), Kind.TEXT)
+    found = cut("\n\n".join(blocks))
     assert [each.first % 2 for each in found] == [1] * len(found)
     assert len(found) == 2
     lines = [f"line {number} {LONG}" for number in range(9)]
-    assert [(each.first, each.last) for each in cut("\n".join(lines), Kind.TEXT)] == [
+    assert [(each.first, each.last) for each in cut("\n".join(lines))] == [
         (1, 3), (4, 6), (7, 9),
     ]  # fmt: skip
 
 
 def test_short_sections_are_joined_under_what_they_share() -> None:
     text = f"# Guide\n## One\nshort\n## Two\nshort\n## Three\n{LONG * 4}"
-    (first, *_) = cut(text, Kind.MARKDOWN)
+    (first, *_) = cut(text)
     assert (first.first, first.last) == (1, 5)
     assert first.heading == "Guide > One · Two"
 
@@ -77,10 +77,10 @@ def test_short_sections_are_joined_under_what_they_share() -> None:
 words = st.text(alphabet="ab #=-\n\t(:", max_size=400)
 
 
-@given(words, st.sampled_from(Kind), st.integers(0, 3))
-def test_nothing_is_lost_and_nothing_is_said_twice(text: str, kind: Kind, long: int) -> None:
+@given(words, st.booleans(), st.integers(0, 3))
+def test_nothing_is_lost_and_nothing_is_said_twice(text: str, code: bool, long: int) -> None:
     text += f"\n{LONG * 9}" * long
-    found = cut(text, kind)
+    found = cut(text, code)
     assert "".join("".join(each.text for each in found).split()) == "".join(text.split())
     for each, following in pairwise(found):
         assert each.first <= each.last <= following.first

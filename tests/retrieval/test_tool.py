@@ -7,30 +7,30 @@ from pathlib import Path
 import pytest
 
 from localspec.messages import ToolCall
-from localspec.retrieval.asking import Docs
-from localspec.retrieval.index import made
-from localspec.retrieval.tool import DocsToolbox
+from localspec.retrieval.index import open_index
+from localspec.retrieval.retriever import Docs
 from localspec.retrieval.update import add
+from localspec.toolbox.functions import Functions
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rule, Rules
 
 
 @pytest.fixture
-def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DocsToolbox:
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Functions:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tea.md").write_text("# Tea\nGreen tea: 80 degrees.")
-    with closing(made("notes")) as index:
+    with closing(open_index("notes", make=True)) as index:
         add(index, [tmp_path / "tea.md"])
-    return DocsToolbox(Docs("notes"))
+    return Docs("notes").toolbox()
 
 
-def called(box: DocsToolbox, arguments: str) -> tuple[str, bool]:
+def called(box: Functions, arguments: str) -> tuple[str, bool]:
     result = box.call(ToolCall("1", "search_docs", arguments), threading.Event())
     return result.text, result.is_error
 
 
-def test_passages_are_returned_under_their_places(box: DocsToolbox) -> None:
+def test_passages_are_returned_under_their_places(box: Functions) -> None:
     (tool,) = box.tools
     assert tool.parameters["required"] == ["question"]
     assert called(box, '{"question": "how hot is tea?"}') == (
@@ -40,7 +40,7 @@ def test_passages_are_returned_under_their_places(box: DocsToolbox) -> None:
     assert called(box, '{"words": "tea"}')[1]
 
 
-def test_it_needs_no_question_and_a_rule_can_refuse_it(box: DocsToolbox) -> None:
+def test_it_needs_no_question_and_a_rule_can_refuse_it(box: Functions) -> None:
     call = ToolCall("1", "search_docs", '{"question": "tea"}')
     proposal = box.propose(call)
     assert Permissions(Rules()).allowed(call, proposal)
@@ -49,7 +49,7 @@ def test_it_needs_no_question_and_a_rule_can_refuse_it(box: DocsToolbox) -> None
 
 
 def test_an_index_that_is_gone_is_an_error_that_the_model_sees(
-    box: DocsToolbox, tmp_path: Path
+    box: Functions, tmp_path: Path
 ) -> None:
     (tmp_path / "data" / "index" / "notes.db").unlink()
     text, failed = called(box, '{"question": "tea"}')

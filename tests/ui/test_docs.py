@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.history.archive import History
-from localspec.retrieval.index import made
+from localspec.retrieval.index import open_index
 from localspec.retrieval.update import add
 from localspec.ui.export import exported
 from localspec.ui.sheets import ListSheet, TextSheet
@@ -26,7 +26,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "tea.md").write_text("# Tea\n\nGreen tea is brewed at 71 degrees.")
     (folder / "coffee.md").write_text("# Coffee\n\nEspresso needs nine bars.")
     monkeypatch.chdir(folder)
-    with closing(made("notes")) as index:
+    with closing(open_index("notes", make=True)) as index:
         add(index, [folder])
     return folder
 
