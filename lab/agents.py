@@ -52,7 +52,8 @@ class Exchange:
 
     def __str__(self) -> str:
         first = "no byte" if self.first_byte_s is None else f"first byte {self.first_byte_s:.1f} s"
-        end = "left by the client" if not self.complete else f"whole {self.end_s:.1f} s"
+        ended = "no end" if self.end_s is None else f"{self.end_s:.1f} s"
+        end = f"{'whole' if self.complete else 'left by the client'} {ended}"
         return f"  {self.path} {self.size / 1000:.0f} kB {self.status}, {first}, {end}"
 
 

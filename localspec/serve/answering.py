@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,6 +38,8 @@ HEADERS_WITHIN_S = 1.0
 _CHECKED_WITHIN_S = 5.0
 """An engine in a long pass hears nothing."""
 PING_EVERY_S = 5.0
+_DELTA_EVERY = 12
+"""One of so many pings is an event that every client of Anthropic's interface sees."""
 _PROGRESS = "localspec.progress"
 
 
@@ -336,10 +339,10 @@ class _Stream:
         await self._events.aclose()
 
     async def _all(self) -> AsyncGenerator[str]:
-        while True:
+        for number in count(1):
             done, _ = await asyncio.wait({self._next}, timeout=PING_EVERY_S)
             if not done:
-                yield _ping(self._request, self._progress)
+                yield _ping(self._request, self._progress, number)
             elif event := self._next.result():
                 yield event
                 self._next = self._following()
@@ -351,7 +354,18 @@ class _Stream:
         return asyncio.ensure_future(anext(self._events, ""))
 
 
-def _ping(request: Request, progress: PromptProgress) -> str:
-    """Return what tells a client that it is still served: a comment, and the event that Anthropic's interface has for it."""
-    event = 'event: ping\ndata: {"type": "ping"}\n' if is_anthropic(request.scope) else ""
-    return f": {progress}\n{event}\n"
+def _ping(request: Request, progress: PromptProgress, number: int) -> str:
+    """Return what tells a client that it is still served: a comment, and the event that Anthropic's interface has for it.
+
+    Anthropic's own clients leave pings out before they look how long nothing came, and Claude Code gives up after 300 s;
+    so now and then there is a `message_delta` without a change, of which a stream may have several.
+    """
+    if not is_anthropic(request.scope):
+        return f": {progress}\n\n"
+    name = "ping"
+    told: dict[str, Any] = {"type": name}
+    if number % _DELTA_EVERY == 0:
+        nothing = {"stop_reason": None, "stop_sequence": None}
+        name = "message_delta"
+        told = {"type": name, "delta": nothing, "usage": {"output_tokens": 0}}
+    return f": {progress}\nevent: {name}\ndata: {json.dumps(told)}\n\n"

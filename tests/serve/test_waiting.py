@@ -68,15 +68,22 @@ def test_while_a_prompt_is_read_a_line_says_how_far(path: str, tmp_path: Path) -
         assert rest[-1].startswith("data: ")
 
 
-def test_the_makers_clients_read_on(tmp_path: Path) -> None:
+def test_the_makers_clients_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "_DELTA_EVERY", 2)
     with resting(128, tmp_path / "go on") as server:
-        threading.Timer(0.5, (tmp_path / "go on").touch).start()
         with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as claude:
             asked: Any = {"model": "a-pair", "max_tokens": 99, "messages": [USER]}
             with claude.messages.stream(**asked) as stream:
-                events: Any = list(stream)
+                events: list[Any] = []
+                for event in stream:
+                    events.append(event)
+                    if event.type == "message_delta":
+                        (tmp_path / "go on").touch()
         assert events[0].type == "message_start"
         assert events[0].message.usage.input_tokens > 300
+        # Their client leaves pings out, and Claude Code counts the seconds without an event.
+        assert [events[1].type, events[1].delta.stop_reason] == ["message_delta", None]
+        assert events[-1].message.stop_reason == "end_turn"
         assert events[-1].message.content[0].text == "It is 1233 km long."
     again = tmp_path / "go on again"
     with resting(128, again) as server:
