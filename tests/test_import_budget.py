@@ -62,7 +62,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "tailor --help": (script("tailor", "--help"), 30, {"platformdirs"}),
     "pull --help": (script("pull", "--help"), 48, {"numpy", "platformdirs"}),
     "list --help": (script("list", "--help"), 34, {"numpy", "platformdirs"}),
-    "pair --help": (script("pair", "--help"), 35, {"numpy", "platformdirs"}),
+    "check --help": (script("check", "--help"), 35, {"numpy", "platformdirs"}),
     "config --help": (script("config", "--help"), 28, {"platformdirs"}),
     "index --help": (script("index", "--help"), 10, {"platformdirs"}),
     "doctor --help": (script("doctor", "--help"), 24, set()),

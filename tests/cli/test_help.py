@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -8,6 +9,7 @@ from click.testing import CliRunner
 from localspec.cli import root, verbs
 from tests.cli.command import assert_one_complaint, localspec
 
+SNAPSHOTS = Path(__file__).parent / "snapshots"
 SLOW = {"click", "inspect", "llama_cpp", "textual", "huggingface_hub", "numpy", "jinja2", "pip"}
 LIST_IMPORTS = """
 import sys
@@ -20,9 +22,12 @@ finally:
 """
 
 
-class InOrder(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+class InGroups(click.Group):
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, verbs.VERBS))
+        for group, found in verbs.GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.ljust(width), text) for verb, (_, text) in found.items()])
 
 
 def test_help_imports_nothing_slow() -> None:
@@ -42,17 +47,24 @@ def test_help_is_laid_out_as_that_of_the_verbs(columns: int) -> None:
         click.Option([*name.split(", ")], is_flag=True, help=text)
         for name, text in verbs._OPTIONS.items()
     ]
-    listed = [click.Command(name, short_help=text) for name, (_, text) in verbs.VERBS.items()]
-    group = InOrder(
-        "localspec",
-        {str(each.name): each for each in listed},
-        help=about,
-        params=options,
-        add_help_option=False,
-    )
+    group = InGroups("localspec", help=about, params=options, add_help_option=False)
     width = max(min(columns, 100) - 2, 50)
     context = click.Context(group, info_name="localspec", terminal_width=width)
     assert verbs.help_text("localspec", columns) == group.get_help(context)
+
+
+def test_the_help_is_as_in_its_snapshot(bare_machine: dict[str, str]) -> None:
+    done = localspec("--help", env={**bare_machine, "COLUMNS": "80"}, cold=True)
+    assert done.out == (SNAPSHOTS / "help.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("old", verbs.MOVED)
+def test_the_name_of_an_earlier_version_is_answered_with_what_it_is_now(
+    old: str, bare_machine: dict[str, str]
+) -> None:
+    done = localspec(*old.split(), "--json", env=bare_machine)
+    assert_one_complaint(done, 2)
+    assert done.err == f"localspec: localspec {old} is localspec {verbs.MOVED[old]} now\n"
 
 
 def test_every_verb_has_help_of_its_own() -> None:
@@ -101,7 +113,6 @@ def test_an_option_that_there_is_not_is_answered_with_those_that_begin_so(
         ("store", "off: turn it on"),
         ("telemetry", "off: the setting"),
         ("config", "pair "),
-        ("pair", "PAIR "),
         ("index", ""),
     ],
 )
