@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localspec.batch.completion_body import body_prompt
 from localspec.batch.line_options import line_options, own_options
-from localspec.batch.line_template import LineTemplate
 from localspec.batch.prompted import Prompted, conversation_of, raw_prompt, spoken_prompt
 from localspec.batch.record import Id, line_seed
 from localspec.batch.rows import Row
@@ -15,6 +14,9 @@ from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
+
+if TYPE_CHECKING:
+    from localspec.batch.line_template import LineTemplate  # jinja2 takes its time
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
@@ -36,7 +38,7 @@ class Form:
     """
 
     options: ReplyOptions
-    template: LineTemplate | None = None
+    template: "LineTemplate | None" = None
     field: str | None = None
     system: str | None = None
     raw: bool = False

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from localspec.batch.ask import Form
-from localspec.batch.line_template import read_template
 from localspec.batch.output import FileOutput, open_output
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import FORMATS, Format
@@ -18,6 +17,7 @@ from localspec.cli.gating import gate_of, gate_option
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.recorded import workload_option
 from localspec.cli.resident import own_option
+from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import configured, with_own
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
@@ -25,7 +25,7 @@ from localspec.errors import UsageError
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("source")
 @click.option(
     "-o",
@@ -120,6 +120,11 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
         raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
     if flags["template"] is not None and flags["field"] is not None:
         raise UsageError("--template and --field cannot be combined: a template names its fields")
+    template = None
+    if flags["template"] is not None:
+        from localspec.batch.line_template import read_template  # noqa: PLC0415 - jinja2 takes its time
+
+        template = read_template(Path(flags["template"]))
     resumption = None
     if flags["resume"] or flags["retry_failed"] or flags["mix_receipts"]:
         resumption = Resumption(flags["retry_failed"], flags["mix_receipts"])
@@ -127,7 +132,7 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
         launch=launch_options(flags),
         form=Form(
             reply_options(flags),
-            None if flags["template"] is None else read_template(Path(flags["template"])),
+            template,
             flags["field"],
             flags["system"],
             flags["raw"],

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -6,10 +7,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli import root, verbs
+from localspec.cli import root, sections, verbs
+from localspec.config import keys
 from tests.cli.command import assert_one_complaint, localspec
 
+ROOT = Path(__file__).parents[2]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
+RARE = [names for _, names in sections.SECTIONS.values()]
 SLOW = {"click", "inspect", "llama_cpp", "textual", "huggingface_hub", "numpy", "jinja2", "pip"}
 LIST_IMPORTS = """
 import sys
@@ -53,9 +57,51 @@ def test_help_is_laid_out_as_that_of_the_verbs(columns: int) -> None:
     assert verbs.help_text("localspec", columns) == group.get_help(context)
 
 
-def test_the_help_is_as_in_its_snapshot(bare_machine: dict[str, str]) -> None:
-    done = localspec("--help", env={**bare_machine, "COLUMNS": "80"}, cold=True)
-    assert done.out == (SNAPSHOTS / "help.txt").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("arguments", "file"), [(("--help",), "help.txt"), (("run", "--help"), "run_help.txt")]
+)
+def test_the_help_is_as_in_its_snapshot(
+    arguments: tuple[str, ...], file: str, bare_machine: dict[str, str]
+) -> None:
+    done = localspec(*arguments, env={**bare_machine, "COLUMNS": "80"}, cold=True)
+    assert done.out == (SNAPSHOTS / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("verb", ["run", "chat", "serve", "batch", "bench"])
+def test_help_leaves_out_rare_flags_which_help_all_shows(verb: str) -> None:
+    usual = CliRunner().invoke(root.localspec, [verb, "--help"], terminal_width=80).output
+    every = CliRunner().invoke(root.localspec, [verb, "--help-all"], terminal_width=80).output
+    with click.Context(root.localspec) as context:
+        command = root.localspec.get_command(context, verb)
+    assert command is not None
+    flags = {flag for each in command.params for flag in each.opts if flag.startswith("--")}
+    assert flags <= set(re.findall(r"--[a-z-]+", every))
+    hidden = {"--tensor-split", "--no-kv-offload", "--workers", "--draft-device"}
+    assert not hidden & set(re.findall(r"--[a-z-]+", usual))
+    headings = re.findall(r"^(\S.*):$", usual, flags=re.MULTILINE)
+    assert headings == ["Options", *(each for each in sections.SECTIONS if each in headings)]
+
+
+def test_help_of_draft_names_every_drafter() -> None:
+    draft = keys.KEYS["draft"]
+    assert all(re.search(rf"\b{each}\b", draft.help) for each in draft.choices)
+
+
+def test_the_flags_that_help_leaves_out_stand_in_the_settings_reference() -> None:
+    rare = {name for names in RARE for name in names}
+    rows = {}
+    with click.Context(root.localspec) as context:
+        for verb in ("run", "chat", "batch"):
+            command = root.localspec.get_command(context, verb)
+            assert command is not None
+            for each in command.params:
+                record = each.get_help_record(context)
+                if each.name in rare and record is not None:
+                    flag, text = (part.replace("|", "\\|") for part in record)
+                    rows.setdefault(each.name, f"| `{flag}` | {text} |")
+    assert rows.keys() == rare
+    reference = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
+    assert "\n".join(rows[name] for names in RARE for name in names) in reference
 
 
 @pytest.mark.parametrize("old", verbs.MOVED)
