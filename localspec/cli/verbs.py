@@ -39,10 +39,6 @@ GROUPS = {
             "Show and change what is recorded here; nothing is sent.",
         ),
         "store": ("localspec.cli.store", "Keep what was said, and draft from it."),
-        "export-proposals": (
-            "localspec.cli.export_proposals",
-            "Print recorded drafts as training data.",
-        ),
     },
     "This machine": {
         "config": ("localspec.cli.config", "Show and change settings."),
@@ -60,6 +56,8 @@ MOVED = {
     "pair list": "search",
     "pair suggest": "show",
     "alias": "import",
+    "export-proposals": "stats --export",
+    "telemetry wipe": "stats --wipe",
 }
 # What other programs call these, and what comes closest to what only they have.
 ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
