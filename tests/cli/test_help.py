@@ -89,7 +89,7 @@ def test_help_of_draft_names_every_drafter() -> None:
 
 def test_the_flags_that_help_leaves_out_stand_in_the_settings_reference() -> None:
     rare = {name for names in RARE for name in names}
-    rows = {}
+    rows: dict[str, str] = {}
     with click.Context(root.localspec) as context:
         for verb in ("run", "chat", "batch"):
             command = root.localspec.get_command(context, verb)
