@@ -55,18 +55,18 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     # What loads models comes only where no server has them in memory.
     # One of them says what is masked in answers; what masks comes only where something is.
     # Where passes are made, one says which build makes them.
-    "run --help": (script("run", "--help"), 64, {"platformdirs"}),
+    "run --help": (script("run", "--help"), 65, {"platformdirs"}),
     "batch --help": (script("batch", "--help"), 162, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 11, {"platformdirs"}),
-    "bench --help": (script("bench", "--help"), 131, MODEL_LIBRARIES),
+    "bench --help": (script("bench", "--help"), 132, MODEL_LIBRARIES),
     "tailor --help": (script("tailor", "--help"), 30, {"platformdirs"}),
     "pull --help": (script("pull", "--help"), 48, {"numpy", "platformdirs"}),
     "list --help": (script("list", "--help"), 34, {"numpy", "platformdirs"}),
-    "pair --help": (script("pair", "--help"), 35, {"numpy", "platformdirs"}),
+    "check --help": (script("check", "--help"), 35, {"numpy", "platformdirs"}),
     "config --help": (script("config", "--help"), 28, {"platformdirs"}),
     "index --help": (script("index", "--help"), 10, {"platformdirs"}),
     "doctor --help": (script("doctor", "--help"), 23, set()),
-    "chat --help": (script("chat", "--help"), 52, {"platformdirs"}),
+    "chat --help": (script("chat", "--help"), 53, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
         106,  # what stands for earlier turns, tags, and the option that says what is masked

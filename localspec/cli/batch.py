@@ -15,6 +15,7 @@ from localspec.cli.gating import gate_of, gate_option
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.recorded import workload_option
 from localspec.cli.resident import own_option
+from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import configured, with_own
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
@@ -23,7 +24,7 @@ from localspec.storage.paths import shown
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("source")
 @click.option(
     "-o",

@@ -27,6 +27,7 @@ from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.progress import ProgressLine
 from localspec.cli.redrawn_line import RedrawnLine
+from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import configured
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, notice
@@ -38,7 +39,7 @@ _MAX_TOKENS_OF_A_PAIR, _PER_WORKLOAD_OF_A_PAIR = 96, 4
 _SHOWN_EVERY_S = 30.0
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @option_flags("pair", "target", "draft_model")
 @click.option(
     "--modes",

@@ -11,11 +11,12 @@ from localspec.cli.hands import tools_option
 from localspec.cli.option_flags import option_flags
 from localspec.cli.question import continue_option, system_options
 from localspec.cli.resident import own_option
+from localspec.cli.sections import SectionedCommand
 from localspec.cli.words import is_model, named, require_model
 from localspec.errors import UsageError
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("word", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags("models", "exact", draft_length="Tokens to draft at a time.")
 @continue_option

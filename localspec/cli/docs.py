@@ -31,7 +31,7 @@ def docs_options(command: Function) -> Function:
         "--docs",
         metavar="NAME",
         shell_complete=complete_indexes,
-        help="Answer from an index of your files (`localspec index`), with citations.",
+        help="Answer from an index of your files, and cite it. `localspec index` makes one.",
     )(command)
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 USUAL, OFF = "usual", "off"
 _HELP = (
-    "Mask in answers: usual masks keys, passwords, addresses and numbers; a FILE of rules: docs/gates.md. "
-    "Default: off."
+    "Mask secrets and personal data in answers. usual masks keys, passwords, addresses and numbers; a FILE has rules: "
+    "docs/gates.md. Default: off."
 )
 
 

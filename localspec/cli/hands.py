@@ -36,10 +36,8 @@ Stream = Callable[[Ask, Callable[[], bool]], Iterator[Event]]
 _LOOK_S = 0.05
 _MOST_PRESSED = 64
 _UNREAD_S = 0.3
-_MCP_HELP = (
-    "Start an MCP server whose tools the model may call, too; can be repeated. Implies --tools."
-)
-_HELP = "Let the model read, search and change files in this folder and run commands in it; it asks you first."
+_MCP_HELP = "Start an MCP server whose tools it may call. Can be repeated; implies --tools."
+_HELP = "Let the model work in this folder; it asks first. It can read, search and change files and run commands."
 
 
 def tools_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:

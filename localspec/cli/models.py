@@ -1,7 +1,9 @@
 """`localspec list`, `show`, `rm` and `import`: the models on this machine."""
 
 import json
+import re
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from localspec.cli.completions import complete_models
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, UsageError
+from localspec.models.entries import MODEL_NAME
 from localspec.models.gguf import read_model
 from localspec.models.inventory import (
     Fact,
@@ -21,10 +24,10 @@ from localspec.models.inventory import (
     remove,
 )
 from localspec.models.names import import_file
-from localspec.models.registry import Registry, load_registry
+from localspec.models.registry import USER_FILE, Registry, load_registry
 from localspec.models.store import Store
 from localspec.storage.files import size_text
-from localspec.storage.paths import data_dir, shown
+from localspec.storage.paths import config_dir, data_dir, shown
 
 if TYPE_CHECKING:
     from localspec.launch.rows import ModelRow
@@ -68,6 +71,7 @@ def show(name: str, as_json: bool) -> None:
     """Show what the registry and the file itself say about NAME, a model or a path.
 
     `tools` says whether the model can call tools: whether its chat template offers them to it.
+    `drafts` are the known models that can draft for it, best first; `localspec check` judges others.
     """
     registry = load_registry()
     facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
@@ -80,8 +84,15 @@ def show(name: str, as_json: bool) -> None:
     if row is not None and row.pair is not None:
         facts |= {"good_for": row.about or None, "thinking": row.thinking}
         facts |= {"draft_model": row.pair.draft_model, "draft_bytes": row.draft_bytes}
+    from localspec.models.pairs import suggest  # noqa: PLC0415 - not for `--help`
+
+    # The hub is not asked for it.
+    drafts = suggest(name, registry) if registry.find(name) or facts.get("here", True) else []
     if as_json:
-        click.echo(json.dumps(facts, indent=2))
+        from localspec.cli.pair_facts import suggestion_facts  # noqa: PLC0415 - not for `--help`
+
+        facts_of_drafts = [suggestion_facts(each) for each in drafts]
+        click.echo(json.dumps({**facts, "drafts": facts_of_drafts}, indent=2))
         return
     size = facts.pop("size_bytes", None)
     facts.pop("draft_bytes", None)
@@ -91,6 +102,9 @@ def show(name: str, as_json: bool) -> None:
     for key, value in lines.items():
         if value is not None:
             click.echo(f"{key:<{width}}  {_text(key, value)}")
+    for at, each in enumerate(drafts):
+        reasons = "; ".join(each.reasons)
+        click.echo(f"{'' if at else 'drafts':<{width}}  {each.draft_model}: {reasons}")
 
 
 def _row(name: str, model: str, registry: Registry) -> "ModelRow | None":
@@ -109,10 +123,18 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
     """Remove each NAME, a pair, a model or an imported file, from this machine.
 
     Never deletes files that another model uses, files in the hub's cache, or files that you
-    imported by link: for these, only the name is removed.
+    imported by link: for these, only the name is removed; so it is for a name that `import` gave a
+    model that has another.
     """
-    store = Store(data_dir())
-    removal = plan_removal(names, load_registry(), store)
+    registry, store = load_registry(), Store(data_dir())
+    removal = plan_removal([each for each in names if not _is_own_alias(each)], registry, store)
+    for each in filter(_is_own_alias, names):
+        from localspec.config.own import write_keys  # noqa: PLC0415 - not for `--help`
+
+        write_keys(config_dir() / USER_FILE, {each: None}, "aliases")
+        click.echo(f"removed the name {each}; {registry.aliases[each]} stays")
+    if not (removal.items or removal.kept):
+        return
     if removal.items and not yes and sys.stdin.isatty():
         what = ", ".join(item.name for item in removal.items)
         click.confirm(f"remove {what} ({size_text(removal.frees_bytes)})?", abort=True, err=True)
@@ -127,13 +149,51 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
 
 
 @click.command(name="import")
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("--name", help="Name of the model. Default: the file's name.")
+@click.argument("model", metavar="[PATH|MODEL]", required=False, shell_complete=complete_models)
+@click.option("--name", help="Its name; required for a MODEL. Default: the file's name.")
 @click.option("--copy", is_flag=True, help="Copy the file instead of pointing to it.")
-def import_(path: Path, name: str | None, copy: bool) -> None:
-    """Check the GGUF file at PATH and give it a name that every command understands."""
-    imported = import_file(path.expanduser(), name, load_registry(), Store(data_dir()), copy=copy)
-    click.echo(imported.name)
+def import_(model: str | None, name: str | None, copy: bool) -> None:
+    """Give a GGUF file, or a model that has a name, a name that every command understands.
+
+    \b
+        localspec import ~/models/my-7b.gguf --name mine
+        localspec import qwen3-4b --name fast
+
+    A file is checked first. Without either, the names that stand for other models are listed;
+    `localspec rm fast` removes a name that you gave.
+    """  # noqa: D301 - click keeps lines behind a \b
+    registry = load_registry()
+    if model is None:
+        for each, meant in registry.aliases.items():
+            click.echo(f"{each} = {meant}")
+    elif Path(model).expanduser().is_file() or not registry.knows(model):
+        imported = import_file(
+            Path(model).expanduser(), name, registry, Store(data_dir()), copy=copy
+        )
+        click.echo(imported.name)
+    else:
+        _name(registry, name, model)
+        click.echo(name)
+
+
+def _is_own_alias(name: str) -> bool:
+    """Return whether the user's own file has another name for a model."""
+    file = config_dir() / USER_FILE
+    return file.exists() and name in tomllib.loads(file.read_text()).get("aliases", {})
+
+
+def _name(registry: Registry, name: str | None, model: str) -> None:
+    """Make a name mean a known model."""
+    from localspec.cli.words import require_model  # noqa: PLC0415 - not for `--help`
+    from localspec.config.own import write_keys  # noqa: PLC0415 - not for `--help`
+
+    if name is None:
+        raise UsageError(f"{model} is a known model: give it another name with --name")
+    if not re.fullmatch(MODEL_NAME, name):
+        raise UsageError(f"{name[:80]!r} cannot be a name: use letters, digits, '.', '-', '_'")
+    if name not in registry.aliases and registry.knows(name):
+        raise UsageError(f"{name} is already the name of a model: choose another name")
+    write_keys(config_dir() / USER_FILE, {name: registry.name(require_model(model))}, "aliases")
 
 
 def _document(item: Item) -> Mapping[str, object]:

@@ -88,7 +88,9 @@ def _flag(option: Option, text: str | None) -> Callable[[Function], Function]:
         text = f"{text} Default: {shown}."
     if option.kind == "choice":
         choice = click.Choice(offered(option).choices)
-        return click.option(flag, type=choice, default=option.default, help=text)
+        return click.option(
+            flag, type=choice, metavar=option.metavar, default=option.default, help=text
+        )
     if option.unset:
         return click.option(
             flag, metavar=option.metavar, default=option.unset, callback=_unless(option), help=text

@@ -1,4 +1,4 @@
-"""What `localspec pair` says as JSON: facts by name, sizes in bytes."""
+"""What `check`, `search` and `show` print as JSON: facts by name, sizes in bytes."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any

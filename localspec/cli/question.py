@@ -26,7 +26,7 @@ continue_option = click.option(
     is_flag=False,
     flag_value="",
     metavar="[N|TITLE]",
-    help="Continue the last conversation, or the one of a number or a title.",
+    help="Continue the last conversation, or the one named.",
 )
 
 
@@ -66,7 +66,7 @@ def question_options(command: Function) -> Function:
             "files",
             multiple=True,
             metavar="FILE",
-            help="Attach a text file, like @FILE in the prompt; can be repeated.",
+            help="Attach a text file, as @FILE does. Can be repeated.",
         ),
     ):
         command = add(command)

@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
-from localspec.cli.verbs import ALIASES, CLOSEST, MOST_COLUMNS, VERBS, help_text
+from localspec.cli.verbs import ALIASES, CLOSEST, MOST_COLUMNS, MOVED, VERBS, help_text
 from localspec.display import notice, printable_line
 from localspec.errors import LocalspecError, did_you_mean
 
@@ -57,9 +57,12 @@ class LazyGroup(click.Group):
         """Return the command that a command line begins with.
 
         Raises:
-            UsageError: there is none of this name; the message names those that are like it.
+            UsageError: there is none of this name; the message names what it is now, or those that are like it.
         """
         verb = args[0]
+        for old in (" ".join(args[:2]), verb):
+            if old in MOVED:
+                raise click.UsageError(f"localspec {old} is localspec {MOVED[old]} now")
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
             closest = CLOSEST.get(verb)
             meant = (

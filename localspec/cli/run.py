@@ -43,6 +43,7 @@ from localspec.cli.report import (
     one_line,
 )
 from localspec.cli.resident import own_option, resident
+from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("words", metavar="[MODEL] [PROMPT]", nargs=-1, shell_complete=complete_models)
 @option_flags("models", "exact", "sampling", "structure")
 @system_options
@@ -78,9 +79,7 @@ if TYPE_CHECKING:
 @click.option(
     "--json", "json_", is_flag=True, help="Print one JSON object with the text and figures."
 )
-@click.option(
-    "--code", is_flag=True, help="Print only the code of the answer, when it is complete."
-)
+@click.option("--code", is_flag=True, help="Print only the answer's code, when it is complete.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
 @docs_options
@@ -101,9 +100,8 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     user/repo:QUANT. With -m NAME, all words are the prompt.
 
     A pipe or file on stdin is attached to the prompt as context. Without a prompt, or with `-`,
-    stdin is the prompt. On a terminal, `run` without a prompt starts the chat.
-
-    `-c "PROMPT"` continues the last conversation, `-c 5 "PROMPT"` and `-c TITLE "PROMPT"` another one.
+    stdin is the prompt. On a terminal, `run` without a prompt starts the chat. `-c 5 "PROMPT"` and
+    `-c TITLE "PROMPT"` continue another conversation than the last.
 
     The exit code is 6 if --code, --json-schema, --regex or a grammar was given and the answer was
     cut off, by --max-tokens or a full context.

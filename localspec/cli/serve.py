@@ -14,6 +14,7 @@ from localspec.cli.completions import complete_models
 from localspec.cli.gating import gate_of, gate_option, named_gate
 from localspec.cli.listening import LOOPBACK, listening
 from localspec.cli.option_flags import option_flags, parallel_count, tool_rules_option
+from localspec.cli.sections import SectionedCommand
 from localspec.cli.serve_keys import keys_of
 from localspec.cli.settings import configured
 from localspec.cli.words import require_model
@@ -42,7 +43,7 @@ def _ends(context: click.Context, flag: click.Parameter, seconds: float | None) 
     return seconds
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags("models", "exact", "sampling")
 @option_flags("context")

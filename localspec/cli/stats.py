@@ -1,7 +1,12 @@
 """`localspec stats`: what drafting did on this machine."""
 
+import json
+import sys
 import time
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,50 +28,78 @@ from localspec.storage.paths import data_dir, shown
     metavar="REPLY=KIND",
     help="Correct the kind of text of a reply: code, edit, chat, summarise, structured, creative.",
 )
-def stats(
-    since: str | None,
-    all_: bool,
-    json_: bool,
-    html: str | None,
-    replies: int | None,
-    retag: tuple[str, ...],
-) -> None:
+@click.option(
+    "--export",
+    metavar="FILE",
+    help="Write recorded drafts as JSON lines, to train a better draft model on; - is stdout.",
+)
+@click.option(
+    "--drafter",
+    "drafters",
+    multiple=True,
+    metavar="NAME",
+    help="With --export: only rounds of this drafter; can be repeated. Default: every drafter.",
+)
+@click.option(
+    "--context",
+    "most_context",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --export: cut each context to its last N tokens. Default: not cut.",
+)
+@click.option("--wipe", is_flag=True, help="Remove everything that was recorded.")
+@click.option("--wipe-text", is_flag=True, help="Remove only the recorded text.")
+@click.option("--yes", is_flag=True, help="With --wipe or --wipe-text: do not ask.")
+def stats(since: str | None, **flags: Any) -> None:
     """Show what drafting did on this machine: acceptance, speed and time saved, by pair.
 
     With --all also by kind of text, drafter, draft length and more.
 
     Answers record counts and times, which stay on this machine; see `localspec telemetry --help`.
     `bench` records nothing.
+
+    Each line of --export is a round: the context, the draft, how many of its tokens were accepted,
+    and the target's own next token, both as token ids and as text. Only replies recorded with text
+    are included; turn that on with `localspec telemetry text on`.
     """
-    # Imported here: `localspec stats --help` needs none of it.
-    from localspec.telemetry.document import as_json  # noqa: PLC0415
-    from localspec.telemetry.log import read_records, said_of_before  # noqa: PLC0415
-    from localspec.telemetry.moments import since as moment  # noqa: PLC0415
-    from localspec.telemetry.report import make_report  # noqa: PLC0415
-    from localspec.telemetry.view import html_page, replies_view, terminal_view  # noqa: PLC0415
+    from localspec.telemetry.moments import since as moment  # noqa: PLC0415 - `--help` needs none of it
 
     directory = data_dir() / "telemetry"
     since_s = None if since is None else moment(since)
-    if retag:
-        _retag(directory, retag)
-        if replies is None and html is None and not json_:
-            return
+    if flags["wipe"] or flags["wipe_text"]:
+        _wipe(directory, only_text=not flags["wipe"], asks=not flags["yes"])
+    elif flags["export"] is not None:
+        file, most = flags["export"], flags["most_context"] or 0
+        _export(directory, file, since_s or 0.0, flags["drafters"], most)
+    else:
+        _retag(directory, flags["retag"])
+        if flags["replies"] or flags["html"] or flags["json_"] or not flags["retag"]:
+            _show(directory, since_s, flags)
+
+
+def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> None:
+    from localspec.telemetry.document import as_json  # noqa: PLC0415
+    from localspec.telemetry.log import read_records, said_of_before  # noqa: PLC0415
+    from localspec.telemetry.report import make_report  # noqa: PLC0415
+    from localspec.telemetry.view import html_page, replies_view, terminal_view  # noqa: PLC0415
+
     records, before = read_records(directory), said_of_before(directory)
     if not records.replies:
         raise LocalspecError(before or "nothing was recorded yet: ask something first")
     if before is not None:
         notice(before)
-    if replies is not None:
-        for line in replies_view(list(records.replies.values())[: -replies - 1 : -1]):
+    html, last = flags["html"], flags["replies"]
+    if last is not None:
+        for line in replies_view(list(records.replies.values())[: -last - 1 : -1]):
             click.echo(line)
         return
     report = make_report(records, since_s)
     if html is not None:
         _write(Path(html), html_page(report, time.time()))
-    if json_:
+    if flags["json_"]:
         click.echo(as_json(report))
     elif html is None:
-        click.echo(terminal_view(report, every=all_), nl=False)
+        click.echo(terminal_view(report, every=flags["all_"]), nl=False)
     else:
         notice(f"wrote {shown(html)}")
 
@@ -86,8 +119,41 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
             raise UsageError(f"there is no reply {reply}: see `localspec stats --replies 20`")
 
 
+def _wipe(directory: Path, *, only_text: bool, asks: bool) -> None:
+    from localspec.telemetry.log import wipe  # noqa: PLC0415
+
+    what = "the recorded text" if only_text else "everything that was recorded"
+    if asks and sys.stdin.isatty():
+        click.confirm(f"remove {what}?", abort=True, err=True)
+    found = wipe(directory, only_text=only_text)
+    notice(f"removed {what}" if found else "nothing was recorded")
+
+
+def _export(
+    directory: Path, file: str, since_s: float, drafters: tuple[str, ...], most_context: int
+) -> None:
+    from localspec.decoding.drafters.register import DRAFTERS  # noqa: PLC0415
+    from localspec.decoding.round import OFF  # noqa: PLC0415
+    from localspec.telemetry.text import proposals  # noqa: PLC0415
+
+    for each in set(drafters) - {*DRAFTERS, OFF}:
+        raise UsageError(f"--drafter {each[:40]!r}: choose one of {', '.join([*DRAFTERS, OFF])}")
+    found = proposals(directory, since_s, drafters, most_context)
+    first = next(found, None)
+    if first is None:
+        raise LocalspecError(
+            "no matching round was recorded with text: `localspec telemetry text on` records text from now on"
+        )
+    lines = (json.dumps(each) + "\n" for each in chain([first], found))
+    if file == "-":
+        sys.stdout.writelines(lines)
+    else:
+        _write(Path(file), "".join(lines))
+        notice(f"wrote {shown(file)}")
+
+
 def _write(path: Path, page: str) -> None:
-    """Write a page whole or not at all, readable by its owner only."""
+    """Write a file whole or not at all, readable by its owner only."""
     try:
         write_atomic(path, page.encode())
     except OSError as error:

@@ -87,7 +87,7 @@ def on() -> None:
 
 @telemetry.command()
 def off() -> None:
-    """Stop recording; `telemetry wipe` removes what is there."""
+    """Stop recording; `localspec stats --wipe` removes what is there."""
     _set(on=False)
     notice("recording nothing from now on")
 
@@ -97,8 +97,8 @@ def off() -> None:
 def text(wanted: str) -> None:
     """Turn recording of prompts and answers on or off.
 
-    `export-proposals` needs it. Turning it off keeps the text recorded so far; `telemetry wipe
-    --text` removes it.
+    `localspec stats --export` needs it. Turning it off keeps the text recorded so far; `stats
+    --wipe-text` removes it.
     """
     _set(text=wanted == "on")
     told = (
@@ -107,18 +107,6 @@ def text(wanted: str) -> None:
         else "recording no text from now on"
     )
     notice(told)
-
-
-@telemetry.command()
-@click.option("--text", "only_text", is_flag=True, help="Remove only the text.")
-def wipe(only_text: bool) -> None:
-    """Remove what was recorded, down to its last byte."""
-    from localspec.telemetry.log import wipe as wiped  # noqa: PLC0415
-
-    found = wiped(_directory(), only_text=only_text)
-    what = "the recorded text" if only_text else "everything that was recorded"
-    said = f"removed {what}" if found else "nothing was recorded"
-    notice(said)
 
 
 @telemetry.command()

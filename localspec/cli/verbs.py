@@ -2,43 +2,62 @@
 
 import textwrap
 
-# verb: (module, what `--help` says of it). The module's attribute of the verb's name is its command.
-VERBS = {
-    "run": ("localspec.cli.run", "Answer a prompt."),
-    "chat": ("localspec.cli.chat", "Chat in the terminal."),
-    "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
-    "worker": ("localspec.cli.worker", "Lend this machine's devices to another one."),
-    "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),
-    "ps": ("localspec.cli.servers", "List running servers."),
-    "stop": ("localspec.cli.servers", "Stop a server."),
-    "history": ("localspec.cli.history", "List, show, search and export conversations."),
-    "index": ("localspec.cli.index", "Index your files, to ask about them."),
-    "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
-    "bench": ("localspec.cli.bench", "Measure drafting, or compare two settings."),
-    "tailor": ("localspec.cli.tailor", "Make a draft model that pays on this machine."),
-    "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
-    "telemetry": (
-        "localspec.cli.telemetry",
-        "Show and change what is recorded here; nothing is sent.",
-    ),
-    "store": ("localspec.cli.store", "Keep what was said, and draft from it."),
-    "export-proposals": (
-        "localspec.cli.export_proposals",
-        "Print recorded drafts as training data.",
-    ),
-    "search": ("localspec.cli.search", "List the models that you can download."),
-    "pull": ("localspec.cli.pull", "Download models and verify them."),
-    "list": ("localspec.cli.models", "List the models on this machine."),
-    "show": ("localspec.cli.models", "Show what is known about a model."),
-    "rm": ("localspec.cli.models", "Remove models from this machine."),
-    "import": ("localspec.cli.models", "Name a GGUF file of your own."),
-    "alias": ("localspec.cli.alias", "Give a model another name."),
-    "recommend": ("localspec.cli.recommend", "Recommend models for this machine."),
-    "pair": ("localspec.cli.pair", "Check, list and suggest pairs of models."),
-    "config": ("localspec.cli.config", "Show and change settings."),
-    "setup": ("localspec.cli.setup", "Build llama.cpp for this machine's GPU."),
-    "doctor": ("localspec.cli.doctor", "Check this machine."),
-    "completion": ("localspec.cli.completion", "Print the completion script of a shell."),
+# group: {verb: (module, what `--help` says of it)}. The module's attribute of the verb's name is its command.
+GROUPS = {
+    "Ask": {
+        "run": ("localspec.cli.run", "Answer a prompt."),
+        "chat": ("localspec.cli.chat", "Chat in the terminal."),
+        "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
+    },
+    "Models": {
+        "search": ("localspec.cli.search", "List the models that you can download."),
+        "recommend": ("localspec.cli.recommend", "Recommend models for this machine."),
+        "pull": ("localspec.cli.pull", "Download models and verify them."),
+        "import": ("localspec.cli.models", "Name a GGUF file, or give a model another name."),
+        "list": ("localspec.cli.models", "List the models on this machine."),
+        "show": ("localspec.cli.models", "Show what is known about a model."),
+        "check": ("localspec.cli.check", "Check whether one model can draft for another."),
+        "rm": ("localspec.cli.models", "Remove models from this machine."),
+    },
+    "Your conversations and files": {
+        "history": ("localspec.cli.history", "List, show, search and export conversations."),
+        "index": ("localspec.cli.index", "Index your files, to ask about them."),
+    },
+    "Serve": {
+        "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
+        "ps": ("localspec.cli.servers", "List running servers."),
+        "stop": ("localspec.cli.servers", "Stop a server."),
+        "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),
+        "worker": ("localspec.cli.worker", "Lend this machine's devices to another one."),
+    },
+    "Speed": {
+        "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
+        "bench": ("localspec.cli.bench", "Measure drafting, or compare two settings."),
+        "tailor": ("localspec.cli.tailor", "Make a faster draft model for this machine."),
+        "telemetry": (
+            "localspec.cli.telemetry",
+            "Show and change what is recorded here; nothing is sent.",
+        ),
+        "store": ("localspec.cli.store", "Keep what was said, and draft from it."),
+    },
+    "This machine": {
+        "config": ("localspec.cli.config", "Show and change settings."),
+        "setup": ("localspec.cli.setup", "Build llama.cpp for this machine's GPU."),
+        "doctor": ("localspec.cli.doctor", "Check this machine."),
+        "completion": ("localspec.cli.completion", "Print the completion script of a shell."),
+    },
+}
+VERBS = {verb: found for group in GROUPS.values() for verb, found in group.items()}
+# Verbs of earlier versions, and what they are now.
+MOVED = {
+    "ab": "bench --compare",
+    "pair": "check, search or show",
+    "pair check": "check",
+    "pair list": "search",
+    "pair suggest": "show",
+    "alias": "import",
+    "export-proposals": "stats --export",
+    "telemetry wipe": "stats --wipe",
 }
 # What other programs call these, and what comes closest to what only they have.
 ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
@@ -47,13 +66,12 @@ CLOSEST = {
     "install": "pull",
     "delete": "rm",
     "models": "list or search",
-    "ab": "bench --compare",
 }
 _ABOUT = (
-    "Run language models on this machine. A small model guesses ahead, a large one checks.",
+    "Chat with local models. Fast, offline.",
     (
-        "The text is what the large model would write on its own (--exact: to the last bit). On a terminal, `localspec` alone"
-        " starts the chat."
+        "A small model drafts, the large one verifies: the text is what the large model would write on its own, to the last"
+        " bit with --exact. On a terminal, `localspec` alone starts the chat."
     ),
 )
 _OPTIONS = {
@@ -71,19 +89,22 @@ def help_text(program: str, columns: int) -> str:
         columns: cells that a line of the terminal has.
     """
     columns = max(min(columns, MOST_COLUMNS) - 2, _LEAST_COLUMNS)
-    listed = {verb: text for verb, (_, text) in VERBS.items()}
+    left = max(map(len, VERBS)) + 4
+    tables = [
+        f"{group}:\n{_table({verb: text for verb, (_, text) in verbs.items()}, columns, left)}"
+        for group, verbs in GROUPS.items()
+    ]
     about = "\n\n".join(
         textwrap.fill(each, columns, initial_indent="  ", subsequent_indent="  ") for each in _ABOUT
     )
-    return (
-        f"Usage: {program} [OPTIONS] COMMAND [ARGS]...\n\n{about}\n\n"
-        f"Options:\n{_table(_OPTIONS, columns)}\n\nCommands:\n{_table(listed, columns)}"
+    return f"Usage: {program} [OPTIONS] COMMAND [ARGS]...\n\n{about}\n\n" + "\n\n".join(
+        [f"Options:\n{_table(_OPTIONS, columns)}", *tables]
     )
 
 
-def _table(rows: dict[str, str], columns: int) -> str:
-    """Return a line for each row, names left, texts in a column of their own."""
-    left = max(map(len, rows)) + 4
+def _table(rows: dict[str, str], columns: int, left: int = 0) -> str:
+    """Return a line for each row, names left, texts in a column of their own, at `left` or right of the names."""
+    left = left or max(map(len, rows)) + 4
     lines = []
     for name, text in rows.items():
         first, *others = textwrap.wrap(text, max(columns - left, _LEAST_TEXT))

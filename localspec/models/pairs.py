@@ -452,7 +452,7 @@ def _judged(
         good_for = f", good for {pair.good_for}" if pair.good_for else ""
         reasons.append(f"known pair {pair.name}{good_for}")
     if verdict is None:
-        reasons.append("not judged yet: `localspec pair check` reads both headers")
+        reasons.append("not judged yet: `localspec check` reads both headers")
     ratio = size_bytes / candidate.size_bytes
     slow = ratio < _TOO_LARGE
     reasons.append(f"{ratio:.1f} times smaller" + (", which seldom pays on a CPU" if slow else ""))

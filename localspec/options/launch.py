@@ -68,7 +68,8 @@ class LaunchOptions:
     draft: str = declared(
         "auto",
         Option(
-            "How to draft tokens: changes the speed, and the text by rounding at most, which --exact rules out.",
+            "How to draft: auto, off, lookup, model, store, heads or forced. Changes the speed, and the text by rounding at most, which --exact rules out.",
+            metavar="MODE",
             group="models",
             key=True,
             in_arm=True,
@@ -92,7 +93,7 @@ class LaunchOptions:
     exact: bool = declared(
         False,
         Option(
-            "Give the same bytes with any --draft; uses slower kernels.",
+            "Give the same bytes with any --draft; slower.",
             group="exact",
             key=True,
             in_arm=True,

@@ -196,7 +196,7 @@ class ReplyOptions:
     json_schema: str | Mapping[str, Any] | bool | None = declared(
         None,
         Option(
-            "Answer with JSON that is valid under this schema; '{}' allows any JSON.",
+            "Answer with JSON that fits this schema; '{}': any.",
             metavar="FILE|JSON",
             group="structure",
             takes="an object",
@@ -205,7 +205,7 @@ class ReplyOptions:
     regex: str | None = declared(
         None,
         Option(
-            "Make this regular expression match the whole answer.",
+            "Make the answer match this regular expression.",
             metavar="REGEX",
             group="structure",
         ),

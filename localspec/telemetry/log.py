@@ -110,7 +110,7 @@ def said_of_before(directory: Path) -> str | None:
         return None
     return (
         f"{directory / BEFORE} was recorded by an earlier localspec and is no longer read: "
-        "`localspec telemetry wipe` removes it, with all that was recorded since"
+        "`localspec stats --wipe` removes it, with all that was recorded since"
     )
 
 
@@ -145,7 +145,7 @@ def read_lines(directory: Path, tail_bytes: int | None = None) -> Iterator[LogLi
         return
     except OSError as error:
         raise LocalspecError(
-            f"{path} cannot be read ({error.strerror}): `localspec telemetry wipe` starts afresh"
+            f"{path} cannot be read ({error.strerror}): `localspec stats --wipe` starts afresh"
         ) from error
 
 

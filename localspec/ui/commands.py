@@ -24,6 +24,7 @@ class Command:
         aliases: other names, which mean it only when they are typed whole.
         arguments: words that the first argument may be; empty where it is free.
         while_busy: whether it may run while an answer streams in.
+        rare: whether the menu of `/` and F1 leave it out; the palette has it, and typing more of its name finds it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Command:
     aliases: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     while_busy: bool = False
+    rare: bool = False
 
     @property
     def about(self) -> str:
@@ -49,7 +51,9 @@ class Command:
 COMMANDS: Sequence[Command] = (
     Command("new", "", "start a new conversation", talk.new, ("clear",)),
     Command("system", "[TEXT]", "show or set the system prompt; `-` removes it", talk.system),
-    Command("persona", "[NAME]", "use a named system prompt from chat.toml", talk.persona),
+    Command(
+        "persona", "[NAME]", "use a named system prompt from chat.toml", talk.persona, rare=True
+    ),
     Command("regenerate", "[SEED]", "answer the last question again", talk.regenerate, ("retry",)),
     Command("undo", "", "take back the last question and its answer", talk.undo),
     Command(
@@ -73,15 +77,13 @@ COMMANDS: Sequence[Command] = (
     ),
     Command("model", "[NAME]", "show or switch the model", program.model),
     Command(
-        "default",
-        "[MODEL]",
-        "make a model, or the one that is loaded, your default",
-        program.default,
+        "history",
+        "[WORDS|#N]",
+        "list, search or open earlier conversations",
+        talk.history,
+        ("load",),
     ),
-    Command("history", "[WORDS|#N]", "list, search or open earlier conversations", talk.history),
     Command("save", "[TITLE]", "name this conversation; all conversations are kept", talk.save),
-    Command("load", "[WORDS|#N|MODEL]", "open a conversation, or load a model", talk.load),
-    Command("rename", "TITLE", "rename this conversation", talk.rename),
     Command(
         "export",
         "[md|json] [FILE]",
@@ -92,12 +94,17 @@ COMMANDS: Sequence[Command] = (
     Command(
         "set",
         "[NAME VALUE]",
-        "show or change settings: sampling, drafting, ctx",
+        "show or change settings: sampling, drafting, ctx; model: your default",
         program.set_,
-        arguments=SETTINGS,
+        arguments=(program.MODEL, *SETTINGS),
     ),
     Command(
-        "think", "", "show or hide thoughts and long questions", program.think, while_busy=True
+        "think",
+        "",
+        "show or hide thoughts and long questions",
+        program.think,
+        while_busy=True,
+        rare=True,
     ),
     Command(
         "stats",
@@ -106,28 +113,57 @@ COMMANDS: Sequence[Command] = (
         program.stats,
         while_busy=True,
     ),
-    Command("reveal", "", "show what a rule of --gate masked until you ask", program.reveal),
+    Command(
+        "reveal", "", "show what a rule of --gate masked until you ask", program.reveal, rare=True
+    ),
     Command("lens", "", "show where every token of the last answer comes from", program.lens),
     Command("race", "[TEXT]", "answer with and without drafting, side by side", program.race),
-    Command("docs", "[NAME|off]", "answer from an index of your files", talk.docs),
-    Command("sources", "[N]", "show the passages that answers cite", talk.sources),
+    Command(
+        "docs",
+        "[NAME|off|N]",
+        "answer from an index of your files; show passage N",
+        talk.docs,
+    ),
     Command(
         "compact",
-        "[edit|TEXT]",
-        "have the model summarise earlier turns, which then leave the context; edit or TEXT changes the summary",
+        "[edit|drop|TEXT]",
+        "have the model summarise earlier turns, which then leave the context; edit or TEXT changes the summary, drop leaves the oldest turns out instead",
         talk.compact,
-        arguments=("edit",),
+        arguments=("edit", "drop"),
     ),
-    Command("tag", "[NAME…|-NAME…]", "show, add or remove tags of this conversation", talk.tag),
-    Command("drop", "", "drop the oldest turns when the context is full", talk.drop),
-    Command("stop", "", "stop the answer and keep what has arrived", program.stop, while_busy=True),
-    Command("restart", "", "restart the model", program.restart, while_busy=True),
-    Command("editor", "", "write the question in $EDITOR", program.editor, while_busy=True),
-    Command("theme", "[NAME]", "show or change the colours", program.theme, while_busy=True),
+    Command(
+        "tag",
+        "[NAME…|-NAME…]",
+        "show, add or remove tags of this conversation",
+        talk.tag,
+        rare=True,
+    ),
+    Command(
+        "stop",
+        "",
+        "stop the answer and keep what has arrived",
+        program.stop,
+        while_busy=True,
+        rare=True,
+    ),
+    Command("restart", "", "restart the model", program.restart, while_busy=True, rare=True),
+    Command(
+        "editor", "", "write the question in $EDITOR", program.editor, while_busy=True, rare=True
+    ),
+    Command(
+        "theme", "[NAME]", "show or change the colours", program.theme, while_busy=True, rare=True
+    ),
     Command("help", "", "list commands and keys", program.help_, ("?",), while_busy=True),
     Command("quit", "", "quit", program.quit_, ("bye", "exit"), while_busy=True),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
+# Commands of earlier versions, and what they are now.
+MOVED = {
+    "rename": "save",
+    "sources": "docs",
+    "default": "set model",
+    "drop": "compact drop",
+}
 _FAREWELLS = {"exit", "quit"}
 _LIKE = 0.6
 _BY_ALIAS = {alias: command for command in COMMANDS for alias in command.aliases}
@@ -151,6 +187,8 @@ def parse(line: str, *, typed: bool = False) -> tuple[Command, str] | None:
     if not word.startswith("/") or "/" in word[1:] or "\n" in word or len(word) == 1:
         return None
     name = word[1:].lower()
+    if name in MOVED:
+        raise UsageError(f"/{name} is /{MOVED[name]} now")
     found = [command for command in COMMANDS if command.name.startswith(name)]
     if name in BY_NAME:
         found = [BY_NAME[name]]
@@ -185,6 +223,8 @@ def matching(line: str) -> list[Command]:
     if not line.startswith("/") or " " in line or "\n" in line:
         return []
     name = line[1:].lower()
+    if not name:
+        return [command for command in COMMANDS if not command.rare]
     first = [command for command in COMMANDS if command.name.startswith(name)]
     return first or [
         command

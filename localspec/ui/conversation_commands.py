@@ -110,7 +110,9 @@ async def copy(front: Front, argument: str) -> None:
 
 
 async def history(front: Front, argument: str) -> None:
-    """List, search, open or delete conversations."""
+    """Open or delete a conversation, or open the one that holds these words; where several do, list them. Or load a model."""
+    from localspec.models.names import is_name  # noqa: PLC0415 - the start needs none of it
+
     session = front.session
     if argument.startswith("#"):
         session.open(_conversation(front, argument))
@@ -120,16 +122,20 @@ async def history(front: Front, argument: str) -> None:
         session.delete(conversation)
         await front.show_conversation(known=True)
         front.tell(f"deleted #{conversation}")
+    elif argument and is_name(argument, load_registry()):
+        await model(front, argument)
     else:
-        front.show_history(argument)
-
-
-async def rename(front: Front, argument: str) -> None:
-    """Give the conversation a title."""
-    if not argument:
-        raise UsageError("usage: /rename TITLE")
-    front.session.talk.rename(argument)
-    front.tell(f"renamed to {argument!r}")
+        found = session.talk.history.conversations(argument) if argument else []
+        found = [e for e in found if e.title.casefold() == argument.casefold()][:1] or found
+        if argument and not found:
+            raise UsageError(
+                f"no conversation contains {argument[:40]!r}, and no model has that name"
+            )
+        if len(found) == 1:
+            session.open(found[0].id)
+            await front.show_conversation()
+        else:
+            front.show_history(argument)
 
 
 async def save(front: Front, argument: str) -> None:
@@ -140,28 +146,6 @@ async def save(front: Front, argument: str) -> None:
     if talk.conversation is None:
         raise UsageError("this conversation is empty: ask something before you save it")
     front.tell(f"named {talk.title!r} (conversations are saved automatically)")
-
-
-async def load(front: Front, argument: str) -> None:
-    """Take up the conversation that holds these words; where several do, list them. Or load a model of this name."""
-    from localspec.models.names import is_name  # noqa: PLC0415 - the start needs none of it
-
-    if argument.startswith("#"):
-        await history(front, argument)
-    elif argument and is_name(argument, load_registry()):
-        await model(front, argument)
-    else:
-        found = front.session.talk.history.conversations(argument) if argument else []
-        found = [e for e in found if e.title.casefold() == argument.casefold()][:1] or found
-        if argument and not found:
-            raise UsageError(
-                f"no conversation contains {argument[:40]!r}, and no model has that name"
-            )
-        if len(found) == 1:
-            front.session.open(found[0].id)
-            await front.show_conversation()
-        else:
-            front.show_history(argument)
 
 
 async def export(front: Front, argument: str) -> None:
@@ -178,40 +162,40 @@ async def export(front: Front, argument: str) -> None:
     front.tell(export_line(path, masked, talk.conversation))
 
 
-async def sources(front: Front, argument: str) -> None:
-    """List the passages of the conversation, those that the last answer cites first, or show one of them."""
-    talk = front.session.talk
-    passages = talk.passages
-    if not passages:
-        raise UsageError("no passages yet: /docs answers from an index of your files")
-    if argument:
-        at = argument.strip("[]")
-        if not at.isdecimal() or int(at) not in passages:
-            raise UsageError(f"there is no passage {argument[:40]!r}: /sources lists them")
-        front.show_text(str(passages[int(at)]), passages[int(at)].text)
-        return
-    answers = [each.message.text for each in talk.messages if each.message.role == "assistant"]
-    cited = citations(answers[-1] if answers else "", passages).passages
-    hints = {f"[{each.number}]": f"{each.where} · cited" for each in cited}
-    hints |= {f"[{each.number}]": each.where for each in passages.values() if each not in cited}
-    front.choose("Passages", hints, lambda name: sources(front, name))
-
-
 async def docs(front: Front, argument: str) -> None:
-    """Answer from an index from now on, or from none; without a name, let the user choose."""
+    """Answer from an index from now on, or from none, or show a passage; without an argument, let the user choose.
+
+    Of the passages of the conversation, those that the last answer cites come first.
+    """
     from localspec.retrieval.index import index_names  # noqa: PLC0415 - sqlite3 comes with it
 
-    asking, names = front.session.asking, index_names()
-    if argument:
+    asking, passages = front.session.asking, front.session.talk.passages
+    at = argument.strip("[]")
+    if at.isdecimal():
+        if int(at) not in passages:
+            raise UsageError(f"there is no passage {argument[:40]!r}: /docs lists them")
+        front.show_text(str(passages[int(at)]), passages[int(at)].text)
+    elif argument:
         name = "" if argument in _NONE else argument
         asking.docs = replace(asking.docs, name=name).check()
         told = f"answering from {name}: at most {asking.docs.tokens} tokens of passages a question"
         front.tell(told if name else "answering from no index")
-    elif names:
-        hints = dict.fromkeys(names, "an index of your files") | {"off": "no passages"}
-        front.choose("Answer from", hints, lambda name: docs(front, name))
     else:
-        raise UsageError("no index yet: `localspec index add FOLDER` makes one")
+        hints = _passage_hints(front) | dict.fromkeys(index_names(), "an index of your files")
+        if not hints:
+            raise UsageError("no index yet: `localspec index add FOLDER` makes one")
+        hints["off"] = "answer from no index"
+        front.choose("Documents", hints, lambda name: docs(front, name))
+
+
+def _passage_hints(front: Front) -> dict[str, str]:
+    """Return the passages of the conversation by their numbers, those that the last answer cites first."""
+    talk = front.session.talk
+    answers = [each.message.text for each in talk.messages if each.message.role == "assistant"]
+    cited = citations(answers[-1] if answers else "", talk.passages).passages
+    hints = {f"[{each.number}]": f"{each.where} · cited" for each in cited}
+    others = (each for each in talk.passages.values() if each not in cited)
+    return hints | {f"[{each.number}]": each.where for each in others}
 
 
 async def compact(front: Front, argument: str) -> None:
@@ -219,6 +203,8 @@ async def compact(front: Front, argument: str) -> None:
     talk = front.session.talk
     if argument == "edit":
         front.compose(f"/compact {talk.summary().message.text}")
+    elif argument == "drop":
+        await drop(front)
     elif argument:
         front.session.asking.require_rest()
         talk.rewrite_summary(argument)
@@ -278,7 +264,7 @@ async def tag(front: Front, argument: str) -> None:
     front.tell(f"tags: {' '.join(tags)}" if tags else "no tags: /tag NAME adds one")
 
 
-async def drop(front: Front, argument: str) -> None:  # noqa: ARG001
+async def drop(front: Front) -> None:
     """Leave the oldest turns out of the context."""
     front.tell("dropping the oldest turns from the context from now on; the system prompt stays")
     if front.session.asking.leave_out_oldest():

@@ -24,7 +24,7 @@ IN_APP: list[BindingType] = [
     _command("f6", "edit", "Edit the last question"),
     _command("f7", "history", "History"),
     _command("f8", "model", "Models"),
-    _command("f9", "sources", "Passages that answers cite"),
+    Binding("f9", "command('docs')", "Documents and passages", id="sources", priority=True),
     _command("ctrl+n", "new", "New conversation"),
     _command("ctrl+t", "think", "Fold or unfold"),
     Binding("ctrl+c", "copy_or_stop", "Copy, stop, or clear", id="copy_or_stop", priority=True),
@@ -114,6 +114,6 @@ def key_list(chosen: Mapping[str, str]) -> list[tuple[str, str, str]]:
     for each in (*IN_APP, *IN_COMPOSER, *ON_MESSAGE):
         if isinstance(each, Binding) and each.id is not None:
             keys = ", ".join(map(key_text, chosen.get(each.id, each.key).split(",")))
-            is_command = each.action.startswith("command(") or each.action in {"stop", "quit"}
+            is_command = each.action == f"command('{each.id}')" or each.action in {"stop", "quit"}
             rows.append((keys, each.description, f"/{each.id}" if is_command else each.id))
     return rows

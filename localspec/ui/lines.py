@@ -148,7 +148,7 @@ class Lines:
         width = max(len(each.name) for each in found)
         for each in found:
             print(each.line(width, loaded=each.name == loaded), file=self.err)
-        self.tell("/model NAME loads one now, /default NAME makes it your default")
+        self.tell("/model NAME loads one now, /set model NAME makes it your default")
 
     def choose_theme(self, name: str) -> None:  # noqa: ARG002 - there is no other
         """Say that there is no choice."""

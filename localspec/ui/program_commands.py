@@ -4,6 +4,9 @@ from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.ui.front import Front
 
+MODEL = "model"
+"""What `/set` calls the model of every start."""
+
 
 async def model(front: Front, argument: str) -> None:
     """Load other models, or let the user choose them."""
@@ -28,7 +31,7 @@ async def default(front: Front, argument: str) -> None:
 
     name = argument or front.session.models.next_name
     if not name:
-        raise UsageError("no model loaded: name one, /default NAME")
+        raise UsageError("no model loaded: name one, /set model NAME")
     from localspec.models.names import is_name  # noqa: PLC0415 - likewise
 
     registry = load_registry()
@@ -46,7 +49,9 @@ async def editor(front: Front, argument: str) -> None:  # noqa: ARG001
 async def set_(front: Front, argument: str) -> None:
     """Change a setting, or show them all to be changed."""
     name, _, value = argument.partition(" ")
-    if argument:
+    if name == MODEL:
+        await default(front, value.strip())
+    elif argument:
         front.session.set(name, value.strip())
         front.tell(f"{name} is now {front.session.setting(name)}")
     else:

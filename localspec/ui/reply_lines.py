@@ -150,7 +150,7 @@ class ReplyLines:
                 # Where nothing could be loaded, that is the reason, and not that nothing is loaded.
                 ended, self._refused = self._refused or ended, None
                 advice = (
-                    "; /compact summarises earlier turns, /drop drops them"
+                    "; /compact summarises earlier turns, /compact drop drops them"
                     if self.overflowed
                     else ""
                 )

@@ -197,7 +197,7 @@ class Screens:
             if when is not None:
                 await self.run("model", name)
             if when == "default":
-                await self.run("default", name)
+                await self.run("set", f"model {name}")
 
         async def chosen(name: str | None) -> None:
             if name == LEAVE:
@@ -312,7 +312,7 @@ class Screens:
         """List keys and commands."""
         from localspec.ui.texts import help_text  # noqa: PLC0415 - likewise
 
-        body = help_text(self.preferences.keys, COMMANDS)
+        body = help_text(self.preferences.keys, [each for each in COMMANDS if not each.rare])
         self._app.push_screen(TextSheet("Keys and commands", body))
 
     def toggle_thoughts(self) -> None:
@@ -338,6 +338,8 @@ class Screens:
                 await self.run("set", f"{CONTEXT} {larger.n_ctx}")
                 if self.session.asking.ask_again():
                     await self.show_answer()
+            elif name == "drop":
+                await self.run("compact", name)
             elif name:
                 await self.run(name)
             else:

@@ -32,7 +32,7 @@ def test_the_installed_command_completes() -> None:
         check=True,
         env=environment({"_LOCALSPEC_COMPLETE": "bash_complete", **asked("localspec ch")}),
     )
-    assert offered(done.stdout, done.stderr) == ["chat"]
+    assert offered(done.stdout, done.stderr) == ["chat", "check"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -47,7 +47,7 @@ def test_an_unknown_shell_is_code_2() -> None:
 
 
 def test_verbs_are_completed() -> None:
-    assert completed("localspec ch") == ["chat"]
+    assert completed("localspec ch") == ["chat", "check"]
     assert {"run", "chat", "pull"} <= set(completed("localspec ''"))
 
 

@@ -1,13 +1,19 @@
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli import root, verbs
+from localspec.cli import root, sections, verbs
+from localspec.config import keys
 from tests.cli.command import assert_one_complaint, localspec
 
+ROOT = Path(__file__).parents[2]
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+RARE = [names for _, names in sections.SECTIONS.values()]
 SLOW = {"click", "inspect", "llama_cpp", "textual", "huggingface_hub", "numpy", "jinja2", "pip"}
 LIST_IMPORTS = """
 import sys
@@ -20,9 +26,12 @@ finally:
 """
 
 
-class InOrder(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+class InGroups(click.Group):
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, verbs.VERBS))
+        for group, found in verbs.GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.ljust(width), text) for verb, (_, text) in found.items()])
 
 
 def test_help_imports_nothing_slow() -> None:
@@ -42,17 +51,66 @@ def test_help_is_laid_out_as_that_of_the_verbs(columns: int) -> None:
         click.Option([*name.split(", ")], is_flag=True, help=text)
         for name, text in verbs._OPTIONS.items()
     ]
-    listed = [click.Command(name, short_help=text) for name, (_, text) in verbs.VERBS.items()]
-    group = InOrder(
-        "localspec",
-        {str(each.name): each for each in listed},
-        help=about,
-        params=options,
-        add_help_option=False,
-    )
+    group = InGroups("localspec", help=about, params=options, add_help_option=False)
     width = max(min(columns, 100) - 2, 50)
     context = click.Context(group, info_name="localspec", terminal_width=width)
     assert verbs.help_text("localspec", columns) == group.get_help(context)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"), [(("--help",), "help.txt"), (("run", "--help"), "run_help.txt")]
+)
+def test_the_help_is_as_in_its_snapshot(
+    arguments: tuple[str, ...], file: str, bare_machine: dict[str, str]
+) -> None:
+    done = localspec(*arguments, env={**bare_machine, "COLUMNS": "80"}, cold=True)
+    assert done.out == (SNAPSHOTS / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("verb", ["run", "chat", "serve", "batch", "bench"])
+def test_help_leaves_out_rare_flags_which_help_all_shows(verb: str) -> None:
+    usual = CliRunner().invoke(root.localspec, [verb, "--help"], terminal_width=80).output
+    every = CliRunner().invoke(root.localspec, [verb, "--help-all"], terminal_width=80).output
+    with click.Context(root.localspec) as context:
+        command = root.localspec.get_command(context, verb)
+    assert command is not None
+    flags = {flag for each in command.params for flag in each.opts if flag.startswith("--")}
+    assert flags <= set(re.findall(r"--[a-z-]+", every))
+    hidden = {"--tensor-split", "--no-kv-offload", "--workers", "--draft-device"}
+    assert not hidden & set(re.findall(r"--[a-z-]+", usual))
+    headings = re.findall(r"^(\S.*):$", usual, flags=re.MULTILINE)
+    assert headings == ["Options", *(each for each in sections.SECTIONS if each in headings)]
+
+
+def test_help_of_draft_names_every_drafter() -> None:
+    draft = keys.KEYS["draft"]
+    assert all(re.search(rf"\b{each}\b", draft.help) for each in draft.choices)
+
+
+def test_the_flags_that_help_leaves_out_stand_in_the_settings_reference() -> None:
+    rare = {name for names in RARE for name in names}
+    rows: dict[str, str] = {}
+    with click.Context(root.localspec) as context:
+        for verb in ("run", "chat", "batch"):
+            command = root.localspec.get_command(context, verb)
+            assert command is not None
+            for each in command.params:
+                record = each.get_help_record(context)
+                if each.name in rare and record is not None:
+                    flag, text = (part.replace("|", "\\|") for part in record)
+                    rows.setdefault(each.name, f"| `{flag}` | {text} |")
+    assert rows.keys() == rare
+    reference = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
+    assert "\n".join(rows[name] for names in RARE for name in names) in reference
+
+
+@pytest.mark.parametrize("old", verbs.MOVED)
+def test_the_name_of_an_earlier_version_is_answered_with_what_it_is_now(
+    old: str, bare_machine: dict[str, str]
+) -> None:
+    done = localspec(*old.split(), "--json", env=bare_machine)
+    assert_one_complaint(done, 2)
+    assert done.err == f"localspec: localspec {old} is localspec {verbs.MOVED[old]} now\n"
 
 
 def test_every_verb_has_help_of_its_own() -> None:
@@ -101,7 +159,6 @@ def test_an_option_that_there_is_not_is_answered_with_those_that_begin_so(
         ("store", "off: turn it on"),
         ("telemetry", "off: the setting"),
         ("config", "pair "),
-        ("pair", "PAIR "),
         ("index", ""),
     ],
 )

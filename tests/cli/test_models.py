@@ -202,7 +202,7 @@ def test_a_file_on_the_hub_that_no_registry_names_keeps_the_name_it_was_pulled_b
     for way in (name, "hf.co/else/where-GGUF:q4_k_m", "else/where-GGUF"):
         assert json.loads(machine.run("show", way, "--json").out)["tokenizer"] == "gpt2 hub"
         assert machine.run("pull", way).out == done.out
-    checked = machine.run("pair", "check", name, "else/where-GGUF", "--json")
+    checked = machine.run("check", name, "else/where-GGUF", "--json")
     assert json.loads(checked.out)["target"]["fetched_bytes"] == 0
     assert f"removed {name}; its file stays" in machine.run("rm", "else/where-GGUF:q4_k_m").out
     assert machine.run("list", "--json").out == "[]\n"

@@ -1,4 +1,4 @@
-"""`config set`, `unset` and `edit`, `alias`, `search`, `history`, and other names of verbs; in process."""
+"""`config set`, `unset` and `edit`, names by `import`, `search`, `history`, and other names of verbs; in process."""
 
 import json
 import tomllib
@@ -102,16 +102,18 @@ def test_an_editor_opens_the_file_and_what_it_left_is_checked(
         call("config", "edit")
 
 
-def test_an_alias_is_another_name(call: Call) -> None:
-    call("alias", "fast", "qwen3:4b")
-    assert "fast = qwen3-4b\n" in call("alias").stdout
+def test_a_model_is_given_another_name(call: Call) -> None:
+    assert call("import", "qwen3:4b", "--name", "fast").stdout == "fast\n"
+    assert "fast = qwen3-4b\n" in call("import").stdout
     call("config", "set", "model", "fast")
     with pytest.raises(UsageError, match="qwen3-8b is already the name"):
-        call("alias", "qwen3-8b", "fast")
-    with pytest.raises(UsageError, match="demo is one of localspec's own aliases"):
-        call("alias", "--remove", "demo")
-    call("alias", "--remove", "fast")
-    assert "fast" not in call("alias").stdout
+        call("import", "fast", "--name", "qwen3-8b")
+    with pytest.raises(UsageError, match="give it another name with --name"):
+        call("import", "qwen3-8b")
+    with pytest.raises(UsageError, match="'a b' cannot be a name"):
+        call("import", "qwen3-8b", "--name", "a b")
+    assert call("rm", "fast").stdout == "removed the name fast; qwen3-4b stays\n"
+    assert "fast" not in call("import").stdout
 
 
 def test_search_lists_what_fits_the_smallest_first(call: Call) -> None:

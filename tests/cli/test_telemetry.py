@@ -1,4 +1,4 @@
-"""`telemetry`, `stats`, `export-proposals` and what `run` records, as their users have them."""
+"""`telemetry`, `stats` and what `run` records, as their users have them."""
 
 import json
 import sys
@@ -73,7 +73,8 @@ def test_stats_of_what_was_recorded(tmp_path: Path, elsewhere: dict[str, str]) -
         (("stats", "--since", "yesterday"), 2),
         (("stats", "--retag", "1"), 2),
         (("stats", "--retag", "1=poetry"), 2),
-        (("export-proposals",), 1),
+        (("stats", "--export", "-"), 1),
+        (("stats", "--export", "-", "--drafter", "guess"), 2),
         (("telemetry", "keep", "--megabytes", "1"), 2),
         (("ab", "--a", "off", "--b", "fast"), 2),
         (("ab", "--a", "off", "--b", "auto", "--pairs", "2"), 2),
@@ -100,10 +101,10 @@ def test_records_that_are_nonsense_are_told_and_wiped(
     (tmp_path / "telemetry" / FILE).write_bytes(b"no record at all, not even nearly" * 99)
     assert_one_complaint(localspec("stats", env=elsewhere), 1)
     assert (
-        localspec("telemetry", "wipe", env=elsewhere).err
+        localspec("stats", "--wipe", env=elsewhere).err
         == "localspec: removed everything that was recorded\n"
     )
-    assert localspec("telemetry", "wipe", env=elsewhere).err == "localspec: nothing was recorded\n"
+    assert localspec("stats", "--wipe", env=elsewhere).err == "localspec: nothing was recorded\n"
 
 
 def test_what_an_earlier_version_left_is_retired_with_a_sentence(
@@ -120,7 +121,7 @@ def test_what_an_earlier_version_left_is_retired_with_a_sentence(
     done = localspec("stats", env=elsewhere)
     assert done.code == 0
     assert "earlier localspec" in done.err
-    assert localspec("telemetry", "wipe", env=elsewhere).code == 0
+    assert localspec("stats", "--wipe", env=elsewhere).code == 0
     assert list((tmp_path / "telemetry").iterdir()) == []
 
 
@@ -136,12 +137,16 @@ def test_keeping_less_removes_the_oldest_at_once(tmp_path: Path, elsewhere: dict
 def test_proposals_are_json_lines(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     with recording(tmp_path / "telemetry", Switch(text=True)) as talk:
         talk.reply(rounds=10)
-    done = localspec("export-proposals", "--context", "8", env=elsewhere)
+    done = localspec("stats", "--export", "-", "--context", "8", env=elsewhere)
     found = [json.loads(line) for line in done.out.splitlines()]
     assert len(found) == 8
+    file = tmp_path / "proposals.jsonl"
+    written = localspec("stats", "--export", str(file), "--context", "8", env=elsewhere)
+    assert (written.code, written.out, file.read_text()) == (0, "", done.out)
+    assert file.stat().st_mode & 0o777 == 0o600
     assert {"context_ids", "draft_ids", "accepted", "next_id", "next_is"} <= found[0].keys()
-    localspec("telemetry", "wipe", "--text", env=elsewhere)
-    assert_one_complaint(localspec("export-proposals", env=elsewhere), 1)
+    localspec("stats", "--wipe-text", env=elsewhere)
+    assert_one_complaint(localspec("stats", "--export", "-", env=elsewhere), 1)
     assert localspec("stats", env=elsewhere).code == 0
 
 

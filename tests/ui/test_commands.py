@@ -1,18 +1,19 @@
 import pytest
 
 from localspec.errors import UsageError
-from localspec.ui.commands import BY_NAME, COMMANDS, matching, parse
+from localspec.ui.commands import BY_NAME, COMMANDS, MOVED, matching, parse
 from localspec.ui.conversation_commands import number
 
 
 def test_a_command_and_its_argument() -> None:
-    assert parse("/rename  a new title ") == (BY_NAME["rename"], "a new title")
+    assert parse("/save  a new title ") == (BY_NAME["save"], "a new title")
 
 
 def test_other_names_mean_the_same_when_they_are_whole() -> None:
     assert parse("/bye") == parse("/exit") == (BY_NAME["quit"], "")
     assert parse("/clear") == (BY_NAME["new"], "")
     assert parse("/?") == (BY_NAME["help"], "")
+    assert parse("/load #3") == (BY_NAME["history"], "#3")
     assert parse("/retry 7") == (BY_NAME["regenerate"], "7")
     assert parse("/ex md") == (BY_NAME["export"], "md")
     aliases = [alias for each in COMMANDS for alias in each.aliases]
@@ -25,8 +26,22 @@ def test_a_beginning_that_means_one_command_is_enough() -> None:
 
 
 def test_a_beginning_that_means_several_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match="/regenerate, /rename, /reveal, /restart"):
+    with pytest.raises(UsageError, match="/regenerate, /reveal, /restart"):
         parse("/re")
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_a_name_of_an_earlier_version_is_answered_with_what_it_is_now(old: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(f"/{old} x")
+    assert str(caught.value) == f"/{old} is /{MOVED[old]} now"
+    assert MOVED[old].split()[0] in BY_NAME
+
+
+def test_the_menu_has_about_twenty_commands() -> None:
+    listed = matching("/")
+    assert 18 <= len(listed) <= 22
+    assert not any(each.rare for each in listed)
 
 
 def test_an_unknown_command_is_refused() -> None:
@@ -66,7 +81,7 @@ def test_a_path_is_no_command(text: str) -> None:
 def test_what_is_typed_is_matched_from_the_start_before_anywhere() -> None:
     assert [each.name for each in matching("/ex")] == ["export"]
     assert [each.name for each in matching("/port")] == ["export"]
-    assert len(matching("/")) == len(COMMANDS)
+    assert [each.name for each in matching("/rest")] == ["restart"]
     assert matching("/new x") == []
 
 

@@ -10,8 +10,6 @@ def texts(text: str, folder: Path, offset: int | None = None) -> list[str]:
 
 def test_commands_are_completed(tmp_path: Path) -> None:
     assert texts("/his", tmp_path) == ["/history "]
-    (only,) = complete("/rena", 5, tmp_path)
-    assert (only.text, only.whole) == ("/rename TITLE", False)
     (only,) = complete("/new", 4, tmp_path)
     assert only.whole
 

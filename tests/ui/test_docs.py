@@ -49,7 +49,12 @@ def test_what_is_cited_is_shown_and_opened_by_keys(tmp_path: Path) -> None:
         await chat.press("f9")
         sheet = chat.app.screen
         assert isinstance(sheet, ListSheet)
-        assert [row.hint for row in sheet.rows] == ["tea.md:1-3 · cited", "coffee.md:1-3"]
+        assert [row.hint for row in sheet.rows] == [
+            "tea.md:1-3 · cited",
+            "coffee.md:1-3",
+            "an index of your files",
+            "answer from no index",
+        ]
         await chat.press("enter")
         assert isinstance(chat.app.screen, TextSheet)
         assert "brewed at 71 degrees" in chat.text()
@@ -84,25 +89,23 @@ def test_an_index_is_named_for_one_question(tmp_path: Path) -> None:
 
 
 def test_lines_have_the_same(tmp_path: Path) -> None:
-    lines = ("/docs", "/sources", "/docs notes", QUESTION, "/sources", "/sources 1", "/sources 7")
+    lines = ("/docs", "/docs 1", "/docs notes", QUESTION, "/docs", "/docs 1", "/docs 7")
     _, out, err = said(tmp_path, *lines, script=SCRIPT)
     assert out == "At 71 degrees [1]. Some say [9].\n# Tea\n\nGreen tea is brewed at 71 degrees.\n"
     news = [each.removeprefix("localspec: ") for each in err.splitlines()]
     assert news[:2] == [
-        "Answer from: notes · an index of your files",
-        "Answer from: off · no passages",
+        "Documents: notes · an index of your files",
+        "Documents: off · answer from no index",
     ]
-    assert "no passages yet: /docs answers from an index of your files" in news
+    assert "there is no passage '1': /docs lists them" in news
     assert news.count("[1] tea.md:1-3") == 2, "below the answer, and over the passage"
     assert "[9] names no passage" in news
-    assert "Passages: [1] · tea.md:1-3 · cited" in news
-    assert "there is no passage '7': /sources lists them" in news
+    assert "Documents: [1] · tea.md:1-3 · cited" in news
+    assert "there is no passage '7': /docs lists them" in news
 
 
 def test_numbers_go_on_where_a_conversation_is_taken_up_again(tmp_path: Path) -> None:
     said(tmp_path, "/docs notes", QUESTION, script=SCRIPT)
-    _, _, err = said(
-        tmp_path, f"@notes espresso and {QUESTION}", "/sources", script=SCRIPT, resume=1
-    )
-    assert "Passages: [2] · coffee.md:1-3" in err
-    assert "Passages: [3]" not in err
+    _, _, err = said(tmp_path, f"@notes espresso and {QUESTION}", "/docs", script=SCRIPT, resume=1)
+    assert "Documents: [2] · coffee.md:1-3" in err
+    assert "Documents: [3]" not in err

@@ -110,7 +110,7 @@ def test_in_lines_a_bare_word_leaves_where_a_person_types(tmp_path: Path) -> Non
     [
         ("/exprot md", "did you mean /export"),
         ("/set temprature 1", "temprature"),
-        ("/rename", "usage: /rename TITLE"),
+        ("/rename x", "/rename is /save now"),
     ],
 )
 def test_a_command_that_is_refused_stays_to_be_mended(sent: str, told: str, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_an_imported_model_is_loaded_and_made_the_usual_one_by_its_name(
     import_file(
         tmp_path / "tiny.gguf", "own-one", load_registry(), Store(tmp_path / "data"), copy=True
     )
-    _, _, err = said(tmp_path, "/default own-one", "/load own-one", pair="smollm2-135m")
+    _, _, err = said(tmp_path, "/set model own-one", "/load own-one", pair="smollm2-135m")
     assert "own-one is now your default model" in err
     assert "no conversation contains" not in err
     file = tmp_path / "settings/config.toml"
@@ -272,12 +272,12 @@ def test_a_model_is_the_usual_one_from_now_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
-    _, _, err = said(tmp_path, "/default qwen3:4b", "/default qwen3", pair="smollm2-135m")
+    _, _, err = said(tmp_path, "/set model qwen3:4b", "/set model qwen3", pair="smollm2-135m")
     assert "qwen3:4b is now your default model" in err
     assert "did you mean qwen3-0.6b" in err
     file = tmp_path / "settings/config.toml"
     assert tomllib.loads(file.read_text()) == {"pair": "qwen3-4b"}
-    said(tmp_path, "/default", pair="smollm2-135m")
+    said(tmp_path, "/set model", pair="smollm2-135m")
     assert tomllib.loads(file.read_text()) == {"pair": "smollm2-135m"}
 
 

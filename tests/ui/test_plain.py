@@ -122,9 +122,9 @@ def test_a_question_is_edited_and_answers_are_made_again(tmp_path: Path) -> None
 def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -> None:
     said(tmp_path, "about rivers?", "/new", "about trees?")
     _, out, err = said(
-        tmp_path, "/history", "/history river", "/history #1", "/history delete #1", "/history"
+        tmp_path, "/history", "/history about", "/history #1", "/history delete #1", "/history"
     )
-    assert err.count("#2 about trees?") == 2
+    assert err.count("#2 about trees?") == 3
     assert err.count("#1 about rivers?") == 2
     assert "You: about rivers?" in out
     assert "deleted #1" in err
@@ -194,8 +194,10 @@ def test_a_dead_engine_is_told_and_can_be_started_again(tmp_path: Path) -> None:
 
 def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None:
     script = {"n_ctx": 450, "otherwise": ["ok"]}
-    _, out, err = said(tmp_path, "one " * 40, "two " * 40, "three " * 20, "/drop", script=script)
-    assert "/compact summarises earlier turns, /drop drops them" in err
+    _, out, err = said(
+        tmp_path, "one " * 40, "two " * 40, "three " * 20, "/compact drop", script=script
+    )
+    assert "/compact summarises earlier turns, /compact drop drops them" in err
     assert out == "ok\nok\nok\n"
 
 

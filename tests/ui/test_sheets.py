@@ -259,7 +259,7 @@ def test_a_branch_goes_on_in_a_conversation_of_its_own(tmp_path: Path) -> None:
         assert chat.contents[::2] == ["one?"]
         assert len(chat.contents) == 2
         assert chat.session.talk.conversation != first
-        await chat.run("/rename Other")
+        await chat.run("/save Other")
         assert chat.session.talk.history.conversations()[0].title == "Other"
 
     drive(look, tmp_path)

@@ -1,14 +1,11 @@
-"""`localspec pair`, as its users have it: a process, files of their own, and a hub on the loopback."""
+"""`localspec check`, and what `search` and `show` tell of pairs, as their users have them: a process, files of their own, and a hub on the loopback."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
-from localspec.cli.root import localspec as cli
 from tests.cli.command import Done, assert_one_complaint, localspec
 from tests.models.gguf_builder import TOKENS, Content, Tensor, build, model_file, model_values
 from tests.models.header_hub import COMMIT, HeaderHub, HugeFile, header_hub
@@ -65,7 +62,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def check(folder: Path, *arguments: str, env: dict[str, str]) -> Done:
-    return localspec("pair", "check", *arguments, env=env, cwd=folder)
+    return localspec("check", *arguments, env=env, cwd=folder)
 
 
 def test_files_with_one_tokenizer_are_identical(files: Path, bare_machine: dict[str, str]) -> None:
@@ -267,63 +264,44 @@ def test_the_known_pairs_are_listed(bare_machine: dict[str, str], tmp_path: Path
         '[pairs.mine]\ntarget = "/models/t.gguf"\ndraft_model = "smollm2-135m"\n'
     )
     env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(settings)}
-    done = localspec("pair", "list", env=env)
-    assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[0].split() == ["PAIR", "TARGET", "DRAFT", "SIZE", "GOOD", "FOR"]
-    assert "\nqwen3-8b " in done.out
-    assert "\nmine " in done.out
-    listed = json.loads(localspec("pair", "list", "--json", env=env).out)
+    listed = json.loads(localspec("search", "--json", env=env).out)
     by_name = {each["name"]: each for each in listed}
     assert by_name["smollm2-135m"]["default"] is True
     coder = by_name["qwen2.5-coder-1.5b"]
     assert (coder["size_bytes"], coder["draft_bytes"]) == (1117320768, 491400064)
     assert by_name["mine"]["size_bytes"] is None
     assert not by_name["qwen3-8b"]["here"]
-    sizes = [each["size_bytes"] or 0 for each in listed]
-    assert sizes == sorted(sizes)
-
-
-def test_on_a_terminal_the_list_of_pairs_is_as_wide_as_that(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("localspec.cli.pair.sys", terminal)
-    lines = CliRunner().invoke(cli, ["pair", "list"]).stdout.splitlines()
-    assert max(map(len, lines)) == 60
 
 
 def test_a_registry_of_ones_own_is_checked(bare_machine: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "models.toml").write_text("[pairs.mine]\n\ntarget = 3\n")
     env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}
-    done = localspec("pair", "list", env=env)
+    done = localspec("search", env=env)
     assert_one_complaint(done, 2)
     assert "models.toml, line 3: pairs.mine.target cannot be '3'" in done.err
 
 
-def test_a_known_pair_is_suggested_before_anything_is_here(bare_machine: dict[str, str]) -> None:
-    done = localspec("pair", "suggest", "qwen3-8b", env=bare_machine)
+def test_a_known_pair_is_shown_before_anything_is_here(bare_machine: dict[str, str]) -> None:
+    done = localspec("show", "qwen3-8b", env=bare_machine)
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("qwen3-0.6b  known pair qwen3-8b, good for ")
-    assert "not judged yet" in done.out
-    assert "7.9 times smaller" in done.out
+    (line,) = (line for line in done.out.splitlines() if line.startswith("drafts "))
+    assert line.split(maxsplit=1)[1].startswith("qwen3-0.6b: known pair qwen3-8b, good for ")
+    assert "not judged yet: `localspec check` reads" in line
+    assert "7.9 times smaller" in line
 
 
 def test_a_fingerprint_speaks_for_a_model_that_is_not_here(bare_machine: dict[str, str]) -> None:
-    done = localspec("pair", "suggest", "qwen2.5-coder-1.5b:Q4_K_M", "--json", env=bare_machine)
+    done = localspec("show", "qwen2.5-coder-1.5b:Q4_K_M", "--json", env=bare_machine)
     assert done.code == 0, done.err
-    (found,) = json.loads(done.out)
+    (found,) = json.loads(done.out)["drafts"]
     assert (found["draft_model"], found["verdict"]) == ("qwen2.5-coder-0.5b", "identical")
     assert found["reasons"][0] == "same tokenizer, by its fingerprint"
     assert found["reasons"][-1].endswith("seldom pays on a CPU")
 
 
-def test_where_nothing_fits_the_exit_code_says_so(
-    files: Path, bare_machine: dict[str, str]
-) -> None:
-    done = localspec("pair", "suggest", "target.gguf", env=bare_machine, cwd=files)
-    assert_one_complaint(done, 4)
-    assert "no known model can draft for target.gguf: use --draft lookup" in done.err
+def test_where_nothing_fits_nothing_is_shown(files: Path, bare_machine: dict[str, str]) -> None:
+    done = localspec("show", "target.gguf", "--json", env=bare_machine, cwd=files)
+    assert json.loads(done.out)["drafts"] == []
 
 
 def test_a_pair_of_paths_that_are_not_there_is_listed_as_not_here(
@@ -333,7 +311,7 @@ def test_a_pair_of_paths_that_are_not_there_is_listed_as_not_here(
         '[pairs.odd]\ntarget = "~nobody-of-this-name/a.gguf"\ndraft_model = "/gone/b.gguf"\n'
     )
     env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}
-    done = localspec("pair", "list", "--json", env=env)
+    done = localspec("search", "--json", env=env)
     assert done.code == 0, done.err
     listed = {each["name"]: each for each in json.loads(done.out)}
     odd = listed["odd"]

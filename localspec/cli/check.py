@@ -1,36 +1,23 @@
-"""`localspec pair`: which models draft for which, known before anything is downloaded."""
+"""`localspec check`: whether one model can draft for another, known before anything is downloaded."""
 
 import json
-import shutil
-import sys
 from collections.abc import Iterable
 
 import click
 
 from localspec.cli.completions import complete_models
-from localspec.cli.pair_facts import check_facts, row_facts, suggestion_facts
-from localspec.display import cut, table
+from localspec.cli.pair_facts import check_facts
 from localspec.errors import PairMismatch
 from localspec.models.architectures import how_it_drafts
-from localspec.models.pairs import PairReport, check_pair, quoted, suggest
+from localspec.models.pairs import PairReport, check_pair, quoted
 from localspec.models.registry import load_registry
 from localspec.storage.files import size_text
 
-_JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
-
-@click.group(invoke_without_command=True)
-@click.pass_context
-def pair(context: click.Context) -> None:
-    """Check, list and suggest pairs of models."""
-    if context.invoked_subcommand is None:
-        context.invoke(list_)
-
-
-@pair.command()
+@click.command()
 @click.argument("target", shell_complete=complete_models)
 @click.argument("draft_model", shell_complete=complete_models)
-@_JSON
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def check(target: str, draft_model: str, json_: bool) -> int:
     """Check whether DRAFT_MODEL can draft for TARGET.
 
@@ -39,49 +26,11 @@ def check(target: str, draft_model: str, json_: bool) -> int:
     if they are not.
     """
     report = check_pair(target, draft_model, load_registry())
-    click.echo(_json(check_facts(report)) if json_ else "\n".join(_check_lines(report)))
+    if json_:
+        click.echo(json.dumps(check_facts(report), indent=2))
+    else:
+        click.echo("\n".join(_check_lines(report)))
     return 0 if report.can_draft else PairMismatch.exit_code
-
-
-@pair.command("list")
-@_JSON
-def list_(json_: bool) -> None:
-    """List the known pairs, smallest first.
-
-    `*` marks models on this machine.
-    """
-    from localspec.launch.rows import model_rows  # noqa: PLC0415 - not for `--help`
-
-    registry = load_registry()
-    pairs = [each for each in model_rows(registry) if each.name in registry.pairs]
-    if json_:
-        click.echo(_json([row_facts(each, registry) for each in pairs]))
-        return
-    rows = [("PAIR", "TARGET", "DRAFT", "SIZE", "GOOD FOR")]
-    for each in pairs:
-        pair, here = registry.pairs[each.name], "*" if each.here else ""
-        drafts = pair.draft_model or pair.draft
-        rows.append((here + each.name, pair.target, drafts, each.sizes, each.about))
-    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
-    for line in table(rows):
-        click.echo(line if width is None else cut(line, width))
-
-
-@pair.command("suggest")
-@click.argument("target", shell_complete=complete_models)
-@_JSON
-def suggest_(target: str, json_: bool) -> None:
-    """Suggest draft models for TARGET, best first."""
-    found = suggest(target, load_registry())
-    if json_:
-        click.echo(_json([suggestion_facts(each) for each in found]))
-    elif found:
-        click.echo("\n".join(table((each.draft_model, "; ".join(each.reasons)) for each in found)))
-    if not found:
-        raise PairMismatch(
-            f"no known model can draft for {target}: use --draft lookup, "
-            "or check one of your own with `localspec pair check`"
-        )
 
 
 def _check_lines(report: PairReport) -> Iterable[str]:
@@ -119,7 +68,3 @@ def _check_lines(report: PairReport) -> Iterable[str]:
     fetched = target.fetched_bytes + draft_model.fetched_bytes
     if fetched:
         yield f"  fetched           {size_text(fetched)} of headers"
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=True, indent=2)
