@@ -31,6 +31,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from lab.ports import free_port
+from localspec.serve.answering import unless_gone
 
 _MODEL = "smol-tools"
 _QUESTION = "Say hello in one word. Use no tool."
@@ -79,7 +80,7 @@ class RecordingProxy:
         headers = [(k, v) for k, v in request.headers.items() if k not in {"host", "connection"}]
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         sent = self._client.build_request(request.method, target, headers=headers, content=body)
-        answer = await self._client.send(sent, stream=True)
+        answer = await unless_gone(request, self._client.send(sent, stream=True))
         exchange.status = answer.status_code
 
         async def chunks() -> AsyncIterator[bytes]:
