@@ -114,14 +114,16 @@ async def history(front: Front, argument: str) -> None:
     from localspec.models.names import is_name  # noqa: PLC0415 - the start needs none of it
 
     session = front.session
-    if argument.startswith("#"):
-        session.open(_conversation(front, argument))
+    verb, _, number = argument.rpartition(" ")
+    number = number.removeprefix("#")
+    if not verb and (number.isdecimal() or argument.startswith("#")):
+        session.open(_conversation(front, number))
         await front.show_conversation()
-    elif argument.startswith("delete #"):
-        conversation = _conversation(front, argument.removeprefix("delete "))
+    elif verb == "delete" and (number.isdecimal() or "#" in argument):
+        conversation = _conversation(front, number)
         session.delete(conversation)
         await front.show_conversation(known=True)
-        front.tell(f"deleted #{conversation}")
+        front.tell(f"deleted conversation {conversation}")
     elif argument and is_name(argument, load_registry()):
         await model(front, argument)
     else:
@@ -284,6 +286,6 @@ def number(argument: str, what: str, most: int) -> int:
 
 def _conversation(front: Front, text: str) -> int:
     known = {each.id for each in front.session.talk.history.conversations(limit=1_000_000)}
-    if not text[1:].isdecimal() or int(text[1:]) not in known:
+    if not text.isdecimal() or int(text[:20]) not in known:
         raise UsageError(f"there is no conversation {text[:20]}: /history lists them")
-    return int(text[1:])
+    return int(text)

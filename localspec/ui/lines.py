@@ -158,9 +158,9 @@ class Lines:
         """List conversations, with the numbers that open and delete them."""
         found = self.session.talk.history.conversations(words)
         for stored in found:
-            self.tell(f"#{stored.id} {stored.title or 'untitled'} {stored.excerpt}")
+            self.tell(f"{stored.id} {stored.title or 'untitled'} {stored.excerpt}")
         self.tell(
-            "/history #N opens one, /history delete #N deletes it" if found else "nothing matches"
+            "/history N opens one, /history delete N deletes it" if found else "nothing matches"
         )
 
     def show_settings(self) -> None:

@@ -106,11 +106,17 @@ def test_secrets_are_masked_on_every_way_out_and_counted(
 def test_a_rule_stops_the_answer_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text("use = ['secrets']\naction = 'stop'\n")
     rules = str(tmp_path / "rules.toml")
-    document = json.loads(answer("Hi", "--gate", rules, "--json", *FORCED).out)
+    # What a rule stopped is no whole answer of the form that was asked for.
+    stopped = localspec("run", *PLAIN, "Hi", "--gate", rules, "--json", *FORCED)
+    assert stopped.code == 6
+    document = json.loads(stopped.out)
     assert document["text"] == "My key is [masked: GitHub token]"
     assert document["stop_reason"] == "gated"
-    assert "stopped by a rule of --gate" in answer("Hi", "--gate", rules, *FORCED).err
-    cut = answer("Hi", "--gate", rules, "--regex", KEY_FORM, "--seed", "1", "--max-tokens", "9")
+    said = localspec("run", *PLAIN, "Hi", "--gate", rules, *FORCED)
+    assert "stopped by a rule of --gate" in said.err
+    few = ("--regex", KEY_FORM, "--seed", "1", "--max-tokens", "9")
+    cut = localspec("run", *PLAIN, "Hi", "--gate", rules, *few)
+    assert cut.code == 6
     assert "ghp_" not in cut.out
 
 

@@ -200,7 +200,7 @@ def test_a_portal_and_a_refusal_teach_nothing(machine: ToyMachine) -> None:
 
 def pair_of(machine: ToyMachine, name: str) -> dict[str, Any]:
     """Return what the list of pairs says of one."""
-    listed = json.loads(machine.run("pair", "list", "--json").out)
+    listed = json.loads(machine.run("search", "--json").out)
     return next(each for each in listed if each["name"] == name)
 
 

@@ -122,12 +122,12 @@ def test_a_question_is_edited_and_answers_are_made_again(tmp_path: Path) -> None
 def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -> None:
     said(tmp_path, "about rivers?", "/new", "about trees?")
     _, out, err = said(
-        tmp_path, "/history", "/history about", "/history #1", "/history delete #1", "/history"
+        tmp_path, "/history", "/history about", "/history 1", "/history delete #1", "/history"
     )
     assert err.count("#2 about trees?") == 3
-    assert err.count("#1 about rivers?") == 2
+    assert err.count("1 about rivers?") == 2
     assert "You: about rivers?" in out
-    assert "deleted #1" in err
+    assert "deleted conversation 1" in err
     _, _, err = said(tmp_path, "/history #1", "/history delete #99", "/history #x")
     assert err.count("there is no conversation") == 3
 

@@ -401,9 +401,9 @@ def test_what_lines_can_screens_can_too(tmp_path: Path) -> None:
         assert "version 2 of 2" in chat.text()
         await chat.run("/history delete #1")
         assert chat.contents == []
-        assert "deleted #1" in chat.text()
+        assert "deleted conversation 1" in chat.text()
         await chat.run("/history #1")
-        assert "there is no conversation #1" in chat.text()
+        assert "there is no conversation 1" in chat.text()
         await chat.run("/bye")
         await chat.until(lambda: not chat.app.is_running)
 
