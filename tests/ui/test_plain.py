@@ -124,7 +124,7 @@ def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -
     _, out, err = said(
         tmp_path, "/history", "/history about", "/history 1", "/history delete #1", "/history"
     )
-    assert err.count("#2 about trees?") == 3
+    assert err.count("2 about trees?") == 3
     assert err.count("1 about rivers?") == 2
     assert "You: about rivers?" in out
     assert "deleted conversation 1" in err
