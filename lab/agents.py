@@ -165,8 +165,8 @@ async def run_agent(
     answered = [each for each in proxy.exchanges if each.complete and each.status == 200]
     given_up = len(proxy.exchanges) - len(answered)
     repeated = len(proxy.exchanges) - len({each.digest for each in proxy.exchanges})
-    good = process.returncode == 0 and bool(out.strip()) and bool(answered)
-    good = good and not given_up and not repeated
+    # So small a model seldom ends by itself, and agents then end with a code of their own: it is printed, and judged is the server.
+    good = bool(answered) and not given_up and not repeated
     counts = f"{len(proxy.exchanges)} requests, {given_up} refused or given up, {repeated} repeated"
     verdict = f"{'good' if good else 'FAILED'}, code {process.returncode}, {took_s:.0f} s"
     print(f"{agent} {version.stdout.strip()}: {verdict}, {counts}")
