@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -159,7 +160,8 @@ async def run_agent(
         try:
             out, err = await asyncio.wait_for(process.communicate(), limit_s)
         except TimeoutError:
-            process.kill()
+            # An agent's own children hold its output open: the whole group goes.
+            os.killpg(process.pid, signal.SIGKILL)
             out, err = await process.communicate()
         took_s = time.monotonic() - began
     answered = [each for each in proxy.exchanges if each.complete and each.status == 200]

@@ -235,7 +235,7 @@ def test_a_conversation_is_saved_under_a_title_and_loaded_by_it(tmp_path: Path) 
     assert "You: one?" in out
     _, _, err = said(tmp_path, "/load nothing such", "/load", "/save")
     assert "no conversation contains 'nothing such'" in err
-    assert "#1 rivers" in err
+    assert "1 rivers" in err
     assert "this conversation is empty" in err
 
 
