@@ -7,9 +7,9 @@ from localspec.config.files import GONE, read_settings, user_file
 from localspec.config.keys import KEYS, MODELS, Setting, from_variable
 from localspec.config.resolve import Level, resolve
 from localspec.errors import UsageError, did_you_mean
-from localspec.models.toml import with_key
 from localspec.storage.files import private_directory, write_atomic
 from localspec.storage.paths import shown
+from localspec.storage.toml import with_key
 
 MODEL = "model"
 
