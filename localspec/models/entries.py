@@ -301,7 +301,7 @@ def read_model(key: str, table: object, file: str) -> ModelEntry:
         return key_error(file, problem, "models", key, *path)
 
     if read.active and not re.fullmatch(PARAMETERS, read.params or ""):
-        raise error("needs active, so must be a number such as 30.5B", "params")
+        raise error("must be a number such as 30.5B where active is set", "params")
     _check_sampling(read.sampling, error)
     if read.files is not None:
         entry = of_shards(key, _shards(key, read, error))
