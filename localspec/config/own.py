@@ -12,9 +12,9 @@ from localspec.config.files import GONE, read_settings, user_file
 from localspec.config.keys import KEYS, MODELS, Setting, from_variable
 from localspec.config.resolve import PREFIX, Level, resolve
 from localspec.errors import UsageError, did_you_mean
-from localspec.models.toml import with_key
 from localspec.storage.files import private_directory, read_bounded, write_atomic
 from localspec.storage.paths import data_dir, shown
+from localspec.storage.toml import with_key
 
 MODEL = "model"
 _MOST_SWITCH_BYTES = 4096
