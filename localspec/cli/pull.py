@@ -224,7 +224,7 @@ def recommend_(code: bool, json_: bool) -> None:
     others = taken_by_others()
     if others is not None and others[0] >= GIVES_WAY:
         notice(
-            f"other programs are using {others[0]:.1f} of {others[1]} cores; the measured speed may be too low"
+            f"other programs are using {others[0]:.1f} of {others[1]} cores; the predicted speeds are for a quiet machine"
         )
     if not found:
         raise ModelUnavailable(
