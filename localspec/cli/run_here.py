@@ -27,7 +27,7 @@ from localspec.options import LaunchOptions
 
 def answered_here(
     request: LaunchOptions,
-    asked: Callable[[], Ask],
+    asked: Callable[..., Ask],
     flags: dict[str, Any],
     tell: Callable[..., None],
     answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
@@ -37,7 +37,7 @@ def answered_here(
 
     Args:
         request: what to load.
-        asked: returns what is asked; called when it is loaded.
+        asked: returns the request; called when it is loaded, and with `save=False` before.
         flags: of the verb.
         tell: says sentences to the user.
         answer: has a question answered and written, with all that is called on the way.
@@ -122,9 +122,9 @@ def _loaded(
     return runtime, telemetry
 
 
-def _counted_context(runtime: Runtime, asked: Callable[[], Ask], prompt: str) -> tuple[int, int]:
+def _counted_context(runtime: Runtime, asked: Callable[..., Ask], prompt: str) -> tuple[int, int]:
     """Return how many tokens the prompt has, and how many of context it needs with its answer; 0 for both where they fit surely, or the model has no more."""
-    assistant, wanted = runtime.assistant, asked()
+    assistant, wanted = runtime.assistant, asked(save=False)
     n_ctx, max_tokens = runtime.target.n_ctx, wanted.options.max_tokens
     if not may_need_more(prompt, max_tokens, n_ctx) or n_ctx >= runtime.target.model.n_ctx_train:
         return 0, 0
