@@ -21,7 +21,7 @@ from localspec.telemetry import prior
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
 from localspec.telemetry.switch import Switch
-from tests.telemetry.talking import PAIR, SavedConversation
+from tests.telemetry.talking import PAIR, Talk
 from tests.toy import SAMPLED, CachedModel, random_table
 
 CODE = "Write a Python function that reverses a list."
@@ -48,8 +48,8 @@ def _policy() -> AdaptivePolicy:
 
 def _told(directory: Path, replies: int) -> None:
     """Record replies that write code, of whose drafts hardly anything was accepted."""
-    recorder = Recorder(directory, PAIR, Switch(on=True, text=False), lambda _: b"", "code")
-    talk = SavedConversation(recorder, Random(1))
+    recorder = Recorder(directory, PAIR, Switch(text=False), lambda _: b"", "code")
+    talk = Talk(recorder, Random(1))
     for _ in range(replies):
         talk.reply(10, acceptance=0.02, asked=CODE)
     recorder.close()

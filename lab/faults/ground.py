@@ -236,7 +236,7 @@ def _collect(stream: IO[bytes], into: bytearray) -> None:
 
 
 def chat(ground: Ground, *lines: str, **more: object) -> Ended:
-    """SavedConversation in lines, up to the end of the input."""
+    """Talk in lines, up to the end of the input."""
     said = "".join(f"{line}\n" for line in lines).encode()
     return ground.run("chat", "--plain", *ANSWER, "--max-tokens", "8", said=said, **more)  # type: ignore[arg-type]
 

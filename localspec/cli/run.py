@@ -202,12 +202,17 @@ def _check(flags: dict[str, Any]) -> None:
 
 
 def _print_code(text: str, *, quiet: bool) -> None:
-    """Print the blocks of code; where there are none, the answer may be nothing but code."""
+    """Print the blocks of code in the first one's language; where there are none, the answer may be nothing but code."""
     blocks = code_blocks(text)
+    code = [each for language, each in blocks if language == blocks[0][0]]
     if not (blocks or quiet):
         notice("the answer has no block of code: printing all of it")
+    if len(code) < len(blocks) and not quiet:
+        notice(
+            f"printing {len(code)} of {len(blocks)} blocks of code: those in the first one's language"
+        )
     stream = AnswerStream(silent=False, show_thinking=False)
-    stream.write(Text("\n\n".join(blocks) or text))
+    stream.write(Text("\n\n".join(code) or text))
     stream.end()
 
 

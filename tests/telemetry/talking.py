@@ -34,7 +34,7 @@ def first(token: int = 7) -> Round:
     return Round(Draft(drafter=PROMPT), Verdict(0, token), (token,))
 
 
-class SavedConversation:
+class Talk:
     """Tells a recorder of replies whose rounds take 30 ms: 5 to draft, 20 to verify, 3 to sample, 2 for the rest."""
 
     def __init__(self, recorder: Recorder, rng: Random | None = None) -> None:
@@ -82,7 +82,7 @@ class SavedConversation:
 @contextmanager
 def recording(
     directory: Path, switch: Switch | None = None, workload: str | None = None
-) -> Iterator[SavedConversation]:
+) -> Iterator[Talk]:
     """Record what is told within, and write all of it by the end."""
     recorder = Recorder(
         directory,
@@ -91,6 +91,6 @@ def recording(
         lambda token: f"<{token}>".encode(),
         workload,
     )
-    talk = SavedConversation(recorder)
+    talk = Talk(recorder)
     yield talk
     recorder.close(PATIENCE_S)

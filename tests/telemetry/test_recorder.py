@@ -20,7 +20,7 @@ from localspec.telemetry.log import FILE, read_records
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import ReplyRecord
 from localspec.telemetry.switch import Switch
-from tests.telemetry.talking import PAIR, SavedConversation, drafted, first, recording
+from tests.telemetry.talking import PAIR, Talk, drafted, first, recording
 from tests.waiting import PATIENCE_S, until
 
 
@@ -167,7 +167,7 @@ def test_answers_do_not_wait_for_another_process_that_writes(tmp_path: Path) -> 
 def test_closing_does_not_wait_for_ever(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, PAIR, Switch(), lambda _: b"")
     with written_elsewhere(tmp_path):
-        SavedConversation(recorder).reply(rounds=3)
+        Talk(recorder).reply(rounds=3)
         recorder.close(0.2)
         assert not (tmp_path / FILE).exists()
     recorder.close(PATIENCE_S)

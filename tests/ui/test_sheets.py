@@ -225,7 +225,7 @@ def test_a_persona_is_a_system_prompt_with_a_name(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await open_sheet(chat, "/persona", ListSheet)
         await chat.press("enter")
-        await chat.until(lambda: chat.session.talk.system == "SavedConversation like a pirate.")
+        await chat.until(lambda: chat.session.talk.system == "Talk like a pirate.")
         await chat.run("/system Be brief.")
         await chat.ask("one?")
         assert chat.session.exchange is not None
@@ -238,7 +238,7 @@ def test_a_persona_is_a_system_prompt_with_a_name(tmp_path: Path) -> None:
     drive(
         look,
         tmp_path,
-        preferences=Preferences(personas={"pirate": "SavedConversation like a pirate."}),
+        preferences=Preferences(personas={"pirate": "Talk like a pirate."}),
     )
 
 
