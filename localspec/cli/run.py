@@ -192,13 +192,17 @@ def _check(flags: dict[str, Any]) -> None:
     if flags["code"] and (flags["json_"] or flags["show_thinking"]):
         raise UsageError("--code prints nothing else: remove --json and --show-thinking")
     if flags["raw"] and (flags["go_on"] is not None or flags["keep"] or flags["files"]):
-        raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
+        raise UsageError(
+            "--raw takes only a prompt: remove -c (--continue), --keep and -f (--file)"
+        )
     if flags["raw"] and flags["docs"]:
         raise UsageError("--raw and --docs cannot be combined: raw text has no place for passages")
     if flags["raw"] and wants_tools(flags):
         raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
     if flags["go_on"] is not None and (flags["system"], flags["persona"]) != (None, None):
-        raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
+        raise UsageError(
+            "-c (--continue) keeps the conversation's own system prompt: remove --system"
+        )
 
 
 def _print_code(text: str, *, quiet: bool) -> None:

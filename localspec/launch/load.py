@@ -393,7 +393,9 @@ class _Loading:
                 target,
                 draft_model,
                 self.cancel,
-                lambda role, share: self.on_measure(plan.name(role), share),
+                lambda role, share, again: self.on_measure(
+                    plan.name(role) + " (again: busy last time)" * again, share
+                ),
             )
             costs = found.costs
             self.notes += found.notes

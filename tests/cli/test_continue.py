@@ -14,7 +14,9 @@ def test_without_conversations_there_is_none_to_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
-    with pytest.raises(UsageError, match="no conversation to continue yet"):
+    with pytest.raises(
+        UsageError, match=r"no conversation to continue yet: ask without -c \(--continue\)"
+    ):
         conversation_and_words("", ("Hi",))
 
 
@@ -55,6 +57,8 @@ def test_what_stands_behind_continue_is_a_number_a_title_or_the_prompt(
 def test_a_conversation_that_cannot_be_named_so_is_one_line() -> None:
     with pytest.raises(UsageError, match="there is no conversation 'ocean': `localspec history`"):
         conversation_and_words("ocean", ("Why?",))
+    with pytest.raises(UsageError, match="put quotes around a prompt of several words"):
+        conversation_and_words("why", ("is", "the", "sky", "blue"))
     with pytest.raises(
         UsageError, match=r"'dura' begins several titles: give the number of 4 'dur"
     ):
