@@ -147,9 +147,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last event of a reply."""
+    """The last event of a reply.
+
+    Args:
+        reply: what is new, and its figures.
+        message: the assistant's whole turn, with what a reply that went on had before; None outside a conversation.
+    """
 
     reply: Reply
+    message: Message | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,10 +15,10 @@ import msgspec
 
 from localspec.calls.policy import ASKED_FIRST
 from localspec.chat.events import Event, Reply
+from localspec.chat.request import Request
 from localspec.cli.docs import checked_docs
 from localspec.cli.option_flags import tool_rules_option
 from localspec.display import clean, duration_text, notice, printable
-from localspec.engine.ask import Ask
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
 from localspec.storage.paths import config_dir, data_dir, shown
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from localspec.toolbox.permissions import Permissions
     from localspec.toolbox.toolbox import Toolbox
 
-Stream = Callable[[Ask, Callable[[], bool]], Iterator[Event]]
+Stream = Callable[[Request, Callable[[], bool]], Iterator[Event]]
 """Answers a question, as events; what it is given beside says whether nobody wants more of them."""
 _LOOK_S = 0.05
 _MOST_PRESSED = 64
@@ -181,7 +181,7 @@ class RepliesAndCalls:
         self.stopped = False
 
     def answered(
-        self, asked: Ask, reply: Callable[[Ask], Reply], stopped: Callable[[], bool]
+        self, asked: Request, reply: Callable[[Request], Reply], stopped: Callable[[], bool]
     ) -> Reply:
         """Return the last reply to a question, after all calls that it led to.
 

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from localspec.chat.events import Event, Finished, Reply, Text
+from localspec.chat.request import Request
 from localspec.cli import CUT_OFF, INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.docs import cited_json, cited_lines, docs_options
@@ -48,7 +49,6 @@ from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import conversation_and_words, model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
-from localspec.engine.ask import Ask
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
@@ -132,7 +132,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
     if kept is not None and conversation is None:
         kept.system = system
-    asked = _Question(kept, said, system, text, options)
+    asked = _Question(kept, said, system, text, options, calls=wants_tools(flags))
     said_before = "".join(each.text for each in before)
     prompt_text = f"{system or ''}{said_before}{text if said is None else said.text}"
     outcome = _answer(request, asked.request, flags, turns, gating, prompt_text)
@@ -155,6 +155,7 @@ class _Question:
         system: the system prompt of a question that is not saved.
         text: all of the prompt.
         options: how to answer.
+        calls: whether functions may be called, so that several replies follow each other.
     """
 
     def __init__(
@@ -164,19 +165,22 @@ class _Question:
         system: str | None,
         text: str,
         options: ReplyOptions,
+        *,
+        calls: bool = False,
     ) -> None:
         self._kept, self._said, self._options, self._saved = kept, said, options, False
         self._raw = text if said is None else None
+        self._ephemeral = kept is None and not calls
         self.messages: tuple[Message, ...] = ()
         if said is not None and kept is not None:
             self.messages = kept.turns_with(said)
         elif said is not None:
             self.messages = (*([] if system is None else [Message.system(system)]), said)
 
-    def request(self, *, save: bool = True) -> Ask:
+    def request(self, *, save: bool = True) -> Request:
         """Return the request; unless `save` is false, the question is in the history from now on."""
         kept = self._kept
-        asked = Ask(0, self.messages, self._options, raw=self._raw, aside=kept is None)
+        asked = Request(0, self.messages, self._options, raw=self._raw, ephemeral=self._ephemeral)
         if kept is None or self._said is None or not save:
             return asked
         if not self._saved:
@@ -278,7 +282,7 @@ def _at_terminal() -> bool:
 
 def _answer(
     request: LaunchOptions,
-    asked: Callable[..., Ask],
+    asked: Callable[..., Request],
     flags: dict[str, Any],
     turns: RepliesAndCalls,
     gating: Gating,
@@ -298,7 +302,7 @@ def _answer(
     stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
     shown = _Shown(stream, flags)
 
-    def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
+    def answer(asked: Request, stream: Stream, stopped: Callable[[], bool]) -> Reply:
         return turns.answered(asked, lambda each: shown(gating.events(stream, each)), stopped)
 
     untold = [flags["unasked"]] if flags["unasked"] else []
@@ -403,8 +407,8 @@ class _Shown:
 
 def _by_server(
     engine: "SharedEngine",
-    asked: Ask,
-    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
+    asked: Request,
+    answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
 ) -> RunOutcome:
     from localspec.engine.remote import RemoteAssistant  # noqa: PLC0415
 
@@ -416,10 +420,10 @@ def _by_server(
 
 def _by_own_engine(
     request: LaunchOptions,
-    asked: Callable[[], Ask],
+    asked: Callable[[], Request],
     flags: dict[str, Any],
     tell: Callable[..., None],
-    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
+    answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
     shown: _Shown,
 ) -> RunOutcome | None:
     """Answer by an engine in a process of its own; return None where loading was interrupted."""

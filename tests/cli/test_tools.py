@@ -17,6 +17,7 @@ import pytest
 from localspec.calls.policy import CallPolicy
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, Text
+from localspec.chat.request import Request
 from localspec.cli import hands, run_here
 from localspec.cli.hands import RepliesAndCalls, pressed_answer, toolboxes
 from localspec.cli.question import question
@@ -25,7 +26,6 @@ from localspec.cli.run_here import before_question
 from localspec.cli.terminal import AnswerStream
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.round import Spent, StopReason
-from localspec.engine.ask import Ask
 from localspec.messages import Message, ToolCall
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.retrieval.index import VectorModel, open_index
@@ -88,7 +88,7 @@ def test_that_vectors_cannot_be_used_is_told_once(
 def test_what_is_kept_of_a_prompt_ends_where_its_question_begins() -> None:
     speaker = assistant("x")
     said = (Message.system("Be brief."), Message.user("hello"), Message.assistant("x"))
-    asked = Ask(0, (*said, Message.user("And?")), ReplyOptions(), tools=(NOW,))
+    asked = Request(0, (*said, Message.user("And?")), ReplyOptions(), tools=(NOW,))
     conversation = Conversation(None, asked.messages, tools=asked.tools)
     kept = speaker.prompt_tokens(conversation)[: before_question(speaker, asked)]
     text = shown(kept)
@@ -115,9 +115,9 @@ def test_a_question_is_not_saved_before_the_model_is_loaded_for_good(
     monkeypatch.setattr(run_here, "_loaded", loaded)
     monkeypatch.setattr(run_here, "may_need_more", lambda *_: True)
 
-    def asked(*, save: bool = True) -> Ask:
+    def asked(*, save: bool = True) -> Request:
         saved.append(save)
-        return Ask(0, (Message.user("hello"),), ReplyOptions())
+        return Request(0, (Message.user("hello"),), ReplyOptions())
 
     flags = {"quiet": True, "max_tokens": None, "workload": None}
     found = run_here.answered_here(
@@ -205,7 +205,7 @@ def test_a_call_is_told_once_and_never_on_stdout(
             [Text("It is "), Text("empty: `x`"), Finished(last)],
         ]
     )
-    asked = Ask(0, (Message.user("hi"),), ReplyOptions())
+    asked = Request(0, (Message.user("hi"),), ReplyOptions())
     turns.answered(asked, lambda _: shown(iter(next(replies))), lambda: False)
     told = capsys.readouterr()
     assert told.out == "I look.\nIt is empty: `x`\n"
