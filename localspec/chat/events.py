@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
-from localspec.messages import Tagged, ToolCall
+from localspec.messages import Message, Tagged, ToolCall
 
 
 class Started(Tagged, frozen=True):
@@ -140,9 +140,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last event of a reply."""
+    """The last event of a reply.
+
+    Args:
+        reply: what is new, and its figures.
+        message: the assistant's whole turn, with what a reply that went on had before; None outside a conversation.
+    """
 
     reply: Reply
+    message: Message | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,11 +16,11 @@ import msgspec
 
 from localspec.calls.policy import ASKED_FIRST, CallPolicy
 from localspec.chat.events import Event, Reply
+from localspec.chat.request import Request
 from localspec.cli.docs import checked_docs
 from localspec.cli.option_flags import tool_rules_option
 from localspec.decoding.round import StopReason
 from localspec.display import clean, duration_text, notice, printable
-from localspec.engine.ask import Ask
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
 from localspec.storage.paths import config_dir, data_dir, shown
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from localspec.toolbox.toolbox import Proposal, Toolbox
     from localspec.ui.tool_work import ToolWork
 
-Stream = Callable[[Ask, Callable[[], bool]], Iterator[Event]]
+Stream = Callable[[Request, Callable[[], bool]], Iterator[Event]]
 """Answers a question, as events; what it is given beside says whether nobody wants more of them."""
 _LOOK_S = 0.05
 _MOST_PRESSED = 64
@@ -198,7 +198,7 @@ class RepliesAndCalls:
         self._asked = ""
 
     def answered(
-        self, asked: Ask, reply: Callable[[Ask], Reply], stopped: Callable[[], bool]
+        self, asked: Request, reply: Callable[[Request], Reply], stopped: Callable[[], bool]
     ) -> Reply:
         """Return the last reply to a question, which all that is called has led to.
 

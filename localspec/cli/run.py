@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from localspec.chat.events import Event, Finished, Reply, Text
+from localspec.chat.request import Request
 from localspec.cli import CUT_OFF, INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.docs import cited_json, cited_lines, docs_options
@@ -49,7 +50,6 @@ from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
-from localspec.engine.ask import Ask
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
@@ -141,8 +141,14 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
             return kept.say(said, system)
         return (said,) if system is None else (Message.system(system), said)
 
-    def asked() -> Ask:
-        asked = Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
+    def asked() -> Request:
+        asked = Request(
+            0,
+            messages(),
+            options,
+            raw=text if said is None else None,
+            ephemeral=kept is None and not wants_tools(flags),
+        )
         return asked if kept is None else msgspec.structs.replace(asked, conversation=kept.number)
 
     said_before = "".join(each.text for each in before)
@@ -165,13 +171,17 @@ def _check(flags: dict[str, Any]) -> None:
     if flags["code"] and (flags["json_"] or flags["show_thinking"]):
         raise UsageError("--code prints nothing else: remove --json and --show-thinking")
     if flags["raw"] and (flags["go_on"] is not None or flags["keep"] or flags["files"]):
-        raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
+        raise UsageError(
+            "--raw takes only a prompt: remove -c (--continue), --keep and -f (--file)"
+        )
     if flags["raw"] and flags["docs"]:
         raise UsageError("--raw and --docs cannot be combined: raw text has no place for passages")
     if flags["raw"] and wants_tools(flags):
         raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
     if flags["go_on"] is not None and (flags["system"], flags["persona"]) != (None, None):
-        raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
+        raise UsageError(
+            "-c (--continue) keeps the conversation's own system prompt: remove --system"
+        )
 
 
 def _print_code(text: str, *, quiet: bool) -> None:
@@ -224,7 +234,7 @@ def _at_terminal() -> bool:
 
 def _answer(
     request: LaunchOptions,
-    asked: Callable[[], Ask],
+    asked: Callable[[], Request],
     flags: dict[str, Any],
     turns: RepliesAndCalls,
     gating: Gating,
@@ -244,7 +254,7 @@ def _answer(
     stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
     shown = _Shown(stream, flags)
 
-    def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
+    def answer(asked: Request, stream: Stream, stopped: Callable[[], bool]) -> Reply:
         return turns.answered(asked, lambda each: shown(gating.events(stream, each)), stopped)
 
     untold = [flags["unasked"]] if flags["unasked"] else []
@@ -349,8 +359,8 @@ class _Shown:
 
 def _by_server(
     engine: "SharedEngine",
-    asked: Ask,
-    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
+    asked: Request,
+    answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
 ) -> RunOutcome:
     from localspec.engine.remote import RemoteAssistant  # noqa: PLC0415
 
@@ -362,10 +372,10 @@ def _by_server(
 
 def _by_own_engine(
     request: LaunchOptions,
-    asked: Callable[[], Ask],
+    asked: Callable[[], Request],
     flags: dict[str, Any],
     tell: Callable[..., None],
-    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
+    answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
     shown: _Shown,
 ) -> RunOutcome | None:
     """Answer by an engine in a process of its own; return None where loading was interrupted."""

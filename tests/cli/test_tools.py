@@ -15,6 +15,7 @@ import pytest
 from localspec.calls.policy import CallPolicy
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, Text
+from localspec.chat.request import Request
 from localspec.cli import hands
 from localspec.cli.hands import RepliesAndCalls, pressed_answer, toolboxes
 from localspec.cli.question import question
@@ -22,7 +23,6 @@ from localspec.cli.run import _Shown
 from localspec.cli.run_here import before_question
 from localspec.cli.terminal import AnswerStream
 from localspec.decoding.round import Spent, StopReason
-from localspec.engine.ask import Ask
 from localspec.messages import Message, ToolCall
 from localspec.options import ReplyOptions
 from localspec.retrieval.index import VectorModel, open_index
@@ -85,7 +85,7 @@ def test_that_vectors_cannot_be_used_is_told_once(
 def test_what_is_kept_of_a_prompt_ends_where_its_question_begins() -> None:
     speaker = assistant("x")
     said = (Message.system("Be brief."), Message.user("hello"), Message.assistant("x"))
-    asked = Ask(0, (*said, Message.user("And?")), ReplyOptions(), tools=(NOW,))
+    asked = Request(0, (*said, Message.user("And?")), ReplyOptions(), tools=(NOW,))
     conversation = Conversation(None, asked.messages, tools=asked.tools)
     kept = speaker.prompt_tokens(conversation)[: before_question(speaker, asked)]
     text = shown(kept)
@@ -173,7 +173,7 @@ def test_a_call_is_told_once_and_never_on_stdout(
             [Text("It is "), Text("empty: `x`"), Finished(last)],
         ]
     )
-    asked = Ask(0, (Message.user("hi"),), ReplyOptions())
+    asked = Request(0, (Message.user("hi"),), ReplyOptions())
     turns.answered(asked, lambda _: shown(iter(next(replies))), lambda: False)
     told = capsys.readouterr()
     assert told.out == "I look.\nIt is empty: `x`\n"

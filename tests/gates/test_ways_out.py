@@ -15,8 +15,8 @@ import pytest
 
 from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
+from localspec.chat.request import Request
 from localspec.cli.gating import Gating
-from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
 from localspec.engine.remote import RemoteAssistant
 from localspec.gates.gate import usual_gate
@@ -94,7 +94,7 @@ def test_run_and_what_it_tells_of_rounds(most: int) -> None:
     gating, seen = Gating(usual_gate()), list[str]()
     with closing(RemoteAssistant(spelling(most))) as assistant:
         for number in range(len(TEXTS)):
-            for event in gating.events(assistant.stream, Ask(0, (Message.user(f"{number}"),))):
+            for event in gating.events(assistant.stream, Request(0, (Message.user(f"{number}"),))):
                 match event:
                     case Text(text=text) | Finished(reply=text):
                         seen.append(text if isinstance(text, str) else text.text)

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
 from localspec.errors import UsageError
 from localspec.history.archive import History
@@ -28,12 +28,12 @@ class Engine:
     """Keeps what it is told; says what the test gives it."""
 
     def __init__(self) -> None:
-        self.asked: list[Ask] = []
+        self.asked: list[Request] = []
         self.told: list[str] = []
         self.inbox: list[Notice] = []
 
     def ask(self, messages: Sequence[Message], options: ReplyOptions, **flags: Any) -> int:
-        self.asked.append(Ask(len(self.asked) + 1, tuple(messages), options, **flags))
+        self.asked.append(Request(len(self.asked) + 1, tuple(messages), options, **flags))
         return len(self.asked)
 
     def drain(self) -> list[Notice]:
