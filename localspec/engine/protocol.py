@@ -153,12 +153,13 @@ class Hello(Tagged, frozen=True):
 
 
 class Downloading(Tagged, frozen=True):
-    """A model is being fetched; bytes count from 0 again when another source is tried."""
+    """A model is being fetched; bytes count from 0 again when another source is tried, for a `reason`."""
 
     name: str
     done_bytes: int
     total_bytes: int
     source: str
+    reason: str = ""
 
 
 class Loading(Tagged, frozen=True):
