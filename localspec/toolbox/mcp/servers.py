@@ -6,24 +6,30 @@ A project's files name none: a server is a program of the user's.
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from localspec.errors import UsageError
-from localspec.models.toml import Table, parse_toml
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, shown
 
 USER_FILE = "mcp.toml"
 _MOST_BYTES = 256 << 10
-_NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,23}"
-_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-_HEADER = r"[A-Za-z0-9-]+"
-_LINE = r"[^\x00-\x1f\x7f]*"
-_URL = r"https?://[^\s\x00-\x1f\x7f]+"
+_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,23}$")]
+_Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$")]
+_Words = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")]
+_Url = Annotated[str, Meta(pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")]
+_Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_Header = Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]+$")]
 _USUAL_CALL_S = 60
+_T = TypeVar("_T")
 # Programs that run another, which is what a server is called by.
 _RUNNERS = re.compile(
     r"npx|bunx|uvx|uv|pipx|node|deno|python[0-9.]*|docker|podman|env|sh|bash|run|exec|tool"
@@ -106,49 +112,72 @@ def _name_of(words: Sequence[str]) -> str:
     return _SAYS_NOTHING.sub("", name)[:24].strip("-") or "server"
 
 
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """A table of the file; see `McpServer`."""
+
+    command: _Words | None = None
+    url: _Url | None = None
+    env: dict[_Variable, _Line] = {}
+    headers: dict[_Header, _Line] = {}
+    folder: _Line | None = None
+    tools: list[_Line] | None = None
+    trust_hints: bool = False
+    timeout_s: Annotated[float, Meta(gt=0)] = _USUAL_CALL_S
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    servers: dict[_Name, dict[str, Any]] = {}
+
+
 def _of_file(file: Path) -> Iterator[McpServer]:
     if not os.path.lexists(file):
         return
     try:
-        text = read_bounded(file, _MOST_BYTES).decode()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UsageError(f"{shown(file)} cannot be read ({reason}): fix it") from error
-    top = parse_toml(text, shown(file))
-    servers = [_server(name, table) for name, table in top.tables("servers", _NAME)]
-    top.finish()
-    yield from servers
+        values = tomllib.loads(read_bounded(file, _MOST_BYTES).decode())
+    except OSError as error:
+        raise UsageError(f"{shown(file)} cannot be read ({error.strerror}): fix it") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{shown(file)} is not TOML ({str(error)[:200]}): fix it") from None
+    for name, table in _converted(values, _File, shown(file)).servers.items():
+        yield _server(name, _converted(table, _Entry, f"{shown(file)}: servers.{name}"), file)
 
 
-def _server(name: str, table: Table) -> McpServer:
-    if ("command" in table) == ("url" in table):
-        raise table.error("command", "or url is needed, and not both")
-    command = table.optional_text("command", f"{_LINE}\\S{_LINE}")
-    folder = table.optional_text("folder", _LINE)
-    server = McpServer(
+def _converted(value: object, kind: type[_T], where: str) -> _T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `")
+        place = place.rstrip("`").removeprefix("$")
+        raise UsageError(f"{where}{place}: {problem}: fix it") from None
+
+
+def _server(name: str, entry: _Entry, file: Path) -> McpServer:
+    where = f"{shown(file)}: servers.{name}"
+    if (entry.command is None) == (entry.url is None):
+        raise UsageError(f"{where}: command or url is needed, and not both")
+    return McpServer(
         name=name,
-        command=() if command is None else _words(command),
-        url=table.optional_text("url", _URL) or "",
-        env=_filled(table, "env", _VARIABLE),
-        headers=_filled(table, "headers", _HEADER),
-        folder=None if folder is None else Path(folder).expanduser(),
-        tools=table.optional_list("tools", _LINE),
-        trust_hints=table.switch("trust_hints"),
-        timeout_s=table.positive("timeout_s", default=_USUAL_CALL_S),
+        command=() if entry.command is None else _words(entry.command),
+        url=entry.url or "",
+        env=_filled(entry.env, f"{where}.env"),
+        headers=_filled(entry.headers, f"{where}.headers"),
+        folder=None if entry.folder is None else Path(entry.folder).expanduser(),
+        tools=None if entry.tools is None else tuple(entry.tools),
+        trust_hints=entry.trust_hints,
+        timeout_s=entry.timeout_s,
     )
-    table.finish()
-    return server
 
 
-def _filled(table: Table, key: str, name_pattern: str) -> dict[str, str]:
-    """Take named texts, with the environment's `${VARIABLES}` in them."""
-    found = {}
-    for name, text in table.texts(key, name_pattern, _LINE).items():
+def _filled(texts: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return named texts, with the environment's `${VARIABLES}` in them."""
+    filled = {}
+    for name, text in texts.items():
         try:
-            found[name] = Template(text).substitute(os.environ)
+            filled[name] = Template(text).substitute(os.environ)
         except KeyError as missing:
-            variable = missing.args[0]
-            raise table.error(key, f"names the variable {variable}, which is not set") from None
+            raise UsageError(
+                f"{where}: the variable {missing.args[0]} is not set: set it"
+            ) from None
         except ValueError:
-            raise table.error(key, "has a $ that begins no variable: write $$ for it") from None
-    return found
+            raise UsageError(f"{where}: a $ begins no variable: write $$ for it") from None
+    return filled
