@@ -6,30 +6,24 @@ A project's files name none: a server is a program of the user's.
 import os
 import re
 import shlex
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from localspec.errors import UsageError
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, shown
+from localspec.storage.toml import convert, key_error, parse_toml
 
 USER_FILE = "mcp.toml"
 _MOST_BYTES = 256 << 10
-_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,23}$")]
-_Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$")]
-_Words = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")]
-_Url = Annotated[str, Meta(pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")]
-_Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-_Header = Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]+$")]
+_NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,23}"
+_Line = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]*\Z")]
 _USUAL_CALL_S = 60
-_T = TypeVar("_T")
 # Programs that run another, which is what a server is called by.
 _RUNNERS = re.compile(
     r"npx|bunx|uvx|uv|pipx|node|deno|python[0-9.]*|docker|podman|env|sh|bash|run|exec|tool"
@@ -112,72 +106,61 @@ def _name_of(words: Sequence[str]) -> str:
     return _SAYS_NOTHING.sub("", name)[:24].strip("-") or "server"
 
 
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    """A table of the file; see `McpServer`."""
+class _Server(Struct, forbid_unknown_fields=True):
+    """A server as the file describes it."""
 
-    command: _Words | None = None
-    url: _Url | None = None
-    env: dict[_Variable, _Line] = {}
-    headers: dict[_Header, _Line] = {}
+    command: Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*\Z")] = ""
+    url: Annotated[str, Meta(pattern=r"\Ahttps?://[^\s\x00-\x1f\x7f]+\Z")] = ""
+    env: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")], _Line] = {}
+    headers: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9-]+\Z")], _Line] = {}
     folder: _Line | None = None
-    tools: list[_Line] | None = None
+    tools: tuple[_Line, ...] | None = None
     trust_hints: bool = False
-    timeout_s: Annotated[float, Meta(gt=0)] = _USUAL_CALL_S
+    timeout_s: Annotated[int, Meta(ge=1, le=2**63 - 1)] = _USUAL_CALL_S
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    servers: dict[_Name, dict[str, Any]] = {}
+class _File(Struct, forbid_unknown_fields=True):
+    servers: dict[str, Any] = {}
 
 
-def _of_file(file: Path) -> Iterator[McpServer]:
+def _of_file(file: Path) -> Iterable[McpServer]:
     if not os.path.lexists(file):
-        return
+        return []
     try:
-        values = tomllib.loads(read_bounded(file, _MOST_BYTES).decode())
-    except OSError as error:
-        raise UsageError(f"{shown(file)} cannot be read ({error.strerror}): fix it") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{shown(file)} is not TOML ({str(error)[:200]}): fix it") from None
-    for name, table in _converted(values, _File, shown(file)).servers.items():
-        yield _server(name, _converted(table, _Entry, f"{shown(file)}: servers.{name}"), file)
+        text = read_bounded(file, _MOST_BYTES).decode()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"{shown(file)} cannot be read ({reason}): fix it") from error
+    name = shown(file)
+    top = convert(parse_toml(text, name), _File, name)
+    return [_server(key, table, name) for key, table in top.servers.items()]
 
 
-def _converted(value: object, kind: type[_T], where: str) -> _T:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at `")
-        place = place.rstrip("`").removeprefix("$")
-        raise UsageError(f"{where}{place}: {problem}: fix it") from None
-
-
-def _server(name: str, entry: _Entry, file: Path) -> McpServer:
-    where = f"{shown(file)}: servers.{name}"
-    if (entry.command is None) == (entry.url is None):
-        raise UsageError(f"{where}: command or url is needed, and not both")
+def _server(name: str, table: object, file: str) -> McpServer:
+    if not re.fullmatch(_NAME, name):
+        raise key_error(file, "is not a usable name", "servers", name)
+    read = convert(table, _Server, file, "servers", name)
+    if bool(read.command) == bool(read.url):
+        raise key_error(file, "or url is needed, and not both", "servers", name, "command")
     return McpServer(
         name=name,
-        command=() if entry.command is None else _words(entry.command),
-        url=entry.url or "",
-        env=_filled(entry.env, f"{where}.env"),
-        headers=_filled(entry.headers, f"{where}.headers"),
-        folder=None if entry.folder is None else Path(entry.folder).expanduser(),
-        tools=None if entry.tools is None else tuple(entry.tools),
-        trust_hints=entry.trust_hints,
-        timeout_s=entry.timeout_s,
+        command=_words(read.command) if read.command else (),
+        url=read.url,
+        env=_filled(read.env, file, "servers", name, "env"),
+        headers=_filled(read.headers, file, "servers", name, "headers"),
+        folder=None if read.folder is None else Path(read.folder).expanduser(),
+        tools=read.tools,
+        trust_hints=read.trust_hints,
+        timeout_s=read.timeout_s,
     )
 
 
-def _filled(texts: Mapping[str, str], where: str) -> dict[str, str]:
-    """Return named texts, with the environment's `${VARIABLES}` in them."""
-    filled = {}
-    for name, text in texts.items():
-        try:
-            filled[name] = Template(text).substitute(os.environ)
-        except KeyError as missing:
-            raise UsageError(
-                f"{where}: the variable {missing.args[0]} is not set: set it"
-            ) from None
-        except ValueError:
-            raise UsageError(f"{where}: a $ begins no variable: write $$ for it") from None
-    return filled
+def _filled(texts: Mapping[str, str], file: str, *path: str) -> dict[str, str]:
+    """Return named texts with the environment's `${VARIABLES}` in them."""
+    try:
+        return {key: Template(text).substitute(os.environ) for key, text in texts.items()}
+    except KeyError as missing:
+        problem = f"names the variable {missing.args[0]}, which is not set"
+    except ValueError:
+        problem = "has a $ that begins no variable: write $$ for it"
+    raise key_error(file, problem, *path)
