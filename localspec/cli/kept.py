@@ -47,7 +47,7 @@ def stored(name: str) -> StoredConversation:
     Raises:
         LocalspecError: there is no such conversation, or none at all.
     """
-    with closing(History.open(data_dir() / "history")) as history:
+    with closing(History(data_dir() / "history")) as history:
         latest = history.latest()
         if latest is None:
             raise UsageError("no conversation to continue yet: ask without --continue")
@@ -65,7 +65,7 @@ class Kept:
     """
 
     def __init__(self, conversation: int | None = None) -> None:
-        self._talk = Talk(History.open(data_dir() / "history"))
+        self._talk = Talk(History(data_dir() / "history"))
         self._new = conversation is None
         if conversation is not None:
             self._talk.open(conversation)
