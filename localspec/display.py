@@ -9,7 +9,9 @@ from typing import TextIO
 
 # Small models copy the tags around an attached file.
 _TAGS = re.compile(r'\A<file name="[^"\n]*">\n|\n?</file>\Z')
-_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(
+    r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`{]*)[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE
+)
 _BARS = "▁▂▃▄▅▆▇█"
 _USUAL_COLUMNS = 80
 _TAB = 8
@@ -240,7 +242,8 @@ def _is_ideograph(character: str) -> bool:
     return unicodedata.east_asian_width(character) in "WF" and not hangul
 
 
-def code_blocks(text: str) -> list[str]:
-    """Return the blocks of code in an answer, without their fences, nor the tags of an attached file."""
-    blocks = (match[2].rstrip("\n") for match in _FENCED.finditer(text))
-    return [_TAGS.sub("", each) for each in blocks]
+def code_blocks(text: str) -> list[tuple[str, str]]:
+    """Return the blocks of code in an answer: language in lower case, empty if none is named, and lines without fences or an attached file's tags."""
+    return [
+        (match[2].lower(), _TAGS.sub("", match[3].rstrip("\n"))) for match in _FENCED.finditer(text)
+    ]

@@ -48,7 +48,7 @@ def _policy() -> AdaptivePolicy:
 
 def _told(directory: Path, replies: int) -> None:
     """Record replies that write code, of whose drafts hardly anything was accepted."""
-    recorder = Recorder(directory, PAIR, Switch(on=True, text=False), lambda _: b"", "code")
+    recorder = Recorder(directory, PAIR, Switch(text=False), lambda _: b"", "code")
     talk = Talk(recorder, Random(1))
     for _ in range(replies):
         talk.reply(10, acceptance=0.02, asked=CODE)

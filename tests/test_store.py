@@ -14,10 +14,9 @@ from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.launch.store import SaidWriter, add_files
+from localspec.launch.store import SaidWriter
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
-from localspec.storage.token_log import FILE, TokenLog, of_conversation
-from tests.hostile_repository import hostile_repository
+from localspec.storage.token_log import FILE, TokenLog
 from tests.toy import Stopwatch
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=45)
@@ -31,9 +30,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "store"
 
 
-def switch_on(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "on").write_text("1")
+@pytest.fixture
+def switched_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store's file, while the settings switch it on."""
+    monkeypatch.setenv("LOCALSPEC_STORE", "on")
+    monkeypatch.setenv("LOCALSPEC_STORE_MEGABYTES", "1")
     return folder / FILE
 
 
@@ -50,9 +51,9 @@ def said(by: Assistant, number: int | None, question: str = QUESTION) -> Reply:
 
 @pytest.mark.weights
 def test_what_was_said_is_drafted_in_later_conversations_until_it_is_deleted(
-    folder: Path, smollm2_path: Path, tmp_path: Path
+    switched_on: Path, smollm2_path: Path, tmp_path: Path
 ) -> None:
-    path = switch_on(folder)
+    path = switched_on
     history = History(tmp_path / "history")
     number = history.create()
     speaker = assistant(smollm2_path, "store")
@@ -69,34 +70,6 @@ def test_what_was_said_is_drafted_in_later_conversations_until_it_is_deleted(
     afterwards = said(speaker, number)  # it was deleted while somebody answers in it
     assert afterwards.tokens == first.tokens
     assert said(speaker, None).acceptance.drafted == 0
-    speaker.close()
-
-
-@pytest.mark.weights
-def test_files_are_drafted_from_and_replaced(
-    folder: Path, smollm2_path: Path, tmp_path: Path
-) -> None:
-    path, source = switch_on(folder), tmp_path / "src"
-    speaker = assistant(smollm2_path, "off")
-    text = said(speaker, 1).text
-    speaker.close()
-    (source / "inner").mkdir(parents=True)
-    (source / "inner" / "a.py").write_text(text)
-    (source / "b.bin").write_bytes(b"\xff\xfe\0")
-    (tmp_path / "c.txt").write_text("something else entirely, and not very long")
-    TokenLog(path).forget(of_conversation(1))
-    files = [source, tmp_path / "c.txt"]
-    for _ in range(2):
-        added = dict(add_files(files, smollm2_path))
-        assert set(added) == {source / "inner" / "a.py", tmp_path / "c.txt"}
-        assert TokenLog(path).figures()[2] == 2
-    repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
-    list(add_files([repository], smollm2_path))
-    assert not (tmp_path / "ran").exists()
-    speaker = assistant(smollm2_path, "store")
-    drafted = said(speaker, None)
-    assert drafted.text == text
-    assert drafted.acceptance.accepted > 20
     speaker.close()
 
 

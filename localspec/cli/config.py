@@ -7,7 +7,7 @@ import click
 from localspec.cli.completions import complete_keys
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
-from localspec.config.own import MODEL, keep_model, overruled, set_own, unset_own
+from localspec.config.own import MODEL, adopt_switches, keep_model, overruled, set_own, unset_own
 from localspec.config.resolve import resolve, with_recommended
 from localspec.display import notice
 from localspec.storage.files import private_directory
@@ -27,6 +27,7 @@ def config(context: click.Context) -> None:
     Command-line options override variables LOCALSPEC_*, and these override your file, which
     `set`, `unset` and `edit` change.
     """  # noqa: D301 - click keeps lines behind a \b
+    adopt_switches()
     if context.invoked_subcommand is None:
         context.invoke(show)
 
@@ -57,7 +58,7 @@ def show(json_: bool) -> None:
         if name == "pair" and not chosen:
             value, origin = registry.default_pair, "default, until you choose a model"
         text = "-" if value is None else json.dumps(value, ensure_ascii=False)
-        click.echo(f"{name:15} {text:24} {origin}")
+        click.echo(f"{name:19} {text:24} {origin}")
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})

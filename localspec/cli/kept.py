@@ -32,13 +32,17 @@ def continued(name: str, words: tuple[str, ...]) -> tuple[StoredConversation, tu
     Raises:
         LocalspecError: there is no such conversation, or none at all.
     """
+    if not name or name.removeprefix("#").isdecimal():
+        return stored(name), words
     registry = load_registry()
-    if name and not name.removeprefix("#").isdecimal():
-        if len(words) == (is_model(words[0], registry) if words else 0):
-            name, words = "", (*words, name)
-        elif is_model(name, registry):
-            name, words = "", (name, *words)
-    return stored(name), words
+    if len(words) == (is_model(words[0], registry) if words else 0):
+        return stored(""), (*words, name)
+    if is_model(name, registry):
+        return stored(""), (name, *words)
+    try:
+        return stored(name), words
+    except UsageError as error:
+        raise UsageError(f"{error}; put quotes around a prompt of several words") from None
 
 
 def stored(name: str) -> StoredConversation:
@@ -50,7 +54,7 @@ def stored(name: str) -> StoredConversation:
     with closing(History(data_dir() / "history")) as history:
         latest = history.latest()
         if latest is None:
-            raise UsageError("no conversation to continue yet: ask without --continue")
+            raise UsageError("no conversation to continue yet: ask without -c (--continue)")
         return history.named(name or str(latest))
 
 

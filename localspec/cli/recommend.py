@@ -42,8 +42,8 @@ def recommend_(code: bool, json_: bool) -> None:
         click.echo(f"{place.name}: {size_text(place.total_bytes)}{free}{speed}", err=True)
     others = taken_by_others()
     if others is not None and others[0] >= GIVES_WAY:
-        told = f"other programs are using {others[0]:.1f} of {others[1]} cores"
-        notice(f"{told}; the measured speed may be too low")
+        used = f"other programs are using {others[0]:.1f} of {others[1]} cores"
+        notice(f"{used}; the predicted speeds are for a quiet machine")
     if not found:
         raise ModelUnavailable(
             f"no model for {purpose} fits this machine's memory: try {registry.default_pair}, "

@@ -62,7 +62,9 @@ class LazyGroup(click.Group):
         verb = args[0]
         for old in (" ".join(args[:2]), verb):
             if old in MOVED:
-                raise click.UsageError(f"localspec {old} is localspec {MOVED[old]} now")
+                now = MOVED[old]
+                now = now if now.startswith("gone") else f"localspec {now} now"
+                raise click.UsageError(f"localspec {old} is {now}")
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
             closest = CLOSEST.get(verb)
             meant = (

@@ -165,22 +165,31 @@ def _check(flags: dict[str, Any]) -> None:
     if flags["code"] and (flags["json_"] or flags["show_thinking"]):
         raise UsageError("--code prints nothing else: remove --json and --show-thinking")
     if flags["raw"] and (flags["go_on"] is not None or flags["keep"] or flags["files"]):
-        raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
+        raise UsageError(
+            "--raw takes only a prompt: remove -c (--continue), --keep and -f (--file)"
+        )
     if flags["raw"] and flags["docs"]:
         raise UsageError("--raw and --docs cannot be combined: raw text has no place for passages")
     if flags["raw"] and wants_tools(flags):
         raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
     if flags["go_on"] is not None and (flags["system"], flags["persona"]) != (None, None):
-        raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
+        raise UsageError(
+            "-c (--continue) keeps the conversation's own system prompt: remove --system"
+        )
 
 
 def _print_code(text: str, *, quiet: bool) -> None:
-    """Print the blocks of code; where there are none, the answer may be nothing but code."""
+    """Print the blocks of code in the first one's language; where there are none, the answer may be nothing but code."""
     blocks = code_blocks(text)
+    code = [each for language, each in blocks if language == blocks[0][0]]
     if not (blocks or quiet):
         notice("the answer has no block of code: printing all of it")
+    if len(code) < len(blocks) and not quiet:
+        notice(
+            f"printing {len(code)} of {len(blocks)} blocks of code: those in the first one's language"
+        )
     stream = AnswerStream(silent=False, show_thinking=False)
-    stream.write(Text("\n\n".join(blocks) or text))
+    stream.write(Text("\n\n".join(code) or text))
     stream.end()
 
 

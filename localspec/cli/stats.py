@@ -47,7 +47,11 @@ from localspec.storage.paths import data_dir, shown
     metavar="N",
     help="With --export: cut each context to its last N tokens. Default: not cut.",
 )
-@click.option("--wipe", is_flag=True, help="Remove everything that was recorded.")
+@click.option(
+    "--wipe",
+    is_flag=True,
+    help="Remove everything that was recorded, and the store of what was said.",
+)
 @click.option("--wipe-text", is_flag=True, help="Remove only the recorded text.")
 @click.option("--yes", is_flag=True, help="With --wipe or --wipe-text: do not ask.")
 def stats(since: str | None, **flags: Any) -> None:
@@ -55,12 +59,12 @@ def stats(since: str | None, **flags: Any) -> None:
 
     With --all also by kind of text, drafter, draft length and more.
 
-    Answers record counts and times, which stay on this machine; see `localspec telemetry --help`.
-    `bench` records nothing.
+    Answers record counts and times, no text, and nothing leaves this machine; `bench` records nothing.
+    `localspec config set telemetry off` stops recording.
 
     Each line of --export is a round: the context, the draft, how many of its tokens were accepted,
     and the target's own next token, both as token ids and as text. Only replies recorded with text
-    are included; turn that on with `localspec telemetry text on`.
+    are included; turn that on with `localspec config set telemetry text`.
     """
     from localspec.telemetry.moments import since as moment  # noqa: PLC0415 - `--help` needs none of it
 
@@ -78,6 +82,7 @@ def stats(since: str | None, **flags: Any) -> None:
 
 
 def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> None:
+    from localspec.launch.recording import recording  # noqa: PLC0415
     from localspec.telemetry.document import as_json  # noqa: PLC0415
     from localspec.telemetry.log import read_records, said_of_before  # noqa: PLC0415
     from localspec.telemetry.report import make_report  # noqa: PLC0415
@@ -85,7 +90,10 @@ def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> N
 
     records, before = read_records(directory), said_of_before(directory)
     if not records.replies:
-        raise LocalspecError(before or "nothing was recorded yet: ask something first")
+        why = (
+            "ask something first" if recording() else "`localspec config set telemetry on` records"
+        )
+        raise LocalspecError(before or f"nothing was recorded yet: {why}")
     if before is not None:
         notice(before)
     html, last = flags["html"], flags["replies"]
@@ -120,12 +128,16 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
 
 
 def _wipe(directory: Path, *, only_text: bool, asks: bool) -> None:
+    from localspec.storage.token_log import FILE  # noqa: PLC0415
+    from localspec.storage.token_log import wipe as wipe_store  # noqa: PLC0415
     from localspec.telemetry.log import wipe  # noqa: PLC0415
 
     what = "the recorded text" if only_text else "everything that was recorded"
     if asks and sys.stdin.isatty():
         click.confirm(f"remove {what}?", abort=True, err=True)
     found = wipe(directory, only_text=only_text)
+    if not only_text:
+        found |= wipe_store(data_dir() / "store" / FILE)
     notice(f"removed {what}" if found else "nothing was recorded")
 
 
@@ -142,7 +154,7 @@ def _export(
     first = next(found, None)
     if first is None:
         raise LocalspecError(
-            "no matching round was recorded with text: `localspec telemetry text on` records text from now on"
+            "no matching round was recorded with text: `localspec config set telemetry text` records it from now on"
         )
     lines = (json.dumps(each) + "\n" for each in chain([first], found))
     if file == "-":

@@ -34,11 +34,6 @@ GROUPS = {
         "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
         "bench": ("localspec.cli.bench", "Measure drafting, or compare two settings."),
         "tailor": ("localspec.cli.tailor", "Make a faster draft model for this machine."),
-        "telemetry": (
-            "localspec.cli.telemetry",
-            "Show and change what is recorded here; nothing is sent.",
-        ),
-        "store": ("localspec.cli.store", "Keep what was said, and draft from it."),
     },
     "This machine": {
         "config": ("localspec.cli.config", "Show and change settings."),
@@ -58,6 +53,15 @@ MOVED = {
     "alias": "import",
     "export-proposals": "stats --export",
     "telemetry wipe": "stats --wipe",
+    "telemetry path": "config show",
+    "telemetry status": "doctor",
+    "telemetry text": "config set telemetry text",
+    "telemetry keep": "config set telemetry_days N, or telemetry_megabytes N",
+    "telemetry": "config set telemetry off|on|text",
+    "store wipe": "stats --wipe",
+    "store status": "doctor",
+    "store add": "gone: it saved nothing that drafting from the prompt does not",
+    "store": "config set store on|off",
 }
 # What other programs call these, and what comes closest to what only they have.
 ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}

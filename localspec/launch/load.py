@@ -33,6 +33,7 @@ from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
+from localspec.launch.recording import store_megabytes
 from localspec.launch.unforeseen import unforeseen
 from localspec.llama.allocated import together
 from localspec.llama.context import LlamaContext
@@ -43,7 +44,6 @@ from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
-from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.decoding.drafters.spelling import Spelling
@@ -226,7 +226,7 @@ class _Loading:
         if parallel > 1 and costs is not None:
             batch = BatchWidths(costs.target, costs.draft_model)
         said, observers = None, tuple[Observer, ...]()
-        if (data_dir() / "store" / "on").exists():
+        if store_megabytes() is not None:
             from localspec.launch.store import opened_store  # noqa: PLC0415 - few have one
 
             said, observers = opened_store(vocabulary)
@@ -393,7 +393,9 @@ class _Loading:
                 target,
                 draft_model,
                 self.cancel,
-                lambda role, share: self.on_measure(plan.name(role), share),
+                lambda role, share, again: self.on_measure(
+                    plan.name(role) + " (again: busy last time)" * again, share
+                ),
             )
             costs = found.costs
             self.notes += found.notes

@@ -29,7 +29,7 @@ from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend, Busy, pieces
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.gating import gated_notices
-from localspec.serve.http import CLIENT, GATE, error_body, is_anthropic, status_of
+from localspec.serve.http import CLIENT, GATE, code_of, error_body, is_anthropic, status_of
 from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
@@ -326,7 +326,7 @@ class _Stream:
             if end:
                 yield end
         except LocalspecError as error:
-            body = error_body(self._request.scope, status_of(error), str(error))
+            body = error_body(self._request.scope, status_of(error), str(error), code_of(error))
             name = "event: error\n" if body.get("type") == "error" else ""
             yield f"{name}data: {json.dumps(body)}\n\n"
         finally:

@@ -194,9 +194,13 @@ def status_of(error: LocalspecError) -> int:
 
 def told(scope: Scope, error: LocalspecError) -> JSONResponse:
     """Return an error as an answer."""
+    return error_of(scope, status_of(error), str(error), code_of(error))
+
+
+def code_of(error: LocalspecError) -> str | None:
+    """Return OpenAI's code of an error, where programs look for one."""
     kind = error.kind if isinstance(error, Refused) else type(error).__name__
-    code = "context_length_exceeded" if kind == ContextOverflow.__name__ else None
-    return error_of(scope, status_of(error), str(error), code)
+    return "context_length_exceeded" if kind == ContextOverflow.__name__ else None
 
 
 def error_of(scope: Scope, status: int, reason: str, code: str | None = None) -> JSONResponse:

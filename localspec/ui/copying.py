@@ -43,7 +43,7 @@ def code_of(text: str) -> list[str]:
     Raises:
         UsageError: there are none.
     """
-    blocks = code_blocks(text)
+    blocks = [code for _, code in code_blocks(text)]
     if not blocks:
         raise UsageError("this answer has no block of code: /copy takes all of it")
     return blocks

@@ -73,8 +73,8 @@ def keep_theme(preferences: Preferences, name: str) -> None:
     Raises:
         UsageError: it cannot be written.
     """
-    from localspec.models.toml import with_key  # noqa: PLC0415 - not at the start
-    from localspec.storage.files import private_directory, write_atomic  # noqa: PLC0415
+    from localspec.storage.files import private_directory, write_atomic  # noqa: PLC0415 - not at the start
+    from localspec.storage.toml import with_key  # noqa: PLC0415
 
     file = preferences.file
     if file is None or name == preferences.theme:

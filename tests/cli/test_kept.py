@@ -16,7 +16,9 @@ def test_a_question_and_its_answer_go_on_in_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
-    with pytest.raises(UsageError, match="no conversation to continue yet"):
+    with pytest.raises(
+        UsageError, match=r"no conversation to continue yet: ask without -c \(--continue\)"
+    ):
         continued("", ("Hi",))
     first = Kept()
     assert first.model == ""
@@ -77,6 +79,8 @@ def test_what_stands_behind_continue_is_a_number_a_title_or_the_prompt(
 def test_a_conversation_that_cannot_be_named_so_is_one_line() -> None:
     with pytest.raises(UsageError, match="there is no conversation 'ocean': `localspec history`"):
         continued("ocean", ("Why?",))
+    with pytest.raises(UsageError, match="put quotes around a prompt of several words"):
+        continued("why", ("is", "the", "sky", "blue"))
     with pytest.raises(
         UsageError, match=r"'dura' begins several titles: give the number of 4 'dur"
     ):

@@ -67,3 +67,13 @@ def test_where_nothing_fits_the_toy_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(verb, "memories", lambda _registry: [Memory("RAM", 10**8, None)])
     with pytest.raises(ModelUnavailable, match=r"no model for code fits .* smollm2-135m"):
         verb.recommend_.main(["--code"], standalone_mode=False)
+
+
+def test_beside_other_programs_predictions_are_said_to_be_of_a_quiet_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verb, "memories", lambda _registry: [Memory("RAM", 32 * GB, 60e9)])
+    monkeypatch.setattr(verb, "taken_by_others", lambda: (1.5, 2))
+    verb.recommend_.main([], standalone_mode=False)
+    busy = "other programs are using 1.5 of 2 cores; the predicted speeds are for a quiet machine"
+    assert busy in " ".join(capsys.readouterr().err.split())

@@ -10,6 +10,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
+from msgspec.structs import replace
 
 from localspec.errors import IntegrityError
 from localspec.models import hub as module
@@ -199,7 +200,7 @@ def test_the_hubs_own_warnings_are_kept_off_the_screen() -> None:
 def test_a_disk_without_room_is_told_before_the_hub_is_asked(
     hub: LoopbackHub, store: Store
 ) -> None:
-    large = dataclasses.replace(ENTRY, size_bytes=10**18)
+    large = replace(ENTRY, size_bytes=10**18)
     with pytest.raises(SourceFailedError, match=r"needs 1000000000.0 GB free"):
         from_hub(SOURCE, large, store, False, print)
     assert hub.requests == []

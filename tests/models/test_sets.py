@@ -1,8 +1,8 @@
-import dataclasses
 import hashlib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from localspec.models.entries import HubSource, ModelEntry, shards_of
 from localspec.models.inventory import inventory, plan_removal, remove
@@ -24,7 +24,7 @@ def entry(tmp_path: Path) -> ModelEntry:
         (tmp_path / "mirror" / name).write_bytes(data)
         shards.append(entry_for(data, HubSource("o/r", f"Q4/{name}", None), name=name[:-5]))
     whole = entry_for(b"".join(PIECES), name="big")
-    return dataclasses.replace(whole, shards=tuple(shards))
+    return replace(whole, shards=tuple(shards))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import UsageError
-from localspec.models.toml import Value, with_key
+from localspec.storage.toml import Value, with_key
 
 WRITTEN = """\
 # mine
@@ -42,14 +42,20 @@ def test_a_key_of_a_table() -> None:
     changed = with_key(WRITTEN, "fast", "z", "aliases")
     assert changed == WRITTEN.replace('"x"', '"z"')
     assert with_key(WRITTEN, "qwen3:4b", "z", "aliases") == WRITTEN.replace(
-        "[aliases]\n", '[aliases]\n"qwen3:4b" = "z"\n'
+        'fast = "x"\n', 'fast = "x"\n"qwen3:4b" = "z"\n'
     )
     assert with_key("", "fast", "z", "aliases") == '[aliases]\nfast = "z"\n'
     assert with_key("a = 1\n", "fast", None, "aliases") == "a = 1\n"
 
 
 @pytest.mark.parametrize("text", ["aliases.fast = 'x'\n", "aliases = {fast = 'x'}\n"])
-def test_what_is_written_in_another_way_is_left_to_its_writer(text: str) -> None:
+def test_a_table_may_be_written_in_any_way(text: str) -> None:
+    changed = with_key(text, "slow", "z", "aliases")
+    assert tomllib.loads(changed) == {"aliases": {"fast": "x", "slow": "z"}}
+
+
+@pytest.mark.parametrize("text", ["aliases = 3\n", "aliases = [\n"])
+def test_what_cannot_be_changed_is_left_to_its_writer(text: str) -> None:
     with pytest.raises(UsageError, match="edit it by hand"):
         with_key(text, "slow", "z", "aliases")
 
