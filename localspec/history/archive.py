@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localspec.errors import HistoryError, UsageError
 from localspec.history import search
-from localspec.history.database import NEW, RETRY_S, Change, HistoryDatabase, Values
+from localspec.history.database import NEW, RETRY_S, RowChange, HistoryDatabase, Values
 from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import (
     State,
@@ -52,7 +52,7 @@ class History:
         self._database = HistoryDatabase(directory / "history.db")
         # What a dead process left streaming is cut; one that lives on simply goes on writing.
         for row in self._database.read("SELECT id FROM message WHERE state = 'streaming'"):
-            self._database.save(Change("message", row["id"], {"state": "cut"}))
+            self._database.save(RowChange("message", row["id"], {"state": "cut"}))
 
     @property
     def trouble(self) -> str | None:
@@ -75,7 +75,7 @@ class History:
             "updated_s": now_s,
             "leaf": None,
         }
-        return self._database.save(Change("conversation", None, values))
+        return self._database.save(RowChange("conversation", None, values))
 
     def add_user(
         self, conversation: int, parent: int | None, message: Message, figures: str = ""
@@ -189,7 +189,7 @@ class History:
 
     def go_back(self, conversation: int, message: int | None) -> None:
         """Show a conversation up to a message, or none of it; what follows stays."""
-        self._database.save(Change("conversation", conversation, {"leaf": message}))
+        self._database.save(RowChange("conversation", conversation, {"leaf": message}))
 
     def questions(self, most: int) -> list[str]:
         """Return the user's last questions, each once, oldest first; without the files that went along."""
@@ -218,9 +218,9 @@ class History:
         return self._tags(conversation)
 
     def update(self, conversation: int, **changes: str | None) -> None:
-        """Change `title`, `system`, `pair` or `settings`."""
+        """RowChange `title`, `system`, `pair` or `settings`."""
         values = {name: value and storable(value) for name, value in changes.items()}
-        self._database.save(Change("conversation", conversation, values))
+        self._database.save(RowChange("conversation", conversation, values))
 
     def delete(self, conversation: int) -> None:
         """Remove a conversation, what the search and the store know of it, and the models' state of it.
@@ -306,7 +306,7 @@ class History:
             words = " ".join(storable(message.typed or message.text).split())
             leaf["title"] = cut_at_word(words, _TITLE_CHARS)
         return self._database.save(
-            Change("message", None, values), Change("conversation", conversation, leaf)
+            RowChange("message", None, values), RowChange("conversation", conversation, leaf)
         )
 
 

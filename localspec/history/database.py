@@ -38,7 +38,7 @@ Table = Literal["conversation", "message"]
 Values = dict[str, Any]
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """Values of a row by column; the row is a new one where `id` is None."""
 
     table: Table
@@ -110,7 +110,7 @@ class HistoryDatabase:
                     found[number] = found.get(number, {}) | values
         return list(found.values())
 
-    def save(self, *changes: Change) -> int:
+    def save(self, *changes: RowChange) -> int:
         """Make all these changes, or have them wait; return the id of the row that they add.
 
         Raises:
@@ -170,7 +170,7 @@ class HistoryDatabase:
             except (OSError, sqlite3.Error, DatabaseTooNewError):
                 return
             changes = [
-                Change(table, None if "id" in values else number, values)
+                RowChange(table, None if "id" in values else number, values)
                 for (table, number), values in self._waiting.items()
             ]
             try:
@@ -225,7 +225,7 @@ class HistoryDatabase:
         self._ids = count((last or 0) + _GAP * (1 + secrets.randbelow(_GAP)))
 
 
-def _make(connection: sqlite3.Connection, changes: Sequence[Change]) -> int:
+def _make(connection: sqlite3.Connection, changes: Sequence[RowChange]) -> int:
     """Make changes; return the id of the row that they add."""
     added = 0
     for table, number, values in changes:

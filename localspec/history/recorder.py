@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from localspec.history.database import Change, HistoryDatabase
+from localspec.history.database import RowChange, HistoryDatabase
 from localspec.history.records import State, acts_of, storable
 from localspec.messages import Message
 
@@ -71,4 +71,4 @@ class ReplyRecorder:
             "figures": figures,
             "acts": storable(self._acts),
         }
-        self._database.save(Change("message", self.message, values))
+        self._database.save(RowChange("message", self.message, values))
