@@ -163,7 +163,7 @@ def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {each["name"]: each["size_bytes"] for each in listed} == {
         model.name: rows[model.name].size_bytes for model in here
     }
-    monkeypatch.setattr("localspec.cli.recommend.memories", lambda _registry: [ram])
+    monkeypatch.setattr("localspec.cli.pull.memories", lambda _registry: [ram])
     for line in run(cli, ["recommend", "--code"]).stdout.splitlines():
         row = rows[line[2:].split()[0]]
         assert line.startswith(f"{'*' if row.here else ' '} {row.name}")

@@ -162,7 +162,7 @@ def test_pull_leaves_out_what_would_not_pay_and_says_how_to_fetch_it(
         return []
 
     monkeypatch.setattr(pulling, "fetch", fetch)
-    monkeypatch.setattr("localspec.cli.pull_preview.Preview.after", lambda _: None)
+    monkeypatch.setattr("localspec.cli.pull.Preview.after", lambda _: None)
     done = CliRunner().invoke(localspec, ["pull", "--offline", CODER, *flags])
     assert done.exit_code == 0, done.stderr
     assert pulled == fetched

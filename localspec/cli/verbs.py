@@ -10,13 +10,13 @@ GROUPS = {
         "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
     },
     "Models": {
-        "search": ("localspec.cli.search", "List the models that you can download."),
-        "recommend": ("localspec.cli.recommend", "Recommend models for this machine."),
+        "search": ("localspec.cli.models", "List the models that you can download."),
+        "recommend": ("localspec.cli.pull", "Recommend models for this machine."),
         "pull": ("localspec.cli.pull", "Download models and verify them."),
         "import": ("localspec.cli.models", "Name a GGUF file, or give a model another name."),
         "list": ("localspec.cli.models", "List the models on this machine."),
         "show": ("localspec.cli.models", "Show what is known about a model."),
-        "check": ("localspec.cli.check", "Check whether one model can draft for another."),
+        "check": ("localspec.cli.models", "Check whether one model can draft for another."),
         "rm": ("localspec.cli.models", "Remove models from this machine."),
     },
     "Your conversations and files": {

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from localspec.cli import recommend as verb
+from localspec.cli import pull as verb
 from localspec.errors import ModelUnavailable
 from localspec.launch import rows
 from localspec.models.recommend import Memory
