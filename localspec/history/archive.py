@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localspec.errors import HistoryError, UsageError
 from localspec.history import search
-from localspec.history.database import NEW, RETRY_S, RowChange, HistoryDatabase, Values
+from localspec.history.database import NEW, RETRY_S, HistoryDatabase, RowChange, Values
 from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import (
     State,

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from localspec.history.database import RowChange, HistoryDatabase
+from localspec.history.database import HistoryDatabase, RowChange
 from localspec.history.records import State, acts_of, storable
 from localspec.messages import Message
 
