@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, RoundDone
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.decoding.policy.policy import plain_policy
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.errors import UsageError
@@ -15,6 +14,7 @@ from localspec.history.archive import History
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.launch.store import SaidWriter
+from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.storage.token_log import FILE, TokenLog
 from tests.toy import Stopwatch
@@ -43,10 +43,10 @@ def assistant(path: Path, draft: str) -> Assistant:
 
 
 def said(by: Assistant, number: int | None, question: str = QUESTION) -> Reply:
-    conversation = Conversation()
-    conversation.number = number
-    conversation.append_user(question)
-    return by.reply(conversation, GREEDY)
+    request = Request(1, (Message.user(question),), GREEDY, conversation=number)
+    *_, last = by.events(request)
+    assert isinstance(last, Finished)
+    return last.reply
 
 
 @pytest.mark.weights
@@ -96,11 +96,9 @@ class Full:
 
 
 def begun(log: object, clock: Stopwatch | None = None, number: int | None = 3) -> object:
-    conversation = Conversation()
-    conversation.number = number
     clock = clock or Stopwatch(0.1)
     writer = SaidWriter(log, lambda token: b"%d " % token, clock)  # type: ignore[arg-type]
-    return writer.begin(Request(0, conversation), [1], plain_policy())
+    return writer.begin(Request(0, conversation=number), [1], plain_policy())
 
 
 def confirmed(*tokens: int) -> Event:
@@ -137,10 +135,8 @@ def test_a_full_disk_is_asked_once_and_the_answer_goes_on() -> None:
 )
 def test_what_a_gate_finds_stays_out_and_nothing_leads_across(tmp_path: Path, said: bytes) -> None:
     log = TokenLog(tmp_path / "said", megabytes=1)
-    conversation = Conversation()
-    conversation.number = 3
     writer = SaidWriter(log, lambda token: said[token - 1 : token], Stopwatch(0.1))
-    take = writer.begin(Request(0, conversation), [1], plain_policy())
+    take = writer.begin(Request(0, conversation=3), [1], plain_policy())
     for token in range(1, len(said) + 1):
         take(confirmed(token))
     take(Finished(None))  # type: ignore[arg-type]

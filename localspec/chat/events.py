@@ -3,11 +3,11 @@
 Whoever watches a reply (screen, lens, telemetry, bench, the engine's client) is a consumer of them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
-from localspec.messages import Tagged, ToolCall
+from localspec.messages import Message, Tagged, ToolCall
 
 
 class Started(Tagged, frozen=True):
@@ -137,12 +137,25 @@ class Reply:
             return None
         return (self.completion_tokens - 1) / self.decode_s
 
+    @property
+    def message(self) -> Message:
+        """What it says, as a message; the calls of a reply that was cancelled are left out."""
+        said = Message.assistant(self.text, self.thinking)
+        calls = () if self.stop_reason is StopReason.CANCELLED else self.calls
+        return replace(said, parts=(*said.parts, *calls))
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last event of a reply."""
+    """The last event of a reply.
+
+    Args:
+        reply: what is new, and its figures.
+        message: the assistant's whole turn, with what a reply that went on had before; None outside a conversation.
+    """
 
     reply: Reply
+    message: Message | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

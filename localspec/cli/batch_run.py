@@ -16,7 +16,7 @@ from localspec.batch.output import FinishedLines, Output
 from localspec.batch.record import Receipt, encoded, options_digest
 from localspec.batch.request import Form
 from localspec.batch.source import Format, ReadAhead, Source
-from localspec.chat.requests import Answerer, at_once
+from localspec.chat.request import Answerer, at_once
 from localspec.cli import INTERRUPTED
 from localspec.cli.gating import Gating
 from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
@@ -179,7 +179,7 @@ class BatchRun:
             self._cancel,
             source.name,
             ahead.ready if ahead else at_once,
-            afresh=options.launch.exact,
+            deterministic=options.launch.exact,
             visible=gating.whole,
             ordered=options.ordered,
             notify=progress.update,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.chat.events import Event, Reply
+from localspec.chat.request import Request
 from localspec.cli.structure import read_text
-from localspec.engine.ask import Ask
 
 if TYPE_CHECKING:
     from localspec.cli.hands import Stream
@@ -63,7 +63,7 @@ class Gating:
         self._allows = _allows if asks else None
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def events(self, stream: "Stream", asked: Ask) -> Iterator[Event]:
+    def events(self, stream: "Stream", asked: Request) -> Iterator[Event]:
         """Yield what may be seen of an answer; one that a rule stops ends soon."""
         if self._gate is None:
             yield from stream(asked, lambda: False)

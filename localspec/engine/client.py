@@ -13,7 +13,7 @@ import msgspec
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
     Cancel,
@@ -120,20 +120,27 @@ class EngineClient:
         *,
         draft: str | None = None,
         keep: int | None = None,
-        aside: bool = False,
+        ephemeral: bool = False,
         drop_oldest: bool = False,
         raw: str | None = None,
         tools: Sequence[Tool] = (),
         call_policy: CallPolicy | None = None,
         conversation: int | None = None,
     ) -> int:
-        """Ask for a reply, see `Ask`; return the id that its notices bear."""
-        options = ReplyOptions() if options is None else options
-        request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest, raw)
-        policy = call_policy or CallPolicy()
+        """Ask for a reply, see `Request`; return the id that its notices bear."""
         return self.question(
-            msgspec.structs.replace(
-                request, tools=tuple(tools), call_policy=policy, conversation=conversation
+            Request(
+                0,
+                tuple(messages),
+                options or ReplyOptions(),
+                draft,
+                keep,
+                ephemeral,
+                drop_oldest,
+                raw,
+                tools=tuple(tools),
+                call_policy=call_policy or CallPolicy(),
+                conversation=conversation,
             )
         )
 

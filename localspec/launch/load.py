@@ -16,7 +16,7 @@ from localspec.calibration.calibrated import (
 )
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.requests import Observer, Prefixes
+from localspec.chat.request import Observer, Prefixes
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS

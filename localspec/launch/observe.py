@@ -7,7 +7,7 @@ from pathlib import Path
 
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.requests import Observer, Request
+from localspec.chat.request import Observer, Request
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.drafter import StartsFromRecords
 from localspec.decoding.policy.adaptive import AdaptivePolicy
@@ -62,8 +62,8 @@ class Telemetry:
         """Start the record of a reply; see `Observer`."""
         recorder, greedy = self.recorder, request.options.sampling.temperature == 0
         assert recorder is not None, "it observes"  # noqa: S101
-        self._inform(policy, request.asked, greedy=greedy)
-        trace = recorder.begin(request.asked, tokens, greedy=greedy)
+        self._inform(policy, request.question, greedy=greedy)
+        trace = recorder.begin(request.question, tokens, greedy=greedy)
 
         def take(event: Event) -> None:
             if isinstance(event, RoundDone):

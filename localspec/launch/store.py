@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, RoundDone
-from localspec.chat.requests import Observer, Request
+from localspec.chat.request import Observer, Request
 from localspec.decoding.policy.policy import Policy
 from localspec.gates.gate import usual_gate
 from localspec.gates.ledger import Decided, Ledger
@@ -80,11 +79,11 @@ class SaidWriter:
         policy: Policy,  # noqa: ARG002
     ) -> Callable[[Event], None]:
         """Take in a reply; see `Observer`."""
-        prompt = request.prompt
-        number = prompt.number if isinstance(prompt, Conversation) else None
-        if number is None:
+        if request.conversation is None:
             return lambda _: None
-        growing = _Growing(of_conversation(number), self._clock(), SeenTokens(self._spell))
+        growing = _Growing(
+            of_conversation(request.conversation), self._clock(), SeenTokens(self._spell)
+        )
 
         def take(event: Event) -> None:
             if isinstance(event, RoundDone):

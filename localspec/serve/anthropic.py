@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Reply, Text, Told
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
@@ -69,14 +69,14 @@ class MessagesBody(CountBody):
     localspec: Own = msgspec.field(default_factory=Own)
 
 
-async def messages(request: Request, service: Service) -> Response:
+async def messages(request: HttpRequest, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, MessagesBody)
     service = service.of(body.model)
     options = await _options(body, service.options)
     offer = anthropic_offer(body.tools, body.tool_choice)
     draft = own_draft(body.localspec, service)
-    ask = Ask(0, _said(body), options, draft=draft, tools=offer.tools, call_policy=offer.policy)
+    ask = Request(0, _said(body), options, draft=draft, tools=offer.tools, call_policy=offer.policy)
     reply = service.reply(request, ask, empty=body.max_tokens == 0)
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:
@@ -95,7 +95,7 @@ async def messages(request: Request, service: Service) -> Response:
     return JSONResponse(answer)
 
 
-async def count_tokens(request: Request, service: Service) -> Response:
+async def count_tokens(request: HttpRequest, service: Service) -> Response:
     """Say how many tokens a conversation takes."""
     body = await body_of(request, CountBody)
     service = service.of(body.model)

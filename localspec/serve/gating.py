@@ -8,14 +8,16 @@ import msgspec
 
 from localspec.chat.events import Event, Finished, RoundDone, StreamEvent
 from localspec.chat.gated import GatedReply
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.protocol import ReplyDone, ReplyEvents
 from localspec.gates.gate import Gate
 from localspec.launch.recording import note
 from localspec.serve.backend import Answer, Backend
 
 
-async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> AsyncGenerator[Answer]:
+async def gated_notices(
+    backend: Backend, asked: Request, gate: Gate | None
+) -> AsyncGenerator[Answer]:
     """Yield what the engine says of an answer, as it may be seen; see `Backend.notices`. Rounds say how many tokens, not which."""
     if gate is None:
         async with aclosing(backend.notices(asked)) as notices:

@@ -19,9 +19,9 @@ from mcp.server.stdio import stdio_server
 from localspec import __version__
 from localspec.chat.events import Prefilling, Reply, RoundDone
 from localspec.chat.reply_figures import rounded, usage
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.display import reading_text
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyDone
 from localspec.errors import LocalspecError, UsageError
 from localspec.gates.gate import Gate
@@ -143,7 +143,7 @@ class AskTools:
         except LocalspecError as error:
             return _failed(str(error))
 
-    def _asked(self, tool: str, given: dict[str, Any]) -> tuple[ServedModel, Ask]:
+    def _asked(self, tool: str, given: dict[str, Any]) -> tuple[ServedModel, Request]:
         """Return what is asked, and of whom.
 
         Raises:
@@ -162,9 +162,9 @@ class AskTools:
             messages.insert(0, Message.system(checked_text(said.system, "the system prompt")))
         options = _options(said, model.options)
         require_sound(options)  # before a model is loaded for it
-        return model, Ask(0, tuple(messages), options, aside=True)
+        return model, Request(0, tuple(messages), options, ephemeral=True)
 
-    async def _answered(self, model: ServedModel, asked: Ask, tell: Tell) -> ReplyDone:
+    async def _answered(self, model: ServedModel, asked: Request, tell: Tell) -> ReplyDone:
         most = asked.options.max_tokens
         total, tokens = None if most is None else most + 1.0, 0
         async with (

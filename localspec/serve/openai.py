@@ -15,15 +15,15 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec import __version__
 from localspec.calls import Tool
 from localspec.chat.events import CallDone, Reply, Told
 from localspec.chat.reply_figures import timings
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
@@ -110,14 +110,14 @@ class TextBody(CompletionBody):
     logprobs: int | None = None
 
 
-async def models(_: Request, service: Service) -> Response:
+async def models(_: HttpRequest, service: Service) -> Response:
     """List what may be named in a request, what is loaded before the others."""
     names = await asyncio.to_thread(service.catalogue.listed)
     listed = [_model(name, service.since) for name in dict.fromkeys([service.loaded.name, *names])]
     return JSONResponse({"object": "list", "data": listed})
 
 
-async def model(request: Request, service: Service) -> Response:
+async def model(request: HttpRequest, service: Service) -> Response:
     """Describe one of them."""
     name = request.path_params["name"]
     await asyncio.to_thread(service.catalogue.find, name)
@@ -131,7 +131,7 @@ def _model(name: str, since: int) -> dict[str, Any]:
     return {**openai, "type": "model", "display_name": name, "created_at": when}
 
 
-async def chat_completions(request: Request, service: Service) -> Response:
+async def chat_completions(request: HttpRequest, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
     service = service.of(body.model)
@@ -149,12 +149,12 @@ async def chat_completions(request: Request, service: Service) -> Response:
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
-    ask = Ask(0, messages, options, logprobs=most, tools=offer.tools, call_policy=offer.policy)
+    ask = Request(0, messages, options, logprobs=most, tools=offer.tools, call_policy=offer.policy)
     form = ChatForm(service.name, most is not None, offer.notes)
     return await _answered(request, service, body, [ask], form, empty=limit == 0)
 
 
-async def completions(request: Request, service: Service) -> Response:
+async def completions(request: HttpRequest, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
     service = service.of(body.model)
@@ -164,9 +164,9 @@ async def completions(request: Request, service: Service) -> Response:
     most = logprobs_asked("logprobs", body.logprobs)
     gap = body.suffix
     asked = [
-        Ask(0, (), options, raw=each, logprobs=most)
+        Request(0, (), options, raw=each, logprobs=most)
         if gap is None
-        else Ask(0, (), options, infill=Infill(each, gap), logprobs=most)
+        else Request(0, (), options, infill=Infill(each, gap), logprobs=most)
         for each in texts
     ]
     form = TextForm(service.name, most is not None)
@@ -174,10 +174,10 @@ async def completions(request: Request, service: Service) -> Response:
 
 
 async def _answered(
-    request: Request,
+    request: HttpRequest,
     service: Service,
     body: CompletionBody,
-    prompts: list[Ask],
+    prompts: list[Request],
     form: ChatForm | TextForm,
     *,
     empty: bool,
@@ -217,7 +217,7 @@ async def _answered(
     return JSONResponse(answer)
 
 
-def choices(prompts: Sequence[Ask], each: int, draft: str | None) -> list[Ask]:
+def choices(prompts: Sequence[Request], each: int, draft: str | None) -> list[Request]:
     """Return what is asked for so many answers to each prompt.
 
     Raises:
@@ -232,7 +232,7 @@ def choices(prompts: Sequence[Ask], each: int, draft: str | None) -> list[Ask]:
     ]
 
 
-async def check_all(service: Service, prompts: Sequence[Ask]) -> None:
+async def check_all(service: Service, prompts: Sequence[Request]) -> None:
     """Find out what is wrong with prompts that wait, see `Service.check`."""
     for each in prompts:
         await service.check(each)

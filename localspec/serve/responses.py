@@ -14,13 +14,13 @@ from itertools import count
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec.calls import Tool
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Reply, Text, Told
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
@@ -73,7 +73,7 @@ class ResponsesBody(msgspec.Struct):
     localspec: Own = msgspec.field(default_factory=Own)
 
 
-async def responses(request: Request, service: Service) -> Response:
+async def responses(request: HttpRequest, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ResponsesBody)
     service = service.of(body.model)
@@ -86,7 +86,9 @@ async def responses(request: Request, service: Service) -> Response:
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if wanted else None)
     draft = own_draft(body.localspec, service)
     options = await _options(body, service.options)
-    ask = Ask(0, steady(_messages(body)), options, draft=draft, logprobs=most, tools=offer.tools)
+    ask = Request(
+        0, steady(_messages(body)), options, draft=draft, logprobs=most, tools=offer.tools
+    )
     ask = msgspec.structs.replace(ask, call_policy=offer.policy)
     shell = _shell(body, options, service.name, offer)
     reply = service.reply(request, ask, empty=body.max_output_tokens == 0)

@@ -7,7 +7,7 @@ import msgspec
 
 from localspec.chat.events import Event, Finished
 from localspec.chat.gated import GatedReply
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.client import COMMAND, EngineClient
 from localspec.engine.protocol import Failed, Notice, Question, ReplyDone, ReplyEvents
 from localspec.gates.gate import Gate
@@ -49,9 +49,9 @@ class GatedEngine(EngineClient):
     def question(self, asked: Question) -> int:
         """Ask something; see `EngineClient`."""
         number = super().question(asked)
-        if isinstance(asked, Ask):
+        if isinstance(asked, Request):
             self._replies[number] = GatedReply(self._gate)
-            self._masked = self._masked and asked.aside
+            self._masked = self._masked and asked.ephemeral
         return number
 
     def save_state(self, directory: str) -> None:

@@ -117,7 +117,9 @@ class Race:
     def _ask(self, draft: str | None) -> None:
         started = self.lanes[0].started if self.lanes else None
         keep = None if started is None else started.cached_tokens
-        number = self.engine.ask(self.messages, self.options, draft=draft, aside=True, keep=keep)
+        number = self.engine.ask(
+            self.messages, self.options, draft=draft, ephemeral=True, keep=keep
+        )
         self.lanes.append(Exchange(number, self.messages))
 
 

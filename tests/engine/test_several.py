@@ -297,6 +297,6 @@ def test_a_fault_that_nobody_foresaw_ends_what_runs_and_not_the_models() -> None
 
 def test_a_conversation_that_is_asked_twice_at_once_is_answered_twice() -> None:
     with double({**SLOW, "parallel": 2}) as engine:
-        numbers = [engine.ask([Message.user("Rhine")], GREEDY, aside=bool(i)) for i in range(2)]
+        numbers = [engine.ask([Message.user("Rhine")], GREEDY, ephemeral=bool(i)) for i in range(2)]
         heard = hear_ends(engine, *numbers)
     assert [whole(heard, each) for each in numbers] == [RIVERS["Rhine"]] * 2

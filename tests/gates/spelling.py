@@ -12,8 +12,8 @@ from random import Random
 
 from lab.planted import FORMATS, Planted, planted
 from localspec.chat.events import Reply, RoundDone, Text
+from localspec.chat.request import Request
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import Count, Counted, Notice, Ready, ReplyDone, ReplyEvents
 from localspec.engine.wire import COMMANDS
 from localspec.messages import Message
@@ -52,8 +52,8 @@ class Spelling:
     def say(self, line: bytes) -> None:
         command = COMMANDS.decode(line)
         match command:
-            case Ask(id=number):
-                which = re.findall(r"\d+", command.asked)[-1]
+            case Request(id=number):
+                which = re.findall(r"\d+", command.question)[-1]
                 for notice in self._answered(number, int(which)):
                     self._inbox.put(notice)
             case Count(id=number):

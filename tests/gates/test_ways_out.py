@@ -15,8 +15,8 @@ import pytest
 
 from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
+from localspec.chat.request import Request
 from localspec.cli.gating import Gating
-from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
 from localspec.engine.remote import RemoteAssistant
 from localspec.gates.gate import usual_gate
@@ -24,15 +24,15 @@ from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.http import Guard
+from localspec.session.conversation import SavedConversation
+from localspec.session.export import exported
+from localspec.session.preferences import Preferences
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
 from localspec.ui import plain
-from localspec.ui.export import exported
 from localspec.ui.gated_engine import GatedEngine
 from localspec.ui.lines import Lines
-from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG
 from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
@@ -71,7 +71,7 @@ def test_leak_is_found_whole_and_in_part() -> None:
 @ROUNDS
 def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
     engine = GatedEngine(usual_gate(), lambda _: Spelling(TEXTS, most))  # type: ignore[arg-type,return-value]
-    talk = Talk(History(tmp_path / "history"))
+    talk = SavedConversation(History(tmp_path / "history"))
     session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
     out, err = io.StringIO(), io.StringIO()
     front = Lines(session, Preferences(), out, err, terminal=False, sleep=lambda _: None)
@@ -94,7 +94,7 @@ def test_run_and_what_it_tells_of_rounds(most: int) -> None:
     gating, seen = Gating(usual_gate()), list[str]()
     with closing(RemoteAssistant(spelling(most))) as assistant:
         for number in range(len(TEXTS)):
-            for event in gating.events(assistant.stream, Ask(0, (Message.user(f"{number}"),))):
+            for event in gating.events(assistant.stream, Request(0, (Message.user(f"{number}"),))):
                 match event:
                     case Text(text=text) | Finished(reply=text):
                         seen.append(text if isinstance(text, str) else text.text)

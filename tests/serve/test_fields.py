@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.options import ReplyOptions
 from tests.serve.clients import Package
 from tests.serve.serving import FIM, Served, served
@@ -42,7 +42,7 @@ SCHEMA = {"type": "object", "properties": {"uniqueItems": SET}, "required": ["un
 
 def options_of(server: Served) -> ReplyOptions:
     asked = server.asked[-1]
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, Request)
     return asked.options
 
 
@@ -101,7 +101,7 @@ def test_what_only_some_interfaces_read_is_refused_by_the_others(
     request = server.asked[asked]
     plain = server.client.post(path, json=BODIES[path])
     assert plain.status_code == 200
-    assert isinstance(request, Ask)
+    assert isinstance(request, Request)
     assert request.options != replace(options_of(server), seed=request.options.seed)
 
 

@@ -10,16 +10,16 @@ import pytest
 from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.approval import CallRunner
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences
 from localspec.toolbox.mcp import connection
 from localspec.toolbox.mcp.box import McpToolbox
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rules
 from localspec.ui import plain
 from localspec.ui.lines import Lines
-from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
-from localspec.ui.tool_work import ToolWork
 from tests.engine.double import command
 from tests.toolbox.mcp.boxes import stranger
 from tests.ui.tools import called
@@ -39,12 +39,12 @@ SCRIPT = {
 
 
 def talk(way: str, folder: Path, answers: Iterator[str], *typed: str) -> tuple[str, str]:
-    """Talk in lines with a server that goes its own way; return the answers, and the news."""
+    """SavedConversation in lines with a server that goes its own way; return the answers, and the news."""
     news = SimpleQueue[str]()
     box = McpToolbox([stranger(way)], news.put)
-    work = ToolWork([box], Permissions(Rules()), (), news)
+    work = CallRunner([box], Permissions(Rules()), (), news)
     session = Session(
-        EngineClient(command(SCRIPT)), Talk(History(folder / "history")),
+        EngineClient(command(SCRIPT)), SavedConversation(History(folder / "history")),
         LaunchOptions(pair="toy"), ReplyOptions(), folder, work=work,
     )  # fmt: skip
     out, err = io.StringIO(), io.StringIO()

@@ -27,9 +27,9 @@ class Asked:
         *,
         draft: str | None,
         keep: int | None,
-        aside: bool,
+        ephemeral: bool,
     ) -> int:
-        self.requests.append((draft, keep, aside, options.seed))
+        self.requests.append((draft, keep, ephemeral, options.seed))
         return len(self.requests)
 
     def cancel(self, id: int | None = None) -> None:  # noqa: A002 - the protocol's word

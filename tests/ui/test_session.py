@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.conversation import SavedConversation
 from localspec.ui.engine_state import Phase
 from localspec.ui.reply_lines import ReplyLines
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 from tests.ui.answers import finished, started, streamed
 
 READY = Ready("toy", None, "lookup", 2048, (), 0.1, True)
@@ -28,12 +28,12 @@ class Engine:
     """Keeps what it is told; says what the test gives it."""
 
     def __init__(self) -> None:
-        self.asked: list[Ask] = []
+        self.asked: list[Request] = []
         self.told: list[str] = []
         self.inbox: list[Notice] = []
 
     def ask(self, messages: Sequence[Message], options: ReplyOptions, **flags: Any) -> int:
-        self.asked.append(Ask(len(self.asked) + 1, tuple(messages), options, **flags))
+        self.asked.append(Request(len(self.asked) + 1, tuple(messages), options, **flags))
         return len(self.asked)
 
     def drain(self) -> list[Notice]:
@@ -51,7 +51,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def session(engine: Engine, tmp_path: Path) -> Session:
-    talk = Talk(History(tmp_path / "history"), "Be brief.")
+    talk = SavedConversation(History(tmp_path / "history"), "Be brief.")
     made = Session(engine, talk, LaunchOptions(pair="p"), ReplyOptions(), tmp_path)  # type: ignore[arg-type]
     made.start()
     hear(made, READY)
