@@ -15,7 +15,7 @@ FLOORS: list[set[str]] = [
     {"cli"},
     {"tailor"},
     {"ui", "batch", "bench", "diagnosis", "serve"},
-    {"setup"},
+    {"setup", "session"},
     {""},  # the package itself: its public face
     {"launch"},
     {"calibration"},
@@ -143,6 +143,17 @@ def test_a_room_imports_only_from_floors_below() -> None:
         and floor(imported) <= floor(name)
     ]
     assert wrong == []
+
+
+def test_the_chat_alone_imports_its_screens() -> None:
+    """`run`, and what it shares with the chat, work without them."""
+    wrong = {
+        name
+        for name, tree in modules()
+        for imported in imports(tree)
+        if room(imported) == "ui" and room(name) != "ui"
+    }
+    assert wrong == {"localspec.cli.chat_fronts"}
 
 
 def test_external_packages_have_one_home() -> None:

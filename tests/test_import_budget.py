@@ -71,7 +71,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "chat --help": (script("chat", "--help"), 53, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
-        106,  # what stands for earlier turns, tags, and the option that says what is masked
+        109,  # what stands for earlier turns, tags, what is masked, what `run` shares, and names of models
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
     "engine's process": (_ENGINE, 132, MODEL_LIBRARIES),

@@ -3,7 +3,7 @@
 Whoever watches a reply (screen, lens, telemetry, bench, the engine's client) is a consumer of them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
@@ -136,6 +136,13 @@ class Reply:
         if self.completion_tokens < 2 or self.decode_s <= 0:
             return None
         return (self.completion_tokens - 1) / self.decode_s
+
+    @property
+    def message(self) -> Message:
+        """What it says, as a message; the calls of a reply that was cancelled are left out."""
+        said = Message.assistant(self.text, self.thinking)
+        calls = () if self.stop_reason is StopReason.CANCELLED else self.calls
+        return replace(said, parts=(*said.parts, *calls))
 
 
 @dataclass(frozen=True, slots=True)

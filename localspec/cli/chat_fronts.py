@@ -13,22 +13,22 @@ import click
 
 from localspec.cli.docs import docs_of
 from localspec.cli.gating import gate_of
-from localspec.cli.hands import pressed_answer, wants_tools, work_of
+from localspec.cli.hands import call_runner, pressed_answer, wants_tools
 from localspec.cli.option_flags import launch_options, reply_options
 from localspec.cli.question import system_prompt
 from localspec.cli.resident import resident
 from localspec.cli.settings import configured, with_own
-from localspec.cli.words import named
+from localspec.cli.words import named, stored_conversation
 from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError
 from localspec.history.archive import History
 from localspec.options import ReplyOptions
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences, read_preferences
 from localspec.storage.paths import data_dir
 from localspec.ui.opening import has_screens, waiting_keys
-from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 
 # A second Ctrl-C within so many seconds leaves.
 _AGAIN_S = 2.0
@@ -69,9 +69,7 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
     if found.get("unasked"):
         notice(found["unasked"])
     if flags["go_on"] is not None:
-        from localspec.cli.kept import stored  # noqa: PLC0415 - few continue one
-
-        conversation = stored(flags["go_on"])
+        conversation = stored_conversation(flags["go_on"])
         # Only flags are meant for this conversation; what is configured is meant for new ones.
         session.resume(conversation.id, own_models=own_models, own_ctx=flags["ctx"] is None)
     told = ""
@@ -93,7 +91,9 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     launch, options = launch_options(flags), reply_options(with_own(flags))
-    talk = Talk(History.open(data_dir() / "history"), system_prompt(flags, preferences))
+    talk = SavedConversation(
+        History.open(data_dir() / "history"), system_prompt(flags, preferences)
+    )
 
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))
@@ -103,7 +103,7 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
         from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have one
 
         engine = GatedEngine(gate, lambda wanted: resident(wanted, flags))
-    work = work_of(Path.cwd(), flags) if wants_tools(flags) else None
+    work = call_runner(Path.cwd(), flags) if wants_tools(flags) else None
     return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
 
 

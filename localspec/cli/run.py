@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -47,17 +46,18 @@ from localspec.cli.resident import own_option, resident
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
-from localspec.cli.words import model_and_prompt, named
+from localspec.cli.words import conversation_and_words, model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
-    from localspec.cli.kept import Kept
     from localspec.engine.shared import SharedEngine
     from localspec.history.records import StoredConversation
+    from localspec.session.conversation import SavedConversation
     from localspec.toolbox.loop import CarriedOut
 
 
@@ -109,9 +109,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     _check(flags)
     conversation = None
     if flags["go_on"] is not None:
-        from localspec.cli.kept import continued  # noqa: PLC0415 - the history's database
-
-        conversation, words = continued(flags["go_on"], words)
+        conversation, words = conversation_and_words(flags["go_on"], words)
     model, prompt = model_and_prompt(words, chosen=named(flags) is not None)
     flags["model"] = flags["model"] or model
     prompt = templated(prompt, flags)
@@ -122,46 +120,73 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         return start_chat({**flags, "go_on": go_on, "plain": False})
     kept = _kept(flags, conversation)
     if kept is not None and named(flags) is None:
-        flags["model"] = kept.model
+        flags["model"] = kept.pair
+    text = read_prompt(prompt)
+    before = () if kept is None else tuple(each.message for each in kept.messages)
+    said = None if flags["raw"] else question(text, flags, prompt or "", before)
     flags = with_own(with_model(flags))
     turns = RepliesAndCalls(flags)
     gating = Gating(gate_of(flags), asks=_is_asked(flags))
     options, request = reply_options(flags), launch_options(flags)
-    text = read_prompt(prompt)
-    before = () if kept is None else kept.messages
-    said = None if flags["raw"] else question(text, flags, prompt or "", before)
     system = None if flags["raw"] else system_prompt(flags)
 
-    @cache
-    def messages() -> tuple[Message, ...]:
-        """Return the conversation; where it is kept, the question is from now on."""
-        if said is None:
-            return ()
-        if kept is not None:
-            return kept.say(said, system)
-        return (said,) if system is None else (Message.system(system), said)
-
-    def asked() -> Request:
-        asked = Request(
-            0,
-            messages(),
-            options,
-            raw=text if said is None else None,
-            ephemeral=kept is None and not wants_tools(flags),
-        )
-        return asked if kept is None else msgspec.structs.replace(asked, conversation=kept.number)
-
+    if kept is not None and conversation is None:
+        kept.system = system
+    asked = _Question(kept, said, system, text, options, calls=wants_tools(flags))
     said_before = "".join(each.text for each in before)
     prompt_text = f"{system or ''}{said_before}{text if said is None else said.text}"
-    outcome = _answer(request, asked, flags, turns, gating, prompt_text)
+    outcome = _answer(request, asked.request, flags, turns, gating, prompt_text)
     gating.close()
     if outcome is None:
         return INTERRUPTED
     reply = outcome.reply
     if kept is not None:
-        kept.answer(turns.said, outcome.target, request)
-    code = _report(outcome, turns.said, text, messages(), options, flags)
+        _keep(kept, turns.said, outcome.target, request)
+    code = _report(outcome, turns.said, text, asked.messages, options, flags)
     return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else code
+
+
+class _Question:
+    """The question of `run`, and the conversation that it belongs to.
+
+    Args:
+        kept: the conversation of the history; None where nothing is saved.
+        said: the question; None where `text` goes to the model as it is.
+        system: the system prompt of a question that is not saved.
+        text: all of the prompt.
+        options: how to answer.
+        calls: whether functions may be called, so that several replies follow each other.
+    """
+
+    def __init__(
+        self,
+        kept: "SavedConversation | None",
+        said: Message | None,
+        system: str | None,
+        text: str,
+        options: ReplyOptions,
+        *,
+        calls: bool = False,
+    ) -> None:
+        self._kept, self._said, self._options, self._saved = kept, said, options, False
+        self._raw = text if said is None else None
+        self._ephemeral = kept is None and not calls
+        self.messages: tuple[Message, ...] = ()
+        if said is not None and kept is not None:
+            self.messages = kept.turns_with(said)
+        elif said is not None:
+            self.messages = (*([] if system is None else [Message.system(system)]), said)
+
+    def request(self, *, save: bool = True) -> Request:
+        """Return the request; unless `save` is false, the question is in the history from now on."""
+        kept = self._kept
+        asked = Request(0, self.messages, self._options, raw=self._raw, ephemeral=self._ephemeral)
+        if kept is None or self._said is None or not save:
+            return asked
+        if not self._saved:
+            kept.say(self._said)
+            self._saved = True
+        return msgspec.structs.replace(asked, conversation=kept.number)
 
 
 def _check(flags: dict[str, Any]) -> None:
@@ -210,16 +235,39 @@ def _is_kept(flags: dict[str, Any]) -> bool:
     return _at_terminal() and not (flags["raw"] or flags["json_"] or flags["quiet"])
 
 
-def _kept(flags: dict[str, Any], conversation: "StoredConversation | None") -> "Kept | None":
-    """Return the conversation that the question belongs to, and say which it is where it goes on; None where nothing is kept."""
+def _kept(
+    flags: dict[str, Any], conversation: "StoredConversation | None"
+) -> "SavedConversation | None":
+    """Return the conversation of the history that the question belongs to, and print which one goes on; None without a history."""
     if not (conversation or (_is_kept(flags) if flags["keep"] is None else flags["keep"])):
         return None
-    from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
+    from localspec.history.archive import History  # noqa: PLC0415 - the history's database
+    from localspec.session.conversation import SavedConversation  # noqa: PLC0415 - likewise
 
-    kept = Kept(None if conversation is None else conversation.id)
-    if conversation and not (flags["quiet"] or flags["json_"]):
-        notice(kept.continuing)
+    kept = SavedConversation(History.open(data_dir() / "history"))
+    if conversation is not None:
+        kept.open(conversation.id)
+        if not (flags["quiet"] or flags["json_"]):
+            notice(kept.continuing)
     return kept
+
+
+def _keep(
+    kept: "SavedConversation",
+    said: "Sequence[Reply | CarriedOut]",
+    target: str,
+    request: LaunchOptions,
+) -> None:
+    """Save replies and the results of their calls, and what was loaded for them."""
+    from localspec.launch.names import name_of, with_names  # noqa: PLC0415 - a server has its own
+
+    kept.set_pair(name_of(with_names(request)))
+    for each in said:
+        if isinstance(each, Reply):
+            kept.add_reply(each, target)
+        else:
+            kept.add_result(each)
+    kept.history.close()
 
 
 def _is_asked(flags: dict[str, Any]) -> bool:
@@ -234,7 +282,7 @@ def _at_terminal() -> bool:
 
 def _answer(
     request: LaunchOptions,
-    asked: Callable[[], Request],
+    asked: Callable[..., Request],
     flags: dict[str, Any],
     turns: RepliesAndCalls,
     gating: Gating,
@@ -244,7 +292,7 @@ def _answer(
 
     Args:
         request: what answers.
-        asked: returns what is asked; called once it is clear that somebody answers.
+        asked: returns the request, and saves the question unless told `save=False`.
         flags: of the verb.
         turns: carries out what is called.
         gating: says what may be seen of the answer.

@@ -29,7 +29,7 @@ from localspec.options import LaunchOptions
 
 def answered_here(
     request: LaunchOptions,
-    asked: Callable[[], Request],
+    asked: Callable[..., Request],
     flags: dict[str, Any],
     tell: Callable[..., None],
     answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
@@ -39,7 +39,7 @@ def answered_here(
 
     Args:
         request: what to load.
-        asked: returns what is asked; called when it is loaded.
+        asked: returns the request; called when it is loaded, and with `save=False` before.
         flags: of the verb.
         tell: says sentences to the user.
         answer: has a question answered and written, with all that is called on the way.
@@ -117,10 +117,10 @@ def _loaded(
 
 
 def _counted_context(
-    runtime: Runtime, asked: Callable[[], Request], prompt: str
+    runtime: Runtime, asked: Callable[..., Request], prompt: str
 ) -> tuple[int, int]:
     """Return how many tokens the prompt has, and how many of context it needs with its answer; 0 for both where they fit surely, or the model has no more."""
-    assistant, wanted = runtime.assistant, asked()
+    assistant, wanted = runtime.assistant, asked(save=False)
     n_ctx, max_tokens = runtime.target.n_ctx, wanted.options.max_tokens
     if not may_need_more(prompt, max_tokens, n_ctx) or n_ctx >= runtime.target.model.n_ctx_train:
         return 0, 0

@@ -1,14 +1,11 @@
 """GrowingAnswer: the answer that is under way, and how it gets into the history while it grows."""
 
-import json
-
 from localspec.chat.events import Text
-from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Notice, ReplyDone, ReplyEvents
 from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import StoredMessage
+from localspec.session.conversation import SavedConversation
 from localspec.ui.exchange import Exchange
-from localspec.ui.talk import Talk
 
 
 class GrowingAnswer:
@@ -24,7 +21,7 @@ class GrowingAnswer:
         message: what was kept of it last; None before there is anything.
     """
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: SavedConversation) -> None:
         self._talk = talk
         self.exchange: Exchange | None = None
         self.parent: int | None = None
@@ -99,17 +96,6 @@ class GrowingAnswer:
         said = message.text or message.thinking or message.calls
         if not said and self._recorder is None:
             return  # stopped before the first token
-        assert self.exchange is not None  # noqa: S101 - it took the notice
-        figures = {
-            "tokens": reply.completion_tokens,
-            "tokens_per_s": reply.tokens_per_s,
-            "accepted": self.exchange.acceptance,
-            "stop": reply.stop_reason.value,
-            "seed": reply.seed,
-            "left_out": finished.dropped_turns,
-        }
         recorder = self._begun(model)
-        end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
-        end(message, figures=json.dumps(figures))
+        self._talk.finish_reply(recorder, reply, message, finished.dropped_turns)
         self._recorder = None
-        self._talk.show_branch(recorder.message)

@@ -16,6 +16,7 @@ from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
 from localspec.history.records import content_of
+from localspec.session.preferences import Preferences
 from localspec.ui.colours import DARK, THEMES
 from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
@@ -26,7 +27,6 @@ from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
 from localspec.ui.main_view import MainView
 from localspec.ui.message_view import MessageView
-from localspec.ui.preferences import Preferences
 from localspec.ui.quoted import unquoted
 from localspec.ui.screens import Screens
 from localspec.ui.session import Session

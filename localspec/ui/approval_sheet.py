@@ -10,10 +10,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from localspec.display import clean
+from localspec.session.approval import CallQuestion
 from localspec.toolbox.permissions import Decision
 from localspec.toolbox.toolbox import Access
 from localspec.ui.sheets import Frame, LineSheet
-from localspec.ui.tool_work import CallQuestion
 
 # Whoever is typing when the sheet appears has not read it: no key counts before a pause of so long.
 CALM_S = 0.8

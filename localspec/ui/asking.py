@@ -12,18 +12,18 @@ from localspec.engine.protocol import EngineDied, Failed, Notice, ReplyDone, Rep
 from localspec.errors import UsageError
 from localspec.messages import Message
 from localspec.retrieval.retriever import Docs
+from localspec.session.attachments import attached, unmatched
+from localspec.session.compaction import is_request, options_for
+from localspec.session.conversation import SavedConversation
 from localspec.ui.answering import GrowingAnswer
-from localspec.ui.attach import attached, unmatched
-from localspec.ui.compaction import is_request, options_for
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
 from localspec.ui.model_switch import ModelSwitch
 from localspec.ui.race import Race, race_of
 from localspec.ui.settings import AUTO, ChatSettings
-from localspec.ui.talk import Talk
 
 if TYPE_CHECKING:
-    from localspec.ui.tool_work import ToolWork
+    from localspec.session.approval import CallRunner
 
 
 class StillAnswering(UsageError):
@@ -57,12 +57,12 @@ class Asking:
     def __init__(
         self,
         engine: EngineClient,
-        talk: Talk,
+        talk: SavedConversation,
         state: EngineState,
         models: ModelSwitch,
         settings: ChatSettings,
         folder: Path,
-        work: "ToolWork | None" = None,
+        work: "CallRunner | None" = None,
         docs: Docs | None = None,
     ) -> None:
         self.work = work
@@ -195,7 +195,7 @@ class Asking:
             if isinstance(message, ReplyEvents) and any(
                 isinstance(event, Started) for event in message.events
             ):
-                self._talk.hold_with(self._models.name)
+                self._talk.set_pair(self._models.name)
                 assert self.exchange is not None  # noqa: S101 - it took the message
                 self.exchange.model = self._models.name
             if isinstance(message, ReplyDone):
@@ -208,10 +208,10 @@ class Asking:
         work = self.work
         if work is None or not work.busy:
             return
-        done = work.take()
-        for each in done:
-            self._talk.add_result(each)
-        self.results += len(done)
+        for each in work.take():
+            if not isinstance(each, str):
+                self._talk.add_result(each)
+                self.results += 1
         if not work.busy and not work.stopped and self._state.phase is not Phase.DEAD:
             self._request(self._talk.messages[-1].id)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.display import clean_line
-from localspec.ui.attach import completions
+from localspec.session.attachments import completions
 from localspec.ui.commands import BY_NAME, Command, matching
 
 _PATH = re.compile(r'(?:^|\s)@("?)([^\s"]*)$')

@@ -156,7 +156,7 @@ async def export(front: Front, argument: str) -> None:
     if talk.conversation is None:
         raise UsageError("this conversation is empty: there is nothing to export")
     from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not at the start
-    from localspec.ui.export import export_line, write_export  # noqa: PLC0415 - likewise
+    from localspec.session.export import export_line, write_export  # noqa: PLC0415 - likewise
 
     folder, gate = front.session.folder, usual_gate()
     leaf = talk.messages[-1].id if talk.messages else None

@@ -19,9 +19,8 @@ from localspec.ui.transcript import TranscriptItem
 from localspec.ui.typeset import prepare
 
 if TYPE_CHECKING:
-    from localspec.toolbox.permissions import Decision
+    from localspec.session.approval import CallQuestion, CallRunner
     from localspec.ui.approval_sheet import ApprovalSheet
-    from localspec.ui.tool_work import CallQuestion, ToolWork
 
 POLL_S = 0.1
 # While a user waits for the first text: it is to be there when it comes.
@@ -120,7 +119,7 @@ class Feed:
         self._view.tell_state()
         self._view.tell_place()
 
-    async def _show_work(self, work: "ToolWork") -> None:
+    async def _show_work(self, work: "CallRunner") -> None:
         """Show what calls came to, what runs, and what the user is asked."""
         asking = self._session.asking
         if asking.results != self._calls_shown:
@@ -141,17 +140,11 @@ class Feed:
         if work.question is not None and self._asked is None:
             self._ask(work, work.question)
 
-    def _ask(self, work: "ToolWork", question: "CallQuestion") -> None:
-        def answered(decision: "Decision | None") -> None:
-            if decision is None:
-                work.stop()
-            else:
-                work.answer(question, decision)
-
+    def _ask(self, work: "CallRunner", question: "CallQuestion") -> None:
         from localspec.ui.approval_sheet import ApprovalSheet  # noqa: PLC0415 - few have tools
 
         self._asked = ApprovalSheet(question)
-        self._app.push_screen(self._asked, answered)
+        self._app.push_screen(self._asked, lambda decision: work.answer(question, decision))
 
     def _first_text(self) -> bool:
         """Return whether the first text of an answer has just come; look for it more often until then."""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from localspec.ui.preferences import Preferences
+from localspec.session.preferences import Preferences
 from localspec.ui.session import Session
 
 

@@ -7,18 +7,15 @@ from typing import TextIO
 
 from localspec.display import Wrapping, clean, clean_line, columns_of, wrapped
 from localspec.history.records import content_of
-from localspec.toolbox.asked import decision
-from localspec.toolbox.permissions import Decision
+from localspec.session.preferences import Preferences
 from localspec.ui.commands import COMMANDS
 from localspec.ui.conversation_commands import when_full, when_nearly_full
 from localspec.ui.editor import written
 from localspec.ui.figures import stats_lines
 from localspec.ui.lens import legend, marked
-from localspec.ui.preferences import Preferences
 from localspec.ui.reply_lines import ReplyLines
 from localspec.ui.session import Session
 from localspec.ui.shown import SAVED_AGAIN, call_line
-from localspec.ui.tool_work import CallQuestion
 
 _POLL_S = 0.03
 _WIDTH = 78
@@ -59,9 +56,14 @@ class Lines:
 
     def __post_init__(self) -> None:
         self._wrapping = Wrapping(lambda: columns_of(self.out))
-        decide = None if self.ask is None else self._decide
         self._reply = ReplyLines(
-            self.session, self._write, self.tell, self.quiet, self.sleep, decide=decide
+            self.session,
+            self._write,
+            self.tell,
+            self.quiet,
+            self.sleep,
+            preview=lambda text: print(clean(text), file=self.err),
+            prompt=self.ask,
         )
 
     def tell(self, text: str) -> None:
@@ -205,13 +207,6 @@ class Lines:
         """Write the thoughts of answers from now on, or leave them out."""
         self._reply.thoughts = not self._reply.thoughts
         self.tell(f"thoughts are {'shown' if self._reply.thoughts else 'left out'}")
-
-    def _decide(self, question: CallQuestion) -> Decision | None:
-        """Ask whether a call may be carried out; None stops the answer."""
-        assert self.ask is not None  # noqa: S101 - else this is not called
-        self.tell(question.proposal.summary)
-        print(clean(question.proposal.preview), file=self.err)
-        return decision(self.ask, question.scope)
 
     def leave(self) -> None:
         """Take note that no more lines are wanted."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from localspec.display import clean_line
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, LoadCancelled, Notice, Ready
+from localspec.launch.names import name_of, named, with_names
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
 from localspec.ui.engine_state import EngineState
@@ -166,20 +167,3 @@ class ModelSwitch:
 
 def _sized(load: LaunchOptions, n_ctx: int | None) -> LaunchOptions:
     return replace(load, load=replace(load.load, n_ctx=n_ctx))
-
-
-def name_of(load: LaunchOptions) -> str:
-    """Return the pair or target of a request, as it was named; empty for the default pair."""
-    return load.pair or load.target or ""
-
-
-def named(load: LaunchOptions, name: str) -> LaunchOptions:
-    """Return a request for what a name means, a pair or else a target, loaded like the one before."""
-    chosen = load_registry().chosen(name)
-    pair, target = chosen.get("pair"), chosen.get("target")
-    return replace(load, pair=pair, target=target, draft_model=None, draft_lora=None)
-
-
-def with_names(load: LaunchOptions) -> LaunchOptions:
-    """Return a request that names the default pair where it names nothing."""
-    return load if name_of(load) else replace(load, pair=load_registry().default_pair)

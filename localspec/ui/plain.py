@@ -12,7 +12,7 @@ _INTERRUPTED = 130
 
 
 def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> int:
-    """Talk until the lines end, or the user leaves; return the exit code.
+    """SavedConversation until the lines end, or the user leaves; return the exit code.
 
     Args:
         front: writes.

@@ -7,15 +7,12 @@ from localspec import errors
 from localspec.chat.events import Text
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone, ReplyEvents
 from localspec.errors import LocalspecError
-from localspec.toolbox.permissions import Decision
+from localspec.session.approval import shortened_lines
 from localspec.ui.engine_state import Phase
 from localspec.ui.session import Session
 from localspec.ui.shown import call_line, shown
-from localspec.ui.tool_work import CallQuestion
 
 _POLL_S = 0.03
-_SHOWN_LINES = 8
-NOBODY = "nobody can be asked here: a rule in tools.toml can allow it"
 
 
 @dataclass(slots=True)
@@ -29,7 +26,8 @@ class ReplyLines:
         quiet: leave figures and news away.
         sleep: waits so many seconds.
         thoughts: whether thoughts are written, too.
-        decide: asks whether a call may be carried out; None where there is nobody to ask.
+        preview: prints what a call would change.
+        prompt: returns what a person answers to a short question; None where nobody can be asked.
 
     Attributes:
         overflowed: whether the last question found no room in the context.
@@ -41,7 +39,8 @@ class ReplyLines:
     quiet: bool
     sleep: Callable[[float], None]
     thoughts: bool = False
-    decide: Callable[[CallQuestion], Decision | None] | None = None
+    preview: Callable[[str], None] = lambda _: None
+    prompt: Callable[[str], str] | None = None
     overflowed: bool = False
     _results: int = 0
     _refused: Failed | None = None
@@ -82,20 +81,10 @@ class ReplyLines:
         for each in self.session.talk.messages[-new:] if new else ():
             said = shown(each)
             self.tell(said.heading)
-            for line in folded(said.text):
+            for line in shortened_lines(said.text):
                 self.tell(f"  {line}")
-        question = None if asking.work is None else asking.work.question
-        if asking.work is None or question is None:
-            return
-        if self.decide is None:
-            self.tell(f"refused: {question.proposal.summary}; {NOBODY}")
-            asking.work.answer(question, Decision(allowed=False, reason=NOBODY))
-            return
-        decision = self.decide(question)
-        if decision is None:
-            asking.work.stop()
-        else:
-            asking.work.answer(question, decision)
+        if asking.work is not None:
+            asking.work.ask(self.tell, self.preview, self.prompt)
 
     def _take(self, message: Notice) -> ReplyDone | Failed | EngineDied | None:
         """Write what a message says; return it where it ends the answer."""
@@ -172,12 +161,3 @@ class ReplyLines:
                 self.tell(each)
             why = f" · {message.no_drafting}" if message.no_drafting else ""
             self.tell(f"{figures}{why} · seed {message.reply.seed}")
-
-
-def folded(text: str) -> list[str]:
-    """Return the lines of a text; of a long one the first and the last."""
-    lines = text.splitlines()
-    left_out = len(lines) - 2 * _SHOWN_LINES
-    if left_out <= 1:
-        return lines
-    return [*lines[:_SHOWN_LINES], f"[{left_out} more lines]", *lines[-_SHOWN_LINES:]]

@@ -8,12 +8,12 @@ from textual.screen import Screen
 
 from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
+from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
 from localspec.ui.asking import StillAnswering
 from localspec.ui.colours import DARK, LIGHT
 from localspec.ui.commands import BY_NAME, COMMANDS, run
 from localspec.ui.main_view import MainView
-from localspec.ui.preferences import Preferences, keep_theme
 from localspec.ui.session import ABOUT, CONTEXT, DRAFT, SETTINGS, Session
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
 
@@ -239,7 +239,7 @@ class Screens:
     def show_history(self, words: str) -> None:
         """Show earlier conversations, to be searched, taken up and more."""
         from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not at the start
-        from localspec.ui.export import export_line, write_export  # noqa: PLC0415
+        from localspec.session.export import export_line, write_export  # noqa: PLC0415
         from localspec.ui.history_sheet import HistorySheet  # noqa: PLC0415
 
         session, history = self.session, self.session.talk.history

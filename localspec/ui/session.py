@@ -12,20 +12,21 @@ from localspec.chat.events import RoundDone
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Counted, Failed, Notice, Ready, ReplyDone
 from localspec.errors import UsageError
+from localspec.launch.names import name_of
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.retrieval.retriever import Docs
+from localspec.session.compaction import NEARLY_FULL
+from localspec.session.conversation import SavedConversation
 from localspec.ui.asking import Asking
-from localspec.ui.compaction import NEARLY_FULL
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
-from localspec.ui.model_switch import ModelSwitch, name_of
+from localspec.ui.model_switch import ModelSwitch
 from localspec.ui.race import Race
 from localspec.ui.settings import ABOUT as ABOUT_ANSWERS
 from localspec.ui.settings import AUTO, NAMES, ChatSettings
-from localspec.ui.talk import Talk
 
 if TYPE_CHECKING:
-    from localspec.ui.tool_work import ToolWork
+    from localspec.session.approval import CallRunner
 
 SYSTEM = "system"
 CONTEXT = "ctx"
@@ -60,12 +61,12 @@ class Session:
     def __init__(
         self,
         engine: EngineClient,
-        talk: Talk,
+        talk: SavedConversation,
         load: LaunchOptions,
         options: ReplyOptions,
         folder: Path,
         own: Callable[[str], ReplyOptions] | None = None,
-        work: "ToolWork | None" = None,
+        work: "CallRunner | None" = None,
         docs: Docs | None = None,
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
@@ -184,7 +185,7 @@ class Session:
         if isinstance(message, Ready) and self._own is not None:
             self.asking.suit(ChatSettings(self._own(self.models.name)))
         if isinstance(message, Ready) and not self.models.instead:
-            self.talk.hold_with(self.models.name)
+            self.talk.set_pair(self.models.name)
         elif isinstance(message, Counted):
             self._counted = message.tokens
         elif isinstance(message, ReplyDone) and self.talk.ends_with_summary:

@@ -1,17 +1,17 @@
 """Shown: what a message says on the screen, made from what the history keeps. No Textual."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from localspec.display import duration_text, reading_text
 from localspec.history.records import StoredMessage
-from localspec.messages import Message, ToolCall, ToolResult
-from localspec.retrieval.citing import NumberedPassage, citations, files_of, passages_in
-from localspec.ui.attach import label
-from localspec.ui.compaction import COMMAND, is_request
+from localspec.messages import ToolCall, ToolResult
+from localspec.retrieval.citing import NumberedPassage, citations
+from localspec.session.attachments import attached_lines
+from localspec.session.compaction import COMMAND, is_request
 from localspec.ui.exchange import Exchange
 
 _ENDINGS = {
@@ -78,15 +78,6 @@ def shown(
     cited = citations(said.text, passages).lines()
     note = "\n".join(filter(None, [*cited, *map(call_line, said.calls), _note(message)]))
     return Shown(heading, said.text, said.thinking, note, kind="reply")
-
-
-def attached_lines(said: Message) -> Iterator[str]:
-    """Yield a line for each file and passage that goes with a question, and one for what the passages take."""
-    yield from map(label, files_of(said))
-    passages = passages_in([said])
-    yield from map(str, passages.values())
-    if passages:
-        yield f"passages · ≈ {sum(each.tokens for each in passages.values())} tokens"
 
 
 def call_line(call: ToolCall) -> str:

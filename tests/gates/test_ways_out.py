@@ -24,15 +24,15 @@ from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.http import Guard
+from localspec.session.conversation import SavedConversation
+from localspec.session.export import exported
+from localspec.session.preferences import Preferences
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
 from localspec.ui import plain
-from localspec.ui.export import exported
 from localspec.ui.gated_engine import GatedEngine
 from localspec.ui.lines import Lines
-from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG
 from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
@@ -71,7 +71,7 @@ def test_leak_is_found_whole_and_in_part() -> None:
 @ROUNDS
 def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
     engine = GatedEngine(usual_gate(), lambda _: Spelling(TEXTS, most))  # type: ignore[arg-type,return-value]
-    talk = Talk(History(tmp_path / "history"))
+    talk = SavedConversation(History(tmp_path / "history"))
     session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
     out, err = io.StringIO(), io.StringIO()
     front = Lines(session, Preferences(), out, err, terminal=False, sleep=lambda _: None)

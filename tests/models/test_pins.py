@@ -71,7 +71,7 @@ def test_what_the_hub_says_at_the_first_pull_counts_from_then_on(machine: ToyMac
 def test_after_the_file_is_lost_the_same_one_is_fetched(machine: ToyMachine) -> None:
     machine.run("pull", "toy")
     move_on(machine)
-    for blob in (machine.folder / "hub").rglob("blobs/*"):
+    for blob in machine.blobs:
         blob.unlink()
     done = machine.run("pull", "toy")
     assert done.code == 0, done.err
@@ -90,7 +90,7 @@ def test_rm_forgets_it_and_the_next_pull_takes_what_there_is(machine: ToyMachine
 
 def test_rm_forgets_what_was_learnt_of_a_file_that_is_gone(machine: ToyMachine) -> None:
     machine.run("pull", "toy")
-    for blob in (machine.folder / "hub").rglob("blobs/*"):
+    for blob in machine.blobs:
         blob.unlink()
     assert machine.run("rm", "toy").out.startswith("removed toy\n")
     assert shown(machine)["learnt"] is None
@@ -112,7 +112,7 @@ def test_a_pull_that_was_cut_wants_the_same_file_when_it_goes_on(machine: ToyMac
 def test_doctor_verifies_what_was_learnt(machine: ToyMachine) -> None:
     machine.run("pull", "toy")
     assert "re-hashed" in machine.run("doctor", "--offline", "--verify").out
-    (blob,) = (machine.folder / "hub").rglob("blobs/*")
+    (blob,) = machine.blobs
     blob.write_bytes(DATA[:-1] + b"x")
     done = machine.run("doctor", "--offline", "--verify")
     assert done.code == 1
@@ -238,7 +238,7 @@ def test_a_split_model_on_the_hub_keeps_its_name(machine: ToyMachine) -> None:
     path = Path(done.out.strip())
     assert path.name == "model-00001-of-00002.gguf"
     assert path.with_name("model-00002-of-00002.gguf").read_bytes() == NEWER
-    assert machine.run("list").out.split() == ["else/large-GGUF:Q4_K_M", "0", "MB", "hub", "cache"]
+    assert machine.run("list").out.split() == ["else/large-GGUF:Q4_K_M", "0", "MB", "store"]
     assert machine.run("pull", "--offline", "else/large-GGUF").out == done.out
     assert machine.run("rm", "else/large-GGUF:Q4_K_M").code == 0
     assert machine.run("list", "--json").out == "[]\n"

@@ -17,11 +17,11 @@ from textual.screen import Screen
 from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.approval import CallRunner
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences
 from localspec.ui.app import ChatApp
-from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
-from localspec.ui.tool_work import ToolWork
 from tests.engine.double import command
 
 PATIENCE_S = 90.0  # a machine may be busy with something else
@@ -147,7 +147,7 @@ def drive(
     system: str | None = None,
     load: LaunchOptions | None = None,
     engine: EngineClient | None = None,
-    tools: Callable[[Path], ToolWork] | None = None,
+    tools: Callable[[Path], CallRunner] | None = None,
 ) -> None:
     """Start the chat, do something in it, and leave.
 
@@ -166,7 +166,7 @@ def drive(
     """
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    talk = Talk(History(folder / "history"), system)
+    talk = SavedConversation(History(folder / "history"), system)
     engine = engine or EngineClient(command(script))
     calling = None if tools is None else tools(work)
     launch = load or LaunchOptions(pair=pair)

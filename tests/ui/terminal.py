@@ -22,10 +22,10 @@ from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.ui.app import ChatApp
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
+from localspec.session.conversation import SavedConversation
 from tests.engine.double import command
 history = History(Path({folder!r}))
-session = Session(EngineClient(command({script!r})), Talk(history), LaunchOptions(pair="toy"), ReplyOptions(), Path("."))
+session = Session(EngineClient(command({script!r})), SavedConversation(history), LaunchOptions(pair="toy"), ReplyOptions(), Path("."))
 latest = history.latest()
 if latest is not None:
     session.resume(latest)

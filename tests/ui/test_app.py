@@ -10,10 +10,10 @@ from textual.widgets import OptionList
 from localspec.messages import Message
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
+from localspec.session.preferences import Preferences
 from localspec.ui.engine_state import Phase
 from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.message_view import MessageView
-from localspec.ui.preferences import Preferences
 from localspec.ui.sheets import ListSheet, TextSheet
 from tests.ui.driving import Chat, drive
 from tests.ui.test_clean import obeyed

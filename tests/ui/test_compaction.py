@@ -10,12 +10,12 @@ from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from localspec.session.compaction import REQUEST, context_of, kept_from, options_for
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Compact, Preferences
 from localspec.ui import plain
-from localspec.ui.compaction import REQUEST, context_of, kept_from, options_for
 from localspec.ui.lines import Lines
-from localspec.ui.preferences import Compact, Preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 from tests.engine.double import command
 from tests.ui.driving import Chat, drive
 
@@ -30,11 +30,11 @@ SCRIPT: dict[str, Any] = {
 }
 
 
-def talk_of(folder: Path) -> Talk:
-    return Talk(History(folder / "history"), "Be brief.")
+def talk_of(folder: Path) -> SavedConversation:
+    return SavedConversation(History(folder / "history"), "Be brief.")
 
 
-def answered(talk: Talk, question: str, answer: str, *, cut: bool = False) -> None:
+def answered(talk: SavedConversation, question: str, answer: str, *, cut: bool = False) -> None:
     asked = talk.say(Message.user(question))
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, asked, "toy")
@@ -42,7 +42,7 @@ def answered(talk: Talk, question: str, answer: str, *, cut: bool = False) -> No
     talk.show_branch(reply.message)
 
 
-def compacted(talk: Talk, summary: str) -> str | None:
+def compacted(talk: SavedConversation, summary: str) -> str | None:
     question = talk.say_compaction()
     assert talk.conversation is not None
     reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
@@ -51,7 +51,7 @@ def compacted(talk: Talk, summary: str) -> str | None:
     return question
 
 
-def sent(talk: Talk) -> list[str]:
+def sent(talk: SavedConversation) -> list[str]:
     return [each.text for each in talk.turns(talk.messages[-1].id)]
 
 
@@ -159,8 +159,8 @@ def said(
     quiet: bool = False,
     summary: str = "They spoke of rivers.",
 ) -> tuple[int, str, str]:
-    """Talk in lines, in a conversation that had so many long answers before; return the exit code, the answers and the news."""
-    talk = Talk(History(folder / "history"))
+    """SavedConversation in lines, in a conversation that had so many long answers before; return the exit code, the answers and the news."""
+    talk = SavedConversation(History(folder / "history"))
     for _ in range(long):
         answered(talk, "the Rhine?", "It is 1233 km long, and flows north. " * 66)
     answers = {**SCRIPT["answers"], "Summarise our": summary}

@@ -8,7 +8,7 @@ import pytest
 from localspec.history.archive import History
 from localspec.retrieval.index import open_index
 from localspec.retrieval.update import add
-from localspec.ui.export import exported
+from localspec.session.export import exported
 from localspec.ui.sheets import ListSheet, TextSheet
 from tests.ui.driving import Chat, drive
 from tests.ui.test_plain import said

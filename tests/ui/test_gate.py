@@ -12,13 +12,13 @@ from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.history.archive import History
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.conversation import SavedConversation
+from localspec.session.export import exported, write_export
+from localspec.session.preferences import Preferences
 from localspec.ui import plain
-from localspec.ui.export import exported, write_export
 from localspec.ui.gated_engine import GatedEngine
 from localspec.ui.lines import Lines
-from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 from tests.engine.double import command
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
@@ -35,12 +35,12 @@ SCRIPT: dict[str, Any] = {
 
 def session_of(folder: Path, gate: Gate, script: dict[str, Any]) -> Session:
     engine = GatedEngine(gate, command=command(script))
-    talk = Talk(History(folder / "history"))
+    talk = SavedConversation(History(folder / "history"))
     return Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), folder)
 
 
 def said(folder: Path, *lines: str, gate: Gate | None = None) -> tuple[str, str]:
-    """Talk in lines behind a gate; return the answers and the news."""
+    """SavedConversation in lines behind a gate; return the answers and the news."""
     session = session_of(folder, gate or usual_gate(), SCRIPT)
     out, err = io.StringIO(), io.StringIO()
     front = Lines(session, Preferences(), out, err, terminal=False)

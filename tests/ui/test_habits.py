@@ -12,12 +12,12 @@ from localspec.messages import Message
 from localspec.models.names import import_file
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
+from localspec.session.conversation import SavedConversation
 from localspec.ui.clipboard import filled
 from localspec.ui.editor import written
 from localspec.ui.picker import Picker
 from localspec.ui.quoted import goes_on, unquoted
 from localspec.ui.sheets import ListSheet
-from localspec.ui.talk import Talk
 from tests.llama import tiny_models
 from tests.ui.driving import Chat, drive
 from tests.ui.test_plain import said
@@ -146,7 +146,7 @@ def test_who_goes_on_in_two_windows_is_told_of_the_branch(tmp_path: Path) -> Non
         await chat.ask("one")
         await chat.ask("two")
         assert "another window" not in chat.text()
-        other = Talk(History(tmp_path / "history"))
+        other = SavedConversation(History(tmp_path / "history"))
         other.open(1)
         other.say(Message.user("meanwhile"))
         other.history.close()

@@ -10,16 +10,16 @@ import pytest
 from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.approval import CallRunner
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences
 from localspec.toolbox.mcp import connection
 from localspec.toolbox.mcp.box import McpToolbox
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rules
 from localspec.ui import plain
 from localspec.ui.lines import Lines
-from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
-from localspec.ui.tool_work import ToolWork
 from tests.engine.double import command
 from tests.toolbox.mcp.boxes import stranger
 from tests.ui.tools import called
@@ -32,19 +32,19 @@ SCRIPT = {
     "answers": {
         "say": called("odd__echo", text="there"),
         "there": "It said so.",
-        "ended with code": "It is gone.",
+        "ended: out": "It is gone.",
         "still": "I am here.",
     },
 }
 
 
 def talk(way: str, folder: Path, answers: Iterator[str], *typed: str) -> tuple[str, str]:
-    """Talk in lines with a server that goes its own way; return the answers, and the news."""
+    """SavedConversation in lines with a server that goes its own way; return the answers, and the news."""
     news = SimpleQueue[str]()
     box = McpToolbox([stranger(way)], news.put)
-    work = ToolWork([box], Permissions(Rules()), (), news)
+    work = CallRunner([box], Permissions(Rules()), (), news)
     session = Session(
-        EngineClient(command(SCRIPT)), Talk(History(folder / "history")),
+        EngineClient(command(SCRIPT)), SavedConversation(History(folder / "history")),
         LaunchOptions(pair="toy"), ReplyOptions(), folder, work=work,
     )  # fmt: skip
     out, err = io.StringIO(), io.StringIO()
@@ -60,7 +60,7 @@ def test_a_server_that_dies_in_a_call_costs_its_tools_and_not_the_chat(tmp_path:
     out, err = talk("dies in a call", tmp_path, iter(["y"]), "say it", "are you still there?")
     assert out == "It is gone.\nI am here.\n"
     assert "odd__echo of the MCP server odd" in err
-    assert "ended with code 9; it said: out of tokens; its tools are off" in err
+    assert "ended: out of tokens; its tools are off" in err
 
 
 def test_a_server_that_is_not_there_is_told_and_the_chat_begins(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from localspec.errors import ModelUnavailable
 from localspec.history.archive import History
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences
 from localspec.ui import plain
 from localspec.ui.lines import Lines
-from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 from tests.engine.double import command
 
 DRAFTING = {"otherwise": ["some answer that is drafted"], "drafts": 3}
@@ -36,8 +36,8 @@ def said(
     greets: bool = False,
     person: bool = False,
 ) -> tuple[int, str, str]:
-    """Talk in lines; return the exit code, the answers and the news."""
-    talk = Talk(History(folder / "history"))
+    """SavedConversation in lines; return the exit code, the answers and the news."""
+    talk = SavedConversation(History(folder / "history"))
     session = Session(
         EngineClient(command(script)),
         talk,
@@ -202,7 +202,7 @@ def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None
 
 
 def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None:
-    talk = Talk(History(tmp_path / "history"))
+    talk = SavedConversation(History(tmp_path / "history"))
     script = {"otherwise": ["word " * 100], "pass_s": 0.01}
     session = Session(
         EngineClient(command(script)), talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path
@@ -255,7 +255,7 @@ def test_an_engine_that_dies_in_a_race_ends_it_and_nothing_waits_for_it(
 @pytest.mark.slow
 def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     script = {"otherwise": ["word " * 100], "pass_s": 0.02}
-    talk = Talk(History(tmp_path / "history"))
+    talk = SavedConversation(History(tmp_path / "history"))
     engine = EngineClient(command(script))
     session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
     out = io.StringIO()

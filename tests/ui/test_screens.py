@@ -13,11 +13,11 @@ from localspec.engine.protocol import ReplyEvents
 from localspec.launch.rows import ModelRow
 from localspec.messages import Message
 from localspec.options import ReplyOptions
+from localspec.session.preferences import Preferences
 from localspec.ui import picker
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.picker import Picker
-from localspec.ui.preferences import Preferences
 from localspec.ui.race import Race
 from localspec.ui.race_sheet import RaceSheet
 from localspec.ui.sheets import ListSheet, TextSheet

@@ -15,10 +15,10 @@ from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.conversation import SavedConversation
 from localspec.ui.engine_state import Phase
 from localspec.ui.reply_lines import ReplyLines
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 from tests.ui.answers import finished, started, streamed
 
 READY = Ready("toy", None, "lookup", 2048, (), 0.1, True)
@@ -51,7 +51,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def session(engine: Engine, tmp_path: Path) -> Session:
-    talk = Talk(History(tmp_path / "history"), "Be brief.")
+    talk = SavedConversation(History(tmp_path / "history"), "Be brief.")
     made = Session(engine, talk, LaunchOptions(pair="p"), ReplyOptions(), tmp_path)  # type: ignore[arg-type]
     made.start()
     hear(made, READY)

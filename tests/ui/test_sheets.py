@@ -9,11 +9,11 @@ from textual.widgets import Input
 
 from localspec.history.records import StoredConversation
 from localspec.launch.rows import ModelRow
+from localspec.session.preferences import Preferences
 from localspec.ui.bars import StatsPanel
 from localspec.ui.history_sheet import HistorySheet, row_of
 from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.picker import Picker
-from localspec.ui.preferences import Preferences
 from localspec.ui.race_sheet import RaceSheet
 from localspec.ui.sheets import LineSheet, ListSheet
 from tests.ui.driving import Chat, drive
@@ -235,7 +235,11 @@ def test_a_persona_is_a_system_prompt_with_a_name(tmp_path: Path) -> None:
         await chat.run("/persona nobody")
         assert "there is no persona 'nobody'" in chat.text()
 
-    drive(look, tmp_path, preferences=Preferences(personas={"pirate": "Talk like a pirate."}))
+    drive(
+        look,
+        tmp_path,
+        preferences=Preferences(personas={"pirate": "Talk like a pirate."}),
+    )
 
 
 def test_the_palette_has_every_command(tmp_path: Path) -> None:

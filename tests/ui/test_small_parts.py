@@ -6,13 +6,13 @@ from rich.cells import cell_len
 from localspec.engine.protocol import Measuring
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions, SamplingParams
+from localspec.session.preferences import Preferences, keep_theme, read_preferences
 from localspec.ui.bars import fitted
 from localspec.ui.copying import copied
 from localspec.ui.engine_state import EngineState
 from localspec.ui.feed import Pace
 from localspec.ui.history_sheet import age
 from localspec.ui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
-from localspec.ui.preferences import Preferences, keep_theme, read_preferences
 from localspec.ui.settings import ChatSettings
 from tests.ui.test_shown import message
 

@@ -11,13 +11,13 @@ from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences
 from localspec.toolbox.rules import Rule, Rules
 from localspec.ui import approval_sheet, plain
 from localspec.ui.approval_sheet import ApprovalSheet
 from localspec.ui.lines import Lines
-from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 from tests.engine.double import command
 from tests.ui.driving import Chat, drive
 from tests.ui.tools import BUG, MENDED, SCRIPT, work
@@ -89,7 +89,7 @@ def test_results_and_what_follows_them_stay_in_the_window_that_called(tmp_path: 
         await chat.ready()
         await chat.begin("mend it")
         await asked(chat, "read add.py")
-        other = Talk(History(tmp_path / "history"))
+        other = SavedConversation(History(tmp_path / "history"))
         other.open(1)
         await chat.press("y")
         await asked(chat, "change add.py")
@@ -196,11 +196,11 @@ def test_a_conversation_with_calls_is_taken_up_again_without_tools(tmp_path: Pat
 def lines(
     folder: Path, *typed: str, answers: Iterator[str] | None = None, rules: Rules | None = None
 ) -> tuple[str, str, list[str]]:
-    """Talk in lines; return the answers, the news, and the roles of what was said."""
+    """SavedConversation in lines; return the answers, the news, and the roles of what was said."""
     history = History(folder / "history")
     calling = work(folder, rules)
     session = Session(
-        EngineClient(command(SCRIPT)), Talk(history), LaunchOptions(pair="toy"), ReplyOptions(),
+        EngineClient(command(SCRIPT)), SavedConversation(history), LaunchOptions(pair="toy"), ReplyOptions(),
         folder, work=calling,
     )  # fmt: skip
     out, err = io.StringIO(), io.StringIO()

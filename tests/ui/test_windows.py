@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from localspec.history.archive import History
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.ui.compaction import REQUEST
+from localspec.session.compaction import REQUEST
+from localspec.session.conversation import SavedConversation
 from localspec.ui.session import Session
-from localspec.ui.talk import Talk
 from tests.ui.answers import streamed
 from tests.ui.driving import Chat, drive
 from tests.ui.test_session import READY, Engine, answer, contents, hear
@@ -21,7 +21,7 @@ from tests.ui.test_session import READY, Engine, answer, contents, hear
 
 def window(folder: Path, conversation: int | None = None) -> Session:
     """Open a window, with an engine of its own, on the last conversation or on none."""
-    talk = Talk(History(folder / "history"), "Be brief.")
+    talk = SavedConversation(History(folder / "history"), "Be brief.")
     made = Session(Engine(), talk, LaunchOptions(pair="p"), ReplyOptions(), folder)  # type: ignore[arg-type]
     if conversation is not None:
         made.resume(conversation)

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from localspec.session.approval import CallRunner
 from localspec.toolbox.built_in import BuiltIn
 from localspec.toolbox.folder import Folder
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rules
-from localspec.ui.tool_work import ToolWork
 
 BUG, MENDED = "def add(a, b):\n    return a - b\n", "def add(a, b):\n    return a + b\n"
 COMMAND = "grep -q + add.py && echo passed"
@@ -34,8 +34,8 @@ SCRIPT: dict[str, Any] = {
 }
 
 
-def work(folder: Path, rules: Rules | None = None) -> ToolWork:
+def work(folder: Path, rules: Rules | None = None) -> CallRunner:
     """Return what carries out calls in a project with a bug."""
     (folder / "add.py").write_text(BUG)
     rules = rules or Rules()
-    return ToolWork([BuiltIn(Folder(folder), rules)], Permissions(rules))
+    return CallRunner([BuiltIn(Folder(folder), rules)], Permissions(rules))

@@ -4,7 +4,7 @@ import pytest
 
 from localspec.errors import UsageError
 from localspec.messages import Message
-from localspec.ui.attach import attached, completions, file_size, label
+from localspec.session.attachments import attached, completions, file_size, label
 
 
 def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen.
+"""SavedConversation: a conversation of the history, of which one branch is shown. Knows no engine and no screen.
 
 Several windows may show one conversation, each its own branch: what another window adds is never read into this one.
 """
@@ -7,13 +7,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localspec.chat.events import Reply
+from localspec.decoding.round import StopReason
 from localspec.display import clean_line
 from localspec.errors import UsageError
 from localspec.history.archive import History
+from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, with_results
 from localspec.retrieval.citing import NumberedPassage, passages_in
-from localspec.ui.compaction import (
+from localspec.session.compaction import (
     COMMAND,
     REQUEST,
     branched,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut
 
 
-class Talk:
+class SavedConversation:
     """One conversation, of which one branch is shown.
 
     Args:
@@ -92,6 +95,13 @@ class Talk:
         if self.conversation is not None and leaf is not None:
             self.messages = self.history.branch(self.conversation, leaf)
 
+    def turns_with(self, question: Message) -> tuple[Message, ...]:
+        """Return what goes to the engine with a question that `say` would add; nothing is saved."""
+        unanswered = bool(self.messages) and self.messages[-1].message.role == "user"
+        branch = self.messages[:-1] if unanswered else self.messages
+        turns = [] if self.system is None else [Message.system(self.system)]
+        return with_results([*turns, *(each.message for each in context_of(branch)), question])
+
     def say(self, said: Message, settings: str = "") -> int:
         """Add a question at the end and return its id. One that never got an answer is put aside.
 
@@ -129,6 +139,40 @@ class Talk:
         )
         self.show_branch(added)
         return added
+
+    def add_reply(self, reply: Reply, model: str) -> None:
+        """Add a whole reply to the last message.
+
+        Args:
+            reply: the reply.
+            model: the model that gave it.
+        """
+        assert self.conversation is not None  # noqa: S101 - a question was asked in it
+        recorder = self.history.begin_reply(self.conversation, self.messages[-1].id, model)
+        self.finish_reply(recorder, reply, reply.message)
+
+    def finish_reply(
+        self, recorder: ReplyRecorder, reply: Reply, message: Message, left_out: int = 0
+    ) -> None:
+        """Save a reply with its figures, and show the branch that ends with it.
+
+        Args:
+            recorder: of the reply.
+            reply: its figures.
+            message: its words and calls.
+            left_out: turns that the context had no room for.
+        """
+        figures = {
+            "tokens": reply.completion_tokens,
+            "tokens_per_s": reply.tokens_per_s,
+            "accepted": reply.acceptance.acceptance_rate,
+            "stop": reply.stop_reason.value,
+            "seed": reply.seed,
+            "left_out": left_out,
+        }
+        end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
+        end(message, figures=json.dumps(figures))
+        self.show_branch(recorder.message)
 
     def before(self, number: int) -> tuple[Message, ...]:
         """Return what was said before the `number`-th question."""
@@ -295,7 +339,7 @@ class Talk:
         if self.conversation is not None:
             self.history.update(self.conversation, system=system)
 
-    def hold_with(self, pair: str) -> None:
+    def set_pair(self, pair: str) -> None:
         """Take note of what answers in this conversation, to be loaded when it is taken up again."""
         if self.conversation is not None and pair != self.pair:
             self.history.update(self.conversation, pair=pair)

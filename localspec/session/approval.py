@@ -1,8 +1,8 @@
-"""ToolWork: the calls of an answer, carried out in a thread beside the screen, which is asked where somebody must be."""
+"""CallRunner: carries out the calls of an answer in a thread, and holds the question of a call that needs approval."""
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
@@ -15,6 +15,8 @@ from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.toolbox import Proposal, Toolbox, wait_for
 
 _LOOK_S = 0.05
+_PREVIEWED_LINES = 8
+NOBODY = "nobody can be asked here: a rule in tools.toml can allow it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +34,8 @@ class CallQuestion:
     scope: str
 
 
-class ToolWork:
-    """Carries out calls; see `Hands`. Nothing here waits but its own thread.
+class CallRunner:
+    """Carries out calls; see `Hands`. Nothing here waits but its own thread, and `wait`.
 
     Args:
         boxes: the functions.
@@ -60,10 +62,11 @@ class ToolWork:
         self.question: CallQuestion | None = None
         self._loop = ToolLoop(boxes, permissions, self, policy)
         self._answers: SimpleQueue[Decision] = SimpleQueue()
-        self._done: SimpleQueue[CarriedOut] = SimpleQueue()
+        self._done: SimpleQueue[str | CarriedOut] = SimpleQueue()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._running: tuple[str, float] | None = None
+        self._asked = ""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -75,9 +78,14 @@ class ToolWork:
         """What of it the next answer may call."""
         return self._loop.policy
 
-    def wait(self) -> None:
-        """Wait until all functions are there, or are given up; for those who have no screen to keep alive."""
-        wait_for(self._boxes, self._stop)
+    def wait(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Wait until all functions are there, are given up, or `stopped` returns True."""
+        waiting = threading.Thread(target=wait_for, args=(self._boxes, self._stop), daemon=True)
+        waiting.start()
+        while waiting.is_alive():
+            waiting.join(_LOOK_S)
+            if stopped():
+                self._stop.set()
 
     def news(self) -> list[str]:
         """Return what the user should know since the last call, a sentence each."""
@@ -117,11 +125,38 @@ class ToolWork:
         )
         self._thread.start()
 
-    def answer(self, question: CallQuestion, decision: Decision) -> None:
-        """Answer a question; one that is not asked any more stays unanswered."""
-        if self.question is question:
+    def answer(self, question: CallQuestion, decision: Decision | None) -> None:
+        """Answer a question; None stops all calls. One that is not asked any more stays unanswered."""
+        if decision is None:
+            self.stop()
+        elif self.question is question:
             self.question = None
             self._answers.put(decision)
+
+    def ask(
+        self,
+        notify: Callable[[str], None],
+        preview: Callable[[str], None],
+        prompt: Callable[[str], str] | None,
+    ) -> None:
+        """Have the open question answered at a terminal, if there is one.
+
+        Args:
+            notify: prints a line.
+            preview: prints what the call would change.
+            prompt: returns what a person answers to a short question; None where nobody can be asked.
+        """
+        question = self.question
+        if question is None:
+            return
+        if prompt is None:
+            notify(f"refused: {question.proposal.summary}; {NOBODY}")
+            self.answer(question, Decision(allowed=False, reason=NOBODY))
+            return
+        notify(question.proposal.summary)
+        if question.proposal.preview:
+            preview(question.proposal.preview)
+        self.answer(question, typed_decision(prompt, question.scope))
 
     def stop(self) -> bool:
         """Stop what runs, with all that it started; return whether there was something."""
@@ -135,11 +170,14 @@ class ToolWork:
         summary, began_s = self._running
         return f"{summary} · {duration_text(time.monotonic() - began_s)} · Esc stops"
 
-    def take(self) -> list[CarriedOut]:
-        """Return what has ended since the last call; after the last of it, nothing is `busy`."""
+    def take(self) -> list[str | CarriedOut]:
+        """Return the summaries of calls that began unasked, and the results of those that ended, in order.
+
+        After the last result, nothing is `busy`.
+        """
         thread = self._thread
         ended = thread is not None and not thread.is_alive()
-        found = []
+        found: list[str | CarriedOut] = []
         while True:
             try:
                 found.append(self._done.get_nowait())
@@ -158,7 +196,7 @@ class ToolWork:
 
     def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:
         """Wait for the user's answer."""
-        self._answers = SimpleQueue()
+        self._answers, self._asked = SimpleQueue(), call.id
         self.question = CallQuestion(call, proposal, self._loop.permissions.scope(call, proposal))
         while not stop.is_set():
             try:
@@ -168,11 +206,50 @@ class ToolWork:
         self.question = None
         return Decision(allowed=False, reason="they stopped the answer")
 
-    def began(self, call: ToolCall, proposal: Proposal) -> None:  # noqa: ARG002 - the summary names it
+    def began(self, call: ToolCall, proposal: Proposal) -> None:
         """Take note of what runs."""
         self._running = proposal.summary, time.monotonic()
+        if call.id != self._asked:
+            self._done.put(proposal.summary)
 
     def ended(self, done: CarriedOut) -> None:
         """Keep what came of it until it is taken."""
         self._running = None
         self._done.put(done)
+
+
+def typed_decision(ask: Callable[[str], str], scope: str) -> Decision | None:
+    """Return what a person answers; None where they stop. What is no answer is asked again.
+
+    Args:
+        ask: returns what is typed after a question; EOFError and KeyboardInterrupt stop.
+        scope: what allowing it always would allow.
+    """
+    while True:
+        try:
+            typed = ask(f"allow? y once · a always ({scope}) · n no, then why and Enter > ").strip()
+        except (EOFError, KeyboardInterrupt):
+            return None
+        word, _, reason = typed.partition(" ")
+        match word.casefold().rstrip(",.:"):
+            case "y" | "yes" if not reason:
+                return Decision(allowed=True)
+            case "a" | "always" if not reason:
+                return Decision(allowed=True, always=True)
+            case "n" | "no":
+                return Decision(allowed=False, reason=reason.strip())
+            case _:
+                continue
+
+
+def shortened_lines(text: str) -> list[str]:
+    """Return the lines of a text; of a long one the first and the last."""
+    lines = text.splitlines()
+    left_out = len(lines) - 2 * _PREVIEWED_LINES
+    if left_out <= 1:
+        return lines
+    return [
+        *lines[:_PREVIEWED_LINES],
+        f"[{left_out} more lines]",
+        *lines[-_PREVIEWED_LINES:],
+    ]

@@ -1,45 +1,23 @@
-"""What `run` keeps, and how it goes on."""
+"""Which conversation `run --continue` means, and what is left of the words."""
 
 from pathlib import Path
 
 import pytest
 
-from localspec.cli.kept import Kept, continued
+from localspec.cli.words import conversation_and_words
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
-from localspec.options import LaunchOptions
-from tests.ui.answers import finished
 
 
-def test_a_question_and_its_answer_go_on_in_the_next(
+def test_without_conversations_there_is_none_to_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     with pytest.raises(
         UsageError, match=r"no conversation to continue yet: ask without -c \(--continue\)"
     ):
-        continued("", ("Hi",))
-    first = Kept()
-    assert first.model == ""
-    said = first.say(Message.user("Name a river."), "Be brief.")
-    assert [each.role for each in said] == ["system", "user"]
-    assert first.number == 1
-    first.answer([finished(text="The Douro.").reply], "toy-1b", LaunchOptions())
-    second = Kept(1)
-    assert second.model == "smollm2-135m"
-    said = second.say(Message.user("And another?"), None)
-    assert [each.text for each in said] == [
-        "Be brief.",
-        "Name a river.",
-        "The Douro.",
-        "And another?",
-    ]
-    second.answer([finished(text="The Tejo.").reply], "toy-1b", LaunchOptions(target="own.gguf"))
-    history = History(tmp_path / "history")
-    (stored,) = history.conversations()
-    assert (stored.title, stored.pair, stored.n_messages) == ("Name a river.", "own.gguf", 4)
-    history.close()
+        conversation_and_words("", ("Hi",))
 
 
 @pytest.fixture
@@ -71,25 +49,20 @@ def rivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_stands_behind_continue_is_a_number_a_title_or_the_prompt(
     name: str, words: tuple[str, ...], number: int, left: tuple[str, ...]
 ) -> None:
-    conversation, found = continued(name, words)
+    conversation, found = conversation_and_words(name, words)
     assert (conversation.id, found) == (number, left)
 
 
 @pytest.mark.usefixtures("rivers")
 def test_a_conversation_that_cannot_be_named_so_is_one_line() -> None:
     with pytest.raises(UsageError, match="there is no conversation 'ocean': `localspec history`"):
-        continued("ocean", ("Why?",))
+        conversation_and_words("ocean", ("Why?",))
     with pytest.raises(UsageError, match="put quotes around a prompt of several words"):
-        continued("why", ("is", "the", "sky", "blue"))
+        conversation_and_words("why", ("is", "the", "sky", "blue"))
     with pytest.raises(
         UsageError, match=r"'dura' begins several titles: give the number of 4 'dur"
     ):
-        continued("dura", ("Why?",))
+        conversation_and_words("dura", ("Why?",))
     for number in ("99", "9" * 30, "9" * 5000):
         with pytest.raises(HistoryError, match=f"there is no conversation {number[:1000]}"):
-            continued(number, ("Why?",))
-
-
-@pytest.mark.usefixtures("rivers")
-def test_what_goes_on_is_said() -> None:
-    assert Kept(2).continuing == "continuing 2, 'durations of rivers'"
+            conversation_and_words(number, ("Why?",))

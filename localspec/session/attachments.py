@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from localspec.errors import UsageError
-from localspec.messages import DocumentPart
+from localspec.messages import DocumentPart, Message
+from localspec.retrieval.citing import files_of, passages_in
 from localspec.storage.files import size_text
 from localspec.storage.tree import files_below, fuzzy
 
@@ -22,6 +23,15 @@ def label(document: DocumentPart) -> str:
     """Return the name and the size of a file that goes into the context, for people."""
     size = file_size(len(document.text.encode()))
     return f"{document.name} · {size} · ≈ {len(document.text) // _CHARS_PER_TOKEN} tokens"
+
+
+def attached_lines(said: Message) -> Iterator[str]:
+    """Yield a line for each file and passage that goes with a question, and one for what the passages take."""
+    yield from map(label, files_of(said))
+    passages = passages_in([said])
+    yield from map(str, passages.values())
+    if passages:
+        yield f"passages · ≈ {sum(each.tokens for each in passages.values())} tokens"
 
 
 def attached(text: str, folder: Path) -> list[DocumentPart]:

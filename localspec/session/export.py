@@ -10,8 +10,8 @@ from localspec.history.archive import History, cut_at_word
 from localspec.history.export import Counts, as_json, as_markdown, seen
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, TextPart
+from localspec.session.attachments import attached_lines
 from localspec.storage.paths import shown
-from localspec.ui.shown import attached_lines
 
 STYLES = ("md", "json")
 _TITLE_CHARS = 40
