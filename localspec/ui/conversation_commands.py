@@ -155,12 +155,12 @@ async def export(front: Front, argument: str) -> None:
     talk = front.session.talk
     if talk.conversation is None:
         raise UsageError("this conversation is empty: there is nothing to export")
-    from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not at the start
+    from localspec.chat.gated import gate_of  # noqa: PLC0415 - not at the start
     from localspec.session.export import export_line, write_export  # noqa: PLC0415 - likewise
 
-    folder, gate = front.session.folder, usual_gate()
+    folder, mask = front.session.folder, gate_of("usual").cleaned
     leaf = talk.messages[-1].id if talk.messages else None
-    path, masked = write_export(talk.history, talk.conversation, argument, folder, gate, leaf)
+    path, masked = write_export(talk.history, talk.conversation, argument, folder, mask, leaf)
     front.tell(export_line(path, masked, talk.conversation))
 
 

@@ -70,10 +70,7 @@ async def stats(front: Front, argument: str) -> None:  # noqa: ARG001
 
 async def reveal(front: Front, argument: str) -> None:  # noqa: ARG001
     """Show what was masked in the last answer until somebody asks; the history keeps it masked."""
-    from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have a gate
-
-    engine = front.session.engine
-    found = engine.asked if isinstance(engine, GatedEngine) else []
+    found = front.session.engine.withheld
     if not found:
         raise UsageError(
             'nothing to reveal: rules with action = "ask" found nothing in the last answer'
