@@ -83,7 +83,7 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
         return _on_screens(session, preferences, give_back)
     finally:
         if sys.stdin.isatty() and sys.stderr.isatty() and not flags["quiet"]:
-            told = session.farewell()
+            told = session.farewell
         session.close()
         if told:
             notice(told)

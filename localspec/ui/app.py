@@ -22,7 +22,7 @@ from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
 from localspec.ui.conversation_commands import branch_behind
 from localspec.ui.copying import code_of
-from localspec.ui.feed import Feed
+from localspec.ui.feed import EngineNotice, Feed
 from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
 from localspec.ui.main_view import MainView
@@ -105,6 +105,10 @@ class ChatApp(App[None]):
         for text in self._early:
             await self._front.attempt(self._send(text))
 
+    async def on_engine_notice(self, event: EngineNotice) -> None:
+        """Take what the engine sent."""
+        await self._feed.take(event.notice)
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""
         return [*super().get_line_filters(), *self._gates]
@@ -141,8 +145,8 @@ class ChatApp(App[None]):
             if not await self._front.run(found[0].name, found[1]) and not composer.text:
                 composer.fill(typed)
             return
-        if self._front.editing is None and self.session.asking.answering.growing:
-            waiting = self.session.asking.waiting
+        if self._front.editing is None and self.session.growing:
+            waiting = self.session.waiting
             waiting.append(text)
             self.view.entry.composer.accept(typed)
             many = f"{len(waiting)} question{'' if len(waiting) == 1 else 's'}"
@@ -151,14 +155,14 @@ class ChatApp(App[None]):
             return
         elsewhere = self.session.talk.is_open_elsewhere
         if self._front.editing is None:
-            self.session.asking.ask(text)
+            self.session.ask(text)
         else:
-            self.session.asking.ask_instead(self._front.editing, text)
+            self.session.ask_instead(self._front.editing, text)
             self._front.editing = None
         self.view.entry.composer.accept(typed)
         if elsewhere:
             self._front.tell(ELSEWHERE)
-        for name in self.session.asking.unmatched(text):
+        for name in self.session.unmatched(text):
             self._front.tell(f"no file matches {name}: sent as text")
         await self._front.show_answer()
 
@@ -194,7 +198,7 @@ class ChatApp(App[None]):
             case "edit" if message.id in talk.numbers():
                 await front.run("edit", str(talk.numbers()[message.id]))
             case "earlier" | "later":
-                self.session.asking.require_rest()
+                self.session.require_rest()
                 other = talk.turn_aside(message, 1 if what == "later" else -1)
                 self.session.count()
                 await front.show_conversation()

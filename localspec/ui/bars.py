@@ -8,8 +8,8 @@ from textual.widgets import Static
 
 from localspec.display import cells_of, clean_line, shortened
 from localspec.ui.colours import Line, content_of, keys_of
-from localspec.ui.engine_state import STARTING
 from localspec.ui.figures import FREE, FULL
+from localspec.ui.models import STARTING
 
 _GAP = "  "
 # With less of it, nobody would know what it says.

@@ -7,9 +7,8 @@ from difflib import get_close_matches
 from localspec.errors import UsageError
 from localspec.ui import conversation_commands as talk
 from localspec.ui import program_commands as program
-from localspec.ui.asking import StillAnswering
 from localspec.ui.front import Front
-from localspec.ui.session import SETTINGS
+from localspec.ui.session import SETTINGS, StillAnswering
 
 
 @dataclass(frozen=True, slots=True)

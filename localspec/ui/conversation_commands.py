@@ -45,16 +45,13 @@ async def regenerate(front: Front, argument: str) -> None:
     """Answer the last question again."""
     if argument and not argument.isdecimal():
         raise UsageError(f"seed is {argument[:40]!r}: it takes a whole number")
-    front.session.asking.regenerate(int(argument) if argument else None)
+    front.session.regenerate(int(argument) if argument else None)
     await front.show_answer()
 
 
 async def undo(front: Front, argument: str) -> None:  # noqa: ARG001
     """Take the last question back, and its answer with it."""
-    front.session.asking.require_rest()
-    text = front.session.talk.take_back()
-    front.session.asking.forget()
-    front.session.count()
+    text = front.session.undo()
     await front.show_conversation(known=True)
     front.tell(f"taken back: {text}")
 
@@ -67,7 +64,7 @@ async def edit(front: Front, argument: str) -> None:
     count = len(talk.numbers())
     at = number(which, "question", count) if which else count
     if text.strip():
-        front.session.asking.ask_instead(at, text.strip())
+        front.session.ask_instead(at, text.strip())
         await front.show_answer()
     else:
         front.edit(at, talk.question(at).message.typed)
@@ -90,7 +87,7 @@ async def branch(front: Front, argument: str) -> None:
 async def branch_behind(front: Front, count: int) -> None:
     """Go on in a conversation of its own, behind so many messages of this one."""
     session = front.session
-    session.asking.require_rest()
+    session.require_rest()
     session.save_state()
     session.talk.branch_off(count)
     session.count()
@@ -100,7 +97,7 @@ async def branch_behind(front: Front, count: int) -> None:
 
 async def go_on(front: Front, argument: str) -> None:  # noqa: ARG001
     """Let the last answer go on."""
-    front.session.asking.go_on()
+    front.session.go_on()
     await front.show_answer()
 
 
@@ -171,7 +168,7 @@ async def docs(front: Front, argument: str) -> None:
     """
     from localspec.retrieval.index import index_names  # noqa: PLC0415 - sqlite3 comes with it
 
-    asking, passages = front.session.asking, front.session.talk.passages
+    session, passages = front.session, front.session.talk.passages
     at = argument.strip("[]")
     if at.isdecimal():
         if int(at) not in passages:
@@ -179,8 +176,8 @@ async def docs(front: Front, argument: str) -> None:
         front.show_text(str(passages[int(at)]), passages[int(at)].text)
     elif argument:
         name = "" if argument in _NONE else argument
-        asking.docs = replace(asking.docs, name=name).check()
-        told = f"answering from {name}: at most {asking.docs.tokens} tokens of passages a question"
+        session.docs = replace(session.docs, name=name).check()
+        told = f"answering from {name}: at most {session.docs.tokens} tokens of passages a question"
         front.tell(told if name else "answering from no index")
     else:
         hints = _passage_hints(front) | dict.fromkeys(index_names(), "an index of your files")
@@ -208,12 +205,12 @@ async def compact(front: Front, argument: str) -> None:
     elif argument == "drop":
         await drop(front)
     elif argument:
-        front.session.asking.require_rest()
+        front.session.require_rest()
         talk.rewrite_summary(argument)
         await front.show_conversation(known=True)
         front.tell("the summary says this from now on")
     else:
-        front.session.asking.compact()
+        front.session.compact()
         await _show_summary(front)
 
 
@@ -236,7 +233,7 @@ async def when_nearly_full(front: Front) -> None:
     if not advice or front.preferences.compact == "off":
         return
     if by_itself:
-        front.session.asking.compact()
+        front.session.compact()
         await _show_summary(front, f"{advice.partition(':')[0]}, ")
     else:
         front.tell(advice)
@@ -250,7 +247,7 @@ async def when_full(front: Front) -> bool:
     if front.preferences.compact != "auto" or front.session.talk.has_tried_summary:
         return False
     try:
-        front.session.asking.compact()
+        front.session.compact()
     except UsageError:  # there is nothing to summarise
         return False
     await _show_summary(front, "the context is full, ")
@@ -269,7 +266,7 @@ async def tag(front: Front, argument: str) -> None:
 async def drop(front: Front) -> None:
     """Leave the oldest turns out of the context."""
     front.tell("dropping the oldest turns from the context from now on; the system prompt stays")
-    if front.session.asking.leave_out_oldest():
+    if front.session.leave_out_oldest():
         await front.show_answer()
 
 

@@ -15,6 +15,7 @@ from localspec.chat.events import (
 )
 from localspec.decoding.round import Round
 from localspec.engine.protocol import Failed, Forecast, Notice, ReplyDone, ReplyEvents
+from localspec.history.records import StoredMessage
 from localspec.messages import Message, ToolCall
 
 
@@ -25,6 +26,8 @@ class Exchange:
     Args:
         id: what its notices bear.
         messages: the conversation that was sent.
+        parent: the message of the history that it answers; None where the answer is not saved.
+        continued: the same, if it is an answer that goes on; else None.
 
     Attributes:
         model: what answers, as `--pair` or `--target` names it; empty until it begins.
@@ -40,6 +43,8 @@ class Exchange:
 
     id: int
     messages: tuple[Message, ...]
+    parent: int | None = None
+    continued: StoredMessage | None = None
     model: str = ""
     answer: str = ""
     thoughts: str = ""

@@ -97,9 +97,9 @@ class Lines:
         """Write the answer as it comes. Ctrl-C stops it and keeps what is there."""
         self.code = self._reply.write_answer()
         await self._look_at_context()
-        waiting = self.session.asking.waiting
+        waiting = self.session.waiting
         while waiting and not self.code:
-            self.session.asking.ask(waiting.pop(0))
+            self.session.ask(waiting.pop(0))
             self.code = self._reply.write_answer()
             await self._look_at_context()
 
@@ -113,8 +113,8 @@ class Lines:
     def show_loading(self) -> None:
         """Wait until the models are loaded, or cannot be, and say which."""
         self._reply.wait_ready()
-        state = self.session.state
-        self.tell(f"loaded: {state.line()}" if state.ready is not None else state.trouble)
+        models = self.session.models
+        self.tell(f"loaded: {models.line}" if models.ready is not None else models.trouble)
 
     def edit(self, number: int, text: str) -> None:
         """Write a question, and how to change it."""
@@ -129,7 +129,7 @@ class Lines:
         """Ask what the user writes in an editor of their own."""
         text = written("")
         if text.strip():
-            self.session.asking.ask(text)
+            self.session.ask(text)
             await self.show_answer()
 
     def choose(
@@ -189,7 +189,7 @@ class Lines:
     def show_race(self, text: str) -> None:
         """Hold a race, and write both answers when it is over."""
         self._reply.wait_ready()
-        race = self.session.asking.start_race(text)
+        race = self.session.start_race(text)
         self.tell(race.verdict())
         while not race.done:
             self.session.poll()

@@ -81,8 +81,8 @@ class MainView:
         session = self._session
         if self._holds is not None and not self._holds():
             self.tell("")
-        n_ctx = None if session.state.ready is None else session.state.ready.n_ctx
-        figures = status(session.latest, n_ctx, session.context_tokens())
+        n_ctx = None if session.models.ready is None else session.models.ready.n_ctx
+        figures = status(session.latest, n_ctx, session.context_tokens)
         self._status.tell(self._state_forms(), figures)
         if self._stats.display:
             self._stats.tell(lambda width: stats(session.exchange, width))
@@ -90,12 +90,12 @@ class MainView:
     def _state_forms(self) -> list[str]:
         """Return what the engine is at, the longest form first."""
         session = self._session
-        name = ("not saved · " if session.talk.history.trouble else "") + session.state.line()
+        name = ("not saved · " if session.talk.history.trouble else "") + session.models.line
         marks = " · system prompt" if session.talk.system else ""
-        marks += " · tools" if session.asking.work is not None else ""
-        docs = session.asking.docs
+        marks += " · tools" if session.work is not None else ""
+        docs = session.docs
         marks += f" · docs {docs.name}, ≤ {docs.tokens} tokens" if docs.name else ""
-        work = session.asking.work
+        work = session.work
         if work is not None and work.question is not None:
             return [f"{name} · waits for your answer to the question above", name]
         if len(self._app.screen_stack) > 1:
@@ -133,9 +133,10 @@ class MainView:
 
     async def show_answering(self) -> None:
         """Show the question that is being answered, and the answer as it grows."""
-        answering = self._session.asking.answering
-        items = self._items(answering.parent)
-        await self.transcript.show(items if answering.continued is None else items[:-1])
+        exchange = self._session.exchange
+        assert exchange is not None  # noqa: S101 - something is being answered
+        items = self._items(exchange.parent)
+        await self.transcript.show(items if exchange.continued is None else items[:-1])
         await self.transcript.begin(self._growing())
         self.tell_state()
 
@@ -155,8 +156,7 @@ class MainView:
         return found or [TranscriptItem(None, Shown("localspec", _WELCOME, kind="greeting"))]
 
     def _growing(self) -> Shown:
-        assert self._session.exchange is not None  # noqa: S101 - something is being answered
-        ready = self._session.state.ready
+        exchange, ready = self._session.exchange, self._session.models.ready
+        assert exchange is not None  # noqa: S101 - something is being answered
         name = self._session.models.next_name if ready is None else ready.target
-        continued = self._session.asking.answering.continued
-        return growing(self._session.exchange, clean_line(name), continued)
+        return growing(exchange, clean_line(name), exchange.continued)

@@ -47,7 +47,7 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
 
 
 def _tell_of_tools(front: Lines) -> None:
-    work = front.session.asking.work
+    work = front.session.work
     if work is not None:
         work.wait()
         for note in work.notes:
@@ -56,7 +56,7 @@ def _tell_of_tools(front: Lines) -> None:
 
 
 def _tell_news(front: Lines) -> None:
-    work = front.session.asking.work
+    work = front.session.work
     for note in () if work is None else work.news():
         front.tell(note)
 
@@ -67,10 +67,10 @@ async def _send(front: Lines, text: str) -> None:
         await commands.run(front, *found)
     else:
         elsewhere = front.session.talk.is_open_elsewhere
-        front.session.asking.ask(unquoted(text))
+        front.session.ask(unquoted(text))
         if elsewhere:
             front.tell(ELSEWHERE)
-        for name in front.session.asking.unmatched(text):
+        for name in front.session.unmatched(text):
             front.tell(f"no file matches {name}: sent as text")
         await front.show_answer()
 

@@ -8,7 +8,7 @@ from localspec.chat.events import Text
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone, ReplyEvents
 from localspec.errors import LocalspecError
 from localspec.session.approval import shortened_lines
-from localspec.ui.engine_state import Phase
+from localspec.ui.models import Phase
 from localspec.ui.session import Session
 from localspec.ui.shown import call_line, shown
 
@@ -52,7 +52,7 @@ class ReplyLines:
         """
         ended: ReplyDone | Failed | EngineDied | None = None
         stopping = False
-        while ended is None or self.session.asking.busy:
+        while ended is None or self.session.busy:
             try:
                 for message in self.session.poll():
                     ended = self._take(message) or ended
@@ -68,23 +68,23 @@ class ReplyLines:
         """Wait until the models that were asked for last are loaded, or cannot be."""
         session = self.session
         # Ready may tell of what was asked for before, as of the usual models when another one is chosen at once.
-        while session.models.under_way or session.state.phase in {Phase.STARTING, Phase.LOADING}:
+        while session.models.under_way or session.models.phase in {Phase.STARTING, Phase.LOADING}:
             for message in session.poll():
                 self._take(message)
             self.sleep(_POLL_S)
 
     def _tell_work(self) -> None:
         """Write what calls came to, and ask about those that somebody has to allow."""
-        asking = self.session.asking
-        new = asking.results - self._results
-        self._results = asking.results
-        for each in self.session.talk.messages[-new:] if new else ():
+        session = self.session
+        new = session.results - self._results
+        self._results = session.results
+        for each in session.talk.messages[-new:] if new else ():
             said = shown(each)
             self.tell(said.heading)
             for line in shortened_lines(said.text):
                 self.tell(f"  {line}")
-        if asking.work is not None:
-            asking.work.ask(self.tell, self.preview, self.prompt)
+        if session.work is not None:
+            session.work.ask(self.tell, self.preview, self.prompt)
 
     def _take(self, message: Notice) -> ReplyDone | Failed | EngineDied | None:
         """Write what a message says; return it where it ends the answer."""
@@ -122,8 +122,8 @@ class ReplyLines:
 
     def _take_refusal(self, message: Failed) -> None:
         """Say what answers instead of the models that could not be loaded; where nothing does, say so with the answer."""
-        if self.session.models.instead:
-            self.tell(self.session.models.instead)
+        if self.session.models.replaced:
+            self.tell(self.session.models.replaced)
         else:
             self._refused = message
 

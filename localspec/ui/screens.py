@@ -10,11 +10,10 @@ from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
 from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
-from localspec.ui.asking import StillAnswering
 from localspec.ui.colours import DARK, LIGHT
 from localspec.ui.commands import BY_NAME, COMMANDS, run
 from localspec.ui.main_view import MainView
-from localspec.ui.session import ABOUT, CONTEXT, DRAFT, SETTINGS, Session
+from localspec.ui.session import ABOUT, CONTEXT, DRAFT, SETTINGS, Session, StillAnswering
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
 
 if TYPE_CHECKING:
@@ -125,14 +124,14 @@ class Screens:
 
     async def ask_next(self) -> None:
         """Ask the question that waits longest, if one does."""
-        waiting = self.session.asking.waiting
+        waiting = self.session.waiting
         if waiting and not self.session.busy:
-            self.session.asking.ask(waiting.pop(0))
+            self.session.ask(waiting.pop(0))
             await self.show_answer()
 
     def take_back_waiting(self) -> None:
         """Put the questions that wait back into the composer: what they followed came to no good end."""
-        waiting, composer = self.session.asking.waiting, self.view.entry.composer
+        waiting, composer = self.session.waiting, self.view.entry.composer
         if waiting:
             composer.put_aside()
             composer.fill("\n\n".join(waiting))
@@ -306,7 +305,7 @@ class Screens:
         """Start a race, and show it."""
         from localspec.ui.race_sheet import RaceSheet  # noqa: PLC0415 - likewise
 
-        self._app.push_screen(RaceSheet(self.session.asking.start_race(text)))
+        self._app.push_screen(RaceSheet(self.session.start_race(text)))
 
     def show_help(self) -> None:
         """List keys and commands."""
@@ -336,7 +335,7 @@ class Screens:
         async def chosen(name: str | None) -> None:
             if name == CONTEXT and larger is not None:
                 await self.run("set", f"{CONTEXT} {larger.n_ctx}")
-                if self.session.asking.ask_again():
+                if self.session.ask_again():
                     await self.show_answer()
             elif name == "drop":
                 await self.run("compact", name)
@@ -357,5 +356,5 @@ class Screens:
         # Imported late: numpy comes with it.
         from localspec.ui.larger_context import larger_context  # noqa: PLC0415
 
-        ready, load = self.session.state.ready, self.session.models.usual.load
+        ready, load = self.session.models.ready, self.session.models.usual.load
         return None if ready is None else larger_context(ready.target, ready.n_ctx, load.kv_type)

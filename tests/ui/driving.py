@@ -100,7 +100,7 @@ class Chat:
         await self.press("enter")
 
     async def ready(self) -> None:
-        await self.until(lambda: self.session.state.ready is not None)
+        await self.until(lambda: self.session.models.ready is not None)
 
     async def sized(self, width: int, height: int) -> None:
         """Give the terminal another size, and wait until the screen has it."""

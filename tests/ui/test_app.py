@@ -11,9 +11,9 @@ from localspec.messages import Message
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
 from localspec.session.preferences import Preferences
-from localspec.ui.engine_state import Phase
 from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.message_view import MessageView
+from localspec.ui.models import Phase
 from localspec.ui.sheets import ListSheet, TextSheet
 from tests.ui.driving import Chat, drive
 from tests.ui.test_clean import obeyed
@@ -27,7 +27,7 @@ DEFAULT = load_registry().default_pair
 def test_the_screen_is_painted_before_any_model_is_loaded(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         assert "Ask something." in chat.text()
-        assert chat.session.state.ready is None
+        assert chat.session.models.ready is None
         await chat.until(lambda: "loading toy" in chat.text())
 
     drive(look, tmp_path, {"load_s": 30.0})
@@ -175,7 +175,7 @@ def test_a_dead_engine_is_told_and_started_again_and_nothing_is_lost(tmp_path: P
 def test_an_engine_that_dies_again_is_left_to_the_user(tmp_path: Path) -> None:
     async def die(chat: Chat) -> None:
         await chat.until(lambda: "/restart starts it again" in chat.text())
-        assert chat.session.state.phase is Phase.DEAD
+        assert chat.session.models.phase is Phase.DEAD
         assert not chat.session.engine.alive
 
     drive(die, tmp_path, {"death": {"on": "load", "how": "SIGSEGV"}})
@@ -511,7 +511,7 @@ def test_a_conversation_is_taken_up_with_the_pair_that_it_was_held_with(tmp_path
 
     async def resume(chat: Chat) -> None:
         await chat.ready()
-        assert chat.session.state.line() == "mine"
+        assert chat.session.models.line == "mine"
 
     drive(talk, tmp_path, pair="mine")
     drive(resume, tmp_path, pair=None, resume=kept[0])
@@ -561,7 +561,7 @@ def test_a_switch_that_fails_leaves_the_model_that_answers(tmp_path: Path) -> No
         assert chat.session.talk.messages[-1].model == "toy"
         assert held_with(chat) == "toy"
         await chat.run("/restart")
-        await chat.until(lambda: chat.session.state.line() == "toy")
+        await chat.until(lambda: chat.session.models.line == "toy")
 
     drive(switch, tmp_path, {"refuses": {"qwen3-4b": REFUSING["refuses"]["gone"]}})
 
@@ -571,7 +571,7 @@ def test_a_switch_that_cost_the_model_before_it_loads_that_again(tmp_path: Path)
         await chat.ask("one?")
         await chat.run("/model qwen3-32b")
         await chat.until(lambda: "no memory for it; toy answers instead" in chat.text())
-        await chat.until(lambda: chat.session.state.phase is Phase.READY)
+        await chat.until(lambda: chat.session.models.phase is Phase.READY)
         await chat.ask("two?")
         assert chat.session.talk.messages[-1].model == "toy"
         assert held_with(chat) == "toy"

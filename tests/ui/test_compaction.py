@@ -255,7 +255,7 @@ def test_summary_is_shown_to_be_changed(tmp_path: Path) -> None:
 def test_screen_shows_what_was_typed_and_that_it_is_done(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ask("the Rhine?")
-        before = chat.session.context_tokens()
+        before = chat.session.context_tokens
         await chat.run("/compact")
         await chat.until(lambda: "They spoke of rivers." in chat.text())
         await chat.until(lambda: "summarised; earlier messages stay in the history" in chat.text())
@@ -267,7 +267,7 @@ def test_screen_shows_what_was_typed_and_that_it_is_done(tmp_path: Path) -> None
         await chat.run("/undo")
         await chat.run("/undo")
         assert "taken back: /compact" in chat.text()
-        await chat.until(lambda: abs(chat.session.context_tokens() - before) < 10)
+        await chat.until(lambda: abs(chat.session.context_tokens - before) < 10)
 
     drive(look, tmp_path, SCRIPT)
 
@@ -275,11 +275,11 @@ def test_screen_shows_what_was_typed_and_that_it_is_done(tmp_path: Path) -> None
 def test_context_figure_follows_the_branch_that_is_shown(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ask("the Rhine?")
-        one = chat.session.context_tokens()
+        one = chat.session.context_tokens
         await chat.ask("and the Rhone? " * 40)
-        two = chat.session.context_tokens()
+        two = chat.session.context_tokens
         assert two > 2 * one
         await chat.run("/branch 1")
-        await chat.until(lambda: abs(chat.session.context_tokens() - one) < 10)
+        await chat.until(lambda: abs(chat.session.context_tokens - one) < 10)
 
     drive(look, tmp_path, SCRIPT)

@@ -127,16 +127,16 @@ def test_a_command_that_is_refused_stays_to_be_mended(sent: str, told: str, tmp_
 
 def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(tmp_path: Path) -> None:
     async def talk(chat: Chat) -> None:
-        assert chat.session.farewell() == ""
+        assert chat.session.farewell == ""
         await chat.ask("one")
-        assert chat.session.farewell() == "continue with: localspec chat --continue 1"
+        assert chat.session.farewell == "continue with: localspec chat --continue 1"
         await chat.press("ctrl+n")
-        assert chat.session.farewell() == ""
+        assert chat.session.farewell == ""
         await chat.ask("two")
         await chat.run("/history #1")
-        assert chat.session.farewell() == "continue with: localspec chat --continue 1"
+        assert chat.session.farewell == "continue with: localspec chat --continue 1"
         chat.session.talk.history._database.trouble = "the disk is full"
-        assert chat.session.farewell() == "not saved: the disk is full"
+        assert chat.session.farewell == "not saved: the disk is full"
 
     drive(talk, tmp_path)
 
@@ -172,7 +172,7 @@ def test_the_speed_of_another_model_is_not_told(tmp_path: Path) -> None:
         await chat.until(lambda: chat.session.models.name == "qwen3-4b")
         await chat.until(lambda: "tokens/s" not in figures(chat))
         # Its own count of the conversation stands there, and not nothing.
-        await chat.until(lambda: chat.session.context_tokens() > 0)
+        await chat.until(lambda: chat.session.context_tokens > 0)
         await chat.ask("two")
         await chat.until(lambda: "tokens/s" in figures(chat))
 

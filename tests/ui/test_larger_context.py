@@ -42,12 +42,12 @@ def test_of_an_unknown_model_nothing_is_offered() -> None:
 def test_ctx_is_a_setting_that_loads_the_model_again(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ready()
-        first = chat.session.state.ready
+        first = chat.session.models.ready
         await chat.run("/set ctx 0")
         assert "0" in chat.text()
         assert chat.session.models.usual.load.n_ctx is None
         await chat.run("/set ctx 2000")
-        await chat.until(lambda: chat.session.state.ready not in {None, first})
+        await chat.until(lambda: chat.session.models.ready not in {None, first})
         assert chat.session.models.loaded is not None
         assert chat.session.models.loaded.load.n_ctx == 2000
         assert chat.session.setting("ctx") == "2000"

@@ -78,7 +78,7 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
         drafted = tokens(INDENTED, by="model", drafted=1, accepted=1)
         made = exchange(INDENTED, done=True)
         made.take(ReplyEvents(made.id, (drafted, tokens("\n" * 40))))
-        chat.session.asking.answering.exchange = made
+        chat.session.exchange = made
         await chat.press("f3")
         await chat.until(lambda: isinstance(chat.app.screen, LensSheet))
         await chat.settle()

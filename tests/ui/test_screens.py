@@ -59,7 +59,7 @@ def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
     for each in seen:
         made.take(ReplyEvents(made.id, (each,)))
     made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
-    chat.session.asking.answering.exchange = made
+    chat.session.exchange = made
     chat.app.view.tell_state()
 
 
@@ -169,7 +169,7 @@ def test_history(tmp_path: Path) -> None:
             await chat.ask(question)
             chat.session.new()
         await chat.app.view.show_messages()
-        chat.session.state.progress = ""
+        chat.session.models.progress = ""
         await chat.press("f7")
         await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
         await chat.press(*"eiffel")

@@ -16,7 +16,7 @@ from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.conversation import SavedConversation
-from localspec.ui.engine_state import Phase
+from localspec.ui.models import Phase
 from localspec.ui.reply_lines import ReplyLines
 from localspec.ui.session import Session
 from tests.ui.answers import finished, started, streamed
@@ -83,7 +83,7 @@ def test_a_model_that_is_chosen_while_another_one_loads_is_the_one_that_is_waite
         engine.inbox = [msgspec.structs.replace(READY, target="qwen3-4b")]
 
     ReplyLines(session, print, print, quiet=True, sleep=later).wait_ready()
-    assert session.state.line() == "qwen3-4b"
+    assert session.models.line == "qwen3-4b"
 
 
 def contents(session: Session) -> list[str]:
@@ -91,9 +91,9 @@ def contents(session: Session) -> list[str]:
 
 
 def test_a_question_is_sent_with_all_that_was_said(session: Session, engine: Engine) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
-    session.asking.ask("two?")
+    session.ask("two?")
     assert [(turn.role, turn.text) for turn in engine.asked[-1].messages] == [
         ("system", "Be brief."),
         ("user", "one?"),
@@ -105,23 +105,23 @@ def test_a_question_is_sent_with_all_that_was_said(session: Session, engine: Eng
 def test_the_engine_is_told_which_conversation_it_is_unless_nothing_is_saved(
     session: Session, engine: Engine
 ) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
     assert engine.asked[-1].conversation == session.talk.conversation == 1
     session.talk.history._database.trouble = "the disk is full"
-    session.asking.ask("two?")
+    session.ask("two?")
     assert engine.asked[-1].conversation is None
 
 
 def test_a_reply_is_kept_as_the_engine_finished_it(session: Session) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.", message=Message.assistant("One!", "hm"))
     (_, reply) = session.talk.messages
     assert (reply.message.text, reply.message.thinking, reply.state) == ("One!", "hm", "complete")
 
 
 def test_a_stopped_answer_is_kept_as_cut(session: Session, engine: Engine) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     assert session.stop()
     assert engine.told[-1] == "cancel 1"
     answer(session, "On", stop_reason=StopReason.CANCELLED)
@@ -130,19 +130,19 @@ def test_a_stopped_answer_is_kept_as_cut(session: Session, engine: Engine) -> No
 
 
 def test_an_answer_stopped_before_it_began_leaves_the_question_alone(session: Session) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     hear(session, started(1, 10, 0), finished(1, "", stop_reason=StopReason.CANCELLED))
     assert contents(session) == ["one?"]
-    session.asking.ask("another?")
+    session.ask("another?")
     assert contents(session) == ["another?"]
 
 
 def test_an_edited_question_is_a_branch_and_the_old_one_stays(
     session: Session, engine: Engine
 ) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
-    session.asking.ask_instead(1, "uno?")
+    session.ask_instead(1, "uno?")
     answer(session, "Uno.")
     assert contents(session) == ["uno?", "Uno."]
     assert engine.asked[-1].messages[-1].text == "uno?"
@@ -151,9 +151,9 @@ def test_an_edited_question_is_a_branch_and_the_old_one_stays(
 
 
 def test_an_answer_can_be_made_again_with_a_seed(session: Session, engine: Engine) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
-    session.asking.regenerate(seed=3)
+    session.regenerate(seed=3)
     assert engine.asked[-1].options.seed == 3
     assert session.settings.options.seed is None
     answer(session, "Eins.")
@@ -162,9 +162,9 @@ def test_an_answer_can_be_made_again_with_a_seed(session: Session, engine: Engin
 
 
 def test_an_answer_goes_on_in_the_same_message(session: Session, engine: Engine) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "On", stop_reason=StopReason.CANCELLED)
-    session.asking.go_on()
+    session.go_on()
     assert engine.asked[-1].messages[-1] == Message.assistant("On")
     number = engine.asked[-1].id
     whole = finished(number, "One.")
@@ -174,10 +174,10 @@ def test_an_answer_goes_on_in_the_same_message(session: Session, engine: Engine)
 
 
 def test_only_one_answer_at_a_time(session: Session) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     doings: list[Callable[[], None]] = [
-        lambda: session.asking.ask("two?"),
-        session.asking.regenerate,
+        lambda: session.ask("two?"),
+        session.regenerate,
         session.new,
         lambda: session.load("p"),
     ]
@@ -187,22 +187,22 @@ def test_only_one_answer_at_a_time(session: Session) -> None:
 
 
 def test_what_streamed_in_survives_the_engine(session: Session) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     hear(session, streamed(1, "On"), EngineDied("the engine was killed"))
     assert contents(session) == ["one?", "On"]
     assert session.talk.messages[-1].state == "cut"
-    assert session.state.phase is Phase.DEAD
+    assert session.models.phase is Phase.DEAD
     assert not session.busy
 
 
 def test_nothing_is_asked_of_an_engine_that_is_gone(session: Session) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     hear(session, streamed(1, "On"), EngineDied("the engine was killed"))
     asking = [
-        lambda: session.asking.ask("two?"),
-        lambda: session.asking.ask_instead(1, "two?"),
-        session.asking.regenerate,
-        session.asking.go_on,
+        lambda: session.ask("two?"),
+        lambda: session.ask_instead(1, "two?"),
+        session.regenerate,
+        session.go_on,
     ]
     for ask in asking:
         with pytest.raises(UsageError, match="/restart"):
@@ -211,7 +211,7 @@ def test_nothing_is_asked_of_an_engine_that_is_gone(session: Session) -> None:
 
 
 def test_a_refused_question_leaves_no_empty_answer(session: Session) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     hear(session, Failed(1, "ContextOverflow", "too long"))
     assert contents(session) == ["one?"]
     assert not session.busy
@@ -220,15 +220,15 @@ def test_a_refused_question_leaves_no_empty_answer(session: Session) -> None:
 def test_the_oldest_turns_are_left_out_once_that_was_chosen(
     session: Session, engine: Engine
 ) -> None:
-    session.asking.drop_oldest = True
-    session.asking.ask("one?")
+    session.drop_oldest = True
+    session.ask("one?")
     assert engine.asked[-1].drop_oldest
 
 
 def test_the_models_state_is_kept_when_a_conversation_is_left(
     session: Session, engine: Engine
 ) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
     session.new()
     assert engine.told[-1].startswith("save_state ")
@@ -236,7 +236,7 @@ def test_the_models_state_is_kept_when_a_conversation_is_left(
 
 
 def test_a_conversation_is_taken_up_with_its_settings(session: Session) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
     session.set("temperature", "0.1")
     conversation = session.talk.conversation
@@ -251,7 +251,7 @@ def test_a_conversation_is_taken_up_with_its_settings(session: Session) -> None:
 def test_settings_chosen_before_the_first_question_are_kept_with_it(session: Session) -> None:
     session.set("temperature", "0.1")
     session.set("draft", "off")
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
     conversation = session.talk.conversation
     assert conversation is not None
@@ -265,7 +265,7 @@ def test_settings_chosen_before_the_first_question_are_kept_with_it(session: Ses
 
 def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(session: Session) -> None:
     for question, reply in (("one?", "One."), ("two?", "Two.")):
-        session.asking.ask(question)
+        session.ask(question)
         answer(session, reply)
     first = session.talk.conversation
     session.talk.branch_off(2)
@@ -278,7 +278,7 @@ def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(session: Se
 
 def test_drafting_can_be_switched_off(session: Session, engine: Engine) -> None:
     session.set("draft", "off")
-    session.asking.ask("one?")
+    session.ask("one?")
     assert engine.asked[-1].draft == "off"
     with pytest.raises(UsageError, match="choose off, auto"):
         session.set("draft", "maybe")
@@ -292,7 +292,7 @@ def test_what_drafts_is_chosen_in_a_conversation_and_kept_with_it(
 ) -> None:
     hear(session, msgspec.structs.replace(READY, draft_model="small"))
     session.set("draft", mode)
-    session.asking.ask("one?")
+    session.ask("one?")
     assert engine.asked[-1].draft == asked
     answer(session, "One.")
     conversation = session.talk.conversation
@@ -311,9 +311,9 @@ def test_a_draft_model_that_is_not_loaded_is_refused_at_once(session: Session) -
 
 
 def test_a_race_is_not_part_of_the_conversation(session: Session, engine: Engine) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
-    race = session.asking.start_race()
+    race = session.start_race()
     assert [turn.text for turn in engine.asked[-1].messages] == ["Be brief.", "one?"]
     hear(session, finished(engine.asked[-1].id, "a"))
     hear(session, finished(engine.asked[-1].id, "a"))
@@ -326,12 +326,12 @@ def test_a_mentioned_file_is_sent_and_kept(
     session: Session, engine: Engine, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text("inside")
-    session.asking.ask("What is in @a.txt?")
+    session.ask("What is in @a.txt?")
     assert "inside" in engine.asked[-1].messages[-1].text
 
 
 def test_taking_up_a_conversation_fetches_nothing(session: Session, engine: Engine) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
     first = session.talk.conversation
     assert first is not None
@@ -359,7 +359,7 @@ def test_a_context_that_was_asked_for_is_kept_with_the_conversation(
 ) -> None:
     session.set("ctx", "6000")
     hear(session, msgspec.structs.replace(READY, n_ctx=6000))
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
     session.set("ctx", "8000")
     hear(session, msgspec.structs.replace(READY, n_ctx=8000))
@@ -379,12 +379,12 @@ def test_a_context_that_was_asked_for_is_kept_with_the_conversation(
 
 
 def test_a_context_that_could_not_be_had_is_not_kept(session: Session) -> None:
-    session.asking.ask("one?")
+    session.ask("one?")
     answer(session, "One.")
     session.set("ctx", "9000000")
     hear(session, Failed(None, "ContextOverflow", "too large"))
     assert loads(session) is None
-    assert session.models.instead == "too large; p answers instead"
+    assert session.models.replaced == "too large; p answers instead"
     conversation = session.talk.conversation
     assert conversation is not None
     assert session.talk.history.conversation(conversation).settings == ""

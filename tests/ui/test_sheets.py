@@ -150,7 +150,7 @@ def test_the_pair_is_switched_in_the_middle_of_a_conversation(
         await chat.press("down", "enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
         await chat.press("enter")
-        await chat.until(lambda: chat.session.state.line() == OTHER)
+        await chat.until(lambda: chat.session.models.line == OTHER)
         await chat.ask("two?")
         assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", OTHER]
         assert chat.session.talk.history.conversations()[0].pair == OTHER
@@ -303,7 +303,7 @@ async def hold_two(chat: Chat) -> None:
     await chat.ask("about rivers?")
     await chat.run("/new")
     await chat.run(f"/model {OTHER}")
-    await chat.until(lambda: chat.session.state.line() == OTHER)
+    await chat.until(lambda: chat.session.models.line == OTHER)
     await chat.ask("about trees?")
 
 
@@ -313,7 +313,7 @@ def test_a_conversation_that_is_taken_up_goes_on_with_its_model(tmp_path: Path) 
         await take_up_the_first(chat)
         await chat.ask("and?")
         assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", "toy"]
-        assert chat.session.state.line() == "toy"
+        assert chat.session.models.line == "toy"
 
     drive(look, tmp_path)
 
@@ -353,17 +353,17 @@ def test_the_picker_marks_what_is_loaded_and_begins_there(
         picker = chat.app.screen
         assert isinstance(picker, Picker)
         await chat.until(lambda: picker.marked is not None and picker.marked.key == "toy")
-        loads = chat.session.state.ready
+        loads = chat.session.models.ready
         await chat.press("enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
         await chat.press("enter")
         await chat.until(lambda: "toy is already loaded" in chat.text())
-        assert chat.session.state.ready is loads
+        assert chat.session.models.ready is loads
         await open_sheet(chat, "/model", Picker)
         await chat.press("down", "enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
         await chat.press("enter")
-        await chat.until(lambda: chat.session.state.line() == OTHER)
+        await chat.until(lambda: chat.session.models.line == OTHER)
 
     drive(look, tmp_path)
 
@@ -534,6 +534,7 @@ def test_the_status_line_says_that_a_dialog_is_open(tmp_path: Path) -> None:
 
 def test_a_second_escape_clears_a_command_that_was_begun(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
+        await chat.ready()  # Esc stops loading
         composer = chat.app.view.entry.composer
         composer.focus()
         await chat.type("/re")

@@ -3,16 +3,17 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Measuring
 from localspec.errors import UsageError
-from localspec.options import ReplyOptions, SamplingParams
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.session.preferences import Preferences, keep_theme, read_preferences
 from localspec.ui.bars import fitted
 from localspec.ui.copying import copied
-from localspec.ui.engine_state import EngineState
 from localspec.ui.feed import Pace
 from localspec.ui.history_sheet import age
 from localspec.ui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
+from localspec.ui.models import Models
 from localspec.ui.settings import ChatSettings
 from tests.ui.test_shown import message
 
@@ -187,10 +188,9 @@ def test_ages() -> None:
 
 
 def test_measuring_is_told_since_it_takes_a_while() -> None:
-    state = EngineState()
-    state.expect_load()
-    state.take(Measuring("toy", 0.4))
-    assert state.line() == "measuring toy on this machine: 40%"
+    models = Models(EngineClient(), LaunchOptions())
+    models.take(Measuring("toy", 0.4))
+    assert models.line == "measuring toy on this machine: 40%"
 
 
 def test_what_streams_is_drawn_as_often_as_it_is_cheap() -> None:

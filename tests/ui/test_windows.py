@@ -40,7 +40,7 @@ def sent(session: Session) -> list[str]:
 def pair(tmp_path: Path) -> Iterator[tuple[Session, Session]]:
     """Two windows on a conversation of one question and its answer."""
     first = window(tmp_path)
-    first.asking.ask("Say hello.")
+    first.ask("Say hello.")
     answer(first, "Hello.")
     second = window(tmp_path, first.talk.conversation)
     yield first, second
@@ -55,7 +55,7 @@ def test_answers_that_overlap_stay_each_in_its_window(
 ) -> None:
     questions = {pair[0]: "MOON?", pair[1]: "FOX?"}
     for each in (pair[asks_first], pair[1 - asks_first]):
-        each.asking.ask(questions[each])
+        each.ask(questions[each])
     for each in pair:
         assert each.exchange is not None
         hear(each, streamed(each.exchange.id, "The"))
@@ -64,7 +64,7 @@ def test_answers_that_overlap_stay_each_in_its_window(
     for each in pair:
         branch = ["Say hello.", "Hello.", questions[each], f"Of {questions[each]}"]
         assert contents(each) == branch
-        each.asking.ask("And the SUN?")
+        each.ask("And the SUN?")
         assert sent(each) == contents(each) == [*branch, "And the SUN?"]
 
 
@@ -72,25 +72,25 @@ def test_every_command_is_of_the_branch_that_its_window_shows(
     pair: tuple[Session, Session],
 ) -> None:
     here, there = pair
-    here.asking.ask("MOON?")
+    here.ask("MOON?")
     answer(here, "Of the moon.")
-    there.asking.ask("FOX?")
+    there.ask("FOX?")
     answer(there, "Of the fox.")
-    here.asking.regenerate()
+    here.regenerate()
     assert sent(here) == ["Say hello.", "Hello.", "MOON?"]
     answer(here, "Of the moon again.")
-    there.asking.ask("More?")
+    there.ask("More?")
     answer(there, "More of the fox.")
-    here.asking.ask_instead(2, "STAR?")
+    here.ask_instead(2, "STAR?")
     answer(here, "Of the star.")
     assert contents(here) == ["Say hello.", "Hello.", "STAR?", "Of the star."]
-    there.asking.ask("Yet more?")
+    there.ask("Yet more?")
     assert here.talk.take_back() == "STAR?"
     assert contents(here) == ["Say hello.", "Hello."]
     answer(there, "Of foxes.")
-    here.asking.ask("SEA?")
+    here.ask("SEA?")
     answer(here, "Of the sea.")
-    here.asking.go_on()
+    here.go_on()
     answer(here, "Of the sea, and on.")
     assert contents(here) == ["Say hello.", "Hello.", "SEA?", "Of the sea, and on."]
     assert contents(there)[2:] == ["FOX?", "Of the fox.", "More?", "More of the fox.", "Yet more?", "Of foxes."]  # fmt: skip
@@ -98,18 +98,18 @@ def test_every_command_is_of_the_branch_that_its_window_shows(
 
 def test_a_summary_is_of_the_branch_that_its_window_shows(pair: tuple[Session, Session]) -> None:
     here, there = pair
-    here.asking.ask("MOON?")
-    there.asking.ask("FOX?")
+    here.ask("MOON?")
+    there.ask("FOX?")
     answer(there, "Of the fox.")
     answer(here, "Of the moon.")
-    there.asking.compact()
-    here.asking.compact()
+    there.compact()
+    here.compact()
     assert sent(here) == ["Say hello.", "Hello.", "MOON?", "Of the moon.", REQUEST]
     answer(there, "They spoke of a fox.")
     answer(here, "They spoke of the moon.")
     here.talk.rewrite_summary("The moon it was.")
-    there.asking.ask("Go on.")
-    here.asking.ask("Go on.")
+    there.ask("Go on.")
+    here.ask("Go on.")
     assert sent(here) == [REQUEST, "The moon it was.", "Go on."]
     assert sent(there) == [REQUEST, "They spoke of a fox.", "Go on."]
     answer(here, "On.")
@@ -123,9 +123,9 @@ def test_the_summary_of_another_window_is_no_reason_to_make_none(
     pair: tuple[Session, Session],
 ) -> None:
     here, there = pair
-    there.asking.compact()
+    there.compact()
     answer(there, "They said hello.")
-    here.asking.ask("MOON?")
+    here.ask("MOON?")
     assert not here.talk.has_tried_summary
 
 
@@ -133,9 +133,9 @@ def test_a_conversation_opens_with_what_was_added_last(
     pair: tuple[Session, Session], tmp_path: Path
 ) -> None:
     here, there = pair
-    here.asking.ask("MOON?")
+    here.ask("MOON?")
     answer(here, "Of the moon.")
-    there.asking.ask("FOX?")
+    there.ask("FOX?")
     answer(there, "Of the fox.")
     third = window(tmp_path, here.talk.conversation)
     assert contents(third) == contents(there)
@@ -147,13 +147,13 @@ def test_the_screen_shows_the_answer_of_its_own_window(tmp_path: Path) -> None:
         await chat.ask("Say hello.")
         other = window(tmp_path, 1)
         await chat.begin("MOON?")
-        other.asking.ask("FOX?")
+        other.ask("FOX?")
         answer(other, "Of the fox.")
         rest.touch()
         await chat.until(lambda: not chat.session.busy)
         assert "Of the moon." in chat.text()
         assert "FOX" not in chat.text()
-        other.asking.ask("More?")
+        other.ask("More?")
         answer(other, "More of the fox.")
         other.close()
         await chat.ask("SUN?")
@@ -177,7 +177,7 @@ class Windows(RuleBasedStateMachine):
         self.folder = TemporaryDirectory()
         path = Path(self.folder.name)
         first = window(path)
-        first.asking.ask("Say hello.")
+        first.ask("Say hello.")
         answer(first, "Hello.")
         self.windows = [first, window(path, first.talk.conversation)]
         self.branches = [["Say hello.", "Hello."] for _ in self.windows]
@@ -203,7 +203,7 @@ class Windows(RuleBasedStateMachine):
         if session is None:
             return
         text = self.fresh("question")
-        session.asking.ask(text)
+        session.ask(text)
         if len(branch) % 2:
             branch.pop()  # a question without an answer gives its place to the next one
         branch.append(text)
@@ -214,7 +214,7 @@ class Windows(RuleBasedStateMachine):
         session, branch = self.at_rest(at), self.branches[at]
         if session is None or not branch or REQUEST in branch[-2:]:
             return
-        session.asking.regenerate()
+        session.regenerate()
         self.kept[at] = len(branch) - 1 + len(branch) % 2
         self.see_sent(session, branch[: self.kept[at]])
 
@@ -225,7 +225,7 @@ class Windows(RuleBasedStateMachine):
         if session is None or number > len(places):
             return
         text = self.fresh("edited")
-        session.asking.ask_instead(number, text)
+        session.ask_instead(number, text)
         branch[places[number - 1] :] = [text]
         self.see_sent(session, branch)
 
@@ -234,7 +234,7 @@ class Windows(RuleBasedStateMachine):
         session, branch = self.at_rest(at), self.branches[at]
         if session is None or not branch or len(branch) % 2 or REQUEST in branch[-2:]:
             return
-        session.asking.compact()
+        session.compact()
         branch.append(REQUEST)
         self.see_sent(session, branch)
 
