@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from localspec.calls import Tool
-from localspec.chat.events import Finished, RequestFailed, RoundDone
+from localspec.chat.events import Finished, RequestFailed, RoundDone, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.round import Round
 from localspec.engine.factory import Loaded, SavedState
@@ -136,18 +136,23 @@ class Answering:
     def step(self) -> None:
         """Go on with all that is being answered, and tell what happened."""
         self._assistant.step()
+        happened: dict[int, list[StreamEvent]] = {}
         for number, event in self._assistant.take():
             job = self._under_way[number]
-            if isinstance(event, Finished):
-                self._done(job, event)
-            elif isinstance(event, RequestFailed):
-                del self._under_way[number]
-                self._tell(failure(number, event.error))
+            if isinstance(event, Finished | RequestFailed):
+                self._tell_events(number, happened.pop(number, ()))
+                self._end(job, event)
             else:
                 if isinstance(event, RoundDone):
                     self._note(job, event.round)
                 if job.request.rounds or not isinstance(event, RoundDone):
-                    self._tell(ReplyEvents(number, (event,)))
+                    happened.setdefault(number, []).append(event)
+        for number, events in happened.items():
+            self._tell_events(number, events)
+
+    def _tell_events(self, number: int, events: Sequence[StreamEvent]) -> None:
+        if events:
+            self._tell(ReplyEvents(number, tuple(events)))
 
     def _note(self, job: _UnderWay, done: Round) -> None:
         """Keep a round, and beside how many others it was made; the prompt's own token is none."""
@@ -204,9 +209,12 @@ class Answering:
         """Free the models."""
         self._assistant.close()
 
-    def _done(self, job: _UnderWay, event: Finished) -> None:
+    def _end(self, job: _UnderWay, event: Finished | RequestFailed) -> None:
         number = job.request.id
         del self._under_way[number]
+        if isinstance(event, RequestFailed):
+            self._tell(failure(number, event.error))
+            return
         (beside, _), *_ = job.beside.most_common(1) or [(0, 0)]
         costs, drafter = self._loaded.costs, event.reply.drafter
         why = reason(job.rounds, drafter, beside, costs, self._chance)

@@ -105,11 +105,11 @@ class Forecast:
 
 
 class ReplyEvents(Tagged, frozen=True):
-    """What happened of a reply since the last one; at most ten a second, and the last comes before `ReplyDone`.
+    """What happened of a reply since the last one; the last comes before `ReplyDone`.
 
     Args:
         id: of the request.
-        events: in their order; neighbouring texts are joined.
+        events: in their order; texts that waited for the reader are joined.
     """
 
     id: int

@@ -8,7 +8,7 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation, KnownConversations
-from localspec.chat.events import Event, Finished, RoundDone, Started
+from localspec.chat.events import Event, Finished, RoundDone, Started, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy.policy import Policy
@@ -100,9 +100,10 @@ def told_of(ask: Request) -> list[Notice]:
 def test_who_wants_no_rounds_is_told_all_else_of_them() -> None:
     ask = Request(1, (Message.user("hello"),), GREEDY)
     with_rounds, without = told_of(ask), told_of(msgspec.structs.replace(ask, rounds=False))
-    rounds = [each for each in with_rounds if _is_round(each)]
+    rounds = [each for each in events_of(with_rounds) if isinstance(each, RoundDone)]
     assert len(rounds) > 1
-    assert without[:-1] == [each for each in with_rounds[:-1] if not _is_round(each)]
+    others = [each for each in events_of(with_rounds) if not isinstance(each, RoundDone)]
+    assert events_of(without) == others
     one, other = with_rounds[-1], without[-1]
     assert isinstance(one, ReplyDone)
     assert isinstance(other, ReplyDone)
@@ -115,8 +116,8 @@ def test_who_wants_no_rounds_is_told_all_else_of_them() -> None:
     assert one.reply.acceptance.rounds == len(rounds) - 1, "the prompt's own token is none"
 
 
-def _is_round(told: Notice) -> bool:
-    return isinstance(told, ReplyEvents) and isinstance(told.events[0], RoundDone)
+def events_of(told: Sequence[Notice]) -> list[StreamEvent]:
+    return [event for each in told if isinstance(each, ReplyEvents) for event in each.events]
 
 
 class Listener:

@@ -32,7 +32,7 @@ SCRIPT = {
     "answers": {
         "say": called("odd__echo", text="there"),
         "there": "It said so.",
-        "ended with code": "It is gone.",
+        "ended: out": "It is gone.",
         "still": "I am here.",
     },
 }
@@ -60,7 +60,7 @@ def test_a_server_that_dies_in_a_call_costs_its_tools_and_not_the_chat(tmp_path:
     out, err = talk("dies in a call", tmp_path, iter(["y"]), "say it", "are you still there?")
     assert out == "It is gone.\nI am here.\n"
     assert "odd__echo of the MCP server odd" in err
-    assert "ended with code 9; it said: out of tokens; its tools are off" in err
+    assert "ended: out of tokens; its tools are off" in err
 
 
 def test_a_server_that_is_not_there_is_told_and_the_chat_begins(tmp_path: Path) -> None:
