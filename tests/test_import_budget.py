@@ -50,7 +50,8 @@ def script(*words: str) -> str:
 # needs a reason. What architectures can draft with is judged wherever pairs and memory are.
 MODEL_LIBRARIES = {"llama_cpp", "numpy", "platformdirs"}
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
-    "--help": (script("--help"), 5, set()),
+    # click lays it out: errors and how they are printed come with the root of all verbs.
+    "--help": (script("--help"), 6, set()),
     # Of `run` and `chat`, two are `--docs`; a conversation that is shown knows its citations, which takes four.
     # What loads models comes only where no server has them in memory.
     # One of them says what is masked in answers; what masks comes only where something is.

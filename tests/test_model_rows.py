@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli.root import localspec as cli
+from localspec.cli.main import localspec as cli
 from localspec.launch.rows import ModelRow, choices, model_rows
 from localspec.models.entries import ModelEntry
 from localspec.models.recommend import Memory

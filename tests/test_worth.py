@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.calibration.values import KeptCosts
-from localspec.cli.root import localspec
+from localspec.cli.main import localspec
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PassCosts
 from localspec.errors import ModelUnavailable

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli import chat_fronts
-from localspec.cli.root import localspec
+from localspec.cli.main import localspec
 from localspec.errors import UsageError
 
 run = importlib.import_module("localspec.cli.run")

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli.root import localspec
+from localspec.cli.main import localspec
 from localspec.cli.run import _print_code
 from localspec.display import code_blocks
 from localspec.errors import UsageError

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from localspec.cli import root
+from localspec.cli import main as root
 from localspec.cli.first_run import with_model
 from localspec.errors import UsageError
 from localspec.launch.rows import ModelRow

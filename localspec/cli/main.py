@@ -1,19 +1,90 @@
-"""The root of all commands: finds a verb's own, and turns whatever goes wrong into one line and a code."""
+"""The root of all commands: the verbs, and what turns whatever goes wrong into one line and a code."""
 
 import importlib
 import sys
 import traceback
 import warnings
 from contextlib import suppress
-from shutil import get_terminal_size
 from typing import NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
-from localspec.cli.verbs import ALIASES, CLOSEST, MOST_COLUMNS, MOVED, VERBS, help_text
 from localspec.display import notice, printable_line
 from localspec.errors import LocalspecError, did_you_mean
+
+# group: {verb: (module, what `--help` says of it)}. The module's attribute of the verb's name is its command.
+GROUPS = {
+    "Ask": {
+        "run": ("localspec.cli.run", "Answer a prompt."),
+        "chat": ("localspec.cli.chat", "Chat in the terminal."),
+        "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
+    },
+    "Models": {
+        "search": ("localspec.cli.models", "List the models that you can download."),
+        "recommend": ("localspec.cli.pull", "Recommend models for this machine."),
+        "pull": ("localspec.cli.pull", "Download models and verify them."),
+        "import": ("localspec.cli.models", "Name a GGUF file, or give a model another name."),
+        "list": ("localspec.cli.models", "List the models on this machine."),
+        "show": ("localspec.cli.models", "Show what is known about a model."),
+        "check": ("localspec.cli.models", "Check whether one model can draft for another."),
+        "rm": ("localspec.cli.models", "Remove models from this machine."),
+    },
+    "Your conversations and files": {
+        "history": ("localspec.cli.history", "List, show, search and export conversations."),
+        "index": ("localspec.cli.index", "Index your files, to ask about them."),
+    },
+    "Serve": {
+        "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
+        "ps": ("localspec.cli.servers", "List running servers."),
+        "stop": ("localspec.cli.servers", "Stop a server."),
+        "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),
+        "worker": ("localspec.cli.worker", "Lend this machine's devices to another one."),
+    },
+    "Speed": {
+        "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
+        "bench": ("localspec.cli.bench", "Measure drafting, or compare two settings."),
+        "tailor": ("localspec.cli.tailor", "Make a faster draft model for this machine."),
+    },
+    "This machine": {
+        "config": ("localspec.cli.config", "Show and change settings."),
+        "setup": ("localspec.cli.setup", "Build llama.cpp for this machine's GPU."),
+        "doctor": ("localspec.cli.doctor", "Check this machine."),
+        "completion": ("localspec.cli.main", "Print the completion script of a shell."),
+    },
+}
+MODULES = {verb: module for group in GROUPS.values() for verb, (module, _) in group.items()}
+# Verbs of earlier versions, and what they are now.
+MOVED = {
+    "ab": "bench --compare",
+    "pair": "check, search or show",
+    "pair check": "check",
+    "pair list": "search",
+    "pair suggest": "show",
+    "alias": "import",
+    "export-proposals": "stats --export",
+    "telemetry wipe": "stats --wipe",
+    "telemetry path": "config show",
+    "telemetry status": "doctor",
+    "telemetry text": "config set telemetry text",
+    "telemetry keep": "config set telemetry_days N, or telemetry_megabytes N",
+    "telemetry": "config set telemetry off|on|text",
+    "store wipe": "stats --wipe",
+    "store status": "doctor",
+    "store add": "gone: it saved nothing that drafting from the prompt does not",
+    "store": "config set store on|off",
+}
+# What other programs call these, and what comes closest to what only they have.
+ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
+CLOSEST = {
+    "download": "pull",
+    "install": "pull",
+    "delete": "rm",
+    "models": "list or search",
+}
+MOST_COLUMNS = 100
+
 
 _LONGEST_LINE = 1000
 # Every verb has it, and none is told: `run` looks for it.
@@ -33,16 +104,16 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the verbs."""
-        return list(VERBS)
+        return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Return the command of a verb, or None if there is no such verb."""
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name == "help":
             return _help
-        if cmd_name not in VERBS:
+        if cmd_name not in MODULES:
             return None
-        module = importlib.import_module(VERBS[cmd_name][0])
+        module = importlib.import_module(MODULES[cmd_name])
         # Names that Python has taken end in an underscore: `list_`, `import_`.
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
@@ -68,16 +139,19 @@ class LazyGroup(click.Group):
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
             closest = CLOSEST.get(verb)
             meant = (
-                f"did you mean {closest}?" if closest else did_you_mean(verb, [*VERBS, *ALIASES])
+                f"did you mean {closest}?" if closest else did_you_mean(verb, [*MODULES, *ALIASES])
             )
             if " " in verb:
                 meant = "to ask something, use `localspec run`"
             ctx.fail(f"there is no command {verb[:40]!r}{meant and f': {meant}'}")
         return super().resolve_command(ctx, args)
 
-    def get_help(self, ctx: click.Context) -> str:
-        """Return the list of verbs, without importing them."""
-        return help_text(ctx.command_path, ctx.terminal_width or get_terminal_size().columns)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the verbs in their groups, without importing them."""
+        width = max(map(len, MODULES))
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.ljust(width), text) for verb, (_, text) in verbs.items()])
 
 
 @click.group(
@@ -86,7 +160,11 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="localspec")
 def localspec() -> None:
-    """Give all verbs a root; what its help says stands in `verbs`."""
+    """Chat with local models. Fast, offline.
+
+    A small model drafts, the large one verifies: the text is what the large model would write on its own, to the last bit with
+    --exact. On a terminal, `localspec` alone starts the chat.
+    """
 
 
 @click.command("help")
@@ -103,7 +181,7 @@ def _help(context: click.Context, verb: str | None) -> None:
         click.echo(command.get_help(inner))
 
 
-def run() -> int:  # noqa: PLR0911 - one return for each way to end
+def main() -> int:  # noqa: PLR0911 - one return for each way to end
     """Run what `sys.argv` says; return the exit code. Whatever goes wrong is said in one line."""
     debug = "--debug" in sys.argv
     if not (debug or sys.warnoptions):
@@ -194,3 +272,22 @@ def _show_native_log() -> None:
     backend = sys.modules.get("localspec.llama.backend")
     for line in backend.log_lines() if backend is not None else ():
         click.echo(line, err=True)
+
+
+_VARIABLE = "_LOCALSPEC_COMPLETE"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print the completion script of SHELL. It completes commands, options and names of models.
+
+    \b
+        eval "$(localspec completion bash)"           in ~/.bashrc
+        eval "$(localspec completion zsh)"            in ~/.zshrc
+        localspec completion fish | source            in ~/.config/fish/config.fish
+    """  # noqa: D301 - click keeps lines behind a \b
+    root = click.get_current_context().find_root().command
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - one of ours
+    click.echo(kind(root, {}, "localspec", _VARIABLE).source())
