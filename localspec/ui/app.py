@@ -17,16 +17,15 @@ from textual.screen import Screen
 
 from localspec.history.records import content_of
 from localspec.session.preferences import Preferences
+from localspec.ui.actions import branch_behind, code_of
 from localspec.ui.colours import DARK, THEMES
 from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
-from localspec.ui.conversation_commands import branch_behind
-from localspec.ui.copying import code_of
 from localspec.ui.feed import EngineNotice, Feed
 from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
 from localspec.ui.main_view import MainView
-from localspec.ui.message_view import MessageView
+from localspec.ui.message import MessageView
 from localspec.ui.quoted import unquoted
 from localspec.ui.screens import Screens
 from localspec.ui.session import Session

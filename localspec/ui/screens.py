@@ -17,7 +17,7 @@ from localspec.ui.session import ABOUT, CONTEXT, DRAFT, SETTINGS, Session, Still
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
 
 if TYPE_CHECKING:
-    from localspec.ui.larger_context import LargerContext
+    from localspec.ui.picker import LargerContext
 
 _CONTEXT_IS_FULL = (
     SheetRow(
@@ -354,7 +354,7 @@ class Screens:
 
     def _larger_context(self) -> "LargerContext | None":
         # Imported late: numpy comes with it.
-        from localspec.ui.larger_context import larger_context  # noqa: PLC0415
+        from localspec.ui.picker import larger_context  # noqa: PLC0415
 
         ready, load = self.session.models.ready, self.session.models.usual.load
         return None if ready is None else larger_context(ready.target, ready.n_ctx, load.kv_type)
