@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import click
+
 from localspec.display import code_blocks
 from localspec.errors import UsageError
 from localspec.history.records import StoredMessage, content_of
@@ -448,3 +450,18 @@ def _conversation(front: Front, text: str) -> int:
     if not text.isdecimal() or int(text[:20]) not in known:
         raise UsageError(f"there is no conversation {text[:20]}: /history lists them")
     return int(text)
+
+
+def edited(text: str) -> str:
+    """Return a text as it stands when the user has left the editor of $VISUAL or $EDITOR, without blank lines around it.
+
+    Raises:
+        UsageError: the editor cannot be started, fails, or leaves something else than UTF-8.
+    """
+    try:
+        return (click.edit(text, extension=".md", require_save=False) or "").strip("\n")
+    except (click.ClickException, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"the editor failed ({reason}): set EDITOR to one that runs here"
+        ) from None

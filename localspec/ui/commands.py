@@ -9,6 +9,22 @@ from localspec.ui import actions
 from localspec.ui.front import Front
 from localspec.ui.session import SETTINGS, StillAnswering
 
+QUOTES = '"""'
+
+
+def goes_on(text: str) -> bool:
+    """Return whether a text begins with three double quotes that nothing has closed yet."""
+    begun = text.lstrip()
+    return begun.startswith(QUOTES) and QUOTES not in begun[len(QUOTES) :]
+
+
+def unquoted(text: str) -> str:
+    """Return what stands between three double quotes if they enclose all of a text, else the text."""
+    inner = text.strip()
+    if len(inner) < 2 * len(QUOTES) or not (inner.startswith(QUOTES) and inner.endswith(QUOTES)):
+        return text
+    return inner[len(QUOTES) : -len(QUOTES)].strip("\n")
+
 
 @dataclass(frozen=True, slots=True)
 class Command:

@@ -16,9 +16,8 @@ from textual.widgets.option_list import Option
 
 from localspec.display import clean_input, clean_line
 from localspec.session.attachments import completions
-from localspec.ui.commands import BY_NAME, Command, matching
+from localspec.ui.commands import BY_NAME, Command, goes_on, matching
 from localspec.ui.keys import IN_COMPOSER
-from localspec.ui.quoted import goes_on
 
 _PATH = re.compile(r'(?:^|\s)@("?)([^\s"]*)$')
 _ARGUMENT = re.compile(r"/(\w+) (\S*)$")

@@ -14,12 +14,10 @@ from localspec.history.records import content_of
 from localspec.session.approval import shortened_lines
 from localspec.session.preferences import Preferences
 from localspec.ui import commands
-from localspec.ui.actions import when_full, when_nearly_full
-from localspec.ui.commands import COMMANDS
-from localspec.ui.editor import written
+from localspec.ui.actions import edited, when_full, when_nearly_full
+from localspec.ui.commands import COMMANDS, QUOTES, goes_on, unquoted
 from localspec.ui.lens import legend, marked
 from localspec.ui.models import Phase
-from localspec.ui.quoted import QUOTES, goes_on, unquoted
 from localspec.ui.session import Session
 from localspec.ui.shown import ELSEWHERE, SAVED_AGAIN, call_line, shown
 from localspec.ui.stats import stats_lines
@@ -129,7 +127,7 @@ class Lines:
 
     async def open_editor(self) -> None:
         """Ask what the user writes in an editor of their own."""
-        text = written("")
+        text = edited("")
         if text.strip():
             self.session.ask(text)
             await self.show_answer()
