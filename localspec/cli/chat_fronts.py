@@ -118,7 +118,7 @@ def _on_screens(session: Session, preferences: Preferences, give_back: Callable[
 
 def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
     from localspec.ui import plain  # noqa: PLC0415
-    from localspec.ui.lines import Lines  # noqa: PLC0415
+    from localspec.ui.plain import Lines  # noqa: PLC0415
 
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
         notice(_PLAIN_HINT)

@@ -10,27 +10,49 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
+from textual.color import Color
 from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
+from localspec.display import clean
 from localspec.history.records import content_of
 from localspec.session.preferences import Preferences
+from localspec.ui.actions import branch_behind, code_of
 from localspec.ui.colours import DARK, THEMES
-from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
+from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse, unquoted
 from localspec.ui.composer import Composer
-from localspec.ui.conversation_commands import branch_behind
-from localspec.ui.copying import code_of
 from localspec.ui.feed import EngineNotice, Feed
-from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
 from localspec.ui.main_view import MainView
-from localspec.ui.message_view import MessageView
-from localspec.ui.quoted import unquoted
+from localspec.ui.message import MessageView
 from localspec.ui.screens import Screens
 from localspec.ui.session import Session
 from localspec.ui.shown import ELSEWHERE
+
+
+class LineGuard(LineFilter):
+    """Replaces what a terminal would obey, in every line of every widget.
+
+    Links are taken off, too: a terminal opens them, and their addresses come from a model.
+    """
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
+        """Return the segments as they may be written."""
+        return [_guarded(segment) for segment in segments]
+
+
+def _guarded(segment: Segment) -> Segment:
+    text, style, control = segment
+    if style is not None and style.link:
+        segment = Segment(text, style.update_link(None), control)
+    if control is not None or text.isprintable():
+        return segment
+    cleaned = clean(text).replace("\n", " ")
+    return segment if cleaned == text else Segment(cleaned, segment.style)
+
 
 # A second Ctrl+C within so many seconds leaves.
 _AGAIN_S = 2.0

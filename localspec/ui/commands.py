@@ -5,10 +5,25 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from localspec.errors import UsageError
-from localspec.ui import conversation_commands as talk
-from localspec.ui import program_commands as program
+from localspec.ui import actions
 from localspec.ui.front import Front
 from localspec.ui.session import SETTINGS, StillAnswering
+
+QUOTES = '"""'
+
+
+def goes_on(text: str) -> bool:
+    """Return whether a text begins with three double quotes that nothing has closed yet."""
+    begun = text.lstrip()
+    return begun.startswith(QUOTES) and QUOTES not in begun[len(QUOTES) :]
+
+
+def unquoted(text: str) -> str:
+    """Return what stands between three double quotes if they enclose all of a text, else the text."""
+    inner = text.strip()
+    if len(inner) < 2 * len(QUOTES) or not (inner.startswith(QUOTES) and inner.endswith(QUOTES)):
+        return text
+    return inner[len(QUOTES) : -len(QUOTES)].strip("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,60 +63,62 @@ class Command:
 
 
 COMMANDS: Sequence[Command] = (
-    Command("new", "", "start a new conversation", talk.new, ("clear",)),
-    Command("system", "[TEXT]", "show or set the system prompt; `-` removes it", talk.system),
+    Command("new", "", "start a new conversation", actions.new, ("clear",)),
+    Command("system", "[TEXT]", "show or set the system prompt; `-` removes it", actions.system),
     Command(
-        "persona", "[NAME]", "use a named system prompt from chat.toml", talk.persona, rare=True
+        "persona", "[NAME]", "use a named system prompt from chat.toml", actions.persona, rare=True
     ),
-    Command("regenerate", "[SEED]", "answer the last question again", talk.regenerate, ("retry",)),
-    Command("undo", "", "take back the last question and its answer", talk.undo),
+    Command(
+        "regenerate", "[SEED]", "answer the last question again", actions.regenerate, ("retry",)
+    ),
+    Command("undo", "", "take back the last question and its answer", actions.undo),
     Command(
         "edit",
         "[N] [TEXT]",
         "edit your last or N-th question, in a new branch",
-        talk.edit,
+        actions.edit,
     ),
     Command(
         "branch",
         "[N]",
         "branch off into a new conversation after question N and its answer",
-        talk.branch,
+        actions.branch,
     ),
-    Command("continue", "", "resume the last answer where it stopped", talk.go_on),
+    Command("continue", "", "resume the last answer where it stopped", actions.go_on),
     Command(
         "copy",
         "[N|code|all]",
         "copy the last answer, its N-th block of code, or everything, to the clipboard",
-        talk.copy,
+        actions.copy,
     ),
-    Command("model", "[NAME]", "show or switch the model", program.model),
+    Command("model", "[NAME]", "show or switch the model", actions.model),
     Command(
         "history",
         "[WORDS|#N]",
         "list, search or open earlier conversations",
-        talk.history,
+        actions.history,
         ("load",),
     ),
-    Command("save", "[TITLE]", "name this conversation; all conversations are kept", talk.save),
+    Command("save", "[TITLE]", "name this conversation; all conversations are kept", actions.save),
     Command(
         "export",
         "[md|json] [FILE]",
         "write this conversation to a file",
-        talk.export,
+        actions.export,
         arguments=("md", "json"),
     ),
     Command(
         "set",
         "[NAME VALUE]",
         "show or change settings: sampling, drafting, ctx; model: your default",
-        program.set_,
-        arguments=(program.MODEL, *SETTINGS),
+        actions.set_,
+        arguments=(actions.MODEL, *SETTINGS),
     ),
     Command(
         "think",
         "",
         "show or hide thoughts and long questions",
-        program.think,
+        actions.think,
         while_busy=True,
         rare=True,
     ),
@@ -109,51 +126,51 @@ COMMANDS: Sequence[Command] = (
         "stats",
         "",
         "show where the time goes and what drafting gains",
-        program.stats,
+        actions.stats,
         while_busy=True,
     ),
     Command(
-        "reveal", "", "show what a rule of --gate masked until you ask", program.reveal, rare=True
+        "reveal", "", "show what a rule of --gate masked until you ask", actions.reveal, rare=True
     ),
-    Command("lens", "", "show where every token of the last answer comes from", program.lens),
-    Command("race", "[TEXT]", "answer with and without drafting, side by side", program.race),
+    Command("lens", "", "show where every token of the last answer comes from", actions.lens),
+    Command("race", "[TEXT]", "answer with and without drafting, side by side", actions.race),
     Command(
         "docs",
         "[NAME|off|N]",
         "answer from an index of your files; show passage N",
-        talk.docs,
+        actions.docs,
     ),
     Command(
         "compact",
         "[edit|drop|TEXT]",
         "have the model summarise earlier turns, which then leave the context; edit or TEXT changes the summary, drop leaves the oldest turns out instead",
-        talk.compact,
+        actions.compact,
         arguments=("edit", "drop"),
     ),
     Command(
         "tag",
         "[NAME…|-NAME…]",
         "show, add or remove tags of this conversation",
-        talk.tag,
+        actions.tag,
         rare=True,
     ),
     Command(
         "stop",
         "",
         "stop the answer and keep what has arrived",
-        program.stop,
+        actions.stop,
         while_busy=True,
         rare=True,
     ),
-    Command("restart", "", "restart the model", program.restart, while_busy=True, rare=True),
+    Command("restart", "", "restart the model", actions.restart, while_busy=True, rare=True),
     Command(
-        "editor", "", "write the question in $EDITOR", program.editor, while_busy=True, rare=True
+        "editor", "", "write the question in $EDITOR", actions.editor, while_busy=True, rare=True
     ),
     Command(
-        "theme", "[NAME]", "show or change the colours", program.theme, while_busy=True, rare=True
+        "theme", "[NAME]", "show or change the colours", actions.theme, while_busy=True, rare=True
     ),
-    Command("help", "", "list commands and keys", program.help_, ("?",), while_busy=True),
-    Command("quit", "", "quit", program.quit_, ("bye", "exit"), while_busy=True),
+    Command("help", "", "list commands and keys", actions.help_, ("?",), while_busy=True),
+    Command("quit", "", "quit", actions.quit_, ("bye", "exit"), while_busy=True),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 # Commands of earlier versions, and what they are now.

@@ -1,17 +1,98 @@
-"""Composer: where the user writes. Many lines, safe to paste into, with completion and recall."""
+"""Composer: where the user writes, many lines at a time, with recall; above it, what may be completed."""
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from textual import events
+from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
 from textual.message import Message
-from textual.widgets import TextArea
+from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
 
-from localspec.display import clean_input
-from localspec.ui.completion import Completion, complete
+from localspec.display import clean_input, clean_line
+from localspec.session.attachments import completions
+from localspec.ui.commands import BY_NAME, Command, goes_on, matching
 from localspec.ui.keys import IN_COMPOSER
-from localspec.ui.quoted import goes_on
+
+_PATH = re.compile(r'(?:^|\s)@("?)([^\s"]*)$')
+_ARGUMENT = re.compile(r"/(\w+) (\S*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One thing that the text may become.
+
+    Args:
+        text: what is shown.
+        hint: what it means, or how large it is.
+        before: the text in front of what is replaced.
+        insert: what replaces it.
+        after: the text behind the cursor.
+        whole: whether nothing is missing then, so that it may be sent.
+    """
+
+    text: str
+    hint: str
+    before: str
+    insert: str
+    after: str
+    whole: bool = False
+
+    def applied(self) -> str:
+        """Return the text with the completion in it."""
+        return self.before + self.insert + self.after
+
+
+def complete(text: str, offset: int, folder: Path) -> list[Completion]:
+    """Return what the text may become.
+
+    Args:
+        text: all that is written.
+        offset: where the cursor is.
+        folder: what paths are relative to.
+    """
+    before, after = text[:offset], text[offset:]
+    if before.startswith("/") and not after:
+        found = [_command(each) for each in matching(before)]
+        return found or _arguments(before)
+    path = _PATH.search(before)
+    return [] if path is None else _paths(before, after, path, folder)
+
+
+def _command(command: Command) -> Completion:
+    shown = f"/{command.name} {command.usage}".rstrip()
+    insert = f"/{command.name}{' ' if command.usage else ''}"
+    return Completion(shown, command.summary, "", insert, "", whole=not command.needs_more)
+
+
+def _arguments(before: str) -> list[Completion]:
+    match = _ARGUMENT.match(before)
+    command = BY_NAME.get(match[1]) if match else None
+    if match is None or command is None:
+        return []
+    return [
+        Completion(word, "", before[: match.start(2)], f"{word} ", "")
+        for word in command.arguments
+        if word.startswith(match[2]) and word != match[2]
+    ]
+
+
+def _paths(before: str, after: str, match: re.Match[str], folder: Path) -> list[Completion]:
+    typed = match[2]
+    found = []
+    for name, size in completions(typed, folder):
+        quote = '"' if " " in name else ""
+        insert = f"@{quote}{name}{'' if name.endswith('/') else quote + ' '}"
+        start = before[: match.start(1) - 1]
+        if name != typed:
+            found.append(Completion(clean_line(name), size, start, insert, after))
+    return found
+
 
 _PLACEHOLDER = "Ask something. / for commands, @ for files, F1 for keys."
 
@@ -176,3 +257,68 @@ class Composer(TextArea):
             self.recall.remove(text)
         if text.strip():
             self.recall.append(text)
+
+
+class Entry(Vertical):
+    """Composer and, above it, what may be completed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(id="entry")
+        self.composer = Composer(folder)
+        self._list = OptionList(id="completions", compact=True)
+        self._completions: list[Completion] = []
+
+    def compose(self) -> ComposeResult:
+        """Return the two."""
+        self._list.can_focus = False
+        self._list.display = False
+        yield self._list
+        yield self.composer
+
+    def on_composer_completing(self, event: Composer.Completing) -> None:
+        """Show what fits what is being typed."""
+        event.stop()
+        self._completions = event.completions
+        self._list.clear_options()
+        width = max((len(each.text) for each in event.completions), default=0)
+        self._list.add_options(
+            Option(Content(f"{each.text:<{width}}  {each.hint}")) for each in event.completions
+        )
+        self._open(bool(event.completions))
+        if event.completions:
+            self._list.highlighted = 0
+
+    def on_composer_chose(self, event: Composer.Chose) -> None:
+        """Move in the list, take what is marked, or close it."""
+        event.stop()
+        if event.key == "escape":
+            self._open(False)
+        elif event.key == "up":
+            self._list.action_cursor_up()
+        elif event.key == "down":
+            self._list.action_cursor_down()
+        else:
+            self._take(self._list.highlighted or 0, send=event.key == "enter")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Take what was clicked on."""
+        event.stop()
+        self._take(event.option_index, send=False)
+        self.composer.focus()
+
+    def _take(self, index: int, *, send: bool) -> None:
+        completion = self._completions[index]
+        text, whole = completion.applied(), completion.whole
+        self._open(False)
+        # What is whole already needs no second Enter.
+        if send and (text.strip() == self.composer.text.strip() or whole):
+            self.composer.fill(text.rstrip())
+            self._open(False)
+            # Posted from here: what a parent has a child post stops at the parent.
+            self.post_message(Composer.Sent(text.rstrip()))
+            return
+        self.composer.fill(text)
+
+    def _open(self, is_open: bool) -> None:
+        self._list.display = is_open
+        self.composer.list_open = is_open

@@ -10,7 +10,7 @@ from textual.message import Message
 
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
-from localspec.ui.conversation_commands import when_full, when_nearly_full
+from localspec.ui.actions import when_full, when_nearly_full
 from localspec.ui.models import DEMONSTRATION, Phase
 from localspec.ui.screens import Screens
 from localspec.ui.shown import SAVED_AGAIN, shown

@@ -6,13 +6,15 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
+from textual.theme import Theme
 from textual.widgets import Static
 
 from localspec.chat.events import RoundDone
-from localspec.ui.hanging import Hanging
-from localspec.ui.sheets import Frame
-from localspec.ui.texts import lens_legend, lens_text
+from localspec.ui.colours import tint_of
+from localspec.ui.lens import Mark, counts, pieces
+from localspec.ui.sheets import Frame, Hanging
 
 
 class LensSheet(ModalScreen[None]):
@@ -39,3 +41,27 @@ class LensSheet(ModalScreen[None]):
     def on_mount(self) -> None:
         """Let keys scroll."""
         self.query_one(VerticalScroll).focus()
+
+
+def lens_text(happened: Sequence[RoundDone], theme: Theme | None) -> Content:
+    """Return an answer whose tokens show where they come from.
+
+    Args:
+        happened: its rounds.
+        theme: whose colours show it; None for marks instead.
+    """
+    return Content("").join(_shown(text, mark, theme) for text, mark in pieces(happened))
+
+
+def lens_legend(happened: Sequence[RoundDone], theme: Theme | None) -> Content:
+    """Return what the colours mean, or the marks, and how many tokens come from there; a line each."""
+    return Content("\n").join(
+        Content.assemble(_shown("text", mark, theme), f"  {count:>4}  {mark.meaning}")
+        for mark, count in counts(happened)
+    )
+
+
+def _shown(text: str, mark: Mark, theme: Theme | None) -> Content:
+    if theme is None:
+        return Content.assemble((mark.open, "dim"), text, (mark.close, "dim"))
+    return Content.styled(text, tint_of(mark.colour, theme) if mark.colour else "")

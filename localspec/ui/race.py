@@ -16,7 +16,7 @@ from localspec.engine.protocol import EngineDied, Notice
 from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.ui.exchange import Exchange
-from localspec.ui.figures import TIMES
+from localspec.ui.stats import TIMES
 
 _MOST_TOKENS = 256
 _SEED_BITS = 32

@@ -11,9 +11,8 @@ from textual.widgets import Static
 
 from localspec.display import clean, clean_line, shortened
 from localspec.ui.exchange import Exchange
-from localspec.ui.hanging import Hanging
 from localspec.ui.race import Race
-from localspec.ui.sheets import Frame
+from localspec.ui.sheets import Frame, Hanging
 
 _REDRAW_S = 0.2
 _NAMES = ("with drafting", "without")

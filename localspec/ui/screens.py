@@ -1,8 +1,14 @@
 """Screens: the front that draws. What commands show and ask becomes the main view, and sheets over it."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import os
+import shutil
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 from textual.app import App, SuspendNotSupported
 from textual.screen import Screen
 
@@ -10,14 +16,49 @@ from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
 from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
+from localspec.ui.actions import edited
 from localspec.ui.colours import DARK, LIGHT
-from localspec.ui.commands import BY_NAME, COMMANDS, run
+from localspec.ui.commands import BY_NAME, COMMANDS, Command, run
+from localspec.ui.keys import key_list
 from localspec.ui.main_view import MainView
 from localspec.ui.session import ABOUT, CONTEXT, DRAFT, SETTINGS, Session, StillAnswering
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
 
 if TYPE_CHECKING:
-    from localspec.ui.larger_context import LargerContext
+    from localspec.ui.picker import LargerContext
+
+_MOST_S = 1.0
+# The variable that says that there is such a desktop, and what fills its clipboard.
+_PROGRAMS = (
+    ("WAYLAND_DISPLAY", ("wl-copy",)),
+    ("DISPLAY", ("xclip", "-selection", "clipboard")),
+    ("DISPLAY", ("xsel", "--clipboard", "--input")),
+    ("WSL_DISTRO_NAME", ("clip.exe",)),
+    ("HOME", ("pbcopy",)),
+)
+
+
+def filled(text: str) -> bool:
+    """Put a text into the clipboard; return whether a program took it. From afar there is only the terminal's."""
+    if "SSH_CONNECTION" in os.environ:
+        return False
+    for variable, command in _PROGRAMS:
+        if os.environ.get(variable) and shutil.which(command[0]):
+            try:
+                done = subprocess.run(  # noqa: S603
+                    command,
+                    input=text.encode(errors="replace"),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    timeout=_MOST_S,
+                    check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired):
+                continue
+            if done.returncode == 0:
+                return True
+    return False
+
 
 _CONTEXT_IS_FULL = (
     SheetRow(
@@ -114,8 +155,6 @@ class Screens:
 
     def copy(self, text: str) -> None:
         """Copy a text, by a program of this machine and by way of the terminal (OSC 52)."""
-        from localspec.ui.clipboard import filled  # noqa: PLC0415 - not at the start
-
         self._app.copy_to_clipboard(text)
         if filled(text):
             self.tell(f"copied {len(text)} characters")
@@ -163,12 +202,10 @@ class Screens:
 
     async def open_editor(self) -> None:
         """Give the terminal to an editor, and take what was written into the composer."""
-        from localspec.ui.editor import written  # noqa: PLC0415 - likewise
-
         composer = self.view.entry.composer
         try:
             with self._app.suspend():
-                text = written(composer.text)
+                text = edited(composer.text)
         except SuspendNotSupported:
             self.tell("an editor cannot be opened in this terminal")
             return
@@ -309,8 +346,6 @@ class Screens:
 
     def show_help(self) -> None:
         """List keys and commands."""
-        from localspec.ui.texts import help_text  # noqa: PLC0415 - likewise
-
         body = help_text(self.preferences.keys, [each for each in COMMANDS if not each.rare])
         self._app.push_screen(TextSheet("Keys and commands", body))
 
@@ -354,7 +389,26 @@ class Screens:
 
     def _larger_context(self) -> "LargerContext | None":
         # Imported late: numpy comes with it.
-        from localspec.ui.larger_context import larger_context  # noqa: PLC0415
+        from localspec.ui.picker import larger_context  # noqa: PLC0415
 
         ready, load = self.session.models.ready, self.session.models.usual.load
         return None if ready is None else larger_context(ready.target, ready.n_ctx, load.kv_type)
+
+
+def help_text(keys: Mapping[str, str], commands: Sequence[Command]) -> Group:
+    """Return lists of keys and commands.
+
+    Args:
+        keys: the user's own keys, by name.
+        commands: all of them.
+    """
+    by_key = Table.grid("keys", "text", "name", padding=(0, 2, 0, 0))
+    for key, about, name in key_list(keys):
+        by_key.add_row(Text(key, "bold"), about, Text(name, "dim"))
+    by_name = Table.grid("name", "text", padding=(0, 2, 0, 0))
+    for command in commands:
+        shown = Text.assemble((f"/{command.name}", "bold"), f" {command.usage}")
+        by_name.add_row(shown, command.about)
+    told = 'Each key, what it does, and its name for [keys] in chat.toml, as in stats = "ctrl+s". A name with a slash is also a command.\n'
+    way = "\nShift+Tab moves to the messages, Esc back to the input line.\n\nCommands\n"
+    return Group(Text(told), by_key, way, by_name)

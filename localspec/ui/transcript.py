@@ -13,7 +13,7 @@ from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from localspec.ui.message_view import MessageView
+from localspec.ui.message import MessageView
 from localspec.ui.shown import Shown
 from localspec.ui.typeset import Typesetter
 

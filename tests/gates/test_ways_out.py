@@ -31,7 +31,7 @@ from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
 from localspec.ui import plain
 from localspec.ui.gated_engine import GatedEngine
-from localspec.ui.lines import Lines
+from localspec.ui.plain import Lines
 from localspec.ui.session import Session
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG

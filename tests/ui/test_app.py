@@ -12,7 +12,7 @@ from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
 from localspec.session.preferences import Preferences
 from localspec.ui.lens_sheet import LensSheet
-from localspec.ui.message_view import MessageView
+from localspec.ui.message import MessageView
 from localspec.ui.models import Phase
 from localspec.ui.sheets import ListSheet, TextSheet
 from tests.ui.driving import Chat, drive

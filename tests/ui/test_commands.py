@@ -1,8 +1,8 @@
 import pytest
 
 from localspec.errors import UsageError
+from localspec.ui.actions import number
 from localspec.ui.commands import BY_NAME, COMMANDS, MOVED, matching, parse
-from localspec.ui.conversation_commands import number
 
 
 def test_a_command_and_its_argument() -> None:

@@ -14,7 +14,7 @@ from localspec.session.compaction import REQUEST, context_of, kept_from, options
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Compact, Preferences
 from localspec.ui import plain
-from localspec.ui.lines import Lines
+from localspec.ui.plain import Lines
 from localspec.ui.session import Session
 from tests.engine.double import command
 from tests.ui.driving import Chat, drive

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from localspec.ui.completion import complete
+from localspec.ui.composer import complete
 
 
 def texts(text: str, folder: Path, offset: int | None = None) -> list[str]:

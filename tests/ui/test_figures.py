@@ -3,7 +3,7 @@ import pytest
 
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.ui.exchange import Exchange
-from localspec.ui.figures import (
+from localspec.ui.stats import (
     filled,
     gauge,
     ribbon,

@@ -17,7 +17,7 @@ from localspec.session.export import exported, write_export
 from localspec.session.preferences import Preferences
 from localspec.ui import plain
 from localspec.ui.gated_engine import GatedEngine
-from localspec.ui.lines import Lines
+from localspec.ui.plain import Lines
 from localspec.ui.session import Session
 from tests.engine.double import command
 

@@ -3,7 +3,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 
-from localspec.ui.guard import LineGuard
+from localspec.ui.app import LineGuard
 from tests.ui.test_clean import EVIL, obeyed
 
 

@@ -13,10 +13,10 @@ from localspec.models.names import import_file
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.session.conversation import SavedConversation
-from localspec.ui.clipboard import filled
-from localspec.ui.editor import written
+from localspec.ui.actions import edited
+from localspec.ui.commands import goes_on, unquoted
 from localspec.ui.picker import Picker
-from localspec.ui.quoted import goes_on, unquoted
+from localspec.ui.screens import filled
 from localspec.ui.sheets import ListSheet
 from tests.llama import tiny_models
 from tests.ui.driving import Chat, drive
@@ -366,12 +366,12 @@ def test_a_question_is_written_in_an_editor(
     editor.write_text('#!/bin/sh\nprintf "%s, and\\nmore\\n" "$(cat "$1")" > "$1"\n')
     editor.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(editor))
-    assert written("one") == "one, and\nmore"
+    assert edited("one") == "one, and\nmore"
     _, out, _ = said(tmp_path, "/editor", "/copy all", script={"otherwise": ["Both."]})
     assert "user: , and\nmore" in out
     monkeypatch.setenv("VISUAL", "no-such-editor")
-    with pytest.raises(UsageError, match="'no-such-editor' failed"):
-        written("one")
+    with pytest.raises(UsageError, match=r"the editor failed \(.*no-such-editor"):
+        edited("one")
 
 
 def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
 def test_a_program_of_the_machine_fills_its_clipboard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localspec.ui.clipboard._MOST_S", PATIENCE_S)
+    monkeypatch.setattr("localspec.ui.screens._MOST_S", PATIENCE_S)
     program = tmp_path / "wl-copy"
     program.write_text(f'#!/bin/sh\n/bin/cat > "{tmp_path / "clipboard"}"\n')
     program.chmod(0o700)

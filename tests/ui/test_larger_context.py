@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.ui import larger_context as growing
-from localspec.ui.larger_context import LargerContext, larger_context
+from localspec.ui import picker as growing
+from localspec.ui.picker import LargerContext, larger_context
 from localspec.ui.sheets import ListSheet
 from tests.models.shapes import Proportions, sparse_model
 from tests.ui.driving import Chat, drive

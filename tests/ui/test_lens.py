@@ -1,7 +1,7 @@
 from textual.content import Content
 
-from localspec.ui.hanging import hanging
 from localspec.ui.lens import MARKS, legend, marked, runs
+from localspec.ui.sheets import hanging
 from tests.ui.answers import tokens
 
 TOKENS = [

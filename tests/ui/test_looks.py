@@ -8,9 +8,9 @@ from localspec.engine.protocol import ReplyEvents
 from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.session.preferences import read_preferences
-from localspec.ui.bars import StatsPanel
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.lens_sheet import LensSheet
+from localspec.ui.main_view import StatsPanel
 from localspec.ui.race import Race
 from localspec.ui.race_sheet import RaceSheet
 from tests.ui.answers import exchange, finished, tokens

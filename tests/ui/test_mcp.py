@@ -18,7 +18,7 @@ from localspec.toolbox.mcp.box import McpToolbox
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rules
 from localspec.ui import plain
-from localspec.ui.lines import Lines
+from localspec.ui.plain import Lines
 from localspec.ui.session import Session
 from tests.engine.double import command
 from tests.toolbox.mcp.boxes import stranger

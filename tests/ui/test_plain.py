@@ -17,7 +17,7 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences
 from localspec.ui import plain
-from localspec.ui.lines import Lines
+from localspec.ui.plain import Lines
 from localspec.ui.session import Session
 from tests.engine.double import command
 

@@ -1,5 +1,6 @@
 """The session with a real history, and an engine whose messages the test writes."""
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,9 @@ from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences
 from localspec.ui.models import Phase
-from localspec.ui.reply_lines import ReplyLines
+from localspec.ui.plain import Lines
 from localspec.ui.session import Session
 from tests.ui.answers import finished, started, streamed
 
@@ -82,7 +84,8 @@ def test_a_model_that_is_chosen_while_another_one_loads_is_the_one_that_is_waite
     def later(_s: float) -> None:
         engine.inbox = [msgspec.structs.replace(READY, target="qwen3-4b")]
 
-    ReplyLines(session, print, print, quiet=True, sleep=later).wait_ready()
+    out = io.StringIO()
+    Lines(session, Preferences(), out, out, terminal=False, quiet=True, sleep=later).wait_ready()
     assert session.models.line == "qwen3-4b"
 
 

@@ -10,9 +10,9 @@ from textual.widgets import Input
 from localspec.history.records import StoredConversation
 from localspec.launch.rows import ModelRow
 from localspec.session.preferences import Preferences
-from localspec.ui.bars import StatsPanel
 from localspec.ui.history_sheet import HistorySheet, row_of
 from localspec.ui.lens_sheet import LensSheet
+from localspec.ui.main_view import StatsPanel
 from localspec.ui.picker import Picker
 from localspec.ui.race_sheet import RaceSheet
 from localspec.ui.sheets import LineSheet, ListSheet

@@ -8,11 +8,11 @@ from localspec.engine.protocol import Measuring
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.session.preferences import Preferences, keep_theme, read_preferences
-from localspec.ui.bars import fitted
-from localspec.ui.copying import copied
+from localspec.ui.actions import copied
 from localspec.ui.feed import Pace
 from localspec.ui.history_sheet import age
 from localspec.ui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
+from localspec.ui.main_view import fitted
 from localspec.ui.models import Models
 from localspec.ui.settings import ChatSettings
 from tests.ui.test_shown import message

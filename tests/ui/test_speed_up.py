@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from localspec.decoding.round import Round
-from localspec.ui.speed_up import measure, seconds
+from localspec.ui.stats import measure, seconds
 from tests.ui.answers import plain, round_of
 
 LENGTH = 120

@@ -16,7 +16,7 @@ from localspec.session.preferences import Preferences
 from localspec.toolbox.rules import Rule, Rules
 from localspec.ui import approval_sheet, plain
 from localspec.ui.approval_sheet import ApprovalSheet
-from localspec.ui.lines import Lines
+from localspec.ui.plain import Lines
 from localspec.ui.session import Session
 from tests.engine.double import command
 from tests.ui.driving import Chat, drive

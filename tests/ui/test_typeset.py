@@ -2,7 +2,7 @@ import pytest
 from rich.console import Console
 
 from localspec.ui.blocks import Block
-from localspec.ui.message_layout import MessageLayout
+from localspec.ui.message import MessageLayout
 from localspec.ui.shown import Shown
 from localspec.ui.typeset import Typesetter
 from tests.ui.test_clean import EVIL, obeyed
