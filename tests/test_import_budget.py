@@ -56,7 +56,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     # What loads models comes only where no server has them in memory.
     # One of them says what is masked in answers; what masks comes only where something is.
     # Where passes are made, one says which build makes them.
-    "run --help": (script("run", "--help"), 65, {"platformdirs"}),
+    "run --help": (script("run", "--help"), 63, {"platformdirs"}),
     "batch --help": (script("batch", "--help"), 162, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 11, {"platformdirs"}),
     "bench --help": (script("bench", "--help"), 135, MODEL_LIBRARIES),
@@ -68,10 +68,10 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "config --help": (script("config", "--help"), 28, {"platformdirs"}),
     "index --help": (script("index", "--help"), 10, {"platformdirs"}),
     "doctor --help": (script("doctor", "--help"), 23, set()),
-    "chat --help": (script("chat", "--help"), 53, {"platformdirs"}),
+    "chat --help": (script("chat", "--help"), 51, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
-        109,  # what stands for earlier turns, tags, what is masked, what `run` shares, and names of models
+        98,
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
     "engine's process": (_ENGINE, 132, MODEL_LIBRARIES),
