@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import OptionList, TextArea
+from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from localspec.display import clean_input, clean_line
@@ -94,6 +94,7 @@ def _paths(before: str, after: str, match: re.Match[str], folder: Path) -> list[
     return found
 
 
+_ROWS = 6  # of the list of completions, as app.tcss has it
 _PLACEHOLDER = "Ask something. / for commands, @ for files, F1 for keys."
 
 
@@ -190,42 +191,42 @@ class Composer(TextArea):
         """Begin a new line."""
         self.insert("\n")
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
+        """Take the keys of an open list, of earlier texts and of the app; the rest is typed."""
+        at_first, at_last = self.cursor_at_first_line, self.cursor_at_last_line
         if self.list_open and event.key in {"up", "down", "tab", "escape"}:
-            event.stop()
-            event.prevent_default()
             self.post_message(self.Chose(event.key))
+        elif event.key == "tab":
+            pass  # nothing to complete: what is typed next must not be for somebody else
+        elif (event.key == "up" and at_first and self._recall(-1)) or (
+            event.key == "down" and at_last and self._recall(1)
+        ):
+            pass
+        elif not await self._run_binding(event):
             return
-        if (
-            event.key == "tab"
-        ):  # nothing to complete: what is typed next must not be for somebody else
-            event.stop()
-            event.prevent_default()
-            return
-        if event.key == "up" and self.cursor_at_first_line and self._recall(-1):
-            event.stop()
-            event.prevent_default()
-            return
-        if event.key == "down" and self.cursor_at_last_line and self._recall(1):
-            event.stop()
-            event.prevent_default()
-            return
-        # At once, and not when the key went through all parents: letters that follow it would come before it.
+        event.stop()
+        event.prevent_default()
+
+    async def _run_binding(self, event: events.Key) -> bool:
+        """Run what a key is bound to; return whether there was something.
+
+        At once, and not when the key went through all parents: letters that follow it would come before it.
+        """
         bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
         if bound is not None and await self.app.run_action(bound.binding.action, bound.node):
-            event.stop()
-            event.prevent_default()
-        elif event.key == "enter":
+            return True
+        if event.key == "enter":
             event.prevent_default()  # a binding sends, be it of another key
-        else:
-            await super()._on_key(event)
+        return False
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    def on_paste(self, event: events.Paste) -> None:
+        """Write what is pasted, without what a terminal would obey."""
         event.stop()
         event.prevent_default()
         self.type(event.text)
 
-    def _on_text_area_changed(self) -> None:
+    def on_text_area_changed(self) -> None:
+        """Look for what may be completed now."""
         self.post_message(self.Completing(complete(self.text, self._offset(), self.folder)))
 
     def _offset(self) -> int:
@@ -266,13 +267,15 @@ class Entry(Vertical):
         super().__init__(id="entry")
         self.composer = Composer(folder)
         self._list = OptionList(id="completions", compact=True)
+        self._more = Static(id="more", markup=False)
         self._completions: list[Completion] = []
 
     def compose(self) -> ComposeResult:
-        """Return the two."""
+        """Return the list, how much of it is out of sight, and the composer."""
         self._list.can_focus = False
-        self._list.display = False
+        self._open(False)
         yield self._list
+        yield self._more
         yield self.composer
 
     def on_composer_completing(self, event: Composer.Completing) -> None:
@@ -284,6 +287,7 @@ class Entry(Vertical):
         self._list.add_options(
             Option(Content(f"{each.text:<{width}}  {each.hint}")) for each in event.completions
         )
+        self._more.update(f"{_ROWS} of {len(event.completions)} · ↑↓ shows the others")
         self._open(bool(event.completions))
         if event.completions:
             self._list.highlighted = 0
@@ -320,5 +324,5 @@ class Entry(Vertical):
         self.composer.fill(text)
 
     def _open(self, is_open: bool) -> None:
-        self._list.display = is_open
-        self.composer.list_open = is_open
+        self._list.display = self.composer.list_open = is_open
+        self._more.display = is_open and len(self._completions) > _ROWS

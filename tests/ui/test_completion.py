@@ -1,6 +1,8 @@
 from pathlib import Path
 
+from localspec.ui.commands import COMMANDS
 from localspec.ui.composer import complete
+from tests.ui.driving import Chat, drive
 
 
 def texts(text: str, folder: Path, offset: int | None = None) -> list[str]:
@@ -44,3 +46,15 @@ def test_a_name_that_would_move_the_cursor_is_shown_clean(tmp_path: Path) -> Non
     (tmp_path / "a\x1b[2J").write_text("x")
     (only,) = complete("@a", 2, tmp_path)
     assert only.text == "a␛[2J"
+
+
+def test_a_menu_that_is_cut_says_how_much_there_is(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.press("/")
+        known = sum(not each.rare for each in COMMANDS)
+        await chat.until(lambda: f"6 of {known} · " in chat.text())
+        await chat.press("e", "d", "i")
+        await chat.until(lambda: "/edit" in chat.text() and " shows the others" not in chat.text())
+
+    drive(look, tmp_path, size=(60, 20))
