@@ -91,9 +91,7 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     launch, options = launch_options(flags), reply_options(with_own(flags))
-    talk = SavedConversation(
-        History.open(data_dir() / "history"), system_prompt(flags, preferences)
-    )
+    talk = SavedConversation(History(data_dir() / "history"), system_prompt(flags, preferences))
 
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))

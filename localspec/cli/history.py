@@ -114,7 +114,7 @@ def export(context: click.Context, number: str, file: Path | None, gate: str) ->
 
 @contextmanager
 def _opened() -> Iterator[History]:
-    kept = History.open(data_dir() / "history")
+    kept = History(data_dir() / "history")
     try:
         if kept.trouble is not None:
             raise HistoryError(kept.trouble)

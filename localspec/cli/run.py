@@ -243,7 +243,7 @@ def _kept(
     from localspec.history.archive import History  # noqa: PLC0415 - the history's database
     from localspec.session.conversation import SavedConversation  # noqa: PLC0415 - likewise
 
-    kept = SavedConversation(History.open(data_dir() / "history"))
+    kept = SavedConversation(History(data_dir() / "history"))
     if conversation is not None:
         kept.open(conversation.id)
         if not (flags["quiet"] or flags["json_"]):

@@ -141,7 +141,7 @@ def stored_conversation(name: str) -> "StoredConversation":
     """
     from localspec.history.archive import History  # noqa: PLC0415 - few continue one
 
-    with closing(History.open(data_dir() / "history")) as history:
+    with closing(History(data_dir() / "history")) as history:
         latest = history.latest()
         if latest is None:
             raise UsageError("no conversation to continue yet: ask without -c (--continue)")

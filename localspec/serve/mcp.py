@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
@@ -27,7 +26,7 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.gates.gate import Gate
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text
-from localspec.options import ReplyOptions
+from localspec.options.fields import with_fields
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.gating import gated_notices
@@ -160,7 +159,15 @@ class AskTools:
         messages = [Message.user(checked_text(said.prompt, "the prompt"))]
         if said.system:
             messages.insert(0, Message.system(checked_text(said.system, "the system prompt")))
-        options = _options(said, model.options)
+        options = with_fields(
+            model.options,
+            {
+                "temperature": said.temperature,
+                "seed": said.seed,
+                "max_tokens": said.max_tokens,
+                "json_schema": getattr(said, "schema", None),
+            },
+        )
         require_sound(options)  # before a model is loaded for it
         return model, Request(0, tuple(messages), options, ephemeral=True)
 
@@ -229,19 +236,6 @@ def _tool(name: str, description: str, more: dict[str, Any]) -> types.Tool:
         "additionalProperties": False,
     }
     return types.Tool(name=name, description=description, input_schema=schema, annotations=_READS)
-
-
-def _options(said: AskArguments, usual: ReplyOptions) -> ReplyOptions:
-    sampling = usual.sampling
-    if said.temperature is not None:
-        sampling = replace(sampling, temperature=said.temperature)
-    return replace(
-        usual,
-        sampling=sampling,
-        seed=usual.seed if said.seed is None else said.seed,
-        max_tokens=usual.max_tokens if said.max_tokens is None else said.max_tokens,
-        json_schema=said.schema if isinstance(said, AskJsonArguments) else usual.json_schema,
-    )
 
 
 def _result(reply: Reply, model: ServedModel, *, binds: bool) -> types.CallToolResult:

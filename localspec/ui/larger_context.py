@@ -6,10 +6,11 @@ from pathlib import Path
 from localspec.errors import LocalspecError
 from localspec.models.entries import ModelEntry
 from localspec.models.gguf import read_model
-from localspec.models.memory import Settings, layer_kv_bytes, model_shape
+from localspec.models.memory import layer_kv_bytes, model_shape
 from localspec.models.names import resolve
 from localspec.models.registry import load_registry
 from localspec.models.repository import local_file
+from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 
 _MOST_OF_FREE = 0.5
@@ -51,8 +52,8 @@ def larger_context(target: str, n_ctx: int, kv_type: str) -> LargerContext | Non
     larger = min(2 * n_ctx, shape.n_ctx_train)
 
     def cache_bytes(tokens: int) -> int:
-        settings = Settings(tokens, kv_type=kv_type)
-        return sum(layer_kv_bytes(layer, settings) for layer in shape.layers)
+        options = LoadOptions(tokens, kv_type)
+        return sum(layer_kv_bytes(layer, options) for layer in shape.layers)
 
     more = cache_bytes(larger) - cache_bytes(n_ctx)
     return LargerContext(larger, more) if 0 < more <= _MOST_OF_FREE * free else None

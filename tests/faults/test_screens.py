@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.history.schema import VERSION
+from localspec.history.schema import STEPS
 from localspec.ui.engine_state import Phase
 from tests.ui.driving import Chat, drive
 
@@ -215,7 +215,7 @@ def test_a_history_of_a_later_version_is_told_and_left_as_it_is(tmp_path: Path) 
 
     drive(talk, tmp_path)
     connection = sqlite3.connect(database_of(tmp_path))
-    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     connection.close()
     before = database_of(tmp_path).read_bytes()
 
