@@ -71,7 +71,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "chat --help": (script("chat", "--help"), 51, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
-        109,  # what stands for earlier turns, tags, what is masked, what `run` shares, and names of models
+        110,  # what stands for earlier turns, tags, what is masked, what `run` shares, and names of models
         {"asyncio", "platformdirs", "rich.console", "sqlite3", "ssl", "textual"},
     ),
     "engine's process": (_ENGINE, 131, MODEL_LIBRARIES),
