@@ -1,5 +1,6 @@
 """The main screen, driven by keys."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -536,6 +537,7 @@ def test_it_is_told_when_the_history_is_saved_again(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ready()
         database = chat.session.talk.history._database
+        database._tried_s = math.inf  # as where it was just tried
         database.trouble = "the disk is full"
         await chat.until(lambda: "the disk is full" in chat.text())
         database.trouble = None
