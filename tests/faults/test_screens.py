@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from localspec.history.schema import STEPS
-from localspec.ui.models import Phase
-from tests.ui.driving import Chat, drive
+from localspec.tui.models import Phase
+from tests.tui.driving import Chat, drive
 
 LONG = "word " * 200
 SLOW = {"otherwise": [LONG], "pass_s": 0.01, "load_s": 0.5}
