@@ -19,9 +19,8 @@ from localspec.batch.source import Format, ReadAhead, Source
 from localspec.chat.request import Answerer, at_once
 from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
-from localspec.cli.progress import ProgressLine
+from localspec.cli.output import ProgressLine, RedrawnLine
 from localspec.cli.recorded import recorded
-from localspec.cli.redrawn_line import RedrawnLine
 from localspec.cli.resident import resident
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, notice

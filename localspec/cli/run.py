@@ -22,6 +22,7 @@ from localspec.cli.docs import cited_json, cited_lines, docs_options
 from localspec.cli.first_run import with_model
 from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, typed_answer, wants_tools
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
+from localspec.cli.output import AnswerStream, ReadingLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
     continue_option,
@@ -31,7 +32,6 @@ from localspec.cli.question import (
     system_prompt,
     templated,
 )
-from localspec.cli.reading_line import ReadingLine
 from localspec.cli.recorded import workload_option
 from localspec.cli.report import (
     RunOutcome,
@@ -45,7 +45,6 @@ from localspec.cli.resident import own_option, resident
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import with_own
 from localspec.cli.structure import gate_option, gate_rules
-from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import conversation_and_words, model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
@@ -461,8 +460,8 @@ def _by_own_engine(
     shown: _Shown,
 ) -> RunOutcome | None:
     """Answer by an engine in a process of its own; return None where loading was interrupted."""
+    from localspec.cli.output import ProgressLine  # noqa: PLC0415
     from localspec.cli.own_engine import loaded_engine  # noqa: PLC0415 - few have workers
-    from localspec.cli.progress import ProgressLine  # noqa: PLC0415
     from localspec.engine.remote import EngineGone, RemoteAssistant  # noqa: PLC0415
 
     workload = [f"workload={flags['workload']}"] if flags["workload"] else []

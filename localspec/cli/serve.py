@@ -26,8 +26,8 @@ from localspec.cli.option_flags import (
     reply_options,
     tool_rules_option,
 )
+from localspec.cli.output import ProgressLine
 from localspec.cli.own_engine import show_loading
-from localspec.cli.progress import ProgressLine
 from localspec.cli.resident import recorded_here
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.servers import start_in_background
