@@ -36,7 +36,7 @@ finally:
     print(*sys.modules, file=sys.stderr)
 """
 _SCREENS = """
-import sys, localspec.__main__, localspec.cli.chat_fronts, localspec.ui.app
+import sys, localspec.__main__, localspec.cli.chat_fronts, localspec.tui.app
 print(*sys.modules, file=sys.stderr)
 """
 _ENGINE = "import sys, localspec.launch.child; print(*sys.modules, file=sys.stderr)"
@@ -71,7 +71,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "chat --help": (script("chat", "--help"), 51, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
-        110,  # what stands for earlier turns, tags, what is masked, what `run` shares, and names of models
+        100,
         {"asyncio", "platformdirs", "rich.console", "sqlite3", "ssl", "textual"},
     ),
     "engine's process": (_ENGINE, 131, MODEL_LIBRARIES),

@@ -29,16 +29,16 @@ from localspec.session.export import exported
 from localspec.session.preferences import Preferences
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
-from localspec.ui import plain
-from localspec.ui.gated_engine import GatedEngine
-from localspec.ui.lines import Lines
-from localspec.ui.session import Session
+from localspec.tui import plain
+from localspec.tui.gated_engine import GatedEngine
+from localspec.tui.plain import Lines
+from localspec.tui.session import Session
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG
 from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
 from tests.serve.serving import served
 from tests.telemetry.talking import PAIR, drafted, first
-from tests.ui.test_gate import on_disk
+from tests.tui.test_gate import on_disk
 
 pytestmark = pytest.mark.long
 
