@@ -127,6 +127,10 @@ def command_of(agent: str, agents: Path, url: str, home: Path) -> tuple[list[str
         return [program, "run", "-m", f"local/{_MODEL}", _QUESTION], {
             "OPENCODE_CONFIG": str(settings)
         }
+    settings = home / ".qwen" / "settings.json"
+    settings.parent.mkdir()
+    sampling = {"samplingParams": {"max_tokens": _ANSWER_TOKENS}}
+    settings.write_text(json.dumps({"model": {"generationConfig": sampling}}))
     return [program, "-p", _QUESTION], {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_KEY": key,
