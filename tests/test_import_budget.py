@@ -65,9 +65,9 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "pull --help": (script("pull", "--help"), 106, MODEL_LIBRARIES),
     "list --help": (script("list", "--help"), 58, {"numpy", "platformdirs"}),
     "check --help": (script("check", "--help"), 58, {"numpy", "platformdirs"}),
-    "config --help": (script("config", "--help"), 26, {"platformdirs"}),
+    "config --help": (script("config", "--help"), 32, {"platformdirs"}),
     "index --help": (script("index", "--help"), 61, {"numpy", "platformdirs", "sqlite3"}),
-    "doctor --help": (script("doctor", "--help"), 93, MODEL_LIBRARIES),
+    "doctor --help": (script("doctor", "--help"), 101, MODEL_LIBRARIES),
     "chat --help": (script("chat", "--help"), 51, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,

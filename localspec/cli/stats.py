@@ -27,6 +27,8 @@ from localspec.telemetry.report import make_report
 from localspec.telemetry.text import proposals
 from localspec.telemetry.view import html_page, replies_view, terminal_view
 
+_OFF = "telemetry is off, `localspec config set telemetry on` switches it on"
+
 
 @click.command()
 @click.option("--since", metavar="WHEN", help="Only since this time: 2026-11-20, 12h, 7d, 4w.")
@@ -71,7 +73,7 @@ def stats(since: str | None, **flags: Any) -> None:
 
     With --all also by kind of text, drafter, draft length and more.
 
-    Answers record counts and times, no text, and nothing leaves this machine; `bench` records nothing.
+    Answers record counts and times, by default no text, and nothing leaves this machine; `bench` records nothing.
     `localspec config set telemetry off` stops recording.
 
     Each line of --export is a round: the context, the draft, how many of its tokens were accepted,
@@ -95,9 +97,7 @@ def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> N
 
     records, before = read_records(directory), said_of_before(directory)
     if not records.replies:
-        why = (
-            "ask something first" if recording() else "`localspec config set telemetry on` records"
-        )
+        why = "ask something first" if recording() else _OFF
         raise LocalspecError(before or f"nothing was recorded yet: {why}")
     if before is not None:
         notice(before)

@@ -122,10 +122,7 @@ async def stats(front: Front, argument: str) -> None:  # noqa: ARG001
 
 async def reveal(front: Front, argument: str) -> None:  # noqa: ARG001
     """Show what was masked in the last answer until somebody asks; the history keeps it masked."""
-    from localspec.tui.gated_engine import GatedEngine  # noqa: PLC0415 - few have a gate
-
-    engine = front.session.engine
-    found = engine.asked if isinstance(engine, GatedEngine) else []
+    found = front.session.engine.withheld
     if not found:
         raise UsageError(
             'nothing to reveal: rules with action = "ask" found nothing in the last answer'
@@ -316,12 +313,12 @@ async def export(front: Front, argument: str) -> None:
     talk = front.session.talk
     if talk.conversation is None:
         raise UsageError("this conversation is empty: there is nothing to export")
-    from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not at the start
+    from localspec.chat.gated import gate_of  # noqa: PLC0415 - not at the start
     from localspec.session.export import export_line, write_export  # noqa: PLC0415 - likewise
 
-    folder, gate = front.session.folder, usual_gate()
+    folder, mask = front.session.folder, gate_of("usual").cleaned
     leaf = talk.messages[-1].id if talk.messages else None
-    path, masked = write_export(talk.history, talk.conversation, argument, folder, gate, leaf)
+    path, masked = write_export(talk.history, talk.conversation, argument, folder, mask, leaf)
     front.tell(export_line(path, masked, talk.conversation))
 
 

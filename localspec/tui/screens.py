@@ -274,7 +274,7 @@ class Screens:
 
     def show_history(self, words: str) -> None:
         """Show earlier conversations, to be searched, taken up and more."""
-        from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not at the start
+        from localspec.chat.gated import gate_of  # noqa: PLC0415 - not at the start
         from localspec.session.export import export_line, write_export  # noqa: PLC0415
         from localspec.tui.history_sheet import HistorySheet  # noqa: PLC0415
 
@@ -282,7 +282,9 @@ class Screens:
 
         def export(conversation: int) -> str:
             try:
-                path, masked = write_export(history, conversation, "", session.folder, usual_gate())
+                path, masked = write_export(
+                    history, conversation, "", session.folder, gate_of("usual").cleaned
+                )
             except LocalspecError as error:
                 return str(error)
             return export_line(path, masked, conversation)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lab.planted import FORMATS, planted
-from localspec.gates.gate import Gate, gate_of_toml, usual_gate
+from localspec.engine.client import EngineClient
+from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, ReplyOptions
@@ -16,7 +17,6 @@ from localspec.session.conversation import SavedConversation
 from localspec.session.export import exported, write_export
 from localspec.session.preferences import Preferences
 from localspec.tui import plain
-from localspec.tui.gated_engine import GatedEngine
 from localspec.tui.plain import Lines
 from localspec.tui.session import Session
 from tests.engine.double import command
@@ -33,15 +33,15 @@ SCRIPT: dict[str, Any] = {
 }
 
 
-def session_of(folder: Path, gate: Gate, script: dict[str, Any]) -> Session:
-    engine = GatedEngine(gate, command=command(script))
+def session_of(folder: Path, gate: str, script: dict[str, Any]) -> Session:
+    engine = EngineClient(command(script), gate=gate)
     talk = SavedConversation(History(folder / "history"))
     return Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), folder)
 
 
-def said(folder: Path, *lines: str, gate: Gate | None = None) -> tuple[str, str]:
+def said(folder: Path, *lines: str, gate: str = "usual") -> tuple[str, str]:
     """SavedConversation in lines behind a gate; return the answers and the news."""
-    session = session_of(folder, gate or usual_gate(), SCRIPT)
+    session = session_of(folder, gate, SCRIPT)
     out, err = io.StringIO(), io.StringIO()
     front = Lines(session, Preferences(), out, err, terminal=False)
     try:
@@ -71,7 +71,7 @@ def test_no_format_is_seen_kept_or_exported_drafted_or_not(tmp_path: Path) -> No
     script = {"otherwise": [f"Use {each.text} here." for each in secrets], "n_ctx": 40_000}
     for drafts in (0, 6):
         folder = tmp_path / str(drafts)
-        session = session_of(folder, usual_gate(), {**script, "drafts": drafts})
+        session = session_of(folder, "usual", {**script, "drafts": drafts})
         out, err = io.StringIO(), io.StringIO()
         front = Lines(session, Preferences(), out, err, terminal=False)
         try:
@@ -86,13 +86,13 @@ def test_no_format_is_seen_kept_or_exported_drafted_or_not(tmp_path: Path) -> No
 
 
 def test_rule_that_stops_ends_the_answer(tmp_path: Path) -> None:
-    out, err = said(tmp_path, "the key?", gate=gate_of_toml("action = 'stop'", "gate"))
+    out, err = said(tmp_path, "the key?", gate="action = 'stop'")
     assert out == f"It is {MASK}\n"
     assert "gated" in err or "stopped" in err
 
 
 def test_what_is_asked_for_is_revealed_and_kept_masked(tmp_path: Path) -> None:
-    gate = gate_of_toml("[actions]\nemail = 'ask'", "gate")
+    gate = "[actions]\nemail = 'ask'"
     out, err = said(tmp_path, "please ask", "/reveal", gate=gate)
     assert out == "Write to [masked: e-mail address].\n"
     assert "e-mail address: ann@example.org" in err
@@ -100,21 +100,12 @@ def test_what_is_asked_for_is_revealed_and_kept_masked(tmp_path: Path) -> None:
 
 
 def test_nothing_to_reveal_says_so(tmp_path: Path) -> None:
-    session = session_of(tmp_path, usual_gate(), SCRIPT)
+    session = session_of(tmp_path, "usual", SCRIPT)
     front = Lines(session, Preferences(), io.StringIO(), io.StringIO(), terminal=False)
     try:
         assert plain.run(front, ["/reveal"]) == 2
     finally:
         session.close()
-
-
-def test_findings_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: list[dict[tuple[str, str], int]] = []
-    monkeypatch.setattr(
-        "localspec.tui.gated_engine.note", lambda counts: counted.append({**counts})
-    )
-    said(tmp_path, "the key?")
-    assert counted == [{("GitHub token", "mask"): 1}]
 
 
 def kept(folder: Path) -> tuple[History, int]:
@@ -136,12 +127,12 @@ def kept(folder: Path) -> tuple[History, int]:
 @pytest.mark.parametrize("style", ["md", "json"])
 def test_exports_mask_both_sides_where_that_is_asked_for(tmp_path: Path, style: str) -> None:
     history, conversation = kept(tmp_path)
-    told = exported(history, conversation, style, usual_gate())
+    told = exported(history, conversation, style, usual_gate().cleaned)
     assert KEY not in told
     assert "ann@example.org" not in told
     assert told.count(MASK) >= 3
     assert KEY in exported(history, conversation, style, None)
-    path, _ = write_export(history, conversation, style, tmp_path, usual_gate(), own=True)
+    path, _ = write_export(history, conversation, style, tmp_path, usual_gate().cleaned, own=True)
     assert "ann" not in path.name
     assert KEY.encode() not in path.read_bytes()
     history.close()
@@ -152,7 +143,7 @@ def test_exports_leave_the_users_own_words_and_say_how_much_is_masked(
     tmp_path: Path, style: str
 ) -> None:
     history, conversation = kept(tmp_path)
-    path, masked = write_export(history, conversation, style, tmp_path, usual_gate())
+    path, masked = write_export(history, conversation, style, tmp_path, usual_gate().cleaned)
     assert "ann-example" in path.name.replace(" ", "-")
     text = path.read_text()
     assert text.count("ann@example.org") == 2, "the title, and the question"
