@@ -66,7 +66,7 @@ def stats(since: str | None, **flags: Any) -> None:
     and the target's own next token, both as token ids and as text. Only replies recorded with text
     are included; turn that on with `localspec config set telemetry text`.
     """
-    from localspec.telemetry.moments import since as moment  # noqa: PLC0415 - `--help` needs none of it
+    from localspec.telemetry.view import since as moment  # noqa: PLC0415 - `--help` needs none of it
 
     directory = data_dir() / "telemetry"
     since_s = None if since is None else moment(since)
@@ -83,19 +83,16 @@ def stats(since: str | None, **flags: Any) -> None:
 
 def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> None:
     from localspec.launch.recording import recording  # noqa: PLC0415
-    from localspec.telemetry.document import as_json  # noqa: PLC0415
-    from localspec.telemetry.log import read_records, said_of_before  # noqa: PLC0415
+    from localspec.telemetry.log import read_records  # noqa: PLC0415
     from localspec.telemetry.report import make_report  # noqa: PLC0415
-    from localspec.telemetry.view import html_page, replies_view, terminal_view  # noqa: PLC0415
+    from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view  # noqa: PLC0415
 
-    records, before = read_records(directory), said_of_before(directory)
+    records = read_records(directory)
     if not records.replies:
         why = (
             "ask something first" if recording() else "`localspec config set telemetry on` records"
         )
-        raise LocalspecError(before or f"nothing was recorded yet: {why}")
-    if before is not None:
-        notice(before)
+        raise LocalspecError(f"nothing was recorded yet: {why}")
     html, last = flags["html"], flags["replies"]
     if last is not None:
         for line in replies_view(list(records.replies.values())[: -last - 1 : -1]):
@@ -123,7 +120,7 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
             raise UsageError(f"--retag {each[:40]!r}: write it like 12=code")
         asked.append((int(number), required(workload)))
     for reply, kind in asked:
-        if not retag(directory, reply, kind, time.time()):
+        if not retag(directory, reply, kind):
             raise UsageError(f"there is no reply {reply}: see `localspec stats --replies 20`")
 
 

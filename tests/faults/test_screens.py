@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.history.schema import STEPS
+from localspec.history.database import STEPS
 from localspec.ui.engine_state import Phase
 from tests.ui.driving import Chat, drive
 
