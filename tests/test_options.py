@@ -15,7 +15,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import localspec
-from localspec.batch.line_options import from_text
 from localspec.batch.request import Form, line_request
 from localspec.batch.source import Line
 from localspec.bench.arms import parse_arm
@@ -36,7 +35,8 @@ from localspec.options import (
     options_of,
     values_of,
 )
-from localspec.ui.settings import NAMES, ChatSettings
+from localspec.options.fields import from_text
+from localspec.tui.settings import NAMES, ChatSettings
 from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)

@@ -1,10 +1,10 @@
 """The request that a line makes, in any of the forms in which prompts are written down."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from localspec.batch.line_options import OVERRIDES, line_options, own_options
 from localspec.batch.line_template import LineTemplate
 from localspec.batch.record import Id, line_seed
 from localspec.batch.source import Line
@@ -13,18 +13,22 @@ from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text, from_json
-from localspec.options import ReplyOptions
+from localspec.options import ReplyOptions, cut
+from localspec.options.fields import FIELDS, with_fields
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
 _LONGEST_ID = 512
 _ROLES = ("system", "developer", "user", "assistant")
+_OWN = "reply_options"
+"""The field with options of a line whose other fields may be data."""
+_OWN_NAMES = (*FIELDS, "system")
 _NO_TURNS = "messages need the chat template, and --raw goes without it"
 
 # OpenAI's batch form, as far as a local model can serve it: what a body asks for beyond that is an error of its line.
 # Source: the files of platform.openai.com/docs/guides/batch, as its clients write them.
 _URLS = ("/v1/chat/completions", "/v1/completions")
-_READ = {"model", "messages", "prompt", "max_completion_tokens", *OVERRIDES}
+_READ = {"model", "messages", "prompt", "max_completion_tokens", *FIELDS}
 # No answer depends on these.
 _IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
 # These may be set only to what they are anyway.
@@ -50,6 +54,7 @@ class Form:
         field: name of the field with the prompt; None is `prompt`.
         system: system prompt of lines that have none of their own.
         raw: let prompts go to the model as they are, without chat template.
+        gate: what is masked in answers, see `Request`.
     """
 
     options: ReplyOptions
@@ -57,6 +62,7 @@ class Form:
     field: str | None = None
     system: str | None = None
     raw: bool = False
+    gate: str = ""
 
     @property
     def needed(self) -> str | None:
@@ -108,7 +114,7 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
     prompt = _body_prompt(body, system, form) if body else _prompt(fields, system, form)
     options = replace(form.options, seed=None)
     for each in (fields if form.template is None else {}, body, own):
-        options = line_options(each, options)
+        options = with_fields(options, each)
     require_sound(options)  # finds what is wrong with a grammar before anything is evaluated
     if options.seed is None:
         options = replace(options, seed=line_seed(seed, line_id(line), line.number))
@@ -120,7 +126,30 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
         ephemeral=True,
         deterministic=deterministic,
         rounds=False,
+        gate=form.gate,
     )
+
+
+def own_options(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a line says in `reply_options`: an object, or in a CSV the JSON of one; a system prompt is part of it.
+
+    Raises:
+        UsageError: it is no object, or has a name that is none of an option.
+    """
+    value = fields.get(_OWN)
+    if value is None or value == "":
+        return {}
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise UsageError(f"{_OWN} is {cut(value)}: it takes a JSON object") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{_OWN} is {cut(value)}: it takes an object")
+    for name in value:
+        if name not in _OWN_NAMES:
+            raise UsageError(f"{_OWN} has {cut(name)}: choose one of {', '.join(_OWN_NAMES)}")
+    return value
 
 
 def requested_model(line: Line, form: Form) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec.structs import astuple
 
-from localspec.cli.progress import ProgressLine
+from localspec.cli.output import ProgressLine
 from localspec.engine.client import COMMAND, EngineClient
 from localspec.engine.protocol import (
     Downloading,

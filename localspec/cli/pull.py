@@ -10,7 +10,7 @@ import click
 from localspec.cli.completions import complete_models
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.option_flags import option_flags
-from localspec.cli.progress import ProgressLine
+from localspec.cli.output import ProgressLine
 from localspec.cli.settings import configured
 from localspec.display import notice, printable, table
 from localspec.errors import LocalspecError, ModelUnavailable
@@ -247,7 +247,8 @@ def recommend_(code: bool, json_: bool) -> None:
 
 def _reason(proposal: Recommendation) -> str:
     speed, memory = proposal.tokens_per_s, proposal.memory
-    foreseen = "speed unknown" if speed is None else f"≈ {rounded(speed)} tokens/s"
+    how = "measured on this machine" if proposal.is_measured else "estimated"
+    foreseen = "speed unknown" if speed is None else f"≈ {rounded(speed)} tokens/s {how}"
     note = {
         Suits.WELL: "",
         Suits.SLOW: ", slow here",
@@ -277,6 +278,7 @@ def _document(
                 "needed_bytes": each.needed_bytes,
                 "read_bytes": each.target.read_bytes,
                 "tokens_per_s": each.tokens_per_s,
+                "is_measured": each.is_measured,
                 "suits": each.suits.name.lower(),
                 "is_short": each.is_short,
                 "here": rows[each.pair].here,

@@ -13,7 +13,7 @@ from localspec.chat.tokenizer import raw_tokens
 from localspec.cli.context_size import ANSWER_TOKENS, guessed_context, may_need_more
 from localspec.cli.hands import Stream, wants_tools
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
-from localspec.cli.progress import ProgressLine
+from localspec.cli.output import ProgressLine
 from localspec.cli.recorded import recorded
 from localspec.cli.report import RunOutcome
 from localspec.decoding.cancel import CancelFlag, Cancelled

@@ -13,14 +13,14 @@ from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.errors import ModelFileError, PairMismatch, UsageError
 from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
-from localspec.launch.fit import USUAL_N_CTX, context_with_room, plan_fit
+from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
 from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import FitPlan, PlaceUse
 from localspec.models.gguf import GgufHeader, read_header, read_model
-from localspec.models.memory import model_shape
+from localspec.models.memory import USUAL_N_CTX, model_shape
 from localspec.models.names import look_up
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store

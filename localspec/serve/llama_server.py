@@ -30,10 +30,9 @@ from localspec.serve.http import body_of
 from localspec.serve.openai import (
     CompletionBody,
     choices,
-    completion_options,
     own_draft,
-    with_format,
 )
+from localspec.serve.reply_options import reply_options
 
 _STOPS = {StopReason.EOG: "eos", StopReason.STOP_STRING: "word"}
 
@@ -86,7 +85,7 @@ async def infill(request: HttpRequest, service: Service) -> Response:
     )
     if body.seed is not None and body.seed < 0:
         body.seed = None
-    options = await with_format(completion_options(body, service.options, body.n_predict), None)
+    options = await reply_options(body, service.options, body.n_predict)
     count = body.n_cmpl or body.n or 1
     asked = choices(
         [Request(0, (), options, infill=gap)], count, own_draft(body.localspec, service)

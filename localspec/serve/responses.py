@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -32,11 +31,10 @@ from localspec.serve.openai import (
     Own,
     figures,
     logprobs_asked,
-    most_tokens,
     own_draft,
-    with_format,
 )
 from localspec.serve.openai_forms import likely
+from localspec.serve.reply_options import SamplingFields, reply_options
 from localspec.serve.steady import steady
 from localspec.serve.tools import ToolOffer, openai_offer, result_text
 
@@ -50,15 +48,13 @@ class TextSettings(msgspec.Struct):
     format: dict[str, Any] | None = None
 
 
-class ResponsesBody(msgspec.Struct):
+class ResponsesBody(SamplingFields, kw_only=True):
     """What is asked for. What is not named here is ignored, but for what would change the answer."""
 
     input: str | list[Any]
     model: str = ""
     instructions: str | None = None
     max_output_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
     text: TextSettings = msgspec.field(default_factory=TextSettings)
     stream: bool | None = None
     include: list[str] | None = None
@@ -85,7 +81,8 @@ async def responses(request: HttpRequest, service: Service) -> Response:
     wanted = _LOGPROBS in (body.include or ()) or body.top_logprobs
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if wanted else None)
     draft = own_draft(body.localspec, service)
-    options = await _options(body, service.options)
+    limit, form = body.max_output_tokens, body.text.format
+    options = await reply_options(body, service.options, limit, response_format=form)
     ask = Request(
         0, steady(_messages(body)), options, draft=draft, logprobs=most, tools=offer.tools
     )
@@ -297,20 +294,6 @@ def _as_message(item: Any) -> Any:
 
 def _kind(item: Any) -> Any:
     return item.get("type", "message") if isinstance(item, dict) else None
-
-
-async def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
-    names = ("temperature", "top_p")
-    given = {name: value for name in names if (value := getattr(body, name)) is not None}
-    form = body.text.format
-    if form is not None and form.get("type") == "json_schema":
-        form = {"type": "json_schema", "json_schema": form}
-    options = replace(
-        usual,
-        sampling=replace(usual.sampling, **given),
-        max_tokens=most_tokens(body.max_output_tokens, usual.max_tokens),
-    )
-    return await with_format(options, form)
 
 
 def _shell(

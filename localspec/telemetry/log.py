@@ -5,19 +5,19 @@ something, never what. A reply's number is its row's.
 """
 
 import json
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from localspec.errors import LocalspecError
-from localspec.storage.database import DatabaseTooNewError, empty_log, open_database, transaction
-from localspec.telemetry.drift import MOST_REPLIES, Rate, find_drift
 from localspec.telemetry.reply import GateCount, Pair, Record, ReplyRecord, Shift
 from localspec.telemetry.switch import Switch
+
+if TYPE_CHECKING:
+    import sqlite3
 
 FILE = "replies.db"
 LINES = "replies.jsonl"
@@ -120,7 +120,7 @@ def store(
     Raises:
         LocalspecError: it cannot be written.
     """
-    with _opened(directory) as connection, transaction(connection):
+    with _opened(directory, changes=True) as connection:
         _add(connection, reply, text=text)
         for shift in _shifts(connection, reply):
             _add(connection, shift)
@@ -141,7 +141,7 @@ def add_findings(
     Raises:
         LocalspecError: it cannot be written.
     """
-    with _opened(directory) as connection, transaction(connection):
+    with _opened(directory, changes=True) as connection:
         for (rule, action), times in sorted(counts.items()):
             _add(connection, GateCount(now_s, rule, action, times))
         _keep_within_bounds(connection, switch, now_s)
@@ -158,7 +158,7 @@ def retag(directory: Path, number: int, workload: str) -> bool:
         return False
     reply.workload, reply.by_user = workload, True
     change = "UPDATE record SET workload = ?, body = ? WHERE id = ?"
-    with _opened(directory) as connection, transaction(connection):
+    with _opened(directory, changes=True) as connection:
         connection.execute(change, (workload, msgspec.json.encode(reply), number))
     return True
 
@@ -175,12 +175,8 @@ def wipe(directory: Path, *, only_text: bool = False) -> bool:
             for path in paths:
                 path.unlink()
         elif paths:
-            with _opened(directory) as connection:
-                with transaction(connection):
-                    gone = connection.execute(
-                        "UPDATE record SET text = NULL WHERE text IS NOT NULL"
-                    )
-                empty_log(connection)
+            with _opened(directory, changes=True) as connection:
+                gone = connection.execute("UPDATE record SET text = NULL WHERE text IS NOT NULL")
                 return gone.rowcount > 0
     except FileNotFoundError:
         return False
@@ -228,16 +224,24 @@ def read_prior(
 
 
 @contextmanager
-def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
+def _opened(directory: Path, *, changes: bool = False) -> Iterator["sqlite3.Connection"]:
+    """Open the file; what is changed within is changed all or nothing."""
+    import sqlite3  # noqa: PLC0415 - `--help` reads no records
+
+    from localspec.storage import database  # noqa: PLC0415
+
     try:
-        connection = open_database(directory / FILE, _STEPS)
-        try:
+        with closing(database.open_database(directory / FILE, _STEPS)) as connection:
             if (directory / LINES).exists():
-                _adopt(connection, directory / LINES)
-            yield connection
-        finally:
-            connection.close()
-    except (OSError, sqlite3.Error, DatabaseTooNewError) as error:
+                with database.transaction(connection):
+                    _adopt(connection, directory / LINES)
+                for name in (LINES, "drift.json"):
+                    (directory / name).unlink(missing_ok=True)
+            with database.transaction(connection) if changes else nullcontext():
+                yield connection
+            if changes:
+                database.empty_log(connection)  # which may hold text that is gone
+    except (OSError, sqlite3.Error, database.DatabaseTooNewError) as error:
         raise _trouble(directory, error) from error
 
 
@@ -249,7 +253,7 @@ def _trouble(directory: Path, error: Exception) -> LocalspecError:
 
 
 def _add(
-    connection: sqlite3.Connection,
+    connection: "sqlite3.Connection",
     record: Record,
     number: int | None = None,
     text: bytes | None = None,
@@ -272,7 +276,7 @@ def _decoded(body: bytes) -> Record | None:
 
 
 def _latest(
-    connection: sqlite3.Connection, pair: str, workload: str, most: int
+    connection: "sqlite3.Connection", pair: str, workload: str, most: int
 ) -> tuple[list[ReplyRecord], dict[str, float]]:
     """Return the last replies of a pair on a kind of text, oldest first, and since when a drafter is accepted as it is."""
     rows = connection.execute(_LATEST, (pair, workload, most)).fetchall()
@@ -281,8 +285,10 @@ def _latest(
     return [each for each in records if isinstance(each, ReplyRecord)], since_s
 
 
-def _shifts(connection: sqlite3.Connection, reply: ReplyRecord) -> Iterator[Shift]:
+def _shifts(connection: "sqlite3.Connection", reply: ReplyRecord) -> Iterator[Shift]:
     """Yield what the last reply shows of its drafters."""
+    from localspec.telemetry.drift import MOST_REPLIES, Rate, find_drift  # noqa: PLC0415
+
     replies, since_s = _latest(connection, reply.pair.name, reply.workload, MOST_REPLIES)
     for drafter in reply.tallies:
         rates = [
@@ -294,7 +300,7 @@ def _shifts(connection: sqlite3.Connection, reply: ReplyRecord) -> Iterator[Shif
             yield Shift(reply.at, reply.pair.name, reply.workload, drafter, *found)
 
 
-def _keep_within_bounds(connection: sqlite3.Connection, switch: Switch, now_s: float) -> None:
+def _keep_within_bounds(connection: "sqlite3.Connection", switch: Switch, now_s: float) -> None:
     """Remove what is too old, and the oldest eighth where it is too much."""
     connection.execute("DELETE FROM record WHERE at < ?", (now_s - switch.days * _DAY_S,))
     pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
@@ -303,16 +309,11 @@ def _keep_within_bounds(connection: sqlite3.Connection, switch: Switch, now_s: f
             break
 
 
-def _adopt(connection: sqlite3.Connection, path: Path) -> None:
+def _adopt(connection: "sqlite3.Connection", path: Path) -> None:
     """Take over what an earlier version wrote, a JSON object a line, and remove it; what is torn is left out."""
-    with transaction(connection):
-        if path.exists():  # no other process has done it meanwhile
-            _adopt_lines(connection, path.read_bytes().splitlines())
-    for name in (LINES, "drift.json"):
-        (path.parent / name).unlink(missing_ok=True)
-
-
-def _adopt_lines(connection: sqlite3.Connection, lines: Sequence[bytes]) -> None:
+    lines = (
+        path.read_bytes().splitlines() if path.exists() else []
+    )  # another process may have done it
     replies = dict[int, ReplyRecord]()
     texts = dict[int, bytes]()
     others = list[Shift | GateCount]()

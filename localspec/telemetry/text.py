@@ -78,16 +78,14 @@ class ReplyTokens(Struct):
             ids.update(each.draft_ids, each.confirmed, [each.next_id])
         self.pieces = {token: spell(token).hex() for token in ids}
 
-    def is_private(self) -> bool:
-        """Return whether a gate finds anything in what was said, or drafted; to be called after `spell`."""
-        from localspec.gates.gate import usual_gate  # noqa: PLC0415 - few replies are recorded with text
-
-        hidden, ids = usual_gate().hidden, [*self.prompt]
+    def has_secret(self, is_secret: Callable[[str], bool]) -> bool:
+        """Return whether anything in what was said, or drafted, is a secret; to be called after `spell`."""
+        ids = [*self.prompt]
         for each in self.rounds:
-            if hidden(self.text(each.draft_ids)):
+            if is_secret(self.text(each.draft_ids)):
                 return True
             ids += each.confirmed
-        return bool(hidden(self.text(ids)))
+        return is_secret(self.text(ids))
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""

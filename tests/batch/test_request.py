@@ -13,7 +13,7 @@ from localspec.batch.source import Line
 from localspec.chat.request import Request
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Message
-from localspec.options import ReplyOptions, SamplingParams
+from localspec.options import FORBIDDEN, ReplyOptions, SamplingParams
 
 USER = [{"role": "user", "content": "Hi"}]
 
@@ -111,7 +111,7 @@ def test_the_openai_form_is_read_with_its_options_and_the_name_of_its_model() ->
     assert ask.options.max_tokens == 4
     assert ask.options.stop == ("a", "b")
     assert ask.options.sampling == SamplingParams(
-        temperature=0.2, top_p=0.5, frequency_penalty=1, logit_bias=((5, -100.0),)
+        temperature=0.2, top_p=0.5, frequency_penalty=1, logit_bias=((5, FORBIDDEN),)
     )
     assert ask.options.seed == line_seed(1, "r-1", 3)
 

@@ -105,6 +105,16 @@ def test_what_only_some_interfaces_read_is_refused_by_the_others(
     assert request.options != replace(options_of(server), seed=request.options.seed)
 
 
+@pytest.mark.parametrize("path", BODIES)
+def test_all_interfaces_read_the_same_sampling_fields(server: Served, path: str) -> None:
+    given = {"temperature": 0.3, "top_p": 0.7, "top_k": 9, "min_p": 0.2, "repeat_penalty": 1.1}
+    answer = server.client.post(path, json={**BODIES[path], **given, "seed": 7})
+    assert answer.status_code == 200, answer.text
+    options = options_of(server)
+    assert {name: getattr(options.sampling, name) for name in given} == given
+    assert options.seed == 7
+
+
 def test_samplers_are_refused_but_by_a_gap_whose_editors_send_them(server: Served) -> None:
     for path, body in BODIES.items():
         answer = server.client.post(path, json={**body, "samplers": ["top_k", "infill"]})
