@@ -66,7 +66,7 @@ def show(json_: bool) -> None:
 def set_(name: str, value: str) -> None:
     """Set NAME to VALUE in your own file.
 
-    `model` is the model that `run` and `chat` load.
+    `model` is the model that `run` and `chat` load; `localspec config show` lists the names.
     """
     if name == MODEL:
         overruled_by = keep_model(load_registry().chosen(require_model(value)))

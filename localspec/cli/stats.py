@@ -26,6 +26,8 @@ from localspec.telemetry.text import proposals
 from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view
 from localspec.telemetry.view import since as moment
 
+_OFF = "telemetry is off, `localspec config set telemetry on` switches it on"
+
 
 @click.command()
 @click.option("--since", metavar="WHEN", help="Only since this time: 2026-11-20, 12h, 7d, 4w.")
@@ -70,7 +72,7 @@ def stats(since: str | None, **flags: Any) -> None:
 
     With --all also by kind of text, drafter, draft length and more.
 
-    Answers record counts and times, no text, and nothing leaves this machine; `bench` records nothing.
+    Answers record counts and times, by default no text, and nothing leaves this machine; `bench` records nothing.
     `localspec config set telemetry off` stops recording.
 
     Each line of --export is a round: the context, the draft, how many of its tokens were accepted,
@@ -94,9 +96,7 @@ def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> N
 
     records = read_records(directory)
     if not records.replies:
-        why = (
-            "ask something first" if recording() else "`localspec config set telemetry on` records"
-        )
+        why = "ask something first" if recording() else _OFF
         raise LocalspecError(f"nothing was recorded yet: {why}")
     html, last = flags["html"], flags["replies"]
     if last is not None:

@@ -15,6 +15,7 @@ from localspec.cli.completions import complete_models
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.option_flags import launch_options, option_flags
 from localspec.cli.output import ProgressLine
+from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import configured
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, table
@@ -35,7 +36,7 @@ from localspec.tailor.tailor import (
 )
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("target", required=False, shell_complete=complete_models)
 @click.option("--undo", is_flag=True, help="Remove the draft model that was made for TARGET.")
 @click.option(
