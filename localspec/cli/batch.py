@@ -18,12 +18,12 @@ from localspec.cli.options import (
     gate_rules,
     launch_options,
     option_flags,
+    own_option,
     parallel_count,
     reply_options,
     with_own,
 )
 from localspec.cli.recorded import workload_option
-from localspec.cli.resident import own_option
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
 from localspec.storage.paths import shown

@@ -14,11 +14,12 @@ from localspec.cli.options import (
     gate_rules,
     launch_options,
     option_flags,
+    own_option,
     reply_options,
     with_model,
     with_own,
 )
-from localspec.cli.resident import own_option, resident
+from localspec.cli.resident import resident
 from localspec.display import notice
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions

@@ -26,6 +26,7 @@ from localspec.cli.options import (
     gate_rules,
     launch_options,
     option_flags,
+    own_option,
     reply_options,
     with_model,
     with_own,
@@ -49,7 +50,7 @@ from localspec.cli.report import (
     not_whole,
     one_line,
 )
-from localspec.cli.resident import own_option, resident
+from localspec.cli.resident import resident
 from localspec.cli.words import conversation_and_words, model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
