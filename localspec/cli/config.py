@@ -4,7 +4,7 @@ import json
 
 import click
 
-from localspec.cli.completions import complete_keys
+from localspec.cli.options import complete_keys
 from localspec.cli.words import require_model
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from localspec.cli import leave
-from localspec.cli.option_flags import option_flags
+from localspec.cli.options import option_flags
 from localspec.display import notice, printable
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.handshake import PORT, host_and_port
