@@ -68,10 +68,10 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "config --help": (script("config", "--help"), 34, {"platformdirs"}),
     "index --help": (script("index", "--help"), 63, {"numpy", "platformdirs", "sqlite3"}),
     "doctor --help": (script("doctor", "--help"), 102, MODEL_LIBRARIES),
-    "chat --help": (script("chat", "--help"), 50, {"platformdirs"}),
+    "chat --help": (script("chat", "--help"), 49, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
-        95,
+        94,
         {"asyncio", "platformdirs", "rich.console", "sqlite3", "ssl", "textual"},
     ),
     "engine's process": (_ENGINE, 130, MODEL_LIBRARIES),
