@@ -17,7 +17,6 @@ from typing import Any
 import click
 import uvicorn
 
-from localspec.cli.listening import BACKLOG, LOOPBACK, keys_of, listening
 from localspec.cli.options import (
     SectionedCommand,
     complete_models,
@@ -33,9 +32,9 @@ from localspec.cli.options import (
 )
 from localspec.cli.output import ProgressLine
 from localspec.cli.own_engine import show_loading
+from localspec.cli.prompt import require_model
 from localspec.cli.resident import recorded_here
-from localspec.cli.servers import start_in_background
-from localspec.cli.words import require_model
+from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
 from localspec.engine.client import COMMAND, EngineClient
 from localspec.engine.protocol import EngineDied, Notice, Ready
