@@ -42,7 +42,6 @@ from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import Policy
-from localspec.decoding.round import StopReason
 from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
@@ -284,7 +283,7 @@ class Assistant:
                 for key in sorted(mine):
                     for answered in self._answered(key):
                         mine.remove(key)
-                        taking = taking and not _was_cancelled(answered)
+                        taking = taking and not answered.is_cancelled
                         yield answered
         finally:
             for key in mine:
@@ -648,7 +647,3 @@ class _Job:
     policy: Policy | None = None
     cached: int = 0
     observers: list[Callable[[Event], None]] = field(default_factory=list)
-
-
-def _was_cancelled(answered: Answered) -> bool:
-    return answered.reply is not None and answered.reply.stop_reason is StopReason.CANCELLED

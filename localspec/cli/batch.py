@@ -12,9 +12,14 @@ from localspec.batch.request import Form
 from localspec.batch.source import FORMATS, Format, Source
 from localspec.cli.batch_run import BatchOptions, BatchRun
 from localspec.cli.gating import gate_of, gate_option
-from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
+from localspec.cli.option_flags import (
+    launch_options,
+    option_flags,
+    own_option,
+    parallel_count,
+    reply_options,
+)
 from localspec.cli.recorded import workload_option
-from localspec.cli.resident import own_option
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import configured, with_own
 from localspec.decoding.cancel import CancelFlag

@@ -16,7 +16,6 @@ from localspec.cli.gating import gate_of
 from localspec.cli.hands import call_runner, pressed_answer, wants_tools
 from localspec.cli.option_flags import launch_options, reply_options
 from localspec.cli.question import system_prompt
-from localspec.cli.resident import resident
 from localspec.cli.settings import configured, with_own
 from localspec.cli.words import named, stored_conversation
 from localspec.display import notice
@@ -96,11 +95,14 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))
 
-    engine, gate = EngineClient(find=lambda wanted: resident(wanted, flags)), gate_of(flags)
+    from localspec.launch.engine import server_finder  # noqa: PLC0415 - screens need it later
+
+    find = server_finder(own=flags["own"], workload=flags.get("workload"))
+    engine, gate = EngineClient(find=find), gate_of(flags)
     if gate is not None:
         from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have one
 
-        engine = GatedEngine(gate, lambda wanted: resident(wanted, flags))
+        engine = GatedEngine(gate, find)
     work = call_runner(Path.cwd(), flags) if wants_tools(flags) else None
     return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
 

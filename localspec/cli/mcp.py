@@ -11,8 +11,7 @@ from localspec.cli import leave
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
 from localspec.cli.gating import gate_of, gate_option
-from localspec.cli.option_flags import launch_options, option_flags, reply_options
-from localspec.cli.resident import own_option, resident
+from localspec.cli.option_flags import launch_options, option_flags, own_option, reply_options
 from localspec.cli.settings import with_own
 from localspec.display import notice
 from localspec.errors import UsageError
@@ -61,6 +60,7 @@ def mcp(name: str | None, **flags: Any) -> int:
 async def _served(flags: dict[str, Any], gate: "Gate | None") -> None:
     # Imported here: no other verb needs them.
     from localspec.engine.client import EngineClient  # noqa: PLC0415
+    from localspec.launch.engine import server_finder  # noqa: PLC0415
     from localspec.models.registry import load_registry  # noqa: PLC0415
     from localspec.serve.backend import Backend  # noqa: PLC0415
     from localspec.serve.catalogue import Catalogue  # noqa: PLC0415
@@ -73,7 +73,7 @@ async def _served(flags: dict[str, Any], gate: "Gate | None") -> None:
     launch = launch_options(flags)
     name = launch.pair or launch.target or load_registry().default_pair
     model = ServedModel(name, launch, options_of(None))
-    engine = EngineClient(find=lambda wanted: resident(wanted, flags))
+    engine = EngineClient(find=server_finder(own=flags["own"], workload=flags.get("workload")))
     loading = LoadWatch()
     backend = Backend(engine, launch, _MOST, loading.see)
     residence = Residence(backend, None, _KEEP_ALIVE_S, _MOST)

@@ -31,6 +31,15 @@ _MOST_AT_ONCE = 64
 _TYPES = {"whole": int, "number": float, "text": str, "texts": str}
 
 
+def own_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flag that asks no server."""
+    return click.option(
+        "--own",
+        is_flag=True,
+        help="Load the model here, even if a running server has it in memory.",
+    )(command)
+
+
 def option_flags(*names: str, **helps: str) -> Callable[[Function], Function]:
     """Return what adds flags to a command's function, in the order in which its help shows them.
 

@@ -1,13 +1,16 @@
 """Progress on stderr: one line that is drawn over on a terminal, silence elsewhere."""
 
 import time
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from localspec.cli.progress_text import download_text
 from localspec.cli.redrawn_line import RedrawnLine, columns
 from localspec.display import duration_text, notice
 from localspec.models.transfer import Progress
 from localspec.storage.paths import shown
+
+if TYPE_CHECKING:
+    from localspec.engine.protocol import Notice
 
 _REDRAW_S = 0.1
 _LONGEST_NAME = 40
@@ -35,6 +38,19 @@ class ProgressLine:
 
     def __exit__(self, *_: object) -> None:
         self._line.clear()
+
+    def show(self, notice: "Notice") -> None:
+        """Show how far loading is, if a notice of an engine says so."""
+        # Most that show a progress load nothing.
+        from localspec.engine.protocol import Downloading, Loading, Measuring  # noqa: PLC0415
+
+        match notice:
+            case Downloading(name, done, total, source):
+                self.download(Progress(name, done, total, source))
+            case Loading(name, share):
+                self.load(name, share)
+            case Measuring(name, share):
+                self.measure(name, share)
 
     def download(self, progress: Progress) -> None:
         """Show how far a download is, or several; elsewhere than on a terminal, that it began."""

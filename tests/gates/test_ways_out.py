@@ -18,7 +18,7 @@ from localspec.chat.events import Finished, RoundDone, Text
 from localspec.chat.request import Request
 from localspec.cli.gating import Gating
 from localspec.engine.client import EngineClient
-from localspec.engine.remote import RemoteAssistant
+from localspec.engine.engine import RemoteEngine, iterate
 from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
 from localspec.messages import Message
@@ -35,7 +35,7 @@ from localspec.ui.lines import Lines
 from localspec.ui.session import Session
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG
-from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
+from tests.gates.spelling import READY, Spelling, json_of, leaked, secrets_of, texts_of
 from tests.serve.serving import served
 from tests.telemetry.talking import PAIR, drafted, first
 from tests.ui.test_gate import on_disk
@@ -92,9 +92,10 @@ def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
 @ROUNDS
 def test_run_and_what_it_tells_of_rounds(most: int) -> None:
     gating, seen = Gating(usual_gate()), list[str]()
-    with closing(RemoteAssistant(spelling(most))) as assistant:
+    with closing(RemoteEngine(spelling(most), READY)) as engine:
         for number in range(len(TEXTS)):
-            for event in gating.events(assistant.stream, Request(0, (Message.user(f"{number}"),))):
+            request = Request(0, (Message.user(f"{number}"),))
+            for event in gating.events(lambda *given: iterate(engine.stream(*given)), request):
                 match event:
                     case Text(text=text) | Finished(reply=text):
                         seen.append(text if isinstance(text, str) else text.text)
@@ -108,9 +109,9 @@ def test_batch(tmp_path: Path, most: int) -> None:
     lines = [json.dumps({"prompt": f"text {number}?"}) for number in range(len(TEXTS))]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     gating, out = Gating(usual_gate()), tmp_path / "out.jsonl"
-    with closing(RemoteAssistant(spelling(most), count=4)) as assistant:
+    with closing(RemoteEngine(spelling(most), READY, 4)) as engine:
         tally, _ = run_batch(
-            tmp_path / "in.jsonl", out, assistant, form=Form(ReplyOptions()), visible=gating.whole
+            tmp_path / "in.jsonl", out, engine, form=Form(ReplyOptions()), visible=gating.whole
         )
     assert tally.answered == len(TEXTS)
     assert_nothing_leaks(out.read_text())
