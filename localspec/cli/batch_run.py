@@ -20,8 +20,7 @@ from localspec.chat.request import at_once
 from localspec.cli import INTERRUPTED
 from localspec.cli.gating import Gating
 from localspec.cli.interrupt import Interrupts, code_of
-from localspec.cli.progress import ProgressLine
-from localspec.cli.redrawn_line import RedrawnLine
+from localspec.cli.output import ProgressLine, RedrawnLine
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, notice
 from localspec.engine.engine import Engine, EngineGone, Interrupted, entered

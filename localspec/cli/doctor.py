@@ -9,6 +9,7 @@ import click
 
 from localspec.cli.option_flags import option_flags
 from localspec.diagnosis import Fact, State
+from localspec.diagnosis.machine import examine
 from localspec.display import columns_of, notice, printable
 
 _NAME_COLUMNS = 18
@@ -26,7 +27,6 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
     having no network is only a warning.
     """
     # It loads llama.cpp, which --help does without.
-    from localspec.diagnosis.machine import examine  # noqa: PLC0415
 
     sections = examine(offline=offline, verify=verify, progress=_show_file)
     states = [fact.state for facts in sections.values() for fact in facts]

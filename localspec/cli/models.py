@@ -196,7 +196,6 @@ def _check_lines(report: PairReport) -> Iterator[str]:
         special = how_it_drafts(side.header)
         if special is not None:
             yield f"  drafting          {side.name}: {special}"
-    yield f"  end tokens        {'the same' if report.same_eog else 'different; those of the target count'}"
     yield f"  chat templates    {report.templates}"
     yield f"  fingerprints      {target.fingerprint[:16]} and {draft_model.fingerprint[:16]}"
     fetched = target.fetched_bytes + draft_model.fetched_bytes
@@ -218,7 +217,6 @@ def _check_facts(report: PairReport) -> dict[str, Any]:
         "shared_vocab": fit.shared_vocab,
         "notes": list(fit.notes),
         "chat_templates": report.templates,
-        "same_eog": report.same_eog,
         "target": _side_facts(report.target),
         "draft_model": _side_facts(report.draft_model),
     }
@@ -236,7 +234,6 @@ def _side_facts(side: Side) -> dict[str, Any]:
         "pre_tokenizer": tokenizer.pre,
         "n_vocab": tokenizer.n_vocab,
         "fingerprint": side.fingerprint,
-        "eog": sorted(side.eog),
         "has_chat_template": side.header.chat_template is not None,
     }
 

@@ -10,7 +10,7 @@ import click
 from localspec.cli.completions import complete_models
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.option_flags import option_flags
-from localspec.cli.progress import ProgressLine
+from localspec.cli.output import ProgressLine
 from localspec.cli.settings import configured
 from localspec.display import notice, printable, table
 from localspec.errors import LocalspecError, ModelUnavailable

@@ -22,6 +22,7 @@ from localspec.cli.first_run import with_model
 from localspec.cli.gating import Gating, gate_of, gate_option
 from localspec.cli.hands import RepliesAndCalls, tools_option, wants_tools
 from localspec.cli.option_flags import launch_options, option_flags, own_option, reply_options
+from localspec.cli.output import AnswerStream, ReadingLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
     continue_option,
@@ -31,7 +32,6 @@ from localspec.cli.question import (
     system_prompt,
     templated,
 )
-from localspec.cli.reading_line import ReadingLine
 from localspec.cli.recorded import workload_option
 from localspec.cli.report import (
     RunOutcome,
@@ -43,7 +43,6 @@ from localspec.cli.report import (
 )
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import with_own
-from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import conversation_and_words, model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
@@ -333,7 +332,7 @@ def _answered(
     """
     # Help and errors of flags do without all of this.
     from localspec.cli.interrupt import Interrupts  # noqa: PLC0415
-    from localspec.cli.progress import ProgressLine  # noqa: PLC0415
+    from localspec.cli.output import ProgressLine  # noqa: PLC0415
     from localspec.engine.engine import (  # noqa: PLC0415
         EngineGone,
         FirstRequest,

@@ -27,7 +27,7 @@ from localspec.cli.option_flags import (
     reply_options,
     tool_rules_option,
 )
-from localspec.cli.progress import ProgressLine
+from localspec.cli.output import ProgressLine
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.servers import start_in_background
 from localspec.cli.settings import configured, with_own

@@ -1,16 +1,18 @@
 """`localspec setup`: a build of llama.cpp for this machine's GPU. Results on stdout, progress on stderr."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-from localspec.cli.redrawn_line import RedrawnLine
+from localspec.cli.interrupt import unwind_on_terminate
+from localspec.cli.output import RedrawnLine
 from localspec.errors import LocalspecError, UsageError
-from localspec.setup.gpus import BACKENDS
-
-if TYPE_CHECKING:
-    from localspec.setup.plan import SetupPlan
+from localspec.llama.build import build
+from localspec.llama.chosen import builds_dir, chosen
+from localspec.resources import default_threads
+from localspec.setup.gpus import BACKENDS, find_gpus
+from localspec.setup.plan import SetupPlan, decide
+from localspec.setup.steps import carry_out, steps
 
 
 @click.command()
@@ -35,12 +37,6 @@ def setup(
     back to the one that localspec was installed with.
     """
     # It loads llama.cpp, which --help does without.
-    from localspec.llama.build import build  # noqa: PLC0415
-    from localspec.llama.chosen import builds_dir, chosen  # noqa: PLC0415
-    from localspec.resources import default_threads  # noqa: PLC0415
-    from localspec.setup.gpus import find_gpus  # noqa: PLC0415
-    from localspec.setup.plan import decide  # noqa: PLC0415
-    from localspec.setup.steps import steps  # noqa: PLC0415
 
     used = build()
     plan = decide(
@@ -80,8 +76,6 @@ def setup(
 
 
 def _carry_out(plan: "SetupPlan", version: str) -> None:
-    from localspec.cli.interrupt import unwind_on_terminate  # noqa: PLC0415
-    from localspec.setup.steps import carry_out  # noqa: PLC0415
 
     line = RedrawnLine(enabled=True)
 

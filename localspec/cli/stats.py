@@ -10,10 +10,22 @@ from typing import Any
 
 import click
 
+from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.round import OFF
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
+from localspec.launch.recording import recording
 from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
+from localspec.storage.token_log import FILE
+from localspec.storage.token_log import wipe as wipe_store
+from localspec.telemetry.document import as_json
+from localspec.telemetry.log import read_records, retag, said_of_before, wipe
+from localspec.telemetry.moments import since as moment
+from localspec.telemetry.reply import required
+from localspec.telemetry.report import make_report
+from localspec.telemetry.text import proposals
+from localspec.telemetry.view import html_page, replies_view, terminal_view
 
 
 @click.command()
@@ -66,8 +78,6 @@ def stats(since: str | None, **flags: Any) -> None:
     and the target's own next token, both as token ids and as text. Only replies recorded with text
     are included; turn that on with `localspec config set telemetry text`.
     """
-    from localspec.telemetry.moments import since as moment  # noqa: PLC0415 - `--help` needs none of it
-
     directory = data_dir() / "telemetry"
     since_s = None if since is None else moment(since)
     if flags["wipe"] or flags["wipe_text"]:
@@ -82,11 +92,6 @@ def stats(since: str | None, **flags: Any) -> None:
 
 
 def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> None:
-    from localspec.launch.recording import recording  # noqa: PLC0415
-    from localspec.telemetry.document import as_json  # noqa: PLC0415
-    from localspec.telemetry.log import read_records, said_of_before  # noqa: PLC0415
-    from localspec.telemetry.report import make_report  # noqa: PLC0415
-    from localspec.telemetry.view import html_page, replies_view, terminal_view  # noqa: PLC0415
 
     records, before = read_records(directory), said_of_before(directory)
     if not records.replies:
@@ -113,8 +118,6 @@ def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> N
 
 
 def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
-    from localspec.telemetry.log import retag  # noqa: PLC0415
-    from localspec.telemetry.reply import required  # noqa: PLC0415
 
     asked = []
     for each in wanted:
@@ -128,9 +131,6 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
 
 
 def _wipe(directory: Path, *, only_text: bool, asks: bool) -> None:
-    from localspec.storage.token_log import FILE  # noqa: PLC0415
-    from localspec.storage.token_log import wipe as wipe_store  # noqa: PLC0415
-    from localspec.telemetry.log import wipe  # noqa: PLC0415
 
     what = "the recorded text" if only_text else "everything that was recorded"
     if asks and sys.stdin.isatty():
@@ -144,9 +144,6 @@ def _wipe(directory: Path, *, only_text: bool, asks: bool) -> None:
 def _export(
     directory: Path, file: str, since_s: float, drafters: tuple[str, ...], most_context: int
 ) -> None:
-    from localspec.decoding.drafters.register import DRAFTERS  # noqa: PLC0415
-    from localspec.decoding.round import OFF  # noqa: PLC0415
-    from localspec.telemetry.text import proposals  # noqa: PLC0415
 
     for each in set(drafters) - {*DRAFTERS, OFF}:
         raise UsageError(f"--drafter {each[:40]!r}: choose one of {', '.join([*DRAFTERS, OFF])}")

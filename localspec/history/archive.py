@@ -142,7 +142,10 @@ class History:
         """
         number = name.removeprefix("#")
         if number.isdecimal():
-            return self.conversation(int(number[:_MOST_DIGITS]))
+            try:
+                return self.conversation(int(number[:_MOST_DIGITS]))
+            except HistoryError as error:
+                raise HistoryError(f"{error}: `localspec history` lists them") from None
         known = self.conversations(limit=-1)
         found = [each for each in known if each.title == name][:1]
         found = found or [each for each in known if each.title.startswith(name)]

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from rich.cells import cell_len
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from localspec.display import cells_of, clean_line, shortened
+from localspec.display import clean_line, shortened
 from localspec.ui.colours import Line, content_of, keys_of
 from localspec.ui.engine_state import STARTING
 from localspec.ui.figures import FREE, FULL
@@ -26,15 +27,15 @@ def fitted(left: Sequence[str], right: Sequence[str], width: int) -> str:
         width: in cells.
     """
     for form in left:
-        room = width - cells_of(form) - len(_GAP)
-        figures = next((each for each in right if cells_of(each) <= room), None)
+        room = width - cell_len(form) - len(_GAP)
+        figures = next((each for each in right if cell_len(each) <= room), None)
         if figures is not None:
-            return form + " " * (width - cells_of(form) - cells_of(figures)) + figures
-    least = min(cells_of(left[-1]), _LEAST_LEFT) + len(_GAP)
-    figures = right[-1] if right and least + cells_of(right[-1]) <= width else ""
-    room = width - cells_of(figures) - (len(_GAP) if figures else 0)
+            return form + " " * (width - cell_len(form) - cell_len(figures)) + figures
+    least = min(cell_len(left[-1]), _LEAST_LEFT) + len(_GAP)
+    figures = right[-1] if right and least + cell_len(right[-1]) <= width else ""
+    room = width - cell_len(figures) - (len(_GAP) if figures else 0)
     form = shortened(left[0] if not figures else left[-1], room)
-    return form + " " * max(width - cells_of(form) - cells_of(figures), 0) + figures
+    return form + " " * max(width - cell_len(form) - cell_len(figures), 0) + figures
 
 
 class StatusLine(Static):

@@ -15,7 +15,15 @@ from tests.cli.command import assert_one_complaint, localspec
 ROOT = Path(__file__).parents[2]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 RARE = [names for _, names in sections.SECTIONS.values()]
-SLOW = {"llama_cpp", "textual", "huggingface_hub", "numpy", "jinja2", "pip", "asyncio", "rich"}
+SLOW = {
+    "llama_cpp",
+    "textual",
+    "huggingface_hub",
+    "numpy",
+    "jinja2",
+    "pip",
+    "asyncio",
+}
 LIST_IMPORTS = """
 import sys
 from localspec.__main__ import main

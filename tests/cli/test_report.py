@@ -10,9 +10,9 @@ from localspec.chat.events import Event, Reply, Text
 from localspec.chat.request import Request
 from localspec.cli.gating import Gating
 from localspec.cli.hands import RepliesAndCalls
+from localspec.cli.output import AnswerStream
 from localspec.cli.report import RunOutcome, as_json, one_line
 from localspec.cli.run import _answer, _Shown
-from localspec.cli.terminal import AnswerStream
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.engine import Engine, EngineGone

@@ -178,7 +178,7 @@ def test_run_imports_nothing_that_only_writes_or_shows() -> None:
     imported = set(done.stdout.split())
     assert "localspec.launch.observe" in imported
     unwanted = ("storing", "log", "drift", "report", "view", "workload", "prior")
-    assert not imported & {"rich", *(f"localspec.telemetry.{name}" for name in unwanted)}
+    assert not imported & {"rich.console", *(f"localspec.telemetry.{name}" for name in unwanted)}
 
 
 @pytest.mark.slow

@@ -20,9 +20,9 @@ from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.chat.request import Request
 from localspec.cli import hands
 from localspec.cli.hands import RepliesAndCalls, pressed_answer, toolboxes
+from localspec.cli.output import AnswerStream
 from localspec.cli.question import question
 from localspec.cli.run import _Shown
-from localspec.cli.terminal import AnswerStream
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.round import Spent, StopReason
 from localspec.engine.engine import FirstRequest, Interrupted, NoSignals

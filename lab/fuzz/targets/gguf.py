@@ -3,7 +3,7 @@
 from localspec.models.gguf import GgufHeader, parse_header
 from localspec.models.memory import model_shape, predict
 from localspec.models.pairs import compare_tokenizers, require_compatible
-from localspec.models.tokenizer import eog_tokens, fingerprint
+from localspec.models.tokenizer import fingerprint
 from localspec.options import LoadOptions
 from tests.models.gguf_builder import Content, Raw, Tensor, build, model_file, model_values
 
@@ -47,6 +47,5 @@ def use(header: GgufHeader) -> None:
         predict(shape, LoadOptions(4096, max_rows=9))
     tokenizer = header.tokenizer
     fingerprint(tokenizer)
-    eog_tokens(tokenizer)
     compare_tokenizers(tokenizer, _OTHER.tokenizer)
     require_compatible(header, _OTHER)
