@@ -50,8 +50,11 @@ class Interrupts:
                 yield
                 return
             self._runs = True
-            with cancel_on_interrupt(self, self._also) as self.received:
-                yield
+            try:
+                with cancel_on_interrupt(self, self._also) as self.received:
+                    yield
+            finally:
+                self._runs = False
         finally:
             self._stop = before
 
