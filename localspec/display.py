@@ -46,7 +46,7 @@ def clean(text: str, *, tabs: bool = False) -> str:
     """Return text with nothing in it that a terminal would obey, and no mark of direction but as an escape; line ends stay.
 
     Every character from models and files passes here: in the screens before it is laid out, so that widths are right, and once more in every
-    line on its way out (`ui/guard.py`).
+    line on its way out (`tui/app.py`).
 
     Args:
         text: any.

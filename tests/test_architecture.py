@@ -14,7 +14,7 @@ FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli"},
     {"tailor"},
-    {"ui", "batch", "bench", "diagnosis", "serve"},
+    {"tui", "batch", "bench", "diagnosis", "serve"},
     {"setup", "session"},
     {""},  # the package itself: its public face
     {"launch"},
@@ -34,7 +34,7 @@ HOMES = {
     "jinja2": ("localspec.chat.jinja_process",),
     "llama_cpp": ("localspec.llama",),
     "llguidance": ("localspec.grammar",),
-    "textual": ("localspec.ui",),
+    "textual": ("localspec.tui",),
     "huggingface_hub": ("localspec.models.hub",),
     "mcp": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
     "docx": ("localspec.retrieval",),
@@ -151,7 +151,7 @@ def test_the_chat_alone_imports_its_screens() -> None:
         name
         for name, tree in modules()
         for imported in imports(tree)
-        if room(imported) == "ui" and room(name) != "ui"
+        if room(imported) == "tui" and room(name) != "tui"
     }
     assert wrong == {"localspec.cli.chat_fronts"}
 

@@ -36,7 +36,7 @@ from localspec.options import (
     values_of,
 )
 from localspec.options.fields import from_text
-from localspec.ui.settings import NAMES, ChatSettings
+from localspec.tui.settings import NAMES, ChatSettings
 from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)

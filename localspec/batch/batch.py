@@ -8,7 +8,6 @@ from localspec.batch.output import FinishedLines
 from localspec.batch.record import Receipt, error_fields, record_of, reply_fields
 from localspec.batch.request import Form, line_id, line_request, requested_model
 from localspec.batch.source import Line
-from localspec.chat.events import Reply
 from localspec.chat.request import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.round import StopReason
@@ -51,7 +50,6 @@ class BatchJob:
         source: what messages call the lines.
         ready: says whether the next line, or the end, can be had without waiting.
         deterministic: evaluate every line with nothing cached, so that no bit depends on the lines before.
-        visible: returns a reply as it may be written.
         ordered: write the records in the order of the lines.
         most: lines that may be held for that; while there are as many, no more are taken.
         notify: called after every line.
@@ -69,7 +67,6 @@ class BatchJob:
     source: str
     ready: Callable[[], bool] = at_once
     deterministic: bool = False
-    visible: Callable[[Reply], Reply] = lambda reply: reply
     ordered: bool = True
     most: int = MOST_WAITING
     notify: Callable[[Tally], None] = lambda _: None
@@ -175,7 +172,7 @@ class BatchJob:
         self.tally.n_tokens += reply.completion_tokens
         requested = requested_model(line, self.form)
         model = dict(models) if requested is None else {**models, "asked": requested}
-        self._place(line, reply_fields(self.visible(reply), model))
+        self._place(line, reply_fields(reply, model))
 
     def _fail(self, line: Line, error: LocalspecError) -> None:
         self.tally.failed += 1

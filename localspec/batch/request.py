@@ -54,6 +54,7 @@ class Form:
         field: name of the field with the prompt; None is `prompt`.
         system: system prompt of lines that have none of their own.
         raw: let prompts go to the model as they are, without chat template.
+        gate: what is masked in answers, see `Request`.
     """
 
     options: ReplyOptions
@@ -61,6 +62,7 @@ class Form:
     field: str | None = None
     system: str | None = None
     raw: bool = False
+    gate: str = ""
 
     @property
     def needed(self) -> str | None:
@@ -124,6 +126,7 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
         ephemeral=True,
         deterministic=deterministic,
         rounds=False,
+        gate=form.gate,
     )
 
 

@@ -50,6 +50,7 @@ from localspec.options import ReplyOptions, SamplingParams
 
 if TYPE_CHECKING:
     from localspec.chat.calling import CallDialect, Calling
+    from localspec.chat.gated import GatedReply
     from localspec.toolbox.toolbox import Toolbox
 
 _SEED_BITS = 32  # short enough to be copied by hand
@@ -378,6 +379,7 @@ class Assistant:
     def _begin(self, job: "_Job", free: Sequence[int]) -> None:
         start, request = time.perf_counter(), job.request
         try:
+            job.gate = _gate(request)
             if job.conversation is None and request.raw is None and request.infill is None:
                 job.conversation = self.known.conversation(request)
                 job.is_known = not request.ephemeral
@@ -490,6 +492,7 @@ class Assistant:
             emit=partial(self._emit, job),
             logprobs=chosen,
             markers=() if calling is None else calling.dialect.markers,
+            gated=lambda: job.gate is not None and job.gate.stopped,
         )
 
     def _observing(
@@ -510,7 +513,10 @@ class Assistant:
         return observe
 
     def _emit(self, job: "_Job", event: Event) -> None:
-        self._happened.append((job.request.id, event))
+        visible = [event] if job.gate is None else job.gate.take(event)
+        self._happened += ((job.request.id, each) for each in visible)
+        if isinstance(event, Finished) and isinstance(visible[-1], Finished):
+            event = replace(event, findings=visible[-1].findings)
         for observe in job.observers:
             observe(event)
 
@@ -636,7 +642,8 @@ class _Job:
         slot: which sequence answers it.
         policy: what drafts for it; None before it begins.
         cached: tokens of its prompt that need no evaluation.
-        observers: take its events.
+        observers: take its events, as they are.
+        gate: what of them may be seen; None where all may.
     """
 
     request: Request
@@ -647,3 +654,19 @@ class _Job:
     policy: Policy | None = None
     cached: int = 0
     observers: list[Callable[[Event], None]] = field(default_factory=list)
+    gate: "GatedReply | None" = None
+
+
+def _gate(request: Request) -> "GatedReply | None":
+    """Return what masks the reply to a request; None where nothing does.
+
+    Raises:
+        UsageError: the rules are wrong, or logprobs are wanted as well.
+    """
+    if not request.gate:
+        return None
+    if request.logprobs is not None:
+        raise UsageError("logprobs cannot be had behind a gate: leave them out, or ask without one")
+    from localspec.chat.gated import GatedReply, gate_of  # few have one
+
+    return GatedReply(gate_of(request.gate))

@@ -39,6 +39,7 @@ class Request(Tagged, frozen=True):
         conversation: the history's number of the conversation, so that what is said may go into the store, and leave it with
             the conversation; None where the history does not keep it.
         rounds: send a `RoundDone` for every round, which is most of the traffic.
+        gate: what is masked in the reply: `usual`, or the rules as TOML; empty lets everything through.
     """
 
     id: int
@@ -57,6 +58,7 @@ class Request(Tagged, frozen=True):
     call_policy: CallPolicy = CallPolicy()
     conversation: int | None = None
     rounds: bool = True
+    gate: str = ""
 
     @property
     def question(self) -> str:

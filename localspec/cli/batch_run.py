@@ -5,10 +5,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from localspec import __version__
 from localspec.batch.batch import BatchJob, Tally
@@ -18,7 +17,6 @@ from localspec.batch.request import Form
 from localspec.batch.source import Format, ReadAhead, Source
 from localspec.chat.request import at_once
 from localspec.cli import INTERRUPTED
-from localspec.cli.gating import Gating
 from localspec.cli.interrupt import Interrupts, code_of
 from localspec.cli.output import ProgressLine, RedrawnLine
 from localspec.decoding.cancel import CancelFlag, Cancelled
@@ -34,9 +32,6 @@ from localspec.models.gguf import model_files
 from localspec.models.store import model_sha256
 from localspec.options import LaunchOptions
 from localspec.storage.paths import data_dir
-
-if TYPE_CHECKING:
-    from localspec.gates.gate import Gate
 
 SOME_FAILED = 5
 _SEED_BITS = 32
@@ -61,7 +56,6 @@ class BatchOptions:
         workload: what kind of text the answers are; None guesses.
         parallel: how many lines to answer at a time; None takes what pays.
         own: load the models here, even if a server has them in memory.
-        gate: masks what must not be written of the answers; None masks nothing.
     """
 
     launch: LaunchOptions
@@ -75,7 +69,6 @@ class BatchOptions:
     workload: str | None = None
     parallel: int | None = 1
     own: bool = False
-    gate: "Gate | None" = None
 
     @property
     def digest(self) -> str:
@@ -97,7 +90,7 @@ class BatchOptions:
                 "ctx": loading.n_ctx,
                 "kv_type": loading.kv_type,
                 # Without a gate a receipt is what it was before there were gates.
-                **({} if self.gate is None else {"gate": self.gate.origin}),
+                **({"gate": form.gate} if form.gate else {}),
             }
         )
 
@@ -163,7 +156,7 @@ class BatchRun:
         progress = BatchProgress(
             enabled=not options.quiet, drawing=not to_terminal, share=source.share
         )
-        gating, template = Gating(options.gate), options.form.template
+        template = options.form.template
         lines = source.lines(options.input_format, options.form.needed, plain=template is not None)
         ahead = ReadAhead(lines, self._cancel) if source.waits else None
         batch = BatchJob(
@@ -176,12 +169,11 @@ class BatchRun:
             source.name,
             ahead.ready if ahead else at_once,
             deterministic=options.launch.exact,
-            visible=gating.whole,
             ordered=options.ordered,
             notify=progress.update,
         )
         if batch.needs_answers():
-            with closing(gating), self._engine(plan, server) as engine:
+            with self._engine(plan, server) as engine:
                 ready = engine.ready
                 self._notify(*ready.notes, f"seed {receipt.seed}")
                 progress.begin()

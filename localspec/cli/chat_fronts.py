@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from localspec.cli.docs import docs_of
-from localspec.cli.gating import gate_of
 from localspec.cli.hands import call_runner, pressed_answer, wants_tools
 from localspec.cli.option_flags import launch_options, reply_options
 from localspec.cli.question import system_prompt
 from localspec.cli.settings import configured, with_own
+from localspec.cli.structure import gate_rules
 from localspec.cli.words import named, stored_conversation
 from localspec.display import notice
 from localspec.engine.client import EngineClient
@@ -26,8 +26,8 @@ from localspec.options import ReplyOptions
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences, read_preferences
 from localspec.storage.paths import data_dir
-from localspec.ui.opening import has_screens, waiting_keys
-from localspec.ui.session import Session
+from localspec.tui.opening import has_screens, waiting_keys
+from localspec.tui.session import Session
 
 # A second Ctrl-C within so many seconds leaves.
 _AGAIN_S = 2.0
@@ -82,7 +82,7 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
         return _on_screens(session, preferences, give_back)
     finally:
         if sys.stdin.isatty() and sys.stderr.isatty() and not flags["quiet"]:
-            told = session.farewell()
+            told = session.farewell
         session.close()
         if told:
             notice(told)
@@ -98,18 +98,14 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     from localspec.launch.engine import server_finder  # noqa: PLC0415 - screens need it later
 
     find = server_finder(own=flags["own"], workload=flags.get("workload"))
-    engine, gate = EngineClient(find=find), gate_of(flags)
-    if gate is not None:
-        from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have one
-
-        engine = GatedEngine(gate, find)
+    engine = EngineClient(find=find, gate=gate_rules(flags["gate"]))
     work = call_runner(Path.cwd(), flags) if wants_tools(flags) else None
     return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
 
 
 def _on_screens(session: Session, preferences: Preferences, give_back: Callable[[], None]) -> int:
     # Textual takes longer than anything else, which only screens should wait for.
-    from localspec.ui.app import ChatApp  # noqa: PLC0415
+    from localspec.tui.app import ChatApp  # noqa: PLC0415
 
     app = ChatApp(session, preferences, give_back=give_back)
     app.run()
@@ -119,8 +115,8 @@ def _on_screens(session: Session, preferences: Preferences, give_back: Callable[
 
 
 def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
-    from localspec.ui import plain  # noqa: PLC0415
-    from localspec.ui.lines import Lines  # noqa: PLC0415
+    from localspec.tui import plain  # noqa: PLC0415
+    from localspec.tui.plain import Lines  # noqa: PLC0415
 
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
         notice(_PLAIN_HINT)

@@ -5,11 +5,13 @@ import json
 import click
 
 from localspec.cli.completions import complete_keys
+from localspec.cli.words import require_model
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.own import MODEL, adopt_switches, keep_model, overruled, set_own, unset_own
 from localspec.config.resolve import resolve, with_recommended
 from localspec.display import notice
+from localspec.models.registry import load_registry
 from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
@@ -36,9 +38,6 @@ def config(context: click.Context) -> None:
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 def show(json_: bool) -> None:
     """Print every setting, its value, and where it was set."""
-    # Help does without it.
-    from localspec.models.registry import load_registry  # noqa: PLC0415
-
     registry = load_registry()
     found = with_recommended(resolve({}), registry)
     if json_:
@@ -70,9 +69,6 @@ def set_(name: str, value: str) -> None:
     `model` is the model that `run` and `chat` load.
     """
     if name == MODEL:
-        from localspec.cli.words import require_model  # noqa: PLC0415 - the registry of models
-        from localspec.models.registry import load_registry  # noqa: PLC0415
-
         overruled_by = keep_model(load_registry().chosen(require_model(value)))
         click.echo(f"{value} is now your default model, in {shown(user_file())}", err=True)
         _warn(overruled_by)

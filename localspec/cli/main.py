@@ -49,8 +49,8 @@ GROUPS = {
     },
     "This machine": {
         "config": ("localspec.cli.config", "Show and change settings."),
-        "setup": ("localspec.cli.setup", "Build llama.cpp for this machine's GPU."),
-        "doctor": ("localspec.cli.doctor", "Check this machine."),
+        "setup": ("localspec.cli.system", "Build llama.cpp for this machine's GPU."),
+        "doctor": ("localspec.cli.system", "Check this machine."),
         "completion": ("localspec.cli.main", "Print the completion script of a shell."),
     },
 }

@@ -247,7 +247,8 @@ def recommend_(code: bool, json_: bool) -> None:
 
 def _reason(proposal: Recommendation) -> str:
     speed, memory = proposal.tokens_per_s, proposal.memory
-    foreseen = "speed unknown" if speed is None else f"≈ {rounded(speed)} tokens/s"
+    how = "measured on this machine" if proposal.is_measured else "estimated"
+    foreseen = "speed unknown" if speed is None else f"≈ {rounded(speed)} tokens/s {how}"
     note = {
         Suits.WELL: "",
         Suits.SLOW: ", slow here",
@@ -277,6 +278,7 @@ def _document(
                 "needed_bytes": each.needed_bytes,
                 "read_bytes": each.target.read_bytes,
                 "tokens_per_s": each.tokens_per_s,
+                "is_measured": each.is_measured,
                 "suits": each.suits.name.lower(),
                 "is_short": each.is_short,
                 "here": rows[each.pair].here,

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from localspec.chat.events import Event, Finished, Reply, Text
+from localspec.chat.events import Event, Finished, Reply, Text, Withheld
 from localspec.chat.request import Request
 from localspec.cli import CUT_OFF, INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.docs import cited_json, cited_lines, docs_options
 from localspec.cli.first_run import with_model
-from localspec.cli.gating import Gating, gate_of, gate_option
-from localspec.cli.hands import RepliesAndCalls, tools_option, wants_tools
+from localspec.cli.hands import RepliesAndCalls, tools_option, typed_answer, wants_tools
 from localspec.cli.option_flags import launch_options, option_flags, own_option, reply_options
 from localspec.cli.output import AnswerStream, ReadingLine
 from localspec.cli.prompt import read_prompt
@@ -43,6 +42,7 @@ from localspec.cli.report import (
 )
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import with_own
+from localspec.cli.structure import gate_option, gate_rules
 from localspec.cli.words import conversation_and_words, model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
@@ -122,17 +122,16 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     said = None if flags["raw"] else question(text, flags, prompt or "", before)
     flags = with_own(with_model(flags))
     turns = RepliesAndCalls(flags)
-    gating = Gating(gate_of(flags), asks=_is_asked(flags))
     options, request = reply_options(flags), launch_options(flags)
     system = None if flags["raw"] else system_prompt(flags)
 
     if kept is not None and conversation is None:
         kept.system = system
-    asked = _Question(kept, said, system, text, options, calls=wants_tools(flags))
+    gate = gate_rules(flags["gate"])
+    asked = _Question(kept, said, system, text, options, calls=wants_tools(flags), gate=gate)
     said_before = "".join(each.text for each in before)
     prompt_text = f"{system or ''}{said_before}{text if said is None else said.text}"
-    outcome = _answer(request, asked.request, flags, turns, gating, prompt_text)
-    gating.close()
+    outcome = _answer(request, asked.request, flags, turns, prompt_text)
     if outcome is None:
         return INTERRUPTED
     reply = outcome.reply
@@ -152,6 +151,7 @@ class _Question:
         text: all of the prompt.
         options: how to answer.
         calls: whether functions may be called, so that several replies follow each other.
+        gate: what is masked in answers.
     """
 
     def __init__(
@@ -163,8 +163,10 @@ class _Question:
         options: ReplyOptions,
         *,
         calls: bool = False,
+        gate: str = "",
     ) -> None:
         self._kept, self._said, self._options, self._saved = kept, said, options, False
+        self._gate = gate
         self._raw = text if said is None else None
         self._ephemeral = kept is None and not calls
         self.messages: tuple[Message, ...] = ()
@@ -176,7 +178,14 @@ class _Question:
     def request(self, *, save: bool = True) -> Request:
         """Return the request; unless `save` is false, the question is in the history from now on."""
         kept = self._kept
-        asked = Request(0, self.messages, self._options, raw=self._raw, ephemeral=self._ephemeral)
+        asked = Request(
+            0,
+            self.messages,
+            self._options,
+            raw=self._raw,
+            ephemeral=self._ephemeral,
+            gate=self._gate,
+        )
         if kept is None or self._said is None or not save:
             return asked
         if not self._saved:
@@ -272,6 +281,33 @@ def _is_asked(flags: dict[str, Any]) -> bool:
     return _at_terminal() and sys.stderr.isatty() and not silent
 
 
+def _revealed(events: Iterator[Event]) -> Iterator[Event]:
+    """Yield events, in their texts what a rule masked as it was, where the user wants to see it."""
+    waiting: list[tuple[str, str]] = []
+    for event in events:
+        if isinstance(event, Withheld) and not event.in_call:
+            waiting.append((event.mask, event.text if _wants_to_see(event.rule) else event.mask))
+        elif isinstance(event, Text):
+            text, rest = "", event.text
+            for mask, instead in waiting:
+                before, _, rest = rest.partition(mask)
+                text += before + instead
+            waiting.clear()
+            yield Text(text + rest, event.thinking)
+        else:
+            yield event
+
+
+def _wants_to_see(rule: str) -> bool:
+    """Ask whether something may be seen; what it is, the question does not say."""
+    sys.stdout.flush()
+    try:
+        answer = typed_answer(f"\nlocalspec: the answer has here: {rule}. Show it? [y/N] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in {"y", "yes"}
+
+
 def _at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
@@ -281,7 +317,6 @@ def _answer(
     asked: Callable[..., Request],
     flags: dict[str, Any],
     turns: RepliesAndCalls,
-    gating: Gating,
     prompt: str,
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
@@ -291,7 +326,6 @@ def _answer(
         asked: returns the request, and saves the question unless told `save=False`.
         flags: of the verb.
         turns: carries out what is called.
-        gating: says what may be seen of the answer.
         prompt: all that is asked, by which a context is sized.
     """
     silent = flags["json_"] or flags["code"]
@@ -304,11 +338,11 @@ def _answer(
         untold.clear()
 
     try:
-        return _answered(request, flags, asked, turns, gating, prompt, shown, tell)
+        return _answered(request, flags, asked, turns, prompt, shown, tell)
     except _AnswerHere as here:
         tell(str(here))
         own = {**flags, "own": True}
-        return _answered(request, own, asked, turns, gating, prompt, shown, tell)
+        return _answered(request, own, asked, turns, prompt, shown, tell)
 
 
 class _AnswerHere(LocalspecError):
@@ -320,7 +354,6 @@ def _answered(
     flags: dict[str, Any],
     asked: Callable[..., Request],
     turns: RepliesAndCalls,
-    gating: Gating,
     prompt: str,
     shown: "_Shown",
     tell: Callable[..., None],
@@ -360,11 +393,8 @@ def _answered(
         except Interrupted:
             return None
 
-        def stream(request: Request, ended: Callable[[], bool]) -> Iterator[Event]:
-            return iterate(engine.stream(request, ended))
-
         def answer(request: Request) -> Reply:
-            return shown(gating.events(stream, request))
+            return shown(iterate(engine.stream(request)))
 
         tell(*engine.ready.notes)
         try:
@@ -412,7 +442,7 @@ class _Shown:
         self._texts.clear()  # of the reply before this one, whose calls were carried out
         self._answer, self._written = "", 0
         with ReadingLine(enabled=not self._flags["quiet"]) as line:
-            for event in events:
+            for event in _revealed(events) if _is_asked(self._flags) else events:
                 line.take(event)
                 if isinstance(event, Finished):
                     held = self._answer[self._written :]

@@ -18,7 +18,6 @@ import click
 import uvicorn
 
 from localspec.cli.completions import complete_models
-from localspec.cli.gating import gate_of, gate_option, named_gate
 from localspec.cli.listening import BACKLOG, LOOPBACK, keys_of, listening
 from localspec.cli.option_flags import (
     launch_options,
@@ -31,6 +30,7 @@ from localspec.cli.output import ProgressLine
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.servers import start_in_background
 from localspec.cli.settings import configured, with_own
+from localspec.cli.structure import gate_option, gate_rules
 from localspec.cli.words import require_model
 from localspec.display import notice
 from localspec.engine.client import EngineClient
@@ -38,7 +38,6 @@ from localspec.engine.engine import error_named
 from localspec.engine.protocol import EngineDied, Load, Notice, Ready
 from localspec.engine.running import Running, announced, directory, engine_socket
 from localspec.errors import UsageError
-from localspec.gates.gate import Gate
 from localspec.launch.engine import recorded_here
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.answering import Service
@@ -163,8 +162,8 @@ def serve(name: str | None, **flags: Any) -> int:
             "--cors * would let every web page ask: name each origin, https://HOST:PORT"
         )
     flags = configured(flags)
-    gate = gate_of(flags)
-    own = {name: named_gate(name, "gate=") for name in {*keys.values()} if name}
+    gate = gate_rules(flags["gate"])
+    own = {name: gate_rules(name, "gate=") for name in {*keys.values()} if name}
     gates = {key: own[name] if name else gate for key, name in keys.items()}
     # Whoever stops it from outside ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -183,8 +182,8 @@ _MOST_CONNECTIONS = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 async def served_here(
     listeners: Sequence[socket.socket],
     seen: ExitStack,
-    keys: Mapping[str, Gate | None],
-    gate: Gate | None,
+    keys: Mapping[str, str],
+    gate: str,
     flags: dict[str, Any],
 ) -> int:
     """Load, and serve until it is interrupted; return the exit code.
@@ -192,8 +191,8 @@ async def served_here(
     Args:
         listeners: where HTTP comes in.
         seen: gets what others see of the server, which ends when nothing runs any more.
-        keys: for its API, each with what whoever bears it must not see; without any, whoever can connect may ask.
-        gate: what must not be seen where there are no keys.
+        keys: for its API, each with what is masked for it, see `Request`; without any, whoever can connect may ask.
+        gate: what is masked where there are no keys.
         flags: of the verb.
 
     Raises:
@@ -262,7 +261,7 @@ def _service(
     return Service(backend, residence, catalogue, int(time.time()), first, flags["tool_rules"])
 
 
-def _guard(keys: Mapping[str, Gate | None], gate: Gate | None, flags: dict[str, Any]) -> Guard:
+def _guard(keys: Mapping[str, str], gate: str, flags: dict[str, Any]) -> Guard:
     """Return who is let in; behind keys any name of this machine will do."""
     hosts = None if keys else {*LOOPBACK, "[::1]", flags["host"] or "localhost"}
     return Guard((*keys,), hosts, flags["cors"], gate, keys)

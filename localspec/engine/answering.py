@@ -14,7 +14,7 @@ from localspec.calls import Tool
 from localspec.chat.events import Finished, RequestFailed, RoundDone, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.round import Round
-from localspec.engine.factory import Loaded, SavedState
+from localspec.engine.factory import Loaded, SavedState, StateLeftError
 from localspec.engine.forecast import (
     by_draft_model,
     chance_of_acceptance,
@@ -95,6 +95,7 @@ class Answering:
         self._tell = tell
         self._under_way: dict[int, _UnderWay] = {}
         self._chance: float | None = None
+        self._masked = False
 
     @property
     def target_name(self) -> str:
@@ -115,6 +116,7 @@ class Answering:
             _require_question(request.messages)
             if request.drop_oldest:
                 request, dropped = self._shortened(request)
+        self._masked = self._masked and request.ephemeral
         self._under_way[request.id] = _UnderWay(request, dropped)
         draft = request.draft
         policy = None if draft is None else partial(self._loaded.policy, draft)
@@ -196,7 +198,9 @@ class Answering:
         return Tokens(number, tuple(tokens), tuple(each.decode("latin-1") for each in pieces))
 
     def save(self, directory: Path) -> SavedState:
-        """Write what is evaluated; raises StateLeftError."""
+        """Write what is evaluated; raises StateLeftError, also where something of it is masked: the models have it as it was."""
+        if self._masked:
+            raise StateLeftError("a gate masked something of the last answer")
         return self._loaded.save(directory, self._assistant.known.last)
 
     def restore(self, directory: Path) -> int:
@@ -215,6 +219,7 @@ class Answering:
         if isinstance(event, RequestFailed):
             self._tell(failure(number, event.error))
             return
+        self._masked = self._masked or event.masked
         (beside, _), *_ = job.beside.most_common(1) or [(0, 0)]
         costs, drafter = self._loaded.costs, event.reply.drafter
         why = reason(job.rounds, drafter, beside, costs, self._chance)

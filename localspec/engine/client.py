@@ -13,6 +13,7 @@ import msgspec
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
+from localspec.chat.events import Withheld
 from localspec.chat.request import Request
 from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
@@ -25,6 +26,7 @@ from localspec.engine.protocol import (
     Notice,
     Question,
     Ready,
+    ReplyEvents,
     RestoreState,
     SaveState,
 )
@@ -54,8 +56,11 @@ class EngineClient:
         command: Sequence[str] = COMMAND,
         find: "Callable[[LaunchOptions], SharedEngine | None] | None" = None,
         settings: Load | None = None,
+        gate: str = "",
     ) -> None:
         self._settings = settings or Load()
+        self._gate = gate
+        self.withheld: list[Withheld] = []
         self._command = tuple(command)
         self._find = find
         self._inbox: SimpleQueue[Notice] = SimpleQueue()
@@ -155,6 +160,9 @@ class EngineClient:
     def question(self, asked: Question) -> int:
         """Ask something, whatever id it has; return the one that the answer bears."""
         number, self._next_id = self._next_id, self._next_id + 1
+        if isinstance(asked, Request):
+            asked = msgspec.structs.replace(asked, gate=asked.gate or self._gate)
+            self.withheld = self.withheld if asked.ephemeral else []
         self._say(msgspec.structs.replace(asked, id=number))
         return number
 
@@ -197,6 +205,8 @@ class EngineClient:
     def _take(self, notice: Notice) -> None:
         if isinstance(notice, Ready):
             self._last_loaded = self._asked_load
+        elif isinstance(notice, ReplyEvents):
+            self.withheld += (each for each in notice.events if isinstance(each, Withheld))
         self._deliver(notice)
 
     def close(self, wait_s: float = 3.0) -> None:

@@ -92,21 +92,14 @@ class Engine(ABC):
     def require_template(self) -> None:  # noqa: B027 - most know nothing of it
         """Raise TemplateError where it is known that no conversation can be rendered."""
 
-    async def stream(
-        self, request: Request, ended: Callable[[], bool] = lambda: False
-    ) -> AsyncGenerator[Event]:
-        """Answer, yielding events as they happen and `Finished` at the end.
-
-        Args:
-            request: to answer.
-            ended: asked after every event whether nobody wants more of the reply, which then ends as one that is cancelled.
+    async def stream(self, request: Request) -> AsyncGenerator[Event]:
+        """Answer, yielding events as they happen and `Finished` at the end; closed before, the answer ends.
 
         Raises:
             EngineGone: the engine died, or the server is gone.
             LocalspecError: it cannot be answered, as `Assistant.stream` says.
         """
         number, inbox = self._begin(request)
-        is_cancelled = False
         try:
             while True:
                 while not inbox:
@@ -124,9 +117,6 @@ class Engine(ABC):
                     case Failed() | EngineDied() as trouble:
                         self._inboxes.pop(number)
                         raise trouble_of(trouble)
-                if not is_cancelled and ended():
-                    is_cancelled = True
-                    self.cancel(number)
         finally:
             if self._inboxes.pop(number, None) is not None:
                 self.cancel(number)

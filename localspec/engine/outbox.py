@@ -17,6 +17,7 @@ from localspec.chat.events import (
     Prefilling,
     StreamEvent,
     Text,
+    Withheld,
 )
 from localspec.engine.answering import failure
 from localspec.engine.protocol import Downloading, Failed, Loading, Measuring, Notice, ReplyEvents
@@ -42,7 +43,7 @@ class _Happened:
                 at = -1 if isinstance(self._events[-1], Prefilling) else len(self._events)
                 self._events[at:] = [event]
             else:
-                if isinstance(event, CallBegun | CallDone):
+                if isinstance(event, CallBegun | CallDone | Withheld):
                     self._text = None
                 self._events.append(event)
 

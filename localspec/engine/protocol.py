@@ -16,7 +16,7 @@ from localspec.chat.request import Request
 from localspec.messages import Message, Tagged
 from localspec.options import LaunchOptions
 
-VERSION = 15
+VERSION = 16
 
 # What a screen says to the engine.
 

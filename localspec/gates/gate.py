@@ -2,7 +2,7 @@
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, get_args
@@ -10,9 +10,9 @@ from typing import Any, get_args
 from localspec.errors import UsageError
 from localspec.gates.patterns import RuleSet, require_longest
 from localspec.gates.rules import GROUPS, OWN, RULES, GateRule
-from localspec.gates.text_gate import Action, Finding, TextGate
+from localspec.gates.text_gate import Action, TextGate
 
-USUAL, OFF = "usual", "off"
+USUAL = "usual"
 _KEYS = {"use", "action", "actions", "pattern"}
 _GONE = {"guard", "guard_action", "guard_fails", "guard_wait_s"}
 _PATTERN_KEYS = {"name", "pattern", "action", "whole"}
@@ -26,16 +26,14 @@ class Gate:
     Args:
         rules: what it looks for.
         actions: by the names of rules.
-        origin: `usual`, or the text of the file that describes it.
     """
 
     rules: RuleSet
     actions: Mapping[str, Action]
-    origin: str = USUAL
 
-    def text(self, allows: Callable[[Finding], bool] | None = None) -> TextGate:
+    def text(self) -> TextGate:
         """Return what reads a text; see `TextGate`."""
-        return TextGate(self.rules, self.actions, allows)
+        return TextGate(self.rules, self.actions)
 
     def cleaned(self, text: str, counts: Counter[tuple[str, str]] | None = None) -> str:
         """Return a whole text as it may be seen; `stop` masks, and what comes behind it is seen.
@@ -90,7 +88,7 @@ def gate_of_toml(text: str, source: str) -> Gate:
         UsageError: it is no TOML, or says what is not known.
     """
     try:
-        return replace(_read(tomllib.loads(text)), origin=text)
+        return _read(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source} is not valid TOML: {error}") from None
     except UsageError as error:

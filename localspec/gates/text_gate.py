@@ -5,7 +5,7 @@ to where that is decided, which is no more than the longest possible match and o
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,16 +41,9 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found.
-
-    Args:
-        rule: its name.
-        action: what is done about it.
-        text: what was found; never to be written anywhere.
-    """
+    """What an `ask` rule found: its name, and the text, which is never to be written anywhere."""
 
     rule: str
-    action: Action
     text: str
 
 
@@ -74,7 +67,6 @@ class TextGate:
     Args:
         rules: what it looks for.
         actions: what is done about what each of them finds, by their names.
-        allows: says of what an `ask` rule found whether it may be seen; None lets nothing through.
 
     Attributes:
         counts: how often each rule found something, and what was done about it.
@@ -82,13 +74,8 @@ class TextGate:
         stopped: whether a rule ended the text; what comes then is not let through.
     """
 
-    def __init__(
-        self,
-        rules: RuleSet,
-        actions: Mapping[str, Action],
-        allows: Callable[[Finding], bool] | None = None,
-    ) -> None:
-        self._rules, self._actions, self._allows = rules, actions, allows
+    def __init__(self, rules: RuleSet, actions: Mapping[str, Action]) -> None:
+        self._rules, self._actions = rules, actions
         self.counts: Counter[tuple[str, str]] = Counter()
         self.asked: list[Finding] = []
         self.stopped = False
@@ -195,17 +182,14 @@ class TextGate:
         """Mask a match, or let it through."""
         rule = found.rule.rule
         action = self._actions[rule.name]
-        finding = Finding(rule.name, action, self._held[self._at : found.end])
         self.counts[rule.name, action] += 1
         self._tail = found.rule
-        self._tail_is_seen = action == "note" or (
-            action == "ask" and self._allows is not None and self._allows(finding)
-        )
+        self._tail_is_seen = action == "note"
         if self._tail_is_seen:
             self._show(found.end)
             return
         if action == "ask":
-            self.asked.append(finding)
+            self.asked.append(Finding(rule.name, self._held[self._at : found.end]))
         if rule.shows_head:
             self._show(found.head)
         self._hide(mask_of(rule.name), found.end)

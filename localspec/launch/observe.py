@@ -53,7 +53,9 @@ class Telemetry:
             _called(models.target_name), _called(models.draft_model_name or ""), plain_s, count
         )
         piece = models.tokenizer.piece
-        self.recorder = Recorder(telemetry_dir(), pair, switch, piece, self._workload)
+        self.recorder = Recorder(
+            telemetry_dir(), pair, switch, piece, self._workload, is_secret=_is_secret
+        )
         return (self,)
 
     def begin(
@@ -69,7 +71,7 @@ class Telemetry:
             if isinstance(event, RoundDone):
                 trace.note(event.round)
             elif isinstance(event, Finished):
-                reply = event.reply
+                reply, trace.findings = event.reply, event.findings
                 trace.end(reply.text, reply.prefill_s, reply.decode_s)
 
         return take
@@ -96,6 +98,12 @@ class Telemetry:
                 found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
                 self._known[kind] = found.get(drafter.name, {})
             drafter.expect(self._known[kind], greedy=greedy)
+
+
+def _is_secret(text: str) -> bool:
+    from localspec.chat.gated import gate_of  # noqa: PLC0415 - few replies are recorded with text
+
+    return bool(gate_of("usual").hidden(text))
 
 
 def _called(name: str) -> str:

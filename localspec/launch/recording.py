@@ -1,8 +1,5 @@
 """What is recorded of replies on this machine, and where. Cheap to import: loads nothing that answers."""
 
-import time
-from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from localspec.config.resolve import resolve
@@ -43,14 +40,3 @@ def store_megabytes() -> int | None:
     megabytes = found["store_megabytes"].value
     assert isinstance(megabytes, int)  # noqa: S101 - so it is declared
     return megabytes if found["store"].value else None
-
-
-def note(counts: Mapping[tuple[str, str], int]) -> None:
-    """Count what the rules of gates found, each with what was done about it, where anything is recorded; nothing of it fails."""
-    switch = recording()
-    if switch is None or not counts:
-        return
-    from localspec.telemetry.log import add_findings  # noqa: PLC0415 - mostly nothing is found
-
-    with suppress(LocalspecError, OSError):
-        add_findings(telemetry_dir(), counts, switch, time.time())

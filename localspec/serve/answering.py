@@ -29,7 +29,6 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend, Busy, pieces
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.gating import gated_notices
 from localspec.serve.http import CLIENT, GATE, code_of, error_body, is_anthropic, status_of
 from localspec.serve.residence import Residence, ServedModel
 
@@ -136,9 +135,11 @@ class Service:
         """
         policy = asked.call_policy.under(self.rules)
         client = request.scope.get(CLIENT, "")
-        asked = msgspec.structs.replace(asked, client=client, call_policy=policy, rounds=False)
-        notices = gated_notices(self.backend, asked, request.scope.get(GATE))
-        told = pieces(notices, progress_of(request).note)
+        gate = request.scope.get(GATE, "")
+        asked = msgspec.structs.replace(
+            asked, client=client, call_policy=policy, rounds=False, gate=gate
+        )
+        told = pieces(self.backend.notices(asked), progress_of(request).note)
         async with self.residence.use(self.model), aclosing(told) as events:
             async for event in events:
                 if not empty:

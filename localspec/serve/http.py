@@ -16,7 +16,6 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.gates.gate import Gate
 from localspec.serve.backend import Busy, EngineLost, Refused, WaitedTooLong
 from localspec.serve.unsupported import refuse_unsupported
 
@@ -47,18 +46,18 @@ class Guard:
         keys: API keys, of which a request has to bear one; without any, none is needed.
         hosts: names that the Host header may have; None takes any, as behind a key.
         origins: web pages that may ask, as `https://host:port`; pages of `hosts` may, too.
-        gate: what must not be seen in answers; None lets everything through.
+        gate: what is masked in answers, see `Request`.
         gates: the same for some of the keys, in place of `gate`.
     """
 
     keys: Collection[str] = ()
     hosts: Collection[str] | None = None
     origins: Collection[str] = ()
-    gate: Gate | None = None
-    gates: Mapping[str, Gate | None] = field(default_factory=dict)
+    gate: str = ""
+    gates: Mapping[str, str] = field(default_factory=dict)
 
-    def gate_of(self, headers: Headers) -> Gate | None:
-        """Return what must not be seen by the sender of a request."""
+    def gate_of(self, headers: Headers) -> str:
+        """Return what is masked for the sender of a request."""
         return self.gates.get(_key(headers), self.gate)
 
     def has_key(self, headers: Headers) -> bool:

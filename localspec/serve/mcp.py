@@ -23,13 +23,11 @@ from localspec.decoding.round import StopReason
 from localspec.display import reading_text
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyDone
 from localspec.errors import LocalspecError, UsageError
-from localspec.gates.gate import Gate
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text
 from localspec.options.fields import with_fields
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.gating import gated_notices
 from localspec.serve.residence import Residence, ServedModel
 
 _TICK_S = 0.5
@@ -94,7 +92,7 @@ class AskTools:
         residence: has it load.
         catalogue: what may be asked for.
         loading: how far that is.
-        gate: what must not be seen in answers; None lets everything through.
+        gate: what is masked in answers, see `Request`.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class AskTools:
         residence: Residence,
         catalogue: Catalogue,
         loading: LoadWatch,
-        gate: Gate | None = None,
+        gate: str = "",
     ) -> None:
         self._backend = backend
         self._residence = residence
@@ -169,14 +167,14 @@ class AskTools:
             },
         )
         require_sound(options)  # before a model is loaded for it
-        return model, Request(0, tuple(messages), options, ephemeral=True)
+        return model, Request(0, tuple(messages), options, ephemeral=True, gate=self._gate)
 
     async def _answered(self, model: ServedModel, asked: Request, tell: Tell) -> ReplyDone:
         most = asked.options.max_tokens
         total, tokens = None if most is None else most + 1.0, 0
         async with (
             self._loaded(model, tell),
-            aclosing(gated_notices(self._backend, asked, self._gate)) as notices,
+            aclosing(self._backend.notices(asked)) as notices,
         ):
             async for notice in notices:
                 if isinstance(notice, ReplyDone):

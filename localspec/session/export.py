@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from localspec.errors import UsageError
-from localspec.gates.gate import Gate
 from localspec.history.archive import History, cut_at_word
-from localspec.history.export import Counts, as_json, as_markdown, seen
+from localspec.history.export import Counts, Mask, as_json, as_markdown, seen
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, TextPart
 from localspec.session.attachments import attached_lines
@@ -21,7 +20,7 @@ def exported(
     history: History,
     conversation: int,
     style: str,
-    gate: Gate | None = None,
+    mask: Mask | None = None,
     leaf: int | None = None,
     counts: Counts | None = None,
     *,
@@ -35,16 +34,16 @@ def exported(
         history: where it is.
         conversation: its id.
         style: `md` or `json`.
-        gate: what must not be seen of it; None lets everything through.
+        mask: masks what must not be seen of it; None lets everything through.
         leaf: the last message of the branch; None for the one that was added or shown last.
         counts: gets what was found.
-        own: whether the gate holds for the user's own words, too; see `seen`.
+        own: whether that holds for the user's own words, too; see `seen`.
     """
     stored = history.conversation(conversation)
     if style == "json":
-        return as_json(*seen(stored, history.messages(conversation), gate, counts, own=own))
+        return as_json(*seen(stored, history.messages(conversation), mask, counts, own=own))
     branch = map(_readable, history.branch(conversation, leaf))
-    return as_markdown(*seen(stored, branch, gate, counts, own=own))
+    return as_markdown(*seen(stored, branch, mask, counts, own=own))
 
 
 def _readable(message: StoredMessage) -> StoredMessage:
@@ -60,7 +59,7 @@ def write_export(
     conversation: int,
     argument: str,
     folder: Path,
-    gate: Gate | None,
+    mask: Mask | None,
     leaf: int | None = None,
     *,
     own: bool = False,
@@ -72,9 +71,9 @@ def write_export(
         conversation: its id.
         argument: `md` or `json`, and a path; either may be missing.
         folder: what the path is relative to.
-        gate: what must not be seen of it; None lets everything through.
+        mask: masks what must not be seen of it; None lets everything through.
         leaf: see `exported`.
-        own: whether the gate holds for the user's own words, too; see `seen`.
+        own: whether that holds for the user's own words, too; see `seen`.
 
     Raises:
         UsageError: the file cannot be written.
@@ -83,12 +82,12 @@ def write_export(
     if style not in STYLES:
         style, name = ("json" if argument.endswith(".json") else "md"), argument
     counts = Counts()
-    text = exported(history, conversation, style, gate, leaf, counts, own=own)
+    text = exported(history, conversation, style, mask, leaf, counts, own=own)
     if name.strip():
         path = folder / Path(name.strip()).expanduser()
     else:
         title = history.conversation(conversation).title
-        path = _free(folder, gate.cleaned(title) if gate and own else title, style)
+        path = _free(folder, mask(title, None) if mask and own else title, style)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -119,7 +119,6 @@ def run(
     most: int = 1024,
     deterministic: bool = False,
     notify: Callable[[Tally], None] = lambda _: None,
-    visible: Callable[[Reply], Reply] = lambda reply: reply,
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
     form, finished = form or Form(ReplyOptions()), FinishedLines()
@@ -140,7 +139,6 @@ def run(
             CancelFlag(),
             lines.name,
             deterministic=deterministic,
-            visible=visible,
             ordered=ordered,
             most=most,
             notify=notify,

@@ -15,7 +15,7 @@ from localspec.cli.first_run import with_model
 from localspec.errors import UsageError
 from localspec.launch.rows import ModelRow
 from localspec.models.registry import load_registry
-from tests.ui.terminal import Terminal
+from tests.tui.terminal import Terminal
 
 EVERY = [
     ModelRow("gemma3-1b", 10**9, False, True, "chat", True, 14.0),

@@ -8,7 +8,6 @@ import pytest
 
 from localspec.chat.events import Event, Reply, Text
 from localspec.chat.request import Request
-from localspec.cli.gating import Gating
 from localspec.cli.hands import RepliesAndCalls
 from localspec.cli.output import AnswerStream
 from localspec.cli.report import RunOutcome, as_json, one_line
@@ -230,7 +229,7 @@ def test_calls_that_were_carried_out_are_not_asked_for_again(
 
     monkeypatch.setattr("localspec.launch.engine.open_engine", opening(gone, here))
     with pytest.raises(EngineGone, match="in the middle of the answer: ask again"):
-        _answer(LaunchOptions(), asked, FLAGS, turns, Gating(None, asks=False), "")
+        _answer(LaunchOptions(), asked, FLAGS, turns, "")
     assert capsys.readouterr().out == ""
 
 
@@ -250,7 +249,7 @@ def test_a_prompt_that_is_too_long_for_the_servers_context_is_answered_here(
 
     def answered(n_ctx: int | None) -> RunOutcome | None:
         launch, flags = LaunchOptions(load=LoadOptions(n_ctx=n_ctx)), {**FLAGS, "quiet": False}
-        return _answer(launch, asked, flags, RepliesAndCalls(flags), Gating(None, asks=False), "")
+        return _answer(launch, asked, flags, RepliesAndCalls(flags), "")
 
     assert answered(None) is not None
     assert "too small for this prompt: loading the model here" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from pathlib import Path
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.session.conversation import SavedConversation
-from tests.ui.answers import finished
+from tests.tui.answers import finished
 
 
 def test_a_question_and_its_answer_go_on_in_the_next(tmp_path: Path) -> None:

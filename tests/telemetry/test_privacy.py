@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from localspec.chat.request import Request
 from localspec.config.own import adopt_switches
+from localspec.launch.observe import Telemetry
 from localspec.launch.recording import recording as what_is_recorded
 from localspec.launch.recording import store_megabytes
+from localspec.messages import Message
 from localspec.telemetry.log import FILE, add_findings, read_records, set_bounds, wipe
+from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.report import make_report
 from localspec.telemetry.switch import Switch
 from localspec.telemetry.text import proposals
-from tests.telemetry.talking import recording
+from tests.chat.test_assistant import assistant
+from tests.telemetry.talking import PAIR, recording
 
 SECRET_ASKED, SECRET_TEXT = "my password is xyzzy-plugh-42", "the answer is quuxfrobnicate"
 
@@ -236,6 +241,18 @@ def test_draft_that_was_rejected_is_said_as_well(tmp_path: Path) -> None:
         talk.recorder.spell = lambda token: b" " + key if token == 102 else b" word"
         talk.reply(rounds=8, acceptance=0.0)
     assert key.hex().encode() not in content(tmp_path)
+
+
+def test_what_a_gate_found_in_a_reply_is_counted_when_it_is_recorded(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, PAIR, Switch(), lambda _: b"")
+    telemetry = Telemetry()
+    telemetry.recorder = recorder
+    speaker = assistant("My key is AKIAABCDEFGH234567AB.")
+    speaker.observers = (telemetry,)
+    for rules in ("usual", ""):
+        list(speaker.events(Request(1, (Message.user("hello"),), gate=rules)))
+    recorder.close(60.0)
+    assert [each[1:] for each in read_records(tmp_path).found] == [("AWS access key", "mask", 1)]
 
 
 def test_findings_are_counted_by_rule_and_kept_within_bounds(tmp_path: Path) -> None:
