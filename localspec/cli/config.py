@@ -4,7 +4,7 @@ import json
 
 import click
 
-from localspec.cli.completions import complete_keys
+from localspec.cli.options import complete_keys
 from localspec.cli.words import require_model
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
@@ -66,7 +66,7 @@ def show(json_: bool) -> None:
 def set_(name: str, value: str) -> None:
     """Set NAME to VALUE in your own file.
 
-    `model` is the model that `run` and `chat` load.
+    `model` is the model that `run` and `chat` load; `localspec config show` lists the names.
     """
     if name == MODEL:
         overruled_by = keep_model(load_registry().chosen(require_model(value)))

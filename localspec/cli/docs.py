@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.completions import complete_indexes
+from localspec.cli.options import complete_indexes
 from localspec.display import notice
 from localspec.messages import Message
 from localspec.retrieval import LEAST_TOKENS, USUAL_TOKENS

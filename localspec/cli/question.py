@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from localspec.cli.completions import complete_personas
 from localspec.cli.docs import docs_of
+from localspec.cli.options import complete_personas
 from localspec.cli.prompt import read_prompt
 from localspec.display import notice
 from localspec.errors import UsageError

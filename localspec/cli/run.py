@@ -16,11 +16,20 @@ import msgspec
 from localspec.chat.events import Event, Finished, Reply, Text, Withheld
 from localspec.chat.request import Request
 from localspec.cli import CUT_OFF, INTERRUPTED
-from localspec.cli.completions import complete_models
 from localspec.cli.docs import cited_json, cited_lines, docs_options
-from localspec.cli.first_run import with_model
 from localspec.cli.hands import RepliesAndCalls, tools_option, typed_answer, wants_tools
-from localspec.cli.option_flags import launch_options, option_flags, own_option, reply_options
+from localspec.cli.options import (
+    SectionedCommand,
+    complete_models,
+    gate_option,
+    gate_rules,
+    launch_options,
+    option_flags,
+    own_option,
+    reply_options,
+    with_model,
+    with_own,
+)
 from localspec.cli.output import AnswerStream, ReadingLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
@@ -40,9 +49,6 @@ from localspec.cli.report import (
     not_whole,
     one_line,
 )
-from localspec.cli.sections import SectionedCommand
-from localspec.cli.settings import with_own
-from localspec.cli.structure import gate_option, gate_rules
 from localspec.cli.words import conversation_and_words, model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from localspec.cli.interrupt import unwind_on_terminate
-from localspec.cli.option_flags import option_flags
+from localspec.cli.options import option_flags
 from localspec.cli.output import RedrawnLine
 from localspec.diagnosis import Fact, State
 from localspec.diagnosis.machine import examine

@@ -11,11 +11,15 @@ import click
 
 from localspec.bench.prompts import bundled, per_workload, read
 from localspec.cli import INTERRUPTED
-from localspec.cli.completions import complete_models
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
-from localspec.cli.option_flags import launch_options, option_flags
+from localspec.cli.options import (
+    SectionedCommand,
+    complete_models,
+    configured,
+    launch_options,
+    option_flags,
+)
 from localspec.cli.output import ProgressLine
-from localspec.cli.settings import configured
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, table
 from localspec.errors import LocalspecError, UsageError
@@ -35,7 +39,7 @@ from localspec.tailor.tailor import (
 )
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("target", required=False, shell_complete=complete_models)
 @click.option("--undo", is_flag=True, help="Remove the draft model that was made for TARGET.")
 @click.option(

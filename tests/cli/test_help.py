@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli import main as root
-from localspec.cli import sections
+from localspec.cli import options as sections
 from localspec.config import keys
 from tests.cli.command import assert_one_complaint, localspec
 
@@ -54,7 +54,7 @@ def test_the_help_is_as_in_its_snapshot(
     assert done.out == (SNAPSHOTS / file).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("verb", ["run", "chat", "serve", "batch", "bench"])
+@pytest.mark.parametrize("verb", ["run", "chat", "serve", "batch", "bench", "tailor"])
 def test_help_leaves_out_rare_flags_which_help_all_shows(verb: str) -> None:
     usual = CliRunner().invoke(root.localspec, [verb, "--help"], terminal_width=80).output
     every = CliRunner().invoke(root.localspec, [verb, "--help-all"], terminal_width=80).output
