@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from localspec.cli.docs import docs_options
 from localspec.cli.hands import tools_option
 from localspec.cli.options import (
     SectionedCommand,
@@ -13,8 +12,8 @@ from localspec.cli.options import (
     option_flags,
     own_option,
 )
-from localspec.cli.question import continue_option, system_options
-from localspec.cli.words import is_model, named, require_model
+from localspec.cli.prompt import is_model, named, require_model
+from localspec.cli.question import continue_option, docs_options, system_options
 from localspec.errors import UsageError
 
 

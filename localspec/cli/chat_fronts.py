@@ -11,11 +11,10 @@ from typing import Any
 
 import click
 
-from localspec.cli.docs import docs_of
 from localspec.cli.hands import call_runner, pressed_answer, wants_tools
 from localspec.cli.options import configured, gate_rules, launch_options, reply_options, with_own
-from localspec.cli.question import system_prompt
-from localspec.cli.words import named, stored_conversation
+from localspec.cli.prompt import named, stored_conversation
+from localspec.cli.question import docs_of, system_prompt
 from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError

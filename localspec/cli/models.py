@@ -13,7 +13,7 @@ import click
 
 from localspec.chat.call_finder import offers_tools
 from localspec.cli.options import complete_models
-from localspec.cli.words import require_model
+from localspec.cli.prompt import require_model
 from localspec.config.own import write_keys
 from localspec.display import columns_of, cut, table
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError

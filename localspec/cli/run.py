@@ -16,7 +16,6 @@ import msgspec
 from localspec.chat.events import Event, Finished, Reply, Text, Withheld
 from localspec.chat.request import Request
 from localspec.cli import CUT_OFF, INTERRUPTED
-from localspec.cli.docs import cited_json, cited_lines, docs_options
 from localspec.cli.hands import RepliesAndCalls, tools_option, typed_answer, wants_tools
 from localspec.cli.options import (
     SectionedCommand,
@@ -31,9 +30,12 @@ from localspec.cli.options import (
     with_own,
 )
 from localspec.cli.output import AnswerStream, ReadingLine
-from localspec.cli.prompt import read_prompt
+from localspec.cli.prompt import conversation_and_words, model_and_prompt, named, read_prompt
 from localspec.cli.question import (
+    cited_json,
+    cited_lines,
     continue_option,
+    docs_options,
     question,
     question_options,
     system_options,
@@ -49,7 +51,6 @@ from localspec.cli.report import (
     not_whole,
     one_line,
 )
-from localspec.cli.words import conversation_and_words, model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
 from localspec.errors import ContextOverflow, LocalspecError, UsageError

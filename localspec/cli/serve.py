@@ -17,7 +17,6 @@ from typing import Any
 import click
 import uvicorn
 
-from localspec.cli.listening import BACKLOG, LOOPBACK, keys_of, listening
 from localspec.cli.options import (
     SectionedCommand,
     complete_models,
@@ -32,8 +31,8 @@ from localspec.cli.options import (
     with_own,
 )
 from localspec.cli.output import ProgressLine
-from localspec.cli.servers import start_in_background
-from localspec.cli.words import require_model
+from localspec.cli.prompt import require_model
+from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.engine.engine import error_named
