@@ -202,7 +202,7 @@ def test_a_call_is_told_once_and_never_on_stdout(
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     call = ToolCall("1", "list_folder", "{}")
     block = '```json\n{"name": "list_folder", "arguments": {}}\n```'
-    flags = {**dict.fromkeys(("quiet", "json_", "docs", "offline")), "tools": True}
+    flags = {**dict.fromkeys(("quiet", "json_", "code", "docs", "offline")), "tools": True}
     turns = RepliesAndCalls({**flags, "mcp": (), "files": (), "tool_rules": CallPolicy()})
     shown = _Shown(AnswerStream(silent=False, show_thinking=False), {**flags, "mcp": ()})
 
