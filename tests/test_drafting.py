@@ -9,10 +9,10 @@ from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
-from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
 from localspec.decoding.round import Draft, Round, Spent, Verdict
-from localspec.decoding.stats import window_length
+from localspec.decoding.costs import window_length
 from localspec.errors import UsageError
 from localspec.launch.drafting import Drafting, DraftMode, draft_mode
 from localspec.launch.load import consecutive

@@ -13,7 +13,7 @@ from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.growing_draft import GrowingDraft
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
-from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
 from localspec.options import ReplyOptions, SamplingParams

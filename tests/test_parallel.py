@@ -10,7 +10,7 @@ from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy.batching import BatchPolicy
-from localspec.decoding.policy.policy import FixedPolicy
+from localspec.decoding.policy import FixedPolicy
 from localspec.errors import ModelLoadError
 from localspec.launch import load as loading
 from localspec.launch import plan as planning

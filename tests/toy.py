@@ -19,7 +19,7 @@ from localspec.decoding.drafters.drafter import Drafter, Plan, Terms
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Logits, Pass, Passed, Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.decoding.round import Draft, Round, StopReason
 from localspec.decoding.scheduler import Scheduler
 from localspec.errors import PassFailed

@@ -32,7 +32,7 @@ from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
 from localspec.decoding.drafters.early_stopping import EarlyStopping, Growth
 from localspec.decoding.drafters.growing_draft import GrowingDraft
-from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Round
 from localspec.decoding.scheduler import Scheduler
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Reply
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.errors import LocalspecError
 from localspec.messages import Infill
 from localspec.options import ReplyOptions

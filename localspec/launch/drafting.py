@@ -1,10 +1,10 @@
 """Drafting: the policies that loaded models can run with, by the names that users give them."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from localspec.decoding.costs import PairCosts
+from localspec.decoding.costs import PairCosts, draft_model_could_win, window_length
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.register import (
     DRAFTERS,
@@ -13,12 +13,15 @@ from localspec.decoding.drafters.register import (
     Material,
     asks_draft_model,
 )
-from localspec.decoding.policy.adaptive import LONGEST_DRAFT, AdaptivePolicy
-from localspec.decoding.policy.batching import BatchPolicy, BatchWidths, draft_model_could_win
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import (
+    LONGEST_DRAFT,
+    AdaptivePolicy,
+    FixedPolicy,
+    Policy,
+    plain_policy,
+)
 from localspec.decoding.round import OFF
 from localspec.decoding.scheduler import Sequences
-from localspec.decoding.stats import window_length
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions
 
@@ -112,10 +115,10 @@ class Drafting:
         eog: ids that end a generation.
         costs: what passes cost; None if they were not measured, and `auto` looks up.
         longest: most tokens of any draft.
-        batch: all sequences, if there are several.
         said: what was said in other conversations; None where that is not kept.
         has_heads: whether `draft_models` are heads.
         branches: most branches of a pass of the target.
+        running: slots of the sequences that are answering.
     """
 
     count: int
@@ -124,10 +127,10 @@ class Drafting:
     eog: Collection[int]
     costs: PairCosts | None
     longest: int
-    batch: BatchWidths | None = None
     said: "SaidBefore | None" = None
     has_heads: bool = False
     branches: int = 0
+    running: set[int] = field(default_factory=set)
 
     def policy(self, mode: str | DraftMode, slot: int = 0) -> Policy:
         """Return a policy without memories for one sequence.
@@ -160,9 +163,8 @@ class Drafting:
             for entry in DRAFTERS.values()
             if (not entry.needs_store or self.said is not None) and self._could_win(entry, longest)
         ]
-        if self.batch is not None:
-            return BatchPolicy(self.batch, slot, longest, drafters)
-        return AdaptivePolicy(self.costs.target, longest, drafters, self.branches)
+        target = self.costs.target
+        return AdaptivePolicy(target, longest, drafters, self.branches, self.running, slot)
 
     def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
         """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""
@@ -185,6 +187,4 @@ class Drafting:
         draft_costs = None if costs is None else costs.draft_model
         if costs is not None and draft_costs is not None:
             fresh = window_length(costs.target, draft_costs, view.n_ctx)
-            if self.batch is not None:
-                draft_costs = self.batch.draft_costs(slot)
         return entry.make(Material(self.eog, view, spelling, draft_costs, fresh, fixed, self.said))

@@ -10,7 +10,7 @@ from pathlib import Path
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.requests import Observer, Request
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.errors import LocalspecError
 from localspec.gates.gate import usual_gate
 from localspec.gates.ledger import Decided, Ledger

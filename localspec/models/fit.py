@@ -11,7 +11,6 @@ the text.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.memory import ModelShape, Settings, predict
 from localspec.models.offload import Machine, Offload, Place, usages
@@ -204,7 +203,7 @@ def _of_draft(
 ) -> list[Usage]:
     """Return what the draft model takes, which is loaded when the target is."""
     settings = wish.settings_of(wish.draft_model, layers)
-    settings = replace(settings, n_ctx=_at_most(settings.n_ctx, shape), rows=DRAFT_ROWS)
+    settings = replace(settings, n_ctx=_at_most(settings.n_ctx, shape), rows=1)
     left = tuple(
         replace(gpu, free_bytes=max(0, gpu.free_bytes - used.total_bytes))
         for gpu, used in zip(machine.gpus, target[1:], strict=True)

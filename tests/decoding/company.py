@@ -13,7 +13,7 @@ from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Passed, Role
 from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
-from localspec.decoding.policy.policy import FixedPolicy, Policy
+from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.round import Round, StopReason
 from localspec.decoding.scheduler import Ended, Scheduler, Sequences
 from localspec.errors import PassFailed

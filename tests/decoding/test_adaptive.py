@@ -10,7 +10,7 @@ from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.stats import could_win
 from localspec.options import SamplingParams

@@ -19,8 +19,8 @@ from localspec.decoding.drafters.early_stopping import EarlyStopping
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.model import Pass, Role
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.policy import FixedPolicy, Policy
+from localspec.decoding.policy import AdaptivePolicy
+from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.speculative import speculative_round, verify
 from localspec.decoding.stats import AcceptanceStats

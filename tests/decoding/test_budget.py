@@ -2,7 +2,7 @@ from random import Random
 
 import pytest
 
-from localspec.decoding.policy.budget import Budget
+from localspec.decoding.policy import Budget
 
 
 def test_rounds_that_lose_draw_on_it_and_gains_refill_it_up_to_the_limit() -> None:

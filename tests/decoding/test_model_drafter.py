@@ -18,7 +18,7 @@ from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.policy import FixedPolicy
+from localspec.decoding.policy import FixedPolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.sampling import candidates
 from localspec.options import SamplingParams

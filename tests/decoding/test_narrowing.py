@@ -14,7 +14,7 @@ from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.batching import BatchPolicy, BatchWidths, merged_s
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.scheduler import Scheduler
 from localspec.options import SamplingParams
 from tests.toy import CachedModel, Reply, Table, ToySequences, to_its_end

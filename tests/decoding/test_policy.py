@@ -2,7 +2,7 @@ import pytest
 
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
-from localspec.decoding.policy.policy import FixedPolicy, plain_policy
+from localspec.decoding.policy import FixedPolicy, plain_policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from tests.toy import GREEDY, Unforeseen
 

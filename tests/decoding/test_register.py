@@ -22,11 +22,11 @@ from localspec.decoding.drafters.register import (
 )
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Generation, Limits
-from localspec.decoding.lengths import best_length
+from localspec.decoding.drafters.worth import best_length
 from localspec.decoding.model import Logits, Pass, Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.policy import Policy, plain_policy
+from localspec.decoding.policy import AdaptivePolicy
+from localspec.decoding.policy import Policy, plain_policy
 from localspec.decoding.round import Draft, Round
 from localspec.decoding.scheduler import Scheduler
 from localspec.decoding.stats import AcceptanceStats, window_length

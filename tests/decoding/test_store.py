@@ -11,8 +11,8 @@ from localspec.decoding.drafters.register import DRAFTERS, Material
 from localspec.decoding.drafters.store import SaidSource, StoreDrafter
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.policy import FixedPolicy
+from localspec.decoding.policy import AdaptivePolicy
+from localspec.decoding.policy import FixedPolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.storage.token_log import TokenLog
 from tests.decoding.test_lookup import CHOOSER, Q4_K_M, propose, terms

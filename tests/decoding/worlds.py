@@ -27,8 +27,8 @@ from localspec.decoding.drafters.store import StoreDrafter
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import AdaptivePolicy
+from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.decoding.sampling import candidates
 from localspec.decoding.stats import AcceptanceStats

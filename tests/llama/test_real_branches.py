@@ -14,8 +14,8 @@ from localspec.chat.events import Reply
 from localspec.chat.requests import Request
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.policy.adaptive import LONGEST_DRAFT, AdaptivePolicy
-from localspec.decoding.policy.policy import FixedPolicy, Policy
+from localspec.decoding.policy import LONGEST_DRAFT, AdaptivePolicy
+from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.round import Round, Spent
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
