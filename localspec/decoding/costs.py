@@ -14,7 +14,7 @@ AT_BEST = 0.96
 _NEARLY = 0.95
 _MEMORY = 12
 _OUTLIER = 1.5
-_FORGETS = 100
+_FORGETS = 80
 """Plain passes in a row after which what wide passes showed counts half."""
 
 
@@ -102,8 +102,7 @@ class RunningCosts:
         if widest > len(table):
             table += map(self.table.of, range(len(table) + 1, widest + 1))
         seconds = [
-            each * factor + token_s * own
-            for own, each in enumerate(table[beside:widest], start=1)
+            each * factor + token_s * own for own, each in enumerate(table[beside:widest], start=1)
         ]
         if not beside:
             seconds[0] = table[0] * self._factor + token_s
@@ -114,14 +113,16 @@ class RunningCosts:
         if seconds <= 0:
             return
         ratio = min(max(seconds / self.of(width), 1 / _OUTLIER), _OUTLIER)
-        self._passes += 1
-        self._factor *= ratio ** (1 / min(1 + self._passes, _MEMORY))
         if width > 1:
             self._plain_passes = 0
             self._wide_passes += 1
             wide = self._wide * ratio ** (1 / min(1 + self._wide_passes, _MEMORY))
-            self._wide = min(max(wide, 0.5), 2.0)
+            self._wide = min(max(wide, 0.25), 4.0)
+            # What slows all passes alike is seen in plain ones, of which every reply has some.
+            self._factor *= ratio ** (1 / (4 * _MEMORY))
             return
+        self._passes += 1
+        self._factor *= ratio ** (1 / min(1 + self._passes, _MEMORY))
         self._plain_passes += 1
         if self._plain_passes % _FORGETS == 0:
             self._wide **= 0.5  # nothing would correct it while no wide pass is made
@@ -134,9 +135,11 @@ def beside_s(costs: PassCosts, others: int, most: int, token_s: float = 0.0) -> 
     pass of its own.
     """
     share_s = costs.of(others + 1) / (others + 1)
-    own_s = [0.0, *(costs.of(width) for width in range(1, most))] if others else [
-        costs.of(width) - share_s for width in range(1, most + 1)
-    ]
+    own_s = (
+        [0.0, *(costs.of(width) for width in range(1, most))]
+        if others
+        else [costs.of(width) - share_s for width in range(1, most + 1)]
+    )
     return [share_s + each + token_s * width for width, each in enumerate(own_s, start=1)]
 
 

@@ -17,16 +17,20 @@ MOST_LOST, OVER_TOKENS = 14.5, 500
 _DISTURBED = 1.4
 """How many times what was foreseen a round counts at most: what takes the machine for a moment is no fault of the draft."""
 _SAMPLE_MEMORY = 8
-_EXPECTED, _EXPECTED_STEPS = 1.5, 8.0
+_EXPECTED, _EXPECTED_STEPS = 1.5, 12.0
 """Tokens that a plain step of a first try is expected to yield, and how many steps of evidence that is worth."""
 _ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
-_PAUSE, _MOST_FAILURES = 64, 6
-"""Tokens until a drafter that did not pay is tried again; doubled with every failure, so often at most."""
+_CHECKED = 6
+"""Rounds without a draft before a first try, of which each reply has one: they show what a plain round takes now."""
+_MOST_LATE = 4.0
+"""Plain steps that a draft model may take to catch up with a text: one that takes longer is too slow to pay."""
+_FRUITLESS = 5
+"""Rounds in a row without any accepted token after which a drafter pauses: the text has changed."""
+_PAUSE, _MOST_FAILURES = 8, 6
+"""Tokens of a pause for each plain step that was lost; doubled with every failure, so often at most."""
 _USUALLY_BEST = (0.9,) * LONGEST_DRAFT
 """Chances of tokens on text that a draft model knows well: where not even those would pay, none is drafted."""
-_MOST_IN_A_ROW = 6.0
-"""Plain steps that a drafter may fall behind its own best: the text has changed."""
 
 
 class Policy(Protocol):
@@ -109,16 +113,16 @@ class _Ledger:
     """What the drafts of one drafter earned, and when it is tried again after they did not pay."""
 
     def __init__(self) -> None:
-        self.gained = 0.0
-        self.pause = self.failures = self.rounds = 0
-        self._behind = 0.0
+        self.gained = self._lost = 0.0
+        self.failures = self.pause = self.rounds = self._fruitless = 0
         self._tokens, self._steps = _EXPECTED * _EXPECTED_STEPS, _EXPECTED_STEPS
 
     def begin(self) -> None:
         """Start a reply: it may be of a kind that drafts better."""
-        self.gained = 0.0
+        if not self.rounds:
+            self.gained = 0.0
         self.failures = min(self.failures, 1)
-        self.pause = min(self.pause, _PAUSE)
+        self.pause = min(self.pause, 2 * _PAUSE)
 
     @property
     def rate(self) -> float:
@@ -131,16 +135,17 @@ class _Ledger:
         self.rounds += 1
         self._tokens = self._tokens * kept + confirmed
         self._steps = self._steps * kept + steps
-        self._behind = max(0.0, self._behind + steps - confirmed)
-        if self._tokens < self._steps or self._behind > _MOST_IN_A_ROW:
-            self._fail()
-        elif self.gained > _MOST_IN_A_ROW:
-            self.failures = 0
+        self._lost += steps - confirmed
+        self._fruitless = self._fruitless + 1 if confirmed == 1 else 0
+        if self._tokens < self._steps or self._fruitless >= _FRUITLESS:
+            self.failures = 0 if self._lost < 0 else self.failures
+            self.pause = int(_PAUSE * max(1.0, self._lost)) << self.failures
+            self.failures = min(self.failures + 1, _MOST_FAILURES)
+            self._start()
 
-    def _fail(self) -> None:
-        self.pause = _PAUSE << self.failures
-        self.failures = min(self.failures + 1, _MOST_FAILURES)
-        self.rounds, self.gained, self._behind = 0, 0.0, 0.0
+    def _start(self) -> None:
+        self.rounds = self._fruitless = 0
+        self._lost = 0.0
         self._tokens, self._steps = _EXPECTED * _EXPECTED_STEPS, _EXPECTED_STEPS
 
 
@@ -183,10 +188,12 @@ class AdaptivePolicy:
         self._budget = Budget(MOST_LOST, OVER_TOKENS)
         self._sample_s = 0.0
         self._planned = PLAIN
+        self._checked = 0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply: what was learnt is kept, the text is another, and its first passes check the costs."""
         self._again = 0
+        self._checked = min(self._checked, _CHECKED - 1)
         self._running.add(self._slot)
         self._target.check()
         for ledger in self._ledgers.values():
@@ -210,6 +217,9 @@ class AdaptivePolicy:
             left = self._budget.left - max(0.0, drafter.reserve - max(0.0, ledger.gained))
             affordable_s = (1 + left) * verify_s[0] - forecast.start_s
             if forecast.step_s:
+                checked = self._checked >= _CHECKED or self._shares
+                if not checked or forecast.start_s > _MOST_LATE * verify_s[0]:
+                    continue
                 plan = self._growing(drafter, forecast, verify_s, affordable_s, ledger)
             else:
                 length, expected = best_length(forecast.chances, verify_s, 0.0, affordable_s)
@@ -244,6 +254,8 @@ class AdaptivePolicy:
         ledger, forecast = self._ledgers.get(draft.drafter), self._planned.forecast
         for each in self._ledgers.values():
             each.pause -= confirmed
+            if done.accepted and each is not ledger and each.rounds:
+                each.gained = min(each.gained, 0.0)
         if ledger is None or forecast is None or not (done.drafted or draft.passes):
             self._sample_s += (spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:
@@ -255,6 +267,7 @@ class AdaptivePolicy:
             ledger.gained += confirmed - steps
             if draft.passes:
                 ledger.settle(confirmed, steps * (1 - spent.draft_prefill_s / spent.round_s))
+        self._checked += not draft.passes
         self._budget.settle(confirmed, steps)
         if not self._shares:
             self._target.add(done.width + self._again, spent.verify_s)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from localspec.decoding.costs import PairCosts, draft_model_could_win, window_length
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.register import (
-    DRAFTERS,
     WITHOUT_MODEL,
     DrafterEntry,
     Material,
     asks_draft_model,
+    drafters,
 )
 from localspec.decoding.policy import (
     LONGEST_DRAFT,
@@ -62,7 +62,7 @@ class DraftMode:
     @property
     def needs_heads(self) -> bool:
         """Whether it cannot do without heads of the target."""
-        return self.kind in DRAFTERS and DRAFTERS[self.kind].needs_heads
+        return self.kind in drafters() and drafters()[self.kind].needs_heads
 
     @property
     def may_use_draft_model(self) -> bool:
@@ -83,12 +83,12 @@ def draft_mode(text: str, draft_length: int | None = None) -> DraftMode:
     kind, colon, length = text.partition(":")
     if kind in {OFF, AUTO} and not colon:
         return DraftMode(kind)
-    if kind not in DRAFTERS or (colon and not length.isdecimal()):
+    if kind not in drafters() or (colon and not length.isdecimal()):
         raise UsageError(
-            f"draft mode {text!r}: choose {OFF}, {AUTO}, {' or '.join(DRAFTERS)}, a drafter with a "
+            f"draft mode {text!r}: choose {OFF}, {AUTO}, {' or '.join(drafters())}, a drafter with a "
             "length if you like, as in model:3"
         )
-    drafted = int(length) if colon else draft_length or DRAFTERS[kind].usual_length
+    drafted = int(length) if colon else draft_length or drafters()[kind].usual_length
     LaunchOptions(draft_length=drafted)  # which says what lengths there are
     return DraftMode(kind, drafted)
 
@@ -149,22 +149,22 @@ class Drafting:
             raise UsageError(f"draft mode {mode.name!r} needs a draft model: none is loaded")
         if mode.needs_heads and not self.has_heads:
             raise UsageError(f"draft mode {mode.name!r} needs heads of the target: none are loaded")
-        if mode.kind in DRAFTERS and DRAFTERS[mode.kind].needs_store and self.said is None:
+        if mode.kind in drafters() and drafters()[mode.kind].needs_store and self.said is None:
             raise UsageError(
                 f"draft mode {mode.name!r} needs the store of what was said: `localspec store on`"
             )
         if mode.kind != AUTO or self.costs is None:
-            entry = DRAFTERS[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
+            entry = drafters()[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
             length = min(mode.draft_length or entry.usual_length, self.longest)
             return FixedPolicy(self._drafter(entry, slot, fixed=True), length)
         longest = min(self.longest, LONGEST_DRAFT)
-        drafters = [
+        able = [
             self._drafter(entry, slot, fixed=False)
-            for entry in DRAFTERS.values()
+            for entry in drafters().values()
             if (not entry.needs_store or self.said is not None) and self._could_win(entry, longest)
         ]
         target = self.costs.target
-        return AdaptivePolicy(target, longest, drafters, self.branches, self.running, slot)
+        return AdaptivePolicy(target, longest, able, self.branches, self.running, slot)
 
     def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
         """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""

@@ -19,8 +19,8 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.requests import Observer, Prefixes
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, best_count, draft_model_could_win
-from localspec.decoding.model import Role
 from localspec.decoding.drafters.branches import MOST_BRANCHES
+from localspec.decoding.model import Role
 from localspec.decoding.scheduler import Sequences
 from localspec.errors import ModelLoadError
 from localspec.grammar import Grammars

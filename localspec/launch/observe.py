@@ -10,8 +10,7 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.requests import Observer, Request
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.policy import AdaptivePolicy
-from localspec.decoding.policy import Policy
+from localspec.decoding.policy import AdaptivePolicy, Policy
 from localspec.launch.recording import recording, telemetry_dir
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.fit import FitPlan, Wish, fit
 from localspec.models.gguf import read_header
@@ -72,7 +71,7 @@ def test_a_gpu_without_memory_of_its_own_adds_none(big: ModelShape) -> None:
 
 
 def test_both_models_have_to_fit_together(big: ModelShape, small: ModelShape) -> None:
-    together = need_mb(big) + need_mb(small, rows=DRAFT_ROWS)
+    together = need_mb(big) + need_mb(small, rows=1)
     assert fit(big, small, WISH, machine(together)).draft_layers == 0
     assert fit(big, small, WISH, machine(together - 3)).draft_layers is None
 
@@ -155,7 +154,7 @@ def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
 def test_where_a_gpu_has_the_rams_memory_and_the_ram_is_less_the_ram_is_named(
     big: ModelShape, small: ModelShape
 ) -> None:
-    free = need_mb(big) + need_mb(small, rows=DRAFT_ROWS)
+    free = need_mb(big) + need_mb(small, rows=1)
     gpu = Place("GPU0", 2 * free * MB, 0, shares_ram=True)
     plans = [
         fit(big, small, WISH, Machine(Place("RAM", mb * MB, 0), (gpu,)))

@@ -59,5 +59,3 @@ class Branches:
             if surplus > best:
                 best, count = surplus, width
         return tuple(sorted((at for _, at in gains[:count]), reverse=True))
-
-

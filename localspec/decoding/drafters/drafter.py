@@ -27,15 +27,17 @@ class Forecast:
 
 
 class Drafter(Protocol):
-    """Proposes tokens for one sequence, and learns from every round of it.
+    """Proposes tokens for one sequence, and learns from every round of it."""
 
-    Attributes:
-        name: one word for figures and screens.
-        reserve: plain steps of the common budget that it leaves to others, as long as it has gained none in a reply.
-    """
+    @property
+    def name(self) -> str:
+        """One word for figures and screens."""
+        ...
 
-    name: str
-    reserve: float
+    @property
+    def reserve(self) -> float:
+        """Plain steps of the common budget that it leaves to others, less what it has gained lately."""
+        ...
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply; what was learnt from earlier ones may be kept.

@@ -24,9 +24,7 @@ class Estimator:
         drift: how fast all buckets follow together what any of them shows, in log odds an observation.
     """
 
-    def __init__(
-        self, prior: Sequence[float], weight: float, memory: float, drift: float
-    ) -> None:
+    def __init__(self, prior: Sequence[float], weight: float, memory: float, drift: float) -> None:
         self._weight = weight
         self._kept = 1 - 1 / memory
         self._drift = drift

@@ -27,8 +27,7 @@ class LookupDrafter:
     """Follows the text, and knows how often its source was right at each length of match.
 
     The prior was counted over 100 answers of a real pair (`docs/measurements/drafting-policy.md`).
-    Until it has gained something in a reply, it may lose 4 plain steps: a short reply that copies nothing loses next
-    to nothing.
+    Until it has gained something in a reply, it leaves half of the budget: a short reply that copies nothing loses little.
 
     Args:
         eog: ids that end a generation; nothing useful follows them.
@@ -40,7 +39,7 @@ class LookupDrafter:
     """
 
     name = "lookup"
-    reserve = 10.5
+    reserve = 7.0
 
     def __init__(
         self,

@@ -86,7 +86,7 @@ class ModelDrafter:
     """
 
     name = "model"
-    reserve = 7.5
+    reserve = 5.0
 
     def __init__(
         self,

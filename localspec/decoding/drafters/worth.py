@@ -51,9 +51,7 @@ class Worth:
         verify: passes of the target in tokens that their time would earn.
     """
 
-    def __init__(
-        self, usual: float, step_s: float, verify_s: Sequence[float], rate: float
-    ) -> None:
+    def __init__(self, usual: float, step_s: float, verify_s: Sequence[float], rate: float) -> None:
         # Where only short drafts can be afforded, time cannot earn what long ones would.
         most = len(verify_s) - 1
         rate = min(max(rate, 1 / verify_s[0]), best_length([usual] * most, verify_s, step_s)[1])
