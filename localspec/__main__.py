@@ -1,10 +1,9 @@
 """`localspec`, and `python -m localspec`: the command line.
 
-The list of verbs is shown before anything is imported that parses or answers.
 Ctrl-C means code 130 from here on; while modules are being imported, nobody else could catch it.
 """
 
-# ruff: noqa: PLC0415, PTH123, SIM115 - pathlib would take as long as the list of verbs; what stands in for a closed stream
+# ruff: noqa: PLC0415, PTH123, SIM115 - what stands in for a closed stream
 # is open to the end
 
 import os
@@ -16,7 +15,6 @@ from typing import NoReturn
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
 
 _NO_WINDOWS = "localspec: Windows is not supported: use Linux or macOS"
-_FOR_HELP = (["-h"], ["--help"], ["help"])
 
 
 def main() -> NoReturn:
@@ -34,7 +32,7 @@ def main() -> NoReturn:
         code = INTERRUPTED
     except OSError as error:
         closed = isinstance(error, BrokenPipeError)
-        code = STDOUT_CLOSED if closed else code or _told(error)
+        code = STDOUT_CLOSED if closed else code or _report_failure(error)
         # What is still in Python's buffer goes nowhere: it would be tried again at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if code == INTERRUPTED:
@@ -44,34 +42,21 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
-    if sys.argv[1:] in _FOR_HELP:
-        sys.stdout.write(_help())
-        return 0
     # numpy's BLAS multiplies nothing here, and its threads would take address space at every start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     before = signal.getsignal(signal.SIGINT)
     usual = before is signal.default_int_handler  # and not ignored, as in a shell's background job
     if usual:
         signal.signal(signal.SIGINT, _leave)
-    from localspec.cli.root import run  # only now is it watched over
+    from localspec.cli.main import main as run  # only now is it watched over
 
     if usual:
         signal.signal(signal.SIGINT, before)
     return run()
 
 
-def _help() -> str:
-    from shutil import get_terminal_size
-
-    from localspec.cli.verbs import help_text
-
-    as_module = os.path.basename(sys.argv[0]) == "__main__.py"  # noqa: PTH119 - see above
-    program = "python -m localspec" if as_module else "localspec"
-    return f"{help_text(program, get_terminal_size().columns)}\n"
-
-
-def _told(error: OSError) -> int:
-    from localspec.cli.root import io_failed
+def _report_failure(error: OSError) -> int:
+    from localspec.cli.main import io_failed
 
     return io_failed(error)
 

@@ -7,9 +7,13 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
 
+from rich.cells import cell_len
+
 # Small models copy the tags around an attached file.
 _TAGS = re.compile(r'\A<file name="[^"\n]*">\n|\n?</file>\Z')
-_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(
+    r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`{]*)[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE
+)
 _BARS = "▁▂▃▄▅▆▇█"
 _USUAL_COLUMNS = 80
 _TAB = 8
@@ -42,7 +46,7 @@ def clean(text: str, *, tabs: bool = False) -> str:
     """Return text with nothing in it that a terminal would obey, and no mark of direction but as an escape; line ends stay.
 
     Every character from models and files passes here: in the screens before it is laid out, so that widths are right, and once more in every
-    line on its way out (`ui/guard.py`).
+    line on its way out (`tui/app.py`).
 
     Args:
         text: any.
@@ -94,25 +98,13 @@ def sparkline(values: Sequence[float | None], low: float, high: float) -> str:
     )
 
 
-def cells_of(text: str) -> int:
-    """Return how many cells of a terminal a text takes: ideographs two, combining marks and joiners none."""
-    return sum(
-        0
-        if unicodedata.category(each) in _ZERO_WIDTH
-        else 2
-        if unicodedata.east_asian_width(each) in "WF"
-        else 1
-        for each in text
-    )
-
-
 def cut(text: str, width: int) -> str:
     """Return as much of the beginning as so many cells of a terminal show; `…` marks a cut."""
-    if cells_of(text) <= width:
+    if cell_len(text) <= width:
         return text
     kept, cells = [], 1
     for character in text:
-        cells += cells_of(character)
+        cells += cell_len(character)
         if cells > width:
             break
         kept.append(character)
@@ -129,7 +121,7 @@ def shortened(line: str, room: int) -> str:
     forms = [" · ".join(parts[:count]) for count in range(len(parts), 0, -1)]
     forms += [" ".join(words[:count]) + "…" for count in range(len(words) - 1, 0, -1)]
     return next(
-        (form for form in forms if cells_of(form) <= room),
+        (form for form in forms if cell_len(form) <= room),
         cut(words[0] + "…" * (len(words) > 1), room),
     )
 
@@ -150,10 +142,10 @@ def notice(text: str) -> None:
 def table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield rows as lines whose columns stand below each other, two blanks apart."""
     every = list(rows)
-    widths = [max(map(cells_of, column)) for column in zip(*every, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*every, strict=True)]
     for row in every:
         cells = (
-            text + " " * (width - cells_of(text)) for text, width in zip(row, widths, strict=True)
+            text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)
         )
         yield "  ".join(cells).rstrip()
 
@@ -197,7 +189,7 @@ class Wrapping:
                 if self._word and _may_break(self._word[-1], each):
                     out += self._placed()
                 self._word += each
-                if cells_of(self._word) > self._room:  # on no line is there room for it
+                if cell_len(self._word) > self._room:  # on no line is there room for it
                     out += self._placed()
                     self._is_torn = True
         return out
@@ -220,10 +212,10 @@ class Wrapping:
         at = self._cell
         for each in gap:
             at += _TAB - at % _TAB if each == "\t" else 1
-        end = at + cells_of(word)
+        end = at + cell_len(word)
         wraps = not (self._in_code or self._is_torn) and self._room >= _LEAST_COLUMNS
         if wraps and self._cell and end > self._room:
-            gap, end = "\n", cells_of(word)
+            gap, end = "\n", cell_len(word)
         self._cell = end if end <= self._room else (end - 1) % self._room + 1
         return gap + word
 
@@ -240,7 +232,8 @@ def _is_ideograph(character: str) -> bool:
     return unicodedata.east_asian_width(character) in "WF" and not hangul
 
 
-def code_blocks(text: str) -> list[str]:
-    """Return the blocks of code in an answer, without their fences, nor the tags of an attached file."""
-    blocks = (match[2].rstrip("\n") for match in _FENCED.finditer(text))
-    return [_TAGS.sub("", each) for each in blocks]
+def code_blocks(text: str) -> list[tuple[str, str]]:
+    """Return the blocks of code in an answer: language in lower case, empty if none is named, and lines without fences or an attached file's tags."""
+    return [
+        (match[2].lower(), _TAGS.sub("", match[3].rstrip("\n"))) for match in _FENCED.finditer(text)
+    ]

@@ -62,7 +62,7 @@ _STARTERS = (
     "tests.engine.talking",
     "tests.serve.serving",
     "tests.toolbox.mcp.boxes",
-    "tests.ui.driving",
+    "tests.tui.driving",
 )
 
 

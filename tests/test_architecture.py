@@ -14,8 +14,8 @@ FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli"},
     {"tailor"},
-    {"ui", "batch", "bench", "diagnosis", "serve"},
-    {"setup"},
+    {"tui", "batch", "bench", "diagnosis", "serve"},
+    {"setup", "session"},
     {""},  # the package itself: its public face
     {"launch"},
     {"calibration"},
@@ -34,7 +34,7 @@ HOMES = {
     "jinja2": ("localspec.chat.jinja_process",),
     "llama_cpp": ("localspec.llama",),
     "llguidance": ("localspec.grammar",),
-    "textual": ("localspec.ui",),
+    "textual": ("localspec.tui",),
     "huggingface_hub": ("localspec.models.hub",),
     "mcp": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
     "docx": ("localspec.retrieval",),
@@ -143,6 +143,17 @@ def test_a_room_imports_only_from_floors_below() -> None:
         and floor(imported) <= floor(name)
     ]
     assert wrong == []
+
+
+def test_the_chat_alone_imports_its_screens() -> None:
+    """`run`, and what it shares with the chat, work without them."""
+    wrong = {
+        name
+        for name, tree in modules()
+        for imported in imports(tree)
+        if room(imported) == "tui" and room(name) != "tui"
+    }
+    assert wrong == {"localspec.cli.chat_fronts"}
 
 
 def test_external_packages_have_one_home() -> None:

@@ -5,8 +5,9 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from localspec.display import Wrapping, cells_of, shortened, table
+from localspec.display import Wrapping, shortened, table
 from localspec.display import wrapped as for_terminal
 
 
@@ -73,7 +74,7 @@ def test_nothing_but_blanks_is_lost_and_no_line_is_too_long(text: str, columns: 
     if columns >= 20 and "``" not in text and "~~" not in text:
         for line in out.split("\n"):
             words = line.split()
-            assert cells_of(line.replace("\t", " ")) <= columns or len(words) <= 1 or "\t" in line
+            assert cell_len(line.replace("\t", " ")) <= columns or len(words) <= 1 or "\t" in line
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_what_does_not_fit_is_left_out_in_whole_parts_then_in_words(room: int, f
 
 @given(st.text("ab日 ·", max_size=40), st.integers(0, 50))
 def test_what_is_shortened_fits(line: str, room: int) -> None:
-    assert cells_of(shortened(line, room)) <= room
+    assert cell_len(shortened(line, room)) <= room
 
 
 def test_columns_stand_below_each_other() -> None:

@@ -9,8 +9,8 @@ from localspec.launch import fit as fitting
 from localspec.launch.fit import context_with_room, free_memory, plan_fit, sequences_that_fit
 from localspec.launch.plan import make_plan
 from localspec.llama.devices import Device
+from localspec.models.fit import Machine, Place
 from localspec.models.gguf import GgufHeader, parse_header, read_header
-from localspec.models.offload import Machine, Place
 from localspec.options import LaunchOptions, LoadOptions
 from tests.models.gguf_builder import model_file
 from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Finished, Reply, RequestFailed
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.errors import UsageError
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
@@ -22,7 +22,7 @@ def loaded(path: Path) -> Assistant:
 
 
 def filled(assistant: Assistant, gap: Infill) -> Reply:
-    assistant.submit(Request(1, "", GREEDY, raw=True, infill=gap))
+    assistant.submit(Request(1, (), GREEDY, infill=gap))
     while True:
         assistant.step()
         for _, event in assistant.take():

@@ -8,13 +8,14 @@ from typing import cast
 import pytest
 
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
+from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.telemetry import prior
 from localspec.telemetry.recorder import Recorder
@@ -47,7 +48,7 @@ def _policy() -> AdaptivePolicy:
 
 def _told(directory: Path, replies: int) -> None:
     """Record replies that write code, of whose drafts hardly anything was accepted."""
-    recorder = Recorder(directory, PAIR, Switch(on=True, text=False), lambda _: b"", "code")
+    recorder = Recorder(directory, PAIR, Switch(text=False), lambda _: b"", "code")
     talk = Talk(recorder, Random(1))
     for _ in range(replies):
         talk.reply(10, acceptance=0.02, asked=CODE)
@@ -65,7 +66,7 @@ def _inform(policy: AdaptivePolicy, *asked: str) -> None:
     (observer,) = telemetry.observe(cast("LoadedModels", models), costs, 1)
     for each in asked:
         options = ReplyOptions(SamplingParams(temperature=0.8))
-        observer.begin(Request(0, each, options), [1, 2, 3], policy)
+        observer.begin(Request(0, (Message.user(each),), options), [1, 2, 3], policy)
     observer.close()
 
 
@@ -128,7 +129,7 @@ def test_greedy_texts_and_others_are_asked_about_apart(
     (observer,) = Telemetry().observe(cast("LoadedModels", models), None, 1)
     for temperature in (0.8, 0, 0.8):
         options = ReplyOptions(SamplingParams(temperature=temperature))
-        observer.begin(Request(0, CODE, options), [1, 2, 3], _policy())
+        observer.begin(Request(0, (Message.user(CODE),), options), [1, 2, 3], _policy())
     observer.close()
     assert asked == [False, True]
 

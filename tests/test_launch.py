@@ -21,8 +21,7 @@ from localspec.launch import plan as launch
 from localspec.launch.drafting import DraftMode, draft_modes
 from localspec.launch.load import _Loading, shared_chunk
 from localspec.launch.plan import LoadPlan, make_plan
-from localspec.models.fit import FitPlan, PlaceUse
-from localspec.models.offload import Machine, Place
+from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.resources import Usage

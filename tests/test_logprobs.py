@@ -9,7 +9,7 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Finished, RequestFailed, Text, TokenLogprob
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.decoding.policy import plain_policy
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
@@ -56,7 +56,7 @@ def told_by(assistant: Assistant, *, drafting: bool) -> tuple[list[TokenLogprob]
     options = ReplyOptions(sampling, seed=5, max_tokens=24)
     policy = None if drafting else lambda _slot: plain_policy()
     assistant.models.target.truncate(0)
-    assistant.submit(Request(1, PROMPT, options, raw=True, policy=policy, logprobs=_TOP))
+    assistant.submit(Request(1, (), options, raw=PROMPT, logprobs=_TOP), policy=policy)
     told: list[TokenLogprob] = []
     while True:
         assistant.step()

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli.root import localspec as cli
+from localspec.cli.main import localspec as cli
 from localspec.launch.rows import ModelRow, choices, model_rows
 from localspec.models.entries import ModelEntry
 from localspec.models.recommend import Memory
@@ -163,7 +163,7 @@ def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {each["name"]: each["size_bytes"] for each in listed} == {
         model.name: rows[model.name].size_bytes for model in here
     }
-    monkeypatch.setattr("localspec.cli.recommend.memories", lambda _registry: [ram])
+    monkeypatch.setattr("localspec.cli.pull.memories", lambda _registry: [ram])
     for line in run(cli, ["recommend", "--code"]).stdout.splitlines():
         row = rows[line[2:].split()[0]]
         assert line.startswith(f"{'*' if row.here else ' '} {row.name}")

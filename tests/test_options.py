@@ -15,13 +15,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import localspec
-from localspec.batch.line_options import from_text
 from localspec.batch.request import Form, line_request
 from localspec.batch.source import Line
 from localspec.bench.arms import parse_arm
+from localspec.chat.request import Request
 from localspec.cli import batch, bench, chat, chat_fronts, run, run_here
 from localspec.config.keys import KEYS, from_variable
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import Load
 from localspec.engine.wire import COMMANDS, encode
 from localspec.errors import UsageError
@@ -36,7 +35,8 @@ from localspec.options import (
     options_of,
     values_of,
 )
-from localspec.ui.settings import NAMES, ChatSettings
+from localspec.options.fields import from_text
+from localspec.tui.settings import NAMES, ChatSettings
 from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
@@ -145,7 +145,7 @@ def _loaded(launch: LaunchOptions, *_: object, observe: object, keep: object) ->
     """Return a runtime of a plan, which is its own launch here."""
     assert callable(observe)
     assistant = SimpleNamespace(
-        notes=(), stream=lambda _prompt, options, **_: _arrive(launch, options)
+        notes=(), events=lambda request, **_: _arrive(launch, request.options)
     )
     return SimpleNamespace(assistant=assistant, target=SimpleNamespace(n_ctx=1 << 40))
 
@@ -154,9 +154,9 @@ def _session(
     _engine: object, _talk: object, launch: LaunchOptions, reply: ReplyOptions, *_: object
 ) -> None:
     load = COMMANDS.decode(encode(Load(launch)))
-    ask = COMMANDS.decode(encode(Ask(1, (), reply)))
+    ask = COMMANDS.decode(encode(Request(1, (), reply)))
     assert isinstance(load, Load)
-    assert isinstance(ask, Ask)
+    assert isinstance(ask, Request)
     _arrive(load.options, ask.options)
 
 
@@ -278,8 +278,8 @@ def test_it_goes_over_the_wire(option: Option) -> None:
         assert isinstance(load, Load)
         assert values_of(load.options) == values_of(LaunchOptions()) | change
     else:
-        ask = COMMANDS.decode(encode(Ask(1, (), changed(ReplyOptions(), change))))
-        assert isinstance(ask, Ask)
+        ask = COMMANDS.decode(encode(Request(1, (), changed(ReplyOptions(), change))))
+        assert isinstance(ask, Request)
         assert values_of(ask.options) == values_of(ReplyOptions()) | change
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from localspec.calibration.calibrated import Calibration
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.model import Role
 from localspec.decoding.policy import AdaptivePolicy, FixedPolicy
 from localspec.errors import ModelLoadError
 from localspec.launch import load as loading
@@ -112,3 +114,17 @@ def test_fewer_sequences_fit_the_larger_they_are(smollm2_path: Path) -> None:
     assert small is not None
     assert large is not None
     assert small > 10 * large > 0
+
+
+def test_a_repeated_measurement_names_its_reason(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def again(*arguments: Any) -> Calibration:
+        arguments[-1](Role.TARGET, 0.5, True)
+        return Calibration(PairCosts(PassCosts((1, 64), (1.0, 60.0))))
+
+    monkeypatch.setattr(loading, "calibrated", again)
+    measured: list[str] = []
+    plan = make_plan(launch(smollm2_path, "auto"))
+    load(plan, on_measure=lambda name, _share: measured.append(name)).assistant.close()
+    assert measured == [f"{smollm2_path} (again: busy last time)"]

@@ -5,19 +5,18 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, RoundDone
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.launch.store import SaidWriter, add_files
+from localspec.launch.store import SaidWriter
+from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
-from localspec.storage.token_log import FILE, TokenLog, of_conversation
-from tests.hostile_repository import hostile_repository
+from localspec.storage.token_log import FILE, TokenLog
 from tests.toy import Stopwatch
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=45)
@@ -31,9 +30,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "store"
 
 
-def switch_on(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "on").write_text("1")
+@pytest.fixture
+def switched_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store's file, while the settings switch it on."""
+    monkeypatch.setenv("LOCALSPEC_STORE", "on")
+    monkeypatch.setenv("LOCALSPEC_STORE_MEGABYTES", "1")
     return folder / FILE
 
 
@@ -42,17 +43,17 @@ def assistant(path: Path, draft: str) -> Assistant:
 
 
 def said(by: Assistant, number: int | None, question: str = QUESTION) -> Reply:
-    conversation = Conversation()
-    conversation.number = number
-    conversation.append_user(question)
-    return by.reply(conversation, GREEDY)
+    request = Request(1, (Message.user(question),), GREEDY, conversation=number)
+    *_, last = by.events(request)
+    assert isinstance(last, Finished)
+    return last.reply
 
 
 @pytest.mark.weights
 def test_what_was_said_is_drafted_in_later_conversations_until_it_is_deleted(
-    folder: Path, smollm2_path: Path, tmp_path: Path
+    switched_on: Path, smollm2_path: Path, tmp_path: Path
 ) -> None:
-    path = switch_on(folder)
+    path = switched_on
     history = History(tmp_path / "history")
     number = history.create()
     speaker = assistant(smollm2_path, "store")
@@ -69,34 +70,6 @@ def test_what_was_said_is_drafted_in_later_conversations_until_it_is_deleted(
     afterwards = said(speaker, number)  # it was deleted while somebody answers in it
     assert afterwards.tokens == first.tokens
     assert said(speaker, None).acceptance.drafted == 0
-    speaker.close()
-
-
-@pytest.mark.weights
-def test_files_are_drafted_from_and_replaced(
-    folder: Path, smollm2_path: Path, tmp_path: Path
-) -> None:
-    path, source = switch_on(folder), tmp_path / "src"
-    speaker = assistant(smollm2_path, "off")
-    text = said(speaker, 1).text
-    speaker.close()
-    (source / "inner").mkdir(parents=True)
-    (source / "inner" / "a.py").write_text(text)
-    (source / "b.bin").write_bytes(b"\xff\xfe\0")
-    (tmp_path / "c.txt").write_text("something else entirely, and not very long")
-    TokenLog(path).forget(of_conversation(1))
-    files = [source, tmp_path / "c.txt"]
-    for _ in range(2):
-        added = dict(add_files(files, smollm2_path))
-        assert set(added) == {source / "inner" / "a.py", tmp_path / "c.txt"}
-        assert TokenLog(path).figures()[2] == 2
-    repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
-    list(add_files([repository], smollm2_path))
-    assert not (tmp_path / "ran").exists()
-    speaker = assistant(smollm2_path, "store")
-    drafted = said(speaker, None)
-    assert drafted.text == text
-    assert drafted.acceptance.accepted > 20
     speaker.close()
 
 
@@ -123,11 +96,9 @@ class Full:
 
 
 def begun(log: object, clock: Stopwatch | None = None, number: int | None = 3) -> object:
-    conversation = Conversation()
-    conversation.number = number
     clock = clock or Stopwatch(0.1)
     writer = SaidWriter(log, lambda token: b"%d " % token, clock)  # type: ignore[arg-type]
-    return writer.begin(Request(0, conversation), [1], plain_policy())
+    return writer.begin(Request(0, conversation=number), [1], plain_policy())
 
 
 def confirmed(*tokens: int) -> Event:
@@ -164,10 +135,8 @@ def test_a_full_disk_is_asked_once_and_the_answer_goes_on() -> None:
 )
 def test_what_a_gate_finds_stays_out_and_nothing_leads_across(tmp_path: Path, said: bytes) -> None:
     log = TokenLog(tmp_path / "said", megabytes=1)
-    conversation = Conversation()
-    conversation.number = 3
     writer = SaidWriter(log, lambda token: said[token - 1 : token], Stopwatch(0.1))
-    take = writer.begin(Request(0, conversation), [1], plain_policy())
+    take = writer.begin(Request(0, conversation=3), [1], plain_policy())
     for token in range(1, len(said) + 1):
         take(confirmed(token))
     take(Finished(None))  # type: ignore[arg-type]

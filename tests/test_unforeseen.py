@@ -1,8 +1,7 @@
 """Memory that was taken and not planned is told, and only then."""
 
 from localspec.launch.unforeseen import unforeseen
-from localspec.models.fit import PlaceUse
-from localspec.models.offload import Place
+from localspec.models.fit import Place, PlaceUse
 from localspec.resources import Usage
 
 MB = 1_000_000

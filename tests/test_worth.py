@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.calibration.values import KeptCosts
-from localspec.cli.root import localspec
+from localspec.cli.main import localspec
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PassCosts
+from localspec.decoding.model import Role
 from localspec.errors import ModelUnavailable
 from localspec.launch import memories as memories_module
 from localspec.launch import plan as planning
@@ -26,6 +27,7 @@ from localspec.llama.model import LlamaModel
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import FitPlan
 from localspec.models.gguf import GgufHeader
+from localspec.models.recommend import best
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
 
@@ -162,7 +164,7 @@ def test_pull_leaves_out_what_would_not_pay_and_says_how_to_fetch_it(
         return []
 
     monkeypatch.setattr(pulling, "fetch", fetch)
-    monkeypatch.setattr("localspec.cli.pull_preview.Preview.after", lambda _: None)
+    monkeypatch.setattr("localspec.cli.pull.Preview.after", lambda _: None)
     done = CliRunner().invoke(localspec, ["pull", "--offline", CODER, *flags])
     assert done.exit_code == 0, done.stderr
     assert pulled == fetched
@@ -234,16 +236,21 @@ def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
     gpu = SimpleNamespace(name="GPU", total_bytes=4 << 30, free_bytes=3 << 30, shares_ram=False)
     monkeypatch.setattr(memories_module, "placed_on", lambda _: [gpu])
     monkeypatch.setattr(memories_module, "usable_ram_bytes", lambda: 8 << 30)
-    free = iter((7 << 30, 1 << 30, 5 << 30))
+    free = iter((7 << 30, 1 << 30, 5 << 30, 5 << 30))
     monkeypatch.setattr(memories_module, "free_ram_bytes", lambda: next(free))
     monkeypatch.setattr(memories_module, "offloads", lambda _: True)
     passes = iter((1.0, 5.0))
     monkeypatch.setattr(memories_module, "multiplied_per_second", lambda _: next(passes))
-    monkeypatch.setattr(
-        memories_module,
-        "calibrated_bandwidth",
-        lambda _, options: 2.0 if options.gpu_layers == 0 else 9.0,
-    )
+    entry = ModelEntry("measured", 1_000_000_000, "0" * 64)
+    item = SimpleNamespace(path=Path("x"), entry=entry)
+    monkeypatch.setattr(memories_module, "inventory", lambda *_: [item])
+    sure = False
+
+    def costs(_: Path, options: LoadOptions, __: Role) -> KeptCosts:
+        step_s = 0.5e9 if options.gpu_layers == 0 else 1e9 / 9
+        return KeptCosts(PassCosts((1,), (step_s,)), doubts=0 if sure else 1)
+
+    monkeypatch.setattr(memories_module, "kept_costs", costs)
     found = memories_module.memories(load_registry())
     assert [(each.name, each.bytes_per_s) for each in found] == [("GPU", 9.0), ("RAM", 2.0)]
     assert [each.total_bytes for each in found] == [4 << 30, 8 << 30]
@@ -258,4 +265,16 @@ def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
     monkeypatch.setattr(time, "time", lambda: now + 3601)
     ram_too, ram = memories_module.memories(load_registry())
     assert (ram_too.total_bytes, ram_too.most) == (ram.total_bytes, ram.most)
-    assert ram.bytes_per_s == 5.0
+    assert (ram.bytes_per_s, ram.tokens_per_s) == (
+        5.0,
+        {},
+    )  # faster than passes beside other programs
+    # What was measured quiet counts alone, and is said of that model.
+    sure = True
+    monkeypatch.setattr(time, "time", lambda: now + 7300)
+    ram = memories_module.memories(load_registry())[-1]
+    assert (ram.bytes_per_s, ram.tokens_per_s) == (2.0, {entry.sha256: 2e-9})
+    measured = best("measured", entry, [ram])
+    assert measured is not None
+    assert measured.is_measured
+    assert measured.tokens_per_s == 2e-9

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 _OTHERS = ("huggingface_hub.utils", "jinja2", "llama_cpp", "llguidance", "numpy", "rich.table")
 # The program itself; screens, which need a terminal; and what brings `mcp`, which takes longer than all else together.
 _NOT_THESE = (
-    *("localspec.__main__", "localspec.ui", "localspec.launch.child"),
+    *("localspec.__main__", "localspec.tui", "localspec.launch.child"),
     *("localspec.toolbox.mcp", "localspec.serve.mcp"),
 )
 _LENGTH_BYTES = 8

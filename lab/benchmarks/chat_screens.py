@@ -15,7 +15,7 @@ import termios
 import time
 from pathlib import Path
 
-from tests.ui.terminal import CHAT, ROOT, Terminal
+from tests.tui.terminal import CHAT, ROOT, Terminal
 
 RUNS = 10
 CODE = "Here it is:\n\n```python\n" + Path(__file__).read_text()[:4000] + "\n```\n"

@@ -74,7 +74,7 @@ def planted_secrets(vocabulary: Vocabulary, count: int, seed: int) -> None:
     """Print how many secrets were seen, whole or in part."""
     gate, random = usual_gate(), Random(seed)
     seen_of, others, ends, drafted, differ = Counter[str](), Counter[str](), 0, 0, 0
-    shows_head = {each.rule.name for each in gate.automaton.rules if each.rule.shows_head}
+    shows_head = {each.rule.name for each in gate.rules.rules if each.rule.shows_head}
     for number in range(count):
         which = [*FORMATS][number % len(FORMATS)]
         secret, (about, behind) = planted(random, which), random.choice(_AROUND)

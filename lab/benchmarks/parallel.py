@@ -25,9 +25,9 @@ from lab.benchmarks.workbench import (
     prompts,
     with_settings,
 )
-from localspec.chat.conversation import Conversation
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.launch.load import Runtime
+from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 Answered = tuple[float, list[str]]
@@ -42,10 +42,9 @@ def requests(asked: argparse.Namespace) -> Iterator[Request]:
     in_turn = [bundled[kind * each_kind + at] for at in range(each_kind) for kind in range(kinds)]
     sampling = SamplingParams(temperature=asked.temperature)
     for key in range(asked.count):
-        conversation = Conversation()
-        conversation.append_user(in_turn[key % len(in_turn)].prompt)
+        question = Message.user(in_turn[key % len(in_turn)].prompt)
         options = ReplyOptions(sampling, seed=key, max_tokens=asked.max_tokens)
-        yield Request(key, conversation, options)
+        yield Request(key, (question,), options, ephemeral=True)
 
 
 def answered(runtime: Runtime, mode: str, asked: argparse.Namespace) -> Answered:

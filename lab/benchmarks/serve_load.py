@@ -16,8 +16,7 @@ llama-server that reaches less than 0.8 of its best at a level in the first roun
 
 Told are medians over rounds of requests a minute and tokens a second (of the answers, prompts' time included), the
 time to the first text (p50, p95), and that from one piece of text to the next (p95), of all rounds together, and what a
-token took of the processor, in all processes of a server. localspec sends ten pieces a second at most, llama-server every
-token. A ratio is the median of a round's ratios. Of localspec stderr tells, too, how many passes gave logits, how wide
+token took of the processor, in all processes of a server. A ratio is the median of a round's ratios. Of localspec stderr tells, too, how many passes gave logits, how wide
 they were and what was drafted. Such counts are exact also beside other programs, which with one thread (`--threads 1`)
 change little of the processor's time, either.
 """

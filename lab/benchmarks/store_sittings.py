@@ -32,6 +32,8 @@ from random import Random
 from lab.benchmarks.workbench import forget, machine, opened
 from lab.simulator.costs import PUBLISHED, TABLES
 from localspec.chat.conversation import Conversation
+from localspec.chat.events import Finished
+from localspec.chat.request import Request
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.noise import Noise
@@ -159,11 +161,13 @@ def sittings(arguments: argparse.Namespace, log_path: Path) -> None:
                 conversation = Conversation()
                 conversation.append_user(text)
                 prompt = speaker.prompt_tokens(conversation)
-                if mode == "with":
-                    said += 1
-                    conversation.number = said
+                said += mode == "with"
+                stored = said if mode == "with" else None
                 forget(runtime)
-                reply = replies[mode] = speaker.reply(conversation, options, policy=policies[mode])
+                request = Request(0, conversation.messages, options, conversation=stored)
+                *_, last = speaker.events(request, conversation, policies[mode])
+                assert isinstance(last, Finished)
+                reply = replies[mode] = last.reply
                 sums.setdefault((sitting, kind, mode), Sum()).add(
                     reply.completion_tokens, reply.decode_s, reply.acceptance
                 )

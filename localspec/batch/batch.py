@@ -8,8 +8,7 @@ from localspec.batch.output import FinishedLines
 from localspec.batch.record import Receipt, error_fields, record_of, reply_fields
 from localspec.batch.request import Form, line_id, line_request, requested_model
 from localspec.batch.source import Line
-from localspec.chat.events import Reply
-from localspec.chat.requests import Answered, Answerer, Request, at_once
+from localspec.chat.request import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.round import StopReason
 from localspec.errors import LocalspecError, UsageError
@@ -50,8 +49,7 @@ class BatchJob:
         cancel: stops it.
         source: what messages call the lines.
         ready: says whether the next line, or the end, can be had without waiting.
-        afresh: evaluate every line with nothing cached, so that no bit depends on the lines before.
-        visible: returns a reply as it may be written.
+        deterministic: evaluate every line with nothing cached, so that no bit depends on the lines before.
         ordered: write the records in the order of the lines.
         most: lines that may be held for that; while there are as many, no more are taken.
         notify: called after every line.
@@ -68,8 +66,7 @@ class BatchJob:
     cancel: CancelFlag
     source: str
     ready: Callable[[], bool] = at_once
-    afresh: bool = False
-    visible: Callable[[Reply], Reply] = lambda reply: reply
+    deterministic: bool = False
     ordered: bool = True
     most: int = MOST_WAITING
     notify: Callable[[Tally], None] = lambda _: None
@@ -122,7 +119,7 @@ class BatchJob:
             if self._next is None or self._full:
                 return
             request, self._next = self._next, None
-            self._hold(request.key)
+            self._hold(request.id)
             yield request
 
     def _is_ready(self) -> bool:
@@ -155,7 +152,9 @@ class BatchJob:
                 "the input has changed since: choose another output, or use --retry-failed for corrected lines"
             )
         try:
-            self._next = line_request(line, self.form, self.receipt.seed, afresh=self.afresh)
+            self._next = line_request(
+                line, self.form, self.receipt.seed, deterministic=self.deterministic
+            )
             self._under_way[line.number] = line
         except LocalspecError as error:
             self._hold(line.number)
@@ -173,7 +172,7 @@ class BatchJob:
         self.tally.n_tokens += reply.completion_tokens
         requested = requested_model(line, self.form)
         model = dict(models) if requested is None else {**models, "asked": requested}
-        self._place(line, reply_fields(self.visible(reply), model))
+        self._place(line, reply_fields(reply, model))
 
     def _fail(self, line: Line, error: LocalspecError) -> None:
         self.tally.failed += 1

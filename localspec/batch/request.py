@@ -1,31 +1,34 @@
 """The request that a line makes, in any of the forms in which prompts are written down."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from localspec.batch.line_options import OVERRIDES, line_options, own_options
 from localspec.batch.line_template import LineTemplate
 from localspec.batch.record import Id, line_seed
 from localspec.batch.source import Line
-from localspec.chat.conversation import Conversation
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text, from_json
-from localspec.options import ReplyOptions
+from localspec.options import ReplyOptions, cut
+from localspec.options.fields import FIELDS, with_fields
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
 _LONGEST_ID = 512
 _ROLES = ("system", "developer", "user", "assistant")
+_OWN = "reply_options"
+"""The field with options of a line whose other fields may be data."""
+_OWN_NAMES = (*FIELDS, "system")
 _NO_TURNS = "messages need the chat template, and --raw goes without it"
 
 # OpenAI's batch form, as far as a local model can serve it: what a body asks for beyond that is an error of its line.
 # Source: the files of platform.openai.com/docs/guides/batch, as its clients write them.
 _URLS = ("/v1/chat/completions", "/v1/completions")
-_READ = {"model", "messages", "prompt", "max_completion_tokens", *OVERRIDES}
+_READ = {"model", "messages", "prompt", "max_completion_tokens", *FIELDS}
 # No answer depends on these.
 _IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
 # These may be set only to what they are anyway.
@@ -51,6 +54,7 @@ class Form:
         field: name of the field with the prompt; None is `prompt`.
         system: system prompt of lines that have none of their own.
         raw: let prompts go to the model as they are, without chat template.
+        gate: what is masked in answers, see `Request`.
     """
 
     options: ReplyOptions
@@ -58,6 +62,7 @@ class Form:
     field: str | None = None
     system: str | None = None
     raw: bool = False
+    gate: str = ""
 
     @property
     def needed(self) -> str | None:
@@ -84,14 +89,14 @@ def line_id(line: Line) -> Id:
     return None
 
 
-def line_request(line: Line, form: Form, seed: int, *, afresh: bool = False) -> Request:
-    """Return the request of a line, by the first form that it has; its number is the key.
+def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = False) -> Request:
+    """Return the request of a line, by the first form that it has; its number is the id.
 
     Args:
         line: of the input.
         form: of the run.
         seed: of the run.
-        afresh: see `Request`.
+        deterministic: see `Request`.
 
     Raises:
         UsageError: the line has no prompt, or an option that cannot be had.
@@ -106,14 +111,45 @@ def line_request(line: Line, form: Form, seed: int, *, afresh: bool = False) -> 
     if system is not None and not isinstance(system, str):
         raise UsageError("system is not text: write the system prompt as text")
     body = checked_body(fields) if has_body(fields, form) else {}
-    prompt, raw = _body_prompt(body, system, form) if body else _prompt(fields, system, form)
+    prompt = _body_prompt(body, system, form) if body else _prompt(fields, system, form)
     options = replace(form.options, seed=None)
     for each in (fields if form.template is None else {}, body, own):
-        options = line_options(each, options)
+        options = with_fields(options, each)
     require_sound(options)  # finds what is wrong with a grammar before anything is evaluated
     if options.seed is None:
         options = replace(options, seed=line_seed(seed, line_id(line), line.number))
-    return Request(line.number, prompt, options, raw, afresh=afresh)
+    return Request(
+        line.number,
+        () if isinstance(prompt, str) else prompt,
+        options,
+        raw=prompt if isinstance(prompt, str) else None,
+        ephemeral=True,
+        deterministic=deterministic,
+        rounds=False,
+        gate=form.gate,
+    )
+
+
+def own_options(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a line says in `reply_options`: an object, or in a CSV the JSON of one; a system prompt is part of it.
+
+    Raises:
+        UsageError: it is no object, or has a name that is none of an option.
+    """
+    value = fields.get(_OWN)
+    if value is None or value == "":
+        return {}
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise UsageError(f"{_OWN} is {cut(value)}: it takes a JSON object") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{_OWN} is {cut(value)}: it takes an object")
+    for name in value:
+        if name not in _OWN_NAMES:
+            raise UsageError(f"{_OWN} has {cut(name)}: choose one of {', '.join(_OWN_NAMES)}")
+    return value
 
 
 def requested_model(line: Line, form: Form) -> str | None:
@@ -153,8 +189,8 @@ def checked_body(fields: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-_Prompt = tuple[str | Conversation, bool]
-"""A prompt, and whether it is raw text."""
+_Prompt = str | tuple[Message, ...]
+"""A text as it is, or a conversation."""
 
 
 def _body_prompt(body: Mapping[str, Any], system: str | None, form: Form) -> _Prompt:
@@ -162,9 +198,9 @@ def _body_prompt(body: Mapping[str, Any], system: str | None, form: Form) -> _Pr
         conversation = _conversation(body["messages"], system)
         if form.raw:
             raise UsageError(_NO_TURNS)
-        return conversation, False
+        return conversation
     # The older endpoint continues a text, for which the system prompt of the run is not meant.
-    return checked_text(body["prompt"], "body.prompt"), True
+    return checked_text(body["prompt"], "body.prompt")
 
 
 def _prompt(fields: Mapping[str, Any], system: str | None, form: Form) -> _Prompt:
@@ -175,7 +211,7 @@ def _prompt(fields: Mapping[str, Any], system: str | None, form: Form) -> _Promp
             raise UsageError("prompt and messages cannot be combined: a line has one of them")
         if form.raw:
             raise UsageError(_NO_TURNS)
-        return _conversation(fields["messages"], system), False
+        return _conversation(fields["messages"], system)
     name = form.field or DEFAULT_FIELD
     if name not in fields:
         present = printable_line(", ".join(fields))[:80] or "nothing"
@@ -185,22 +221,24 @@ def _prompt(fields: Mapping[str, Any], system: str | None, form: Form) -> _Promp
 
 def _text(text: Any, system: str | None, form: Form, what: str) -> _Prompt:
     if not form.raw:
-        conversation = Conversation(system)
-        conversation.append_user(checked_text(text, what))
-        return conversation, False
+        return (*_system(system), Message.user(checked_text(text, what)))
     if system is not None:
         raise UsageError("raw text has no system prompt: remove one of them")
-    return checked_text(text, what), True
+    return checked_text(text, what)
 
 
-def _conversation(messages: Any, system: str | None) -> Conversation:
+def _conversation(messages: Any, system: str | None) -> tuple[Message, ...]:
     """Return messages as a conversation; if the last is the assistant's, the answer goes on with it."""
     if not isinstance(messages, list) or not messages:
         raise UsageError("messages is empty, or not a list: write at least one user message")
     read = [_message(each, f"message {number}") for number, each in enumerate(messages, 1)]
     if all(each.role == "system" for each in read):
         raise UsageError("messages has nothing to answer: write at least one user message")
-    return Conversation(None if read[0].role == "system" else system, read)
+    return (*_system(None if read[0].role == "system" else system), *read)
+
+
+def _system(text: str | None) -> tuple[Message, ...]:
+    return () if text is None else (Message.system(text),)
 
 
 def _message(value: Any, what: str) -> Message:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import Any, BinaryIO, Literal, Self
 
-from localspec.batch.line_options import from_text
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError, UsageError
+from localspec.options.fields import from_text
 from localspec.storage.paths import shown
 
 Format = Literal["jsonl", "csv"]

@@ -60,7 +60,7 @@ def calibrated(
     target: LlamaModel,
     draft_model: LlamaModel | None = None,
     cancel: CancelFlag | None = None,
-    on_progress: Callable[[Role, float], None] = lambda _role, _share: None,
+    on_progress: Callable[[Role, float, bool], None] = lambda _role, _share, _again: None,
 ) -> Calibration:
     """Return what passes cost: from the cache at once, else measured in a few seconds and kept.
 
@@ -72,7 +72,7 @@ def calibrated(
         target: loaded; measured with the options that it was loaded with.
         draft_model: likewise.
         cancel: stops measuring; nothing of a model that is half measured is kept.
-        on_progress: called with the model that is measured, and the share of it that is done.
+        on_progress: called with the model that is measured, the share of it that is done, and whether it is measured again.
 
     Raises:
         Cancelled: the flag was set.
@@ -89,7 +89,7 @@ def calibrated(
                 model.options,
                 _SCHEDULES[role],
                 cancel,
-                lambda share: on_progress(role, share),
+                lambda share: on_progress(role, share, known is not None),
             )
             known = KeptCosts.of(measured, known)
             cache.store(key, costs_to_json(known))

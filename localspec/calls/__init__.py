@@ -1,5 +1,6 @@
 """Tool and CallFormat: what a model may call, and how it writes a call. Values; they know no template and no grammar."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,25 @@ class Tool:
                 f"a tool has the name {printable_line(self.name)[:40]!r}: "
                 "use letters, digits, _ - and . only, at most 128"
             )
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """Return a call's arguments, without those that `without_nulls` leaves out.
+
+        Args:
+            arguments: as the model wrote them; empty counts as none.
+
+        Raises:
+            UsageError: they are no JSON object.
+        """
+        try:
+            values = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            raise UsageError(
+                f"the arguments of {self.name} are no JSON: write one object"
+            ) from None
+        if not isinstance(values, dict):
+            raise UsageError(f"the arguments of {self.name} are no JSON object: write one")
+        return self.without_nulls(values)
 
     def without_nulls(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments without those that are null where they are optional and their schemas have no null.

@@ -4,7 +4,7 @@ A rule names functions by a pattern, in which `*` stands for any text. Counts an
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -14,11 +14,6 @@ from localspec.errors import UsageError
 
 ToolChoice = Literal["auto", "none", "required"]
 """Whether the next answer may call, must not, or must."""
-Turn = Mapping[str, int]
-"""Functions that may be called at some point of an answer, each with the turn behind its call."""
-_LONGEST = 8
-"""Calls that a bound lets stand in one answer; the next answer may have more."""
-_MOST_TURNS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +78,7 @@ class CallPolicy:
             parallel=self.parallel and rules.parallel,
         )
 
-    def turns(self, names: Iterable[str], made: Sequence[Made]) -> "CallTurns":
+    def offer(self, names: Iterable[str], made: Sequence[Made]) -> "CallOffer":
         """Return the calls that the next answer may have.
 
         Args:
@@ -93,17 +88,40 @@ class CallPolicy:
         Raises:
             UsageError: a call is required, and none is allowed.
         """
-        found = _Turns(self, names, made)
         if self.choice == "none":
-            return CallTurns(({},), required=False)
-        required = self.choice == "required" or bool(found.wanted)
-        turns = found.listed()
-        if required and not turns[0]:
-            which = f" of {', '.join(found.wanted)}" if found.wanted else ""
+            return CallOffer(())
+        done = {*self.done, *(each.name for each in made if each.done)}
+        left = [
+            (pattern, most - sum(fnmatchcase(each.name, pattern) for each in made))
+            for pattern, most in self.at_most
+        ]
+        wanted = [each for each in self.require if not _any((each,), *(m.name for m in made))]
+        spent = [pattern for pattern, number in left if number <= 0]
+        callable_ = [each for each in names if self._may(each, done) and not _any(spent, each)]
+        first = [each for each in callable_ if _any(wanted, each)]
+        required = self.choice == "required" or bool(wanted)
+        if required and not callable_:
+            which = f" of {', '.join(wanted)}" if wanted else ""
             raise UsageError(
                 f"a call{which} is required, and the rules for calls allow none now: relax one of them"
             )
-        return CallTurns(turns, required)
+        offered = first or callable_
+        # What is required is called one at a time.
+        bounds = tuple((pattern, number) for pattern, number in left if _any((pattern,), *offered))
+        return CallOffer(tuple(offered), required, bool(first) or not self.parallel, bounds)
+
+    def _may(self, name: str, done: set[str]) -> bool:
+        allowed = self.allow is None or _any(self.allow, name)
+        return (
+            allowed
+            and self.offers(name)
+            and all(
+                _any((needed,), *done)
+                for pattern, before in self.after
+                if fnmatchcase(name, pattern)
+                for needed in before
+            )
+        )
 
 
 ASKED_FIRST = CallPolicy(lenient=True)
@@ -111,101 +129,37 @@ ASKED_FIRST = CallPolicy(lenient=True)
 
 
 @dataclass(frozen=True, slots=True)
-class CallTurns:
-    """The calls that an answer may have, as an automaton.
+class CallOffer:
+    """The calls that an answer may have.
 
     Args:
-        turns: the answer begins in the first; where nothing may be called, it ends.
+        names: of the functions that may be called.
         required: the answer has a call.
+        single: the answer has no more than one.
+        bounds: how many calls of functions by a pattern the answer may have, one or more.
     """
 
-    turns: tuple[Turn, ...]
+    names: tuple[str, ...]
     required: bool = False
+    single: bool = False
+    bounds: tuple[tuple[str, int], ...] = ()
 
     @property
-    def names(self) -> set[str]:
-        """All functions that may be called in the answer."""
-        return {name for turn in self.turns for name in turn}
+    def most(self) -> int | None:
+        """So many calls of whatever functions break no rule; None for any number."""
+        return 1 if self.single else min((number for _, number in self.bounds), default=None)
 
-    def let(self, names: Iterable[str]) -> int:
+    def allowed(self, names: Sequence[str]) -> int:
         """Return how many of these calls the answer may have, in this order."""
-        count, turn = 0, self.turns[0]
-        for name in names:
-            if name not in turn:
-                break
-            count, turn = count + 1, self.turns[turn[name]]
-        return count
-
-
-_State = tuple[tuple[int, ...], tuple[str, ...]]
-"""How often each rule of `at_most` still lets call, and what of `require` has not been called yet."""
-
-
-class _Turns:
-    """Unfolds a policy from where a conversation is. What needs a result cannot change within an answer."""
-
-    def __init__(self, policy: CallPolicy, names: Iterable[str], made: Sequence[Made]) -> None:
-        self._policy = policy
-        done = {*policy.done, *(each.name for each in made if each.done)}
-        self._names = [name for name in names if self._may(name, done)]
-        self._left = tuple(
-            min(_LONGEST, most - sum(fnmatchcase(each.name, pattern) for each in made))
-            for pattern, most in policy.at_most
-        )
-        self.wanted = tuple(
-            each for each in policy.require if not _any((each,), *(one.name for one in made))
-        )
-
-    def listed(self) -> tuple[Turn, ...]:
-        """Return the turns, the one that an answer begins with first."""
-        start: _State = (self._left, self.wanted)
-        numbers, waiting, turns = {start: 0}, [start], list[Turn]()
-        for state in waiting:  # grows meanwhile
-            turn: dict[str, int] = {}
-            for name in self._callable(state):
-                following = self._after(state, name)
-                if following not in numbers:
-                    numbers[following] = len(waiting)
-                    waiting.append(following)
-                turn[name] = numbers[following]
-            turns.append(turn)
-            if not self._policy.parallel or len(waiting) > _MOST_TURNS:
-                return dict.fromkeys(turns[0], 1), {}
-        return tuple(turns)
-
-    def _may(self, name: str, done: set[str]) -> bool:
-        policy = self._policy
-        allowed = policy.allow is None or _any(policy.allow, name)
-        return (
-            allowed
-            and policy.offers(name)
-            and all(
-                _any((needed,), *done)
-                for pattern, before in policy.after
-                if fnmatchcase(name, pattern)
-                for needed in before
-            )
-        )
-
-    def _callable(self, state: _State) -> list[str]:
-        left, wanted = state
-        names = [
-            name
-            for name in self._names
-            if all(
-                more > 0 or not fnmatchcase(name, pattern)
-                for (pattern, _), more in zip(self._policy.at_most, left, strict=True)
-            )
-        ]
-        return [name for name in names if _any(wanted, name)] or names
-
-    def _after(self, state: _State, name: str) -> _State:
-        left, wanted = state
-        rules = zip(self._policy.at_most, left, strict=True)
-        return (
-            tuple(more - fnmatchcase(name, pattern) for (pattern, _), more in rules),
-            tuple(each for each in wanted if not fnmatchcase(name, each)),
-        )
+        for count, name in enumerate(names):
+            before = names[: count + 1]
+            if (
+                name not in self.names
+                or (self.single and count)
+                or any(sum(fnmatchcase(n, p) for n in before) > most for p, most in self.bounds)
+            ):
+                return count
+        return len(names)
 
 
 def _any(patterns: Iterable[str], *names: str) -> bool:

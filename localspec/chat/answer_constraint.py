@@ -40,7 +40,7 @@ def answer_constraint(
     if conversation is None:
         return AnswerConstraint(rule, prompt_tokens)
     if conversation.goes_on:
-        if options.answer_grammar is None and calling is not None and not calling.turns.required:
+        if options.answer_grammar is None and calling is not None and not calling.offer.required:
             return AnswerConstraint(rule, prompt_tokens)
         raise UsageError(
             "a grammar, or a required call, is a whole answer, but the last message has begun this one: remove that message"
@@ -72,13 +72,13 @@ def _rule(
         )
     if calling is None:
         return models.grammar(options)
-    dialect, turns = calling.dialect, calling.turns
-    asked = (dialect.form, calling.tools, turns.turns, dialect.control)
-    if turns.required:
+    dialect, offer = calling.dialect, calling.offer
+    asked = (dialect.form, calling.tools, offer, dialect.control)
+    if offer.required:
         return models.grammar.of_calls(*asked)
     if not bound:
         return models.grammar.of_answers(*asked)
-    if not turns.turns[0]:
+    if not offer.names:
         return models.grammar(options)
     from localspec.grammar.either import Either
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.calls.policy import CallPolicy
 from localspec.chat.answer_constraint import answer_constraint
-from localspec.chat.conversation import Conversation, raw_tokens
+from localspec.chat.conversation import Conversation, KnownConversations, raw_tokens
 from localspec.chat.events import (
     Event,
     Finished,
@@ -31,7 +32,7 @@ from localspec.chat.events import (
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
-from localspec.chat.requests import Answered, Observer, Prefixes, Request, at_once
+from localspec.chat.request import Answered, Observer, Prefixes, Request, at_once
 from localspec.chat.stop_strings import InfillStop, StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
@@ -50,6 +51,7 @@ from localspec.options import ReplyOptions, SamplingParams
 
 if TYPE_CHECKING:
     from localspec.chat.calling import CallDialect, Calling
+    from localspec.chat.gated import GatedReply
     from localspec.toolbox.toolbox import Toolbox
 
 _SEED_BITS = 32  # short enough to be copied by hand
@@ -58,8 +60,7 @@ _SEED_BITS = 32  # short enough to be copied by hand
 class Assistant:
     """Answers prompts and conversations, as many at once as there are sequences.
 
-    Requests wait until a sequence is free: the urgent ones go first, then those of the client with the
-    fewest answers under way, in turns. Each gets the sequence that knows most of its prompt, without
+    Requests wait until a sequence is free: those of the client with the fewest answers under way go first, in turns. Each gets the sequence that knows most of its prompt, without
     costing another conversation its own where that can be. Nothing happens but in `step`, which the other methods call.
 
     Args:
@@ -71,6 +72,9 @@ class Assistant:
         shared_chunk: tokens of a prompt's chunk while others are answered, see `Scheduler`; None cuts prompts as
             if they were alone.
         prefixes: prepares a sequence for a prompt; None leaves it as it is.
+
+    Attributes:
+        known: the conversations of requests that are not ephemeral.
     """
 
     def __init__(
@@ -97,12 +101,13 @@ class Assistant:
             shared_chunk=shared_chunk,
             on_chunk=self._prefilled,
         )
-        self._waiting: list[Request] = []
-        self._running: dict[int, _Running] = {}
+        self.known = KnownConversations(2 * len(self.policies))
+        self._waiting: list[_Job] = []
+        self._running: dict[int, _Job] = {}
         self._happened: list[tuple[int, Event | RequestFailed]] = []
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
-        self._own_keys = count(-1, -1)
+        self._own_ids = count(-1, -1)
         self._uses = count(1)
         self._used: Counter[int] = Counter()
         self._turns: dict[str, int] = {}
@@ -219,23 +224,48 @@ class Assistant:
             PassFailed: llama.cpp failed in the middle, or a grammar lets nothing follow that the model can write.
             UsageError: the options ask for a grammar that this reply cannot have.
         """
-        key = next(self._own_keys)
-        options = ReplyOptions() if options is None else options
-        own = None if policy is None else lambda _slot: policy
-        self.submit(Request(key, prompt, options, raw=raw, policy=own))
+        conversation = prompt if isinstance(prompt, Conversation) else None
+        if not raw and isinstance(prompt, str):
+            conversation = Conversation(messages=[Message.user(prompt)])
+        request = Request(
+            next(self._own_ids),
+            () if conversation is None else conversation.messages,
+            ReplyOptions() if options is None else options,
+            raw=prompt if conversation is None and isinstance(prompt, str) else None,
+            tools=() if conversation is None else conversation.tools,
+            call_policy=CallPolicy() if conversation is None else conversation.call_policy,
+        )
+        yield from self.events(request, conversation, policy, ended)
+
+    def events(
+        self,
+        request: Request,
+        conversation: Conversation | None = None,
+        policy: Policy | None = None,
+        ended: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Event]:
+        """Answer a request, see `stream`; its number must be one that nobody else uses.
+
+        Args:
+            request: to answer.
+            conversation: with its messages; it gets the reply appended. None makes one, see `known`.
+            policy: as for `stream`.
+            ended: likewise.
+        """
+        self.submit(request, conversation, None if policy is None else lambda _slot: policy)
         try:
             while True:
-                for _, event in self.take(key):
+                for _, event in self.take(request.id):
                     if isinstance(event, RequestFailed):
                         raise event.error
                     yield event
                     if isinstance(event, Finished):
                         return
                 if ended():
-                    self.cancel(key)
+                    self.cancel(request.id)
                 self.step()
         finally:
-            self.drop(key)
+            self.drop(request.id)
 
     def answer(
         self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
@@ -249,7 +279,7 @@ class Assistant:
                     if request is None:
                         taking = False
                         continue
-                    mine.add(request.key)
+                    mine.add(request.id)
                     self.submit(request)
                 self.step()
                 for key in sorted(mine):
@@ -261,26 +291,37 @@ class Assistant:
             for key in mine:
                 self.drop(key)
 
-    def submit(self, request: Request) -> None:
-        """Have a request answered; its events are for `take`."""
-        self._waiting.append(request)
+    def submit(
+        self,
+        request: Request,
+        conversation: Conversation | None = None,
+        policy: Callable[[int], Policy] | None = None,
+    ) -> None:
+        """Have a request answered; its events are for `take`.
 
-    def cancel(self, key: int) -> None:
+        Args:
+            request: to answer.
+            conversation: as for `events`.
+            policy: returns what drafts for this request alone, for the sequence that answers it; None takes the usual one.
+        """
+        self._waiting.append(_Job(request, conversation, policy))
+
+    def cancel(self, number: int) -> None:
         """End one request soon, with what it has so far; any thread may ask for it."""
         with self._lock:
-            self._cancelled.add(key)
-            if not any(each.key == key for each in self._waiting):
-                self._cancel_if_asked(key)
+            self._cancelled.add(number)
+            if not any(each.request.id == number for each in self._waiting):
+                self._cancel_if_asked(number)
 
-    def drop(self, key: int) -> None:
+    def drop(self, number: int) -> None:
         """Forget a request, and what happened of it."""
-        self._waiting = [each for each in self._waiting if each.key != key]
-        for slot, running in list(self._running.items()):
-            if running.request.key == key:
+        self._waiting = [each for each in self._waiting if each.request.id != number]
+        for slot, job in list(self._running.items()):
+            if job.request.id == number:
                 self._scheduler.drop(slot)
                 self._free(slot)
-        self.take(key)
-        self._cancelled.discard(key)
+        self.take(number)
+        self._cancelled.discard(number)
 
     def step(self) -> None:
         """Begin what waits, as far as sequences are free; else go on by a round or a chunk of a prompt."""
@@ -291,16 +332,16 @@ class Assistant:
             self._begin(first, free)
             with self._lock:  # it waits until it runs: whoever cancels it finds it at every moment
                 self._waiting.remove(first)
-                self._cancel_if_asked(first.key)
+                self._cancel_if_asked(first.request.id)
         if begun:
             return  # that it began can be told before its first pass, which may take long
         for ended in self._scheduler.step():
             self._end(ended)
 
-    def take(self, key: int | None = None) -> list[tuple[int, Event | RequestFailed]]:
-        """Return what happened since the last call, of one request or of all, each with its key."""
-        taken = [each for each in self._happened if key is None or each[0] == key]
-        self._happened = [] if key is None else [e for e in self._happened if e[0] != key]
+    def take(self, number: int | None = None) -> list[tuple[int, Event | RequestFailed]]:
+        """Return what happened since the last call, of one request or of all, each with its request's number."""
+        taken = [each for each in self._happened if number is None or each[0] == number]
+        self._happened = [] if number is None else [e for e in self._happened if e[0] != number]
         return taken
 
     def prompt_tokens(self, conversation: Conversation) -> list[int]:
@@ -319,64 +360,65 @@ class Assistant:
         if self._prefixes is not None:
             self._prefixes.close()
 
-    def _first(self) -> Request:
-        """Return whose turn it is: the urgent first, then of the clients the one with the fewest under way.
+    def _first(self) -> "_Job":
+        """Return whose turn it is: of the client with the fewest under way.
 
         Of equals whoever had no turn for longest, then whoever came first.
         """
         under_way = Counter(each.request.client for each in self._running.values())
         # Those who have nothing left to ask for are forgotten.
-        waiting = {each.client for each in self._waiting}
+        waiting = {each.request.client for each in self._waiting}
         self._turns = {who: turn for who, turn in self._turns.items() if who in waiting}
 
-        def turn(each: Request) -> tuple[bool, int, int]:
-            return not each.urgent, under_way[each.client], self._turns.get(each.client, 0)
+        def turn(each: _Job) -> tuple[int, int]:
+            return under_way[each.request.client], self._turns.get(each.request.client, 0)
 
         first = min(self._waiting, key=turn)
-        self._turns[first.client] = next(self._uses)
+        self._turns[first.request.client] = next(self._uses)
         return first
 
-    def _begin(self, request: Request, free: Sequence[int]) -> None:
-        start = time.perf_counter()
+    def _begin(self, job: "_Job", free: Sequence[int]) -> None:
+        start, request = time.perf_counter(), job.request
         try:
-            prompt = _as_conversation(request)
-            calling = self._calling(prompt)
+            job.gate = _gate(request)
+            if job.conversation is None and request.raw is None and request.infill is None:
+                job.conversation = self.known.conversation(request)
+                job.is_known = not request.ephemeral
+            calling = self._calling(job.conversation)
             if request.infill is not None:
                 tokens = self._infill_tokens(request.infill, request.options)
-            elif isinstance(prompt, Conversation):
-                tokens = self.prompt_tokens(prompt)
+            elif job.conversation is not None:
+                tokens = self.prompt_tokens(job.conversation)
             else:
-                tokens = raw_tokens(prompt, self.models.tokenizer)
+                tokens = raw_tokens(request.raw or "", self.models.tokenizer)
             self._require_room(len(tokens))
             views = self.models.targets.views
             slot = self._slot(tokens, free)
-            if request.key not in self._cancelled:  # else nobody has to lose anything for it
+            if request.id not in self._cancelled:  # else nobody has to lose anything for it
                 self._make_ready(request, slot, tokens)
-            policy = self.policies[slot] if request.policy is None else request.policy(slot)
-            running = _Running(request, slot, policy)
+            job.slot = slot
+            job.policy = self.policies[slot] if job.make_policy is None else job.make_policy(slot)
             cached = min(views[slot].common_prefix(tokens), len(tokens) - 1)
-            making = self._reply(prompt, tokens, running, start, calling)
-            running.observers = [
-                each.begin(request, tokens, running.policy) for each in self.observers
-            ]
+            making = self._reply(job, tokens, start, calling)
+            job.observers = [each.begin(request, tokens, job.policy) for each in self.observers]
         except LocalspecError as error:
-            self._happened.append((request.key, RequestFailed(error)))
+            self._happened.append((request.id, RequestFailed(error)))
             return
         with self._lock:
-            self._running[slot] = running
-            running.cached = cached
+            self._running[slot] = job
+            job.cached = cached
         self._used[slot] = next(self._uses)
-        self._emit(running, Started(len(tokens), cached))
-        for ended in self._scheduler.start(slot, making.run(), urgent=request.urgent):
+        self._emit(job, Started(len(tokens), cached))
+        for ended in self._scheduler.start(slot, making.run()):
             self._end(ended)
 
-    def _calling(self, prompt: str | Conversation) -> "Calling | None":
+    def _calling(self, conversation: Conversation | None) -> "Calling | None":
         """Return the calls that the reply to a prompt may have; None where it is offered no functions."""
-        if isinstance(prompt, str) or not prompt.tools:
+        if conversation is None or not conversation.tools:
             return None
         from localspec.chat.calling import Calling
 
-        return Calling.of(prompt, self.call_dialect)
+        return Calling.of(conversation, self.call_dialect)
 
     def _slot(self, tokens: list[int], free: Sequence[int]) -> int:
         """Return where a prompt goes.
@@ -400,13 +442,13 @@ class Assistant:
     def _make_ready(self, request: Request, slot: int, tokens: list[int]) -> None:
         """Have a sequence hold what is of use for a prompt, as far as the request lets it."""
         view = self.models.targets.views[slot]
-        if request.afresh:  # a chunk that begins elsewhere is another one
+        if request.deterministic:  # a chunk that begins elsewhere is another one
             view.truncate(min(view.common_prefix(tokens), len(tokens) - 1))
             view.truncate(view.in_chunks)
         if request.keep is not None:
             for sequences in self.models.by_role().values():
                 sequences.views[slot].truncate(request.keep)
-        elif self._prefixes is not None and not request.afresh:
+        elif self._prefixes is not None and not request.deterministic:
             self._prefixes.ready(slot, tokens)
 
     def _infill_tokens(self, infill: Infill, options: ReplyOptions) -> list[int]:
@@ -414,32 +456,27 @@ class Assistant:
         n_ctx = models.target.n_ctx
         return infill_tokens(infill, models.fim, models.tokenizer, n_ctx, options.max_tokens)
 
-    def _cancel_if_asked(self, key: int) -> None:
+    def _cancel_if_asked(self, number: int) -> None:
         """Have a request that runs end if that was asked for; with one that is gone there is nothing to do."""
-        if key in self._cancelled:
-            self._cancelled.remove(key)
-            for running in self._running.values():
-                if running.request.key == key:
-                    self._scheduler.cancel(running.slot)
+        if number in self._cancelled:
+            self._cancelled.remove(number)
+            for job in self._running.values():
+                if job.request.id == number:
+                    self._scheduler.cancel(job.slot)
 
     def _reply(
-        self,
-        prompt: str | Conversation,
-        tokens: list[int],
-        running: "_Running",
-        start: float,
-        calling: "Calling | None",
+        self, job: "_Job", tokens: list[int], start: float, calling: "Calling | None"
     ) -> ReplyInProgress:
-        options, models = running.request.options, self.models
-        conversation = prompt if isinstance(prompt, Conversation) else None
-        target = models.targets.views[running.slot]
+        options, models, conversation = job.request.options, self.models, job.conversation
+        assert job.policy is not None, "it begins"  # noqa: S101
+        target = models.targets.views[job.slot]
         seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
         chosen: list[TokenLogprob] = []
         chooser = Chooser(
             self._sampling(options.sampling),
             Noise(seed),
             answer_constraint(options, models, conversation, len(tokens), calling),
-            self._observing(running.request.logprobs, chosen),
+            self._observing(job.request.logprobs, chosen),
         )
         limits = Limits(options.max_tokens, models.eog, options.stop_loops)
         return ReplyInProgress(
@@ -447,17 +484,16 @@ class Assistant:
             conversation=conversation,
             seed=seed,
             start=start,
-            generation=Generation(
-                tokens, target, running.policy, chooser, limits, time.perf_counter
-            ),
+            generation=Generation(tokens, target, job.policy, chooser, limits, time.perf_counter),
             target=target,
             eog=models.eog,
-            text=self._reply_text(conversation, running.request, calling, seed, tokens),
-            drafter=running.policy.name,
+            text=self._reply_text(conversation, job.request, calling, seed, tokens),
+            drafter=job.policy.name,
             clock=time.perf_counter,
-            emit=partial(self._emit, running),
+            emit=partial(self._emit, job),
             logprobs=chosen,
             markers=() if calling is None else calling.dialect.markers,
+            gated=lambda: job.gate is not None and job.gate.stopped,
         )
 
     def _observing(
@@ -477,30 +513,36 @@ class Assistant:
 
         return observe
 
-    def _emit(self, running: "_Running", event: Event) -> None:
-        self._happened.append((running.request.key, event))
-        for observe in running.observers:
+    def _emit(self, job: "_Job", event: Event) -> None:
+        visible = [event] if job.gate is None else job.gate.take(event)
+        self._happened += ((job.request.id, each) for each in visible)
+        if isinstance(event, Finished) and isinstance(visible[-1], Finished):
+            event = replace(event, findings=visible[-1].findings)
+        for observe in job.observers:
             observe(event)
 
     def _prefilled(self, slot: int, evaluated: int, total: int) -> None:
         """Tell how far a prompt is."""
-        running = self._running[slot]
-        cached = running.cached
-        self._emit(running, Prefilling(max(0, evaluated - cached), total - cached))
+        job = self._running[slot]
+        self._emit(job, Prefilling(max(0, evaluated - job.cached), total - job.cached))
 
     def _end(self, ended: Ended[Reply]) -> None:
-        running = self._running[ended.slot]
+        job = self._running[ended.slot]
         if ended.value is not None:
-            self._emit(running, Finished(ended.value))
+            message = None if job.conversation is None else job.conversation.messages[-1]
+            if job.is_known and job.conversation is not None:
+                self.known.remember(job.conversation)
+            self._emit(job, Finished(ended.value, message))
         elif ended.error is not None:
-            self._happened.append((running.request.key, RequestFailed(ended.error)))
+            self._happened.append((job.request.id, RequestFailed(ended.error)))
         self._free(ended.slot)
 
     def _free(self, slot: int) -> None:
         with self._lock:
-            running = self._running.pop(slot)
-            self._cancelled.discard(running.request.key)
-        running.policy.end()
+            job = self._running.pop(slot)
+            self._cancelled.discard(job.request.id)
+        if job.policy is not None:
+            job.policy.end()
 
     def _answered(self, key: int) -> Iterator[Answered]:
         for _, event in self.take(key):
@@ -589,25 +631,47 @@ def _reply_in_words(
     return replies[-1]
 
 
-class _Running:
-    """A request that is being answered."""
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A request that waits or is being answered.
 
-    def __init__(self, request: Request, slot: int, policy: Policy) -> None:
-        self.request = request
-        self.slot = slot
-        self.policy = policy
-        self.cached = 0
-        self.observers: list[Callable[[Event], None]] = []
+    Args:
+        request: to answer.
+        conversation: its conversation; None for a text as it is, for a gap, and before it begins.
+        make_policy: as for `Assistant.submit`.
+        is_known: whether its conversation is remembered.
+        slot: which sequence answers it.
+        policy: what drafts for it; None before it begins.
+        cached: tokens of its prompt that need no evaluation.
+        observers: take its events, as they are.
+        gate: what of them may be seen; None where all may.
+    """
+
+    request: Request
+    conversation: Conversation | None
+    make_policy: Callable[[int], Policy] | None
+    is_known: bool = False
+    slot: int = -1
+    policy: Policy | None = None
+    cached: int = 0
+    observers: list[Callable[[Event], None]] = field(default_factory=list)
+    gate: "GatedReply | None" = None
+
+
+def _gate(request: Request) -> "GatedReply | None":
+    """Return what masks the reply to a request; None where nothing does.
+
+    Raises:
+        UsageError: the rules are wrong, or logprobs are wanted as well.
+    """
+    if not request.gate:
+        return None
+    if request.logprobs is not None:
+        raise UsageError("logprobs cannot be had behind a gate: leave them out, or ask without one")
+    from localspec.chat.gated import GatedReply, gate_of  # few have one
+
+    return GatedReply(gate_of(request.gate))
 
 
 def _was_cancelled(answered: Answered) -> bool:
     return answered.reply is not None and answered.reply.stop_reason is StopReason.CANCELLED
-
-
-def _as_conversation(request: Request) -> str | Conversation:
-    """Return what is answered: a conversation, or a text as it is."""
-    if isinstance(request.prompt, Conversation) or request.raw:
-        return request.prompt
-    conversation = Conversation()
-    conversation.append_user(request.prompt)
-    return conversation

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from itertools import count
 
 from localspec.calls import CallFormat, Tool
-from localspec.calls.policy import CallTurns, Made
+from localspec.calls.policy import CallOffer, Made
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser
 from localspec.chat.conversation import Conversation
@@ -61,13 +61,13 @@ class Calling:
     Args:
         dialect: how the model writes them.
         tools: the functions that there are.
-        turns: which of them may be called, and when.
+        offer: which of them may be called, and how often.
         lenient: see `CallPolicy`.
     """
 
     dialect: CallDialect
     tools: tuple[Tool, ...]
-    turns: CallTurns
+    offer: CallOffer
     lenient: bool = False
 
     @classmethod
@@ -79,8 +79,8 @@ class Calling:
         """
         tools = conversation.offered
         made = calls_made(conversation.messages)
-        turns = conversation.call_policy.turns([each.name for each in tools], made)
-        return cls(dialect, tools, turns, conversation.call_policy.lenient)
+        offer = conversation.call_policy.offer([each.name for each in tools], made)
+        return cls(dialect, tools, offer, conversation.call_policy.lenient)
 
     def parser(self, seed: int, prompt: Sequence[int]) -> CallParser | None:
         """Return what reads the calls of a reply; None where it may have none.
@@ -89,7 +89,7 @@ class Calling:
             seed: of the reply. The same seed and prompt give the same ids of calls: templates may write them.
             prompt: ids of tokens.
         """
-        names = self.turns.names
+        names = self.offer.names
         if not names:
             return None
         offered = [each for each in self.tools if each.name in names]
@@ -98,12 +98,12 @@ class Calling:
 
     def written(self, seed: int, prompt: Sequence[int]) -> Callable[[str], Iterator[Told]] | None:
         """Return what finds calls in the words of a reply that has none; None where none are wanted. See `parser`."""
-        names = self.turns.names
+        names = self.offer.names
         if not self.lenient or not names:
             return None
         offered = [each for each in self.tools if each.name in names]
         ids = call_ids(seed, prompt)
-        return lambda answer: written_calls(answer, offered, self.turns, lambda: next(ids))
+        return lambda answer: written_calls(answer, offered, self.offer, lambda: next(ids))
 
 
 def calls_made(messages: Sequence[Message]) -> list[Made]:

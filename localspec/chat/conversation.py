@@ -5,12 +5,14 @@ far, and only what is new gets evaluated. Where the template writes the past ane
 trims), the ids end before that turn and the rest is tokenized again: right, only slower.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
+from localspec.chat.request import Request
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import (
     ThinkingFilter,
@@ -107,9 +109,6 @@ class Conversation:
         call_policy: which of them, how often and in what order.
 
     `tools` and `call_policy` can be set anew before any reply.
-
-    Attributes:
-        number: the history's of this conversation; None where that does not keep it.
     """
 
     def __init__(
@@ -127,7 +126,6 @@ class Conversation:
         self._prompt: _Prompt | None = None
         self.tools = tuple(tools)
         self.call_policy = call_policy or CallPolicy()
-        self.number: int | None = None
 
     @property
     def offered(self) -> tuple[Tool, ...]:
@@ -249,6 +247,56 @@ class Conversation:
         written = prompt.guard.break_up(text, exempt=exempt)
         # An empty text would match anywhere.
         self._segments = (*prompt.segments, *([Segment(written, tuple(tokens))] if text else []))
+
+
+class KnownConversations:
+    """The ids of the last conversations, so that their next turns evaluate only what is new.
+
+    Args:
+        most: how many; more than sequences may still hold are of no use.
+
+    Attributes:
+        last: what is remembered of the one that was answered last.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.last: tuple[Segment, ...] = ()
+        self._known: deque[tuple[tuple[Message, ...], tuple[Segment, ...]]] = deque(maxlen=most)
+
+    def conversation(self, request: Request) -> Conversation:
+        """Return the conversation of a request, with the ids of the one that begins most like it."""
+        beginnings = [_common(request.messages, said) for said, _ in self._known]
+        remembered, longest = self.last, max(beginnings, default=0)
+        if longest:  # of equal ones the last that was said
+            at = len(beginnings) - 1 - beginnings[::-1].index(longest)
+            remembered = self._known[at][1]
+        return Conversation(
+            messages=request.messages,
+            remembered=remembered,
+            tools=request.tools,
+            call_policy=request.call_policy,
+        )
+
+    def remember(self, conversation: Conversation) -> None:
+        """Keep the ids of what was said, in place of those of an earlier state of it."""
+        said, self.last = conversation.messages, conversation.remembered
+        earlier = [each for each in self._known if _common(each[0], said) == len(each[0])]
+        for each in earlier:
+            self._known.remove(each)
+        self._known.append((said, self.last))
+
+    def restore(self, remembered: tuple[Segment, ...]) -> None:
+        """Know only this, which the sequences hold now."""
+        self.last = remembered
+        self._known.clear()
+
+
+def _common(some: Sequence[Message], others: Sequence[Message]) -> int:
+    """Return how many messages two conversations begin with that are the same."""
+    pairs = zip(some, others, strict=False)
+    return next(
+        (at for at, (one, other) in enumerate(pairs) if one != other), min(len(some), len(others))
+    )
 
 
 def _for_template(message: Message, guard: ContentGuard) -> Message:

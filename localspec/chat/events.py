@@ -3,11 +3,12 @@
 Whoever watches a reply (screen, lens, telemetry, bench, the engine's client) is a consumer of them.
 """
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
-from localspec.messages import Tagged, ToolCall
+from localspec.messages import Message, Tagged, ToolCall
 
 
 class Started(Tagged, frozen=True):
@@ -92,6 +93,22 @@ class CallDone(Tagged, frozen=True):
     call: ToolCall
 
 
+class Withheld(Tagged, frozen=True):
+    """A stretch that an `ask` rule of a gate masked in the next text, or the next arguments; for the user's own screen alone.
+
+    Args:
+        rule: what found it.
+        text: as the model wrote it; never to be kept anywhere.
+        mask: what stands in its place.
+        in_call: whether that is in the arguments of a call.
+    """
+
+    rule: str
+    text: str
+    mask: str
+    in_call: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A whole answer, and the figures of how it came about.
@@ -137,12 +154,29 @@ class Reply:
             return None
         return (self.completion_tokens - 1) / self.decode_s
 
+    @property
+    def message(self) -> Message:
+        """What it says, as a message; the calls of a reply that was cancelled are left out."""
+        said = Message.assistant(self.text, self.thinking)
+        calls = () if self.stop_reason is StopReason.CANCELLED else self.calls
+        return replace(said, parts=(*said.parts, *calls))
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last event of a reply."""
+    """The last event of a reply.
+
+    Args:
+        reply: what is new, and its figures.
+        message: the assistant's whole turn, with what a reply that went on had before; None outside a conversation.
+        masked: whether a gate masked anything of it.
+        findings: how often each rule of a gate found something, and what was done about it.
+    """
 
     reply: Reply
+    message: Message | None = None
+    masked: bool = False
+    findings: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,5 +192,5 @@ class RequestFailed:
 
 Told = Text | CallBegun | CallDelta | CallDone
 """What a reply says, as it becomes certain."""
-StreamEvent = Started | Prefilling | RoundDone | Told
+StreamEvent = Started | Prefilling | RoundDone | Withheld | Told
 Event = StreamEvent | Finished

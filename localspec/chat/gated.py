@@ -1,11 +1,12 @@
-"""GatedReply: the events of a reply as they may be seen. It sees what is confirmed, and nothing else: drafting changes no verdict.
+"""GatedReply: the events of a reply as they may be seen, the last filter of its text. It sees what is confirmed, and nothing else: drafting changes no verdict.
 
 Rounds leave once the texts of their tokens are decided, texts as far as they are; all of it in the order in which it came.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import msgspec
 
@@ -18,12 +19,12 @@ from localspec.chat.events import (
     Reply,
     RoundDone,
     Text,
-    TokenLogprob,
+    Withheld,
 )
 from localspec.decoding.round import StopReason
-from localspec.gates.gate import Gate
+from localspec.gates.gate import USUAL, Gate, gate_of_toml, usual_gate
 from localspec.gates.ledger import Decided, Ledger
-from localspec.gates.text_gate import Finding, Stretch, TextGate
+from localspec.gates.text_gate import Stretch, TextGate, mask_of
 from localspec.messages import Message, TextPart, ToolCall
 
 _WHOLE = {StopReason.EOG, StopReason.TOOL_CALL}
@@ -32,50 +33,53 @@ Counts = Counter[tuple[str, str]]
 """How often a rule found something, and what was done about it."""
 
 
+@lru_cache(16)
+def gate_of(rules: str, source: str = "the gate") -> Gate:
+    """Return the gate that a request has: `usual`, or rules as TOML.
+
+    Raises:
+        UsageError: they say what is not known; it begins with their source.
+    """
+    return usual_gate() if rules == USUAL else gate_of_toml(rules, source)
+
+
 @dataclass(slots=True)
 class _Channel:
-    """The answer, or the thoughts: their text, and the logprobs of its tokens."""
+    """The answer, or the thoughts."""
 
     gate: TextGate
     thinking: bool
     text: str = ""
     hidden: bool = False
-    _likely: Ledger[TokenLogprob | None] = field(default_factory=Ledger)
 
-    def feed(self, event: Text) -> list[Event]:
-        for each, chars in _spelled(event):
-            self._likely.add(each, chars)
-        return self._told(self.gate.feed(event.text))
+    def feed(self, text: str) -> list[Event]:
+        return self._visible(self.gate.feed(text))
 
     def flush(self, *, cut: bool = False) -> list[Event]:
-        return self._told(self.gate.flush(cut=cut))
+        return self._visible(self.gate.flush(cut=cut))
 
-    def _told(self, passed: list[Stretch]) -> list[Event]:
+    def _visible(self, passed: list[Stretch]) -> list[Event]:
         text = "".join(each.text for each in passed)
         self.text += text
         self.hidden = self.hidden or any(each.hidden for each in passed)
-        decided = self._likely.decide(passed)
-        likely = tuple(each.unit for each in decided if each.unit and not each.hidden)
-        return [Text(text, self.thinking, likely)] if text else []
+        return [*_withheld(self.gate), *([Text(text, self.thinking)] if text else [])]
 
 
 class GatedReply:
-    """One reply on its way to whoever sees it.
+    """One reply, filtered.
 
     Args:
         gate: what must not be seen.
-        allows: as for `TextGate`.
     """
 
-    def __init__(self, gate: Gate, allows: Callable[[Finding], bool] | None = None) -> None:
-        self._gate, self._allows = gate, allows
-        self._answer = _Channel(self._open(), thinking=False)
-        self._thoughts = _Channel(self._open(), thinking=True)
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._answer = _Channel(gate.text(), thinking=False)
+        self._thoughts = _Channel(gate.text(), thinking=True)
         self._last = self._answer
         self._calls: dict[str, TextGate] = {}
         self._arguments: dict[str, str] = {}
-        # Of the rounds, whose texts are all that is written: an `ask` was decided with the answer.
-        self._written = gate.text(lambda _: False)
+        self._written = gate.text()  # of the rounds, whose texts are all that is written
         self._tokens: Ledger[tuple[RoundDone, int]] = Ledger()
         self._texts: list[str] = []
 
@@ -97,17 +101,13 @@ class GatedReply:
             whole.update(each.counts)
         return whole
 
-    @property
-    def asked(self) -> list[Finding]:
-        """What was masked until somebody says that it may be seen."""
-        return [finding for each in self._gates for finding in each.asked]
-
     def take(self, event: Event) -> list[Event]:
         """Take what happened; return what may be seen of it, and of what was held back, by now."""
         match event:
-            case Finished(reply=reply):
-                told = self.flush(cut=reply.stop_reason not in _WHOLE)
-                return [*told, Finished(self.of(reply))]
+            case Finished(reply=reply, message=message):
+                rest = self.flush(cut=reply.stop_reason not in _WHOLE)
+                visible = message and self.message(message, reply)
+                return [*rest, Finished(self.of(reply), visible, self.hidden, self.counts)]
             case RoundDone():
                 return self._round(event)
             case Text():
@@ -153,9 +153,6 @@ class GatedReply:
         parts = (*((TextPart(text),) if text else ()), *seen.calls)
         return replace(message, parts=parts, thinking=thinking)
 
-    def _open(self) -> TextGate:
-        return self._gate.text(self._allows)
-
     @property
     def _gates(self) -> list[TextGate]:
         return [self._thoughts.gate, self._answer.gate, *self._calls.values()]
@@ -189,14 +186,14 @@ class GatedReply:
         channel = self._thoughts if event.thinking else self._answer
         told = [] if channel is self._last else self._last.flush()
         self._last = channel
-        return told if self.stopped else [*told, *channel.feed(event)]
+        return told if self.stopped else [*told, *channel.feed(event.text)]
 
     def _call(self, event: CallBegun | CallDelta | CallDone) -> list[Event]:
         told: list[Event] = []
         match event:
             case CallBegun(id=name):
                 told = self._last.flush()
-                self._calls[name], self._arguments[name] = self._open(), ""
+                self._calls[name], self._arguments[name] = self._gate.text(), ""
             case CallDelta(id=name):
                 return [] if self.stopped else self._argue(name, self._calls[name].feed(event.text))
             case CallDone(call=call):
@@ -207,55 +204,15 @@ class GatedReply:
     def _argue(self, name: str, passed: list[Stretch]) -> list[Event]:
         text = "".join(each.text for each in passed)
         self._arguments[name] += text
-        return [CallDelta(name, text)] if text else []
+        return [
+            *_withheld(self._calls[name], in_call=True),
+            *([CallDelta(name, text)] if text else []),
+        ]
 
     def _seen(self, call: ToolCall) -> ToolCall:
         return msgspec.structs.replace(call, arguments=self._arguments[call.id])
 
 
-def gated(events: Iterable[Event], reply: GatedReply) -> Iterator[Event]:
-    """Yield the events of a reply as they may be seen; where a rule stops it, the source is told by `stopped` and goes on to its end."""
-    for event in events:
-        yield from reply.take(event)
-
-
-def gated_reply(reply: Reply, gate: Gate, counts: Counts | None = None) -> Reply:
-    """Return a whole reply as it may be seen.
-
-    Args:
-        reply: as it was made.
-        gate: what must not be seen.
-        counts: gets what was found.
-    """
-    seen = GatedReply(gate)
-    told: list[Event] = []
-    for thinking, text in ((True, reply.thinking), (False, reply.text)):
-        told += seen.take(Text(text, thinking)) if text else []
-    for call in reply.calls:
-        begun = (CallBegun(call.id, call.name), CallDelta(call.id, call.arguments), CallDone(call))
-        told += [event for each in begun for event in seen.take(each)]
-    *_, last = [*told, *seen.take(Finished(reply))]
-    if counts is not None:
-        counts.update(seen.counts)
-    assert isinstance(last, Finished)  # noqa: S101 - it was taken last
-    return last.reply
-
-
-def _spelled(event: Text) -> Iterator[tuple[TokenLogprob | None, int]]:
-    """Yield the tokens of a text, each with how many characters it completes; None where they are not told."""
-    if not event.logprobs:
-        yield None, len(event.text)
-        return
-    raw = event.text.encode()
-    pieces = [each.piece.encode("latin-1") for each in event.logprobs]
-    if b"".join(pieces) != raw:
-        # Tags and the like are no text: then all of them share the fate of all of it.
-        for at, each in enumerate(event.logprobs, 1):
-            yield each, len(event.text) if at == len(pieces) else 0
-        return
-    start = before = 0
-    for each, piece in zip(event.logprobs, pieces, strict=True):
-        start += len(piece)
-        now = len(raw[:start].decode(errors="ignore"))
-        yield each, now - before
-        before = now
+def _withheld(gate: TextGate, *, in_call: bool = False) -> list[Event]:
+    found, gate.asked = gate.asked, []
+    return [Withheld(each.rule, each.text, mask_of(each.rule), in_call) for each in found]

@@ -36,6 +36,7 @@ class ReplyInProgress:
         emit: takes the events.
         logprobs: gets one for every choice of the target's, in their order; stays empty where nobody asks.
         markers: special texts that calls are made of.
+        gated: says whether a gate has stopped it.
     """
 
     prompt: Sequence[int]
@@ -51,6 +52,7 @@ class ReplyInProgress:
     emit: Callable[[Event], None]
     logprobs: list[TokenLogprob] = field(default_factory=list)
     markers: Sequence[str] = ()
+    gated: Callable[[], bool] = lambda: False
     _untold: list[TokenLogprob] = field(default_factory=list)
     _acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
     _spent: Spent = field(default_factory=Spent)
@@ -60,7 +62,7 @@ class ReplyInProgress:
 
     def run(self) -> Generator[Pass, Passed, Reply]:
         """Go on to the end, and return the reply."""
-        while not self.text.stopped:
+        while not (self.text.stopped or self.gated()):
             done = yield from self.generation.advance()
             if done is None:
                 break
@@ -148,6 +150,8 @@ class ReplyInProgress:
     def _reason(self) -> StopReason:
         if self.text.stopped:
             return StopReason.LENGTH if self.text.cut else StopReason.STOP_STRING
+        if self.gated():
+            return StopReason.GATED
         reason = self.generation.stop_reason
         assert reason is not None, "it has ended"  # noqa: S101
         return StopReason.TOOL_CALL if reason is StopReason.EOG and self.text.calls else reason

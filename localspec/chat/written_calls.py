@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from localspec.calls import Tool
-from localspec.calls.policy import CallTurns
+from localspec.calls.policy import CallOffer
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Told
 from localspec.messages import ToolCall
 
@@ -19,7 +19,7 @@ _MOST = 8
 
 
 def written_calls(
-    answer: str, tools: Sequence[Tool], turns: CallTurns, new_id: Callable[[], str]
+    answer: str, tools: Sequence[Tool], offer: CallOffer, new_id: Callable[[], str]
 ) -> Iterator[Told]:
     """Yield the calls at the end of an answer: an object with name and arguments, in a block of code or alone.
 
@@ -27,7 +27,7 @@ def written_calls(
         answer: all of its words.
         tools: what may be called. A call of anything else, with arguments that it does not know, or without one that
             it needs, is words; and so is what stands before it.
-        turns: in which order; the first call that they do not let come, and all behind it, is words.
+        offer: the first call that it does not allow, and all behind it, is words.
         new_id: gives the id of each call.
     """
     by_name = {each.name: each for each in tools}
@@ -39,7 +39,7 @@ def written_calls(
             break
         found.insert(0, call)
         answer = before
-    for name, arguments in found[: turns.let(name for name, _ in found)]:
+    for name, arguments in found[: offer.allowed([name for name, _ in found])]:
         number = new_id()
         yield CallBegun(number, name)
         yield CallDelta(number, arguments)

@@ -11,12 +11,12 @@ from localspec.batch.output import open_output
 from localspec.batch.request import Form
 from localspec.batch.source import FORMATS, Format, Source
 from localspec.cli.batch_run import BatchOptions, BatchRun
-from localspec.cli.gating import gate_of, gate_option
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.recorded import workload_option
 from localspec.cli.resident import own_option
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import configured, with_own
+from localspec.cli.structure import gate_option, gate_rules
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
 from localspec.storage.paths import shown
@@ -132,6 +132,7 @@ def _options(source: str, flags: dict[str, Any]) -> BatchOptions:
             flags["field"],
             flags["system"],
             flags["raw"],
+            gate_rules(flags["gate"]),
         ),
         input_format=_SUFFIXES.get(Path(source).suffix.lower(), flags["form"] or "jsonl"),
         resume=flags["resume"] or flags["retry_failed"] or flags["mix_receipts"],
@@ -142,5 +143,4 @@ def _options(source: str, flags: dict[str, Any]) -> BatchOptions:
         workload=flags["workload"],
         parallel=flags["parallel"],
         own=flags["own"],
-        gate=gate_of(flags),
     )

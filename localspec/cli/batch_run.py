@@ -16,13 +16,11 @@ from localspec.batch.output import FinishedLines, Output
 from localspec.batch.record import Receipt, encoded, options_digest
 from localspec.batch.request import Form
 from localspec.batch.source import Format, ReadAhead, Source
-from localspec.chat.requests import Answerer, at_once
+from localspec.chat.request import Answerer, at_once
 from localspec.cli import INTERRUPTED
-from localspec.cli.gating import Gating
 from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
-from localspec.cli.progress import ProgressLine
+from localspec.cli.output import ProgressLine, RedrawnLine
 from localspec.cli.recorded import recorded
-from localspec.cli.redrawn_line import RedrawnLine
 from localspec.cli.resident import resident
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, notice
@@ -41,7 +39,6 @@ from localspec.storage.paths import data_dir
 if TYPE_CHECKING:
     from localspec.engine.client import EngineClient
     from localspec.engine.protocol import Ready
-    from localspec.gates.gate import Gate
 
 SOME_FAILED = 5
 _SEED_BITS = 32
@@ -68,7 +65,6 @@ class BatchOptions:
         workload: what kind of text the answers are; None guesses.
         parallel: how many lines to answer at a time; None takes what pays.
         own: load the models here, even if a server has them in memory.
-        gate: masks what must not be written of the answers; None masks nothing.
     """
 
     launch: LaunchOptions
@@ -82,7 +78,6 @@ class BatchOptions:
     workload: str | None = None
     parallel: int | None = 1
     own: bool = False
-    gate: "Gate | None" = None
 
     @property
     def digest(self) -> str:
@@ -104,7 +99,7 @@ class BatchOptions:
                 "ctx": loading.n_ctx,
                 "kv_type": loading.kv_type,
                 # Without a gate a receipt is what it was before there were gates.
-                **({} if self.gate is None else {"gate": self.gate.origin}),
+                **({"gate": form.gate} if form.gate else {}),
             }
         )
 
@@ -167,7 +162,7 @@ class BatchRun:
         progress = BatchProgress(
             enabled=not options.quiet, drawing=not to_terminal, share=source.share
         )
-        gating, template = Gating(options.gate), options.form.template
+        template = options.form.template
         lines = source.lines(options.input_format, options.form.needed, plain=template is not None)
         ahead = ReadAhead(lines, self._cancel) if source.waits else None
         batch = BatchJob(
@@ -179,13 +174,12 @@ class BatchRun:
             self._cancel,
             source.name,
             ahead.ready if ahead else at_once,
-            afresh=options.launch.exact,
-            visible=gating.whole,
+            deterministic=options.launch.exact,
             ordered=options.ordered,
             notify=progress.update,
         )
         if batch.needs_answers():
-            with closing(gating), self._answerer(plan, server) as (answerer, models, notes):
+            with self._answerer(plan, server) as (answerer, models, notes):
                 self._notify(*notes, f"seed {receipt.seed}")
                 progress.begin()
                 try:

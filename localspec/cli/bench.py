@@ -25,8 +25,7 @@ from localspec.bench.trial import Trial
 from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
-from localspec.cli.progress import ProgressLine
-from localspec.cli.redrawn_line import RedrawnLine
+from localspec.cli.output import ProgressLine, RedrawnLine
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import configured
 from localspec.decoding.cancel import CancelFlag, Cancelled

@@ -6,12 +6,12 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.docs import docs_options
-from localspec.cli.gating import gate_option
 from localspec.cli.hands import tools_option
 from localspec.cli.option_flags import option_flags
 from localspec.cli.question import continue_option, system_options
 from localspec.cli.resident import own_option
 from localspec.cli.sections import SectionedCommand
+from localspec.cli.structure import gate_option
 from localspec.cli.words import is_model, named, require_model
 from localspec.errors import UsageError
 

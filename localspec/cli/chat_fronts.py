@@ -12,23 +12,23 @@ from typing import Any
 import click
 
 from localspec.cli.docs import docs_of
-from localspec.cli.gating import gate_of
-from localspec.cli.hands import pressed_answer, wants_tools, work_of
+from localspec.cli.hands import call_runner, pressed_answer, wants_tools
 from localspec.cli.option_flags import launch_options, reply_options
 from localspec.cli.question import system_prompt
 from localspec.cli.resident import resident
 from localspec.cli.settings import configured, with_own
-from localspec.cli.words import named
+from localspec.cli.structure import gate_rules
+from localspec.cli.words import named, stored_conversation
 from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError
 from localspec.history.archive import History
 from localspec.options import ReplyOptions
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences, read_preferences
 from localspec.storage.paths import data_dir
-from localspec.ui.opening import has_screens, waiting_keys
-from localspec.ui.preferences import Preferences, read_preferences
-from localspec.ui.session import Session
-from localspec.ui.talk import Talk
+from localspec.tui.opening import has_screens, waiting_keys
+from localspec.tui.session import Session
 
 # A second Ctrl-C within so many seconds leaves.
 _AGAIN_S = 2.0
@@ -69,9 +69,7 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
     if found.get("unasked"):
         notice(found["unasked"])
     if flags["go_on"] is not None:
-        from localspec.cli.kept import stored  # noqa: PLC0415 - few continue one
-
-        conversation = stored(flags["go_on"])
+        conversation = stored_conversation(flags["go_on"])
         # Only flags are meant for this conversation; what is configured is meant for new ones.
         session.resume(conversation.id, own_models=own_models, own_ctx=flags["ctx"] is None)
     told = ""
@@ -85,7 +83,7 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
         return _on_screens(session, preferences, give_back)
     finally:
         if sys.stdin.isatty() and sys.stderr.isatty() and not flags["quiet"]:
-            told = session.farewell()
+            told = session.farewell
         session.close()
         if told:
             notice(told)
@@ -93,23 +91,20 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     launch, options = launch_options(flags), reply_options(with_own(flags))
-    talk = Talk(History.open(data_dir() / "history"), system_prompt(flags, preferences))
+    talk = SavedConversation(History(data_dir() / "history"), system_prompt(flags, preferences))
 
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))
 
-    engine, gate = EngineClient(find=lambda wanted: resident(wanted, flags)), gate_of(flags)
-    if gate is not None:
-        from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have one
-
-        engine = GatedEngine(gate, lambda wanted: resident(wanted, flags))
-    work = work_of(Path.cwd(), flags) if wants_tools(flags) else None
+    gate = gate_rules(flags["gate"])
+    engine = EngineClient(find=lambda wanted: resident(wanted, flags), gate=gate)
+    work = call_runner(Path.cwd(), flags) if wants_tools(flags) else None
     return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
 
 
 def _on_screens(session: Session, preferences: Preferences, give_back: Callable[[], None]) -> int:
     # Textual takes longer than anything else, which only screens should wait for.
-    from localspec.ui.app import ChatApp  # noqa: PLC0415
+    from localspec.tui.app import ChatApp  # noqa: PLC0415
 
     app = ChatApp(session, preferences, give_back=give_back)
     app.run()
@@ -119,8 +114,8 @@ def _on_screens(session: Session, preferences: Preferences, give_back: Callable[
 
 
 def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
-    from localspec.ui import plain  # noqa: PLC0415
-    from localspec.ui.lines import Lines  # noqa: PLC0415
+    from localspec.tui import plain  # noqa: PLC0415
+    from localspec.tui.plain import Lines  # noqa: PLC0415
 
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
         notice(_PLAIN_HINT)

@@ -32,7 +32,7 @@ def _keys(_: str) -> Iterable[str]:
 
 
 def _personas(parameter: str) -> Iterable[str]:
-    from localspec.ui.preferences import read_preferences  # noqa: PLC0415
+    from localspec.session.preferences import read_preferences  # noqa: PLC0415
 
     preferences = read_preferences()
     return preferences.personas if parameter == "persona" else preferences.templates

@@ -5,11 +5,13 @@ import json
 import click
 
 from localspec.cli.completions import complete_keys
+from localspec.cli.words import require_model
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
-from localspec.config.own import MODEL, keep_model, overruled, set_own, unset_own
+from localspec.config.own import MODEL, adopt_switches, keep_model, overruled, set_own, unset_own
 from localspec.config.resolve import resolve, with_recommended
 from localspec.display import notice
+from localspec.models.registry import load_registry
 from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
@@ -27,6 +29,7 @@ def config(context: click.Context) -> None:
     Command-line options override variables LOCALSPEC_*, and these override your file, which
     `set`, `unset` and `edit` change.
     """  # noqa: D301 - click keeps lines behind a \b
+    adopt_switches()
     if context.invoked_subcommand is None:
         context.invoke(show)
 
@@ -35,9 +38,6 @@ def config(context: click.Context) -> None:
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 def show(json_: bool) -> None:
     """Print every setting, its value, and where it was set."""
-    # Help does without it.
-    from localspec.models.registry import load_registry  # noqa: PLC0415
-
     registry = load_registry()
     found = with_recommended(resolve({}), registry)
     if json_:
@@ -57,7 +57,7 @@ def show(json_: bool) -> None:
         if name == "pair" and not chosen:
             value, origin = registry.default_pair, "default, until you choose a model"
         text = "-" if value is None else json.dumps(value, ensure_ascii=False)
-        click.echo(f"{name:15} {text:24} {origin}")
+        click.echo(f"{name:19} {text:24} {origin}")
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
@@ -66,12 +66,9 @@ def show(json_: bool) -> None:
 def set_(name: str, value: str) -> None:
     """Set NAME to VALUE in your own file.
 
-    `model` is the model that `run` and `chat` load.
+    `model` is the model that `run` and `chat` load; `localspec config show` lists the names.
     """
     if name == MODEL:
-        from localspec.cli.words import require_model  # noqa: PLC0415 - the registry of models
-        from localspec.models.registry import load_registry  # noqa: PLC0415
-
         overruled_by = keep_model(load_registry().chosen(require_model(value)))
         click.echo(f"{value} is now your default model, in {shown(user_file())}", err=True)
         _warn(overruled_by)

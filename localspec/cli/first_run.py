@@ -76,8 +76,15 @@ def _taken() -> str:
         width = shutil.get_terminal_size().columns
         click.echo(click.wrap_text(text, width, "  ", " " * 5), err=True)
     while True:
-        answer = _asked("Enter for 1, or type a number or a name (a: list all, n: cancel): ")
-        if answer is None or answer in {"n", "q"}:
+        question = "Enter for 1, or type a number or a name (a: list all, n: cancel)"
+        try:
+            answer = (
+                click.prompt(question, default="", show_default=False, err=True).strip().lower()
+            )
+        except click.Abort:
+            click.echo(err=True)
+            answer = "n"
+        if answer in {"n", "q"}:
             raise UsageError(_NONE)
         if answer == "a":
             shown = every
@@ -101,16 +108,3 @@ def _taken() -> str:
         )
         notice(said)
         return name
-
-
-def _asked(question: str) -> str | None:
-    """Return what a person types, in small letters; None where they leave."""
-    click.echo(question, nl=False, err=True)
-    try:
-        line = sys.stdin.readline()
-    except KeyboardInterrupt:
-        line = ""
-    if not line:
-        click.echo(err=True)
-        return None
-    return line.strip().lower()

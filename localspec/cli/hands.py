@@ -3,10 +3,9 @@
 import os
 import select
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -14,24 +13,23 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from localspec.calls.policy import ASKED_FIRST, CallPolicy
+from localspec.calls.policy import ASKED_FIRST
 from localspec.chat.events import Event, Reply
+from localspec.chat.request import Request
 from localspec.cli.docs import checked_docs
 from localspec.cli.option_flags import tool_rules_option
-from localspec.decoding.round import StopReason
 from localspec.display import clean, duration_text, notice, printable
-from localspec.engine.ask import Ask
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
 from localspec.storage.paths import config_dir, data_dir, shown
 
 if TYPE_CHECKING:
+    from localspec.session.approval import CallRunner
     from localspec.toolbox.loop import CarriedOut
-    from localspec.toolbox.permissions import Decision, Permissions
-    from localspec.toolbox.toolbox import Proposal, Toolbox
-    from localspec.ui.tool_work import ToolWork
+    from localspec.toolbox.permissions import Permissions
+    from localspec.toolbox.toolbox import Toolbox
 
-Stream = Callable[[Ask, Callable[[], bool]], Iterator[Event]]
+Stream = Callable[[Request, Callable[[], bool]], Iterator[Event]]
 """Answers a question, as events; what it is given beside says whether nobody wants more of them."""
 _LOOK_S = 0.05
 _MOST_PRESSED = 64
@@ -97,17 +95,13 @@ def toolboxes(
     return boxes, Permissions(rules), notes
 
 
-def work_of(folder: Path, flags: Mapping[str, Any]) -> "ToolWork":
-    """Return what carries out calls in a folder for the chat; see `toolboxes`."""
-    from localspec.ui.tool_work import ToolWork  # noqa: PLC0415
+def call_runner(folder: Path, flags: Mapping[str, Any]) -> "CallRunner":
+    """Return what carries out calls in a folder; see `toolboxes`."""
+    from localspec.session.approval import CallRunner  # noqa: PLC0415 - most conversations call nothing
 
     news = SimpleQueue[str]()
-    return ToolWork(*toolboxes(folder, flags, news.put), news, _policy(flags))
-
-
-def _policy(flags: Mapping[str, Any]) -> CallPolicy:
-    """Return what may be called where somebody is asked first."""
-    return ASKED_FIRST.under(flags["tool_rules"])
+    policy = ASKED_FIRST.under(flags["tool_rules"])
+    return CallRunner(*toolboxes(folder, flags, news.put), news, policy)
 
 
 def typed_answer(text: str) -> str:
@@ -126,12 +120,12 @@ def typed_answer(text: str) -> str:
     return line
 
 
-def pressed_answer(text: str, stop: threading.Event | None = None) -> str:
+def pressed_answer(text: str, stopped: Callable[[], bool] = lambda: False) -> str:
     """Ask a person at the terminal for a key; behind an `n` a line says why.
 
     Args:
         text: the question. Nobody has read it in its first moments, so a key that is pressed then is no answer.
-        stop: once set, nobody waits any longer.
+        stopped: returns True when no answer is awaited any more.
 
     Raises:
         EOFError: there will be none.
@@ -139,14 +133,14 @@ def pressed_answer(text: str, stop: threading.Event | None = None) -> str:
     import termios  # noqa: PLC0415 - only with a terminal
     import tty  # noqa: PLC0415
 
-    stop, descriptor = stop or threading.Event(), sys.stdin.fileno()
+    descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
     try:
         click.echo(text, err=True, nl=False)
-        stop.wait(_UNREAD_S)
+        time.sleep(_UNREAD_S)
         termios.tcflush(descriptor, termios.TCIFLUSH)
-        _wait_for_input(stop)
+        _wait_for_input(stopped)
         pressed = os.read(descriptor, _MOST_PRESSED).decode(errors="replace")
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
@@ -155,29 +149,22 @@ def pressed_answer(text: str, stop: threading.Event | None = None) -> str:
         raise EOFError
     click.echo(printable(pressed.strip()), err=True, nl=pressed not in {"n", "N"})
     if pressed in {"n", "N"}:
-        _wait_for_input(stop)
+        _wait_for_input(stopped)
         pressed += f" {sys.stdin.readline()}"
     return pressed
 
 
-def _wait_for_input(stop: threading.Event) -> None:
+def _wait_for_input(stopped: Callable[[], bool]) -> None:
     while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
-        if stop.is_set():
+        if stopped():
             raise EOFError
 
 
-def said_by(reply: Reply) -> Message:
-    """Return what a reply says; the calls of one that was stopped are not made."""
-    said = Message.assistant(reply.text, reply.thinking)
-    calls = () if reply.stop_reason is StopReason.CANCELLED else reply.calls
-    return replace(said, parts=(*said.parts, *calls))
-
-
 class RepliesAndCalls:
-    """The replies to one question of `run`, and the calls between them; see `Hands`.
+    """The replies to one question of `run`, and the calls between them.
 
     Args:
-        flags: of the verb; with `quiet`, only what is refused because there is nobody to ask is written.
+        flags: of the verb; with `quiet`, only what is refused because nobody can be asked is printed.
 
     Raises:
         UsageError: see `toolboxes`.
@@ -188,117 +175,90 @@ class RepliesAndCalls:
     """
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
-        self._quiet, self._flags = flags["quiet"], flags
-        self._permissions: Permissions | None = None
-        if wants_tools(flags):
-            found = toolboxes(Path.cwd(), flags, self._tell)
-            self._boxes, self._permissions, self._notes = found
+        self._quiet = flags["quiet"]
+        self._runner = call_runner(Path.cwd(), flags) if wants_tools(flags) else None
         self.said: list[Reply | CarriedOut] = []
         self.stopped = False
-        self._asked = ""
 
     def answered(
-        self, asked: Ask, reply: Callable[[Ask], Reply], stopped: Callable[[], bool]
+        self, asked: Request, reply: Callable[[Request], Reply], stopped: Callable[[], bool]
     ) -> Reply:
-        """Return the last reply to a question, which all that is called has led to.
+        """Return the last reply to a question, after all calls that it led to.
 
         Args:
             asked: the question.
             reply: answers it, and writes the answer.
-            stopped: says whether the user wants an end.
+            stopped: returns True when the user wants an end.
         """
-        if self._permissions is None:
+        runner = self._runner
+        if runner is None:
             self.said.append(reply(asked))
             return self.last
-        from localspec.toolbox.loop import ToolLoop  # noqa: PLC0415
-        from localspec.toolbox.toolbox import wait_for  # noqa: PLC0415
-
-        for note in self._notes:
+        for note in runner.notes:
             self._tell(note)
-        loop = ToolLoop(self._boxes, self._permissions, self, _policy(self._flags))
-
         messages = asked.messages
-
-        def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
-            nonlocal messages
-            messages = (*messages, *results)
-            this = msgspec.structs.replace(
-                asked, messages=messages, tools=loop.tools, call_policy=loop.policy
-            )
-            self.said.append(reply(this))
-            said = said_by(self.last)
-            messages = (*messages, said)
-            return said.calls
-
         try:
-            with _following(stopped) as stop:
-                wait_for(self._boxes, stop)
-                loop.converse(ask, stop)
-                self.stopped = stop.is_set()
+            runner.wait(stopped)
+            runner.begin()
+            while True:
+                tools, policy = runner.tools, runner.policy
+                this = msgspec.structs.replace(
+                    asked, messages=messages, tools=tools, call_policy=policy
+                )
+                self.said.append(reply(this))
+                said = self.last.message
+                if stopped() or not said.calls or policy.choice == "none":
+                    return self.last
+                results = self._carry_out(runner, said.calls, stopped)
+                if self.stopped:
+                    return self.last
+                messages = (*messages, said, *results)
         finally:
-            loop.close()
-        return self.last
+            runner.close()
+            self._tell_news(runner)
 
     @property
     def last(self) -> Reply:
         """The last reply."""
         return next(each for each in reversed(self.said) if isinstance(each, Reply))
 
-    def decide(self, call: ToolCall, proposal: "Proposal", stop: threading.Event) -> "Decision":
-        """Ask at the terminal; where there is none, refuse."""
-        from localspec.toolbox.asked import decision  # noqa: PLC0415
-        from localspec.toolbox.permissions import Decision  # noqa: PLC0415
-        from localspec.ui.reply_lines import NOBODY  # noqa: PLC0415
+    def _carry_out(
+        self, runner: "CallRunner", calls: Sequence[ToolCall], stopped: Callable[[], bool]
+    ) -> list[Message]:
+        """Carry calls out, asking where that is needed; return their results."""
+        prompt = None
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            prompt = partial(pressed_answer, stopped=stopped)
+        results = []
+        runner.start(calls)
+        while runner.busy:
+            if stopped():
+                runner.stop()
+            for each in runner.take():
+                if isinstance(each, str):
+                    self._tell(each)
+                else:
+                    self.said.append(each)
+                    results.append(Message("tool", (each.result,)))
+                    self._tell_result(each)
+            runner.ask(notice, lambda text: click.echo(clean(text), err=True), prompt)
+            self._tell_news(runner)
+            time.sleep(_LOOK_S)
+        self.stopped = runner.stopped
+        return results
 
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            notice(f"refused: {proposal.summary}; {NOBODY}")
-            return Decision(allowed=False, reason=NOBODY)
-        notice(proposal.summary)
-        self._asked = call.id
-        if proposal.preview:
-            click.echo(clean(proposal.preview), err=True)
-        assert self._permissions is not None  # noqa: S101 - set before anything is called
-        scope = self._permissions.scope(call, proposal)
-        found = decision(lambda text: pressed_answer(text, stop), scope)
-        if found is None:
-            stop.set()
-            return Decision(allowed=False, reason="they stopped the answer")
-        return found
+    def _tell_result(self, done: "CarriedOut") -> None:
+        from localspec.session.approval import shortened_lines  # noqa: PLC0415 - it is imported by now
 
-    def began(self, call: ToolCall, proposal: "Proposal") -> None:
-        """Say what is carried out, unless the question was about it."""
-        if call.id != self._asked:
-            self._tell(proposal.summary)
-
-    def ended(self, done: "CarriedOut") -> None:
-        """Say what came of it."""
-        from localspec.ui.reply_lines import folded  # noqa: PLC0415
-
-        self.said.append(done)
         took = f" · {duration_text(done.seconds, 1)}" if done.begun else ""
         self._tell(f"{done.call.name}{took}{' · error' if done.result.is_error else ''}")
-        for line in folded(clean(done.result.text)):
+        for line in shortened_lines(clean(done.result.text)):
             self._tell(f"  {line}")
+
+    def _tell_news(self, runner: "CallRunner") -> None:
+        for note in runner.news():
+            self._tell(note)
 
     def _tell(self, text: str) -> None:
         if not self._quiet:
             notice(text)
-
-
-@contextmanager
-def _following(stopped: Callable[[], bool]) -> Iterator[threading.Event]:
-    """Yield what is set once something else says so."""
-    stop, done = threading.Event(), threading.Event()
-
-    def follow() -> None:
-        while not done.wait(_LOOK_S):
-            if stopped():
-                stop.set()
-
-    follower = threading.Thread(target=follow, daemon=True, name="localspec-stop")
-    follower.start()
-    try:
-        yield stop
-    finally:
-        done.set()
-        follower.join()

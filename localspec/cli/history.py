@@ -10,15 +10,16 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from localspec.cli.gating import USUAL, gate_option, named_gate
 from localspec.cli.settings import configured
+from localspec.cli.structure import gate_option, gate_rules
 from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
+from localspec.history.export import Mask
 from localspec.history.records import StoredConversation
 from localspec.history.tags import tags_of
+from localspec.session.export import exported, write_export
 from localspec.storage.paths import data_dir
-from localspec.ui.export import exported, write_export
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 _NUMBER = click.argument("number", metavar="[NUMBER|TITLE]", required=False)
@@ -68,10 +69,10 @@ def search(words: tuple[str, ...], json_: bool) -> None:
 @_JSON
 def show(number: str | None, gate: str, json_: bool) -> None:
     """Print conversation NUMBER, or the last one, as Markdown."""
-    hides = named_gate(configured({"gate": gate})["gate"], "--gate")
+    mask = _mask(configured({"gate": gate})["gate"])
     with _opened() as kept:
         style = "json" if json_ else "md"
-        text = exported(kept, _chosen(kept, number), style, hides).rstrip("\n")
+        text = exported(kept, _chosen(kept, number), style, mask).rstrip("\n")
     click.echo(clean(text) if sys.stdout.isatty() else text)
 
 
@@ -87,12 +88,22 @@ def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
         click.echo(" ".join(kept.tag(_chosen(kept, number), added, removed)))
 
 
+def _mask(gate: str) -> Mask | None:
+    """Return what masks as a gate says; None where it is off."""
+    rules = gate_rules(gate)
+    if not rules:
+        return None
+    from localspec.chat.gated import gate_of  # noqa: PLC0415 - few have one
+
+    return gate_of(rules).cleaned
+
+
 @history.command()
 @click.argument("number", metavar="NUMBER|TITLE")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--gate",
-    default=USUAL,
+    default="usual",
     metavar="usual|off|FILE",
     help="What to mask: keys, passwords, addresses and numbers; or rules of a FILE, see docs/gates.md. "
     "Default: usual, which leaves your own words as they are; given, it holds for both sides.",
@@ -104,7 +115,7 @@ def export(context: click.Context, number: str, file: Path | None, gate: str) ->
     As Markdown, or with every branch if FILE ends in .json. Without FILE, the name is made from the title, in the current directory.
     """
     with _opened() as kept:
-        to, found = "" if file is None else str(file), named_gate(gate, "--gate")
+        to, found = "" if file is None else str(file), _mask(gate)
         own = context.get_parameter_source("gate") is not ParameterSource.DEFAULT
         path, masked = write_export(kept, _chosen(kept, number), to, Path(), found, own=own)
     click.echo(path)
@@ -114,7 +125,7 @@ def export(context: click.Context, number: str, file: Path | None, gate: str) ->
 
 @contextmanager
 def _opened() -> Iterator[History]:
-    kept = History.open(data_dir() / "history")
+    kept = History(data_dir() / "history")
     try:
         if kept.trouble is not None:
             raise HistoryError(kept.trouble)

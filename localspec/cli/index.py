@@ -7,18 +7,31 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from localspec.cli.completions import complete_indexes, complete_models
-from localspec.cli.redrawn_line import RedrawnLine
+from localspec.cli.docs import tell_of_missing_model
+from localspec.cli.output import ProgressLine, RedrawnLine
+from localspec.cli.settings import configured
 from localspec.display import notice, printable, printable_line
 from localspec.errors import UsageError
-
-if TYPE_CHECKING:
-    from localspec.retrieval.index import Index, VectorModel
-    from localspec.retrieval.update import Changes
+from localspec.retrieval.embedding import embed, vector_model
+from localspec.retrieval.index import (
+    Index,
+    VectorModel,
+    index_names,
+    name_for,
+    open_index,
+    remove_index,
+)
+from localspec.retrieval.reading import place
+from localspec.retrieval.retriever import search as search_index
+from localspec.retrieval.update import Changes
+from localspec.retrieval.update import add as added
+from localspec.retrieval.update import update as updated
+from localspec.storage.files import size_text
+from localspec.storage.paths import brief
 
 _REDRAWN_S = 0.1
 _EVERY_S, _MOST_S, _REST = 5.0, 86_400.0, 20
@@ -67,9 +80,6 @@ def add(paths: tuple[Path, ...], name: str | None, vectors: str | None) -> None:
 
     Hidden files, links, what .gitignore names and what is no text is left out of folders.
     """
-    from localspec.retrieval.index import index_names, name_for, open_index  # noqa: PLC0415 - sqlite3, and all that reads files
-    from localspec.retrieval.update import add as added  # noqa: PLC0415
-
     first = paths[0].resolve()
     name = name or name_for(first if first.is_dir() else first.parent)
     chosen = _chosen_vectors(vectors, is_new=name not in index_names())
@@ -83,8 +93,6 @@ def add(paths: tuple[Path, ...], name: str | None, vectors: str | None) -> None:
 @click.argument("name", required=False, shell_complete=complete_indexes)
 def update(name: str | None) -> None:
     """Bring index NAME, or the only one, up to date with its files."""
-    from localspec.retrieval.update import update as updated  # noqa: PLC0415 - likewise
-
     with _opened(name) as (its_name, opened):
         _bring_up_to_date(its_name, opened, lambda report: updated(opened, report))
 
@@ -103,8 +111,6 @@ def watch(name: str | None, every: float) -> None:
 
     Looks at sizes and times of its files.
     """
-    from localspec.retrieval.update import update as updated  # noqa: PLC0415 - likewise
-
     if math.isnan(every):  # neither less than the least nor more than the most
         raise UsageError(f"--every is {every}: give 1 to {_MOST_S:.0f} seconds")
     with _opened(name) as (its_name, opened), suppress(KeyboardInterrupt):
@@ -123,10 +129,6 @@ def watch(name: str | None, every: float) -> None:
 @_JSON
 def status(name: str | None, json_: bool) -> None:
     """Show what is in index NAME, or in all of them."""
-    from localspec.retrieval.index import index_names  # noqa: PLC0415 - likewise
-    from localspec.storage.files import size_text  # noqa: PLC0415
-    from localspec.storage.paths import brief  # noqa: PLC0415
-
     documents = []
     for each in index_names() if name is None else [name]:
         with _opened(each) as (_, opened):
@@ -167,11 +169,6 @@ def status(name: str | None, json_: bool) -> None:
 @_JSON
 def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> None:
     """Print the passages that fit WORDS best, the best first."""
-    from localspec.cli.docs import tell_of_missing_model  # noqa: PLC0415 - likewise
-    from localspec.retrieval.reading import place  # noqa: PLC0415
-    from localspec.retrieval.retriever import search as search_index  # noqa: PLC0415
-    from localspec.storage.paths import brief  # noqa: PLC0415
-
     with _opened(name) as (_, opened):
         tell_of_missing_model(opened)
         found = search_index(opened, " ".join(words), most)
@@ -202,8 +199,6 @@ def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> 
 @click.argument("name", shell_complete=complete_indexes)
 def rm(name: str) -> None:
     """Remove index NAME; the files themselves stay."""
-    from localspec.retrieval.index import remove_index  # noqa: PLC0415 - likewise
-
     remove_index(name)
     notice(f"{name} is removed")
 
@@ -211,8 +206,6 @@ def rm(name: str) -> None:
 @contextmanager
 def _opened(name: str | None) -> Iterator[tuple[str, "Index"]]:
     """Open an index; without a name, the only one."""
-    from localspec.retrieval.index import index_names, open_index  # noqa: PLC0415 - likewise
-
     if name is None:
         names = index_names()
         if len(names) > 1:
@@ -224,15 +217,11 @@ def _opened(name: str | None) -> Iterator[tuple[str, "Index"]]:
 
 def _chosen_vectors(vectors: str | None, *, is_new: bool) -> "tuple[VectorModel | None] | None":
     """Return the model that is to make vectors, in a tuple, fetched if it is not here; None where nothing is to change."""
-    from localspec.cli.settings import configured  # noqa: PLC0415 - likewise
-
     if vectors is None and not is_new:
         return None
     settings = configured({"offline": False, "vectors": vectors})
     if settings["vectors"] == _OFF:
         return (None,)
-    from localspec.cli.progress import ProgressLine  # noqa: PLC0415 - few indexes have vectors
-    from localspec.retrieval.embedding import vector_model  # noqa: PLC0415
 
     with ProgressLine(enabled=True) as line:
         name, offline = settings["vectors"], settings["offline"]
@@ -254,7 +243,6 @@ def _make_vectors(name: str, opened: "Index") -> None:
     model = opened.vector_model()
     if model is None:
         return
-    from localspec.retrieval.embedding import embed  # noqa: PLC0415 - few indexes have vectors
 
     line = RedrawnLine(enabled=True)
     try:

@@ -3,23 +3,20 @@
 import asyncio
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from localspec.cli import leave
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
-from localspec.cli.gating import gate_of, gate_option
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.resident import own_option, resident
 from localspec.cli.settings import with_own
+from localspec.cli.structure import gate_option, gate_rules
 from localspec.display import notice
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
-
-if TYPE_CHECKING:
-    from localspec.gates.gate import Gate
 
 _KEEP_ALIVE_S = 600.0
 _MOST = 64
@@ -54,11 +51,11 @@ def mcp(name: str | None, **flags: Any) -> int:
     # A thread waits for stdin, and would wait on; the engine ends with its pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: leave(128 + number))
-    asyncio.run(_served(found, gate_of(found)))
+    asyncio.run(_served(found, gate_rules(found["gate"])))
     return 0
 
 
-async def _served(flags: dict[str, Any], gate: "Gate | None") -> None:
+async def _served(flags: dict[str, Any], gate: str) -> None:
     # Imported here: no other verb needs them.
     from localspec.engine.client import EngineClient  # noqa: PLC0415
     from localspec.models.registry import load_registry  # noqa: PLC0415

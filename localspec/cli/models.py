@@ -1,17 +1,24 @@
-"""`localspec list`, `show`, `rm` and `import`: the models on this machine."""
+"""`localspec search`, `list`, `show`, `check`, `rm` and `import`: the models that there are, and those on this machine."""
 
 import json
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
+from localspec.chat.call_finder import offers_tools
 from localspec.cli.completions import complete_models
-from localspec.errors import LocalspecError, UsageError
+from localspec.cli.words import require_model
+from localspec.config.own import write_keys
+from localspec.display import columns_of, cut, table
+from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
+from localspec.launch.rows import ModelRow, model_rows
+from localspec.models.architectures import how_it_drafts
 from localspec.models.entries import MODEL_NAME
 from localspec.models.gguf import read_model
 from localspec.models.inventory import (
@@ -24,15 +31,50 @@ from localspec.models.inventory import (
     remove,
 )
 from localspec.models.names import import_file
+from localspec.models.pairs import Fit, PairReport, Side, check_pair, quoted, suggest
 from localspec.models.registry import USER_FILE, Registry, load_registry
 from localspec.models.store import Store
 from localspec.storage.files import size_text
 from localspec.storage.paths import config_dir, data_dir, shown
 
-if TYPE_CHECKING:
-    from localspec.launch.rows import ModelRow
-
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def print_table(rows: Iterable[Sequence[str]]) -> None:
+    """Print rows in columns, on a terminal as much of each as fits a line."""
+    for line in table(rows):
+        click.echo(cut(line, columns_of(sys.stdout)) if sys.stdout.isatty() else line)
+
+
+@click.command()
+@click.argument("words", nargs=-1)
+@_json
+def search(words: tuple[str, ...], as_json: bool) -> None:
+    """List the models that match all WORDS, or all models, smallest first: chat models, then draft and embedding models.
+
+    Searches names and what a model is good for. `*` marks models on this machine, `tools` those
+    that can call tools, `thinking` those that think before they answer.
+    """
+    registry, text = load_registry(), " ".join(words).lower()
+    rows = model_rows(registry)
+    found = [each for each in rows if all(word in each.words for word in text.split())]
+    if text and not found:
+        family = registry.like(text)
+        found = [each for each in rows if each.name in family]
+    if not found:
+        registry.require(" ".join(words))
+        raise ModelUnavailable(f"nothing matches {' '.join(words)[:80]!r}: try fewer words")
+    if as_json:
+        click.echo(json.dumps([_row_facts(each, registry) for each in found], indent=2))
+        return
+    print_table(
+        (
+            f"{'*' if each.here else ' '} {each.name}",
+            each.sizes,
+            " · ".join(filter(None, (each.about, each.marks))),
+        )
+        for each in found
+    )
 
 
 @click.command(name="list")
@@ -43,8 +85,6 @@ def list_(as_json: bool) -> None:
     Files in the `store` are localspec's own. `hub cache` and `link` are files of other programs or
     of yours, which are never deleted. `unfinished` downloads resume with the next pull.
     """
-    from localspec.launch.rows import model_rows  # noqa: PLC0415 - not for `--help`
-
     registry = load_registry()
     items = inventory(registry, Store(data_dir()))
     if as_json:
@@ -56,12 +96,13 @@ def list_(as_json: bool) -> None:
             "`localspec recommend` suggests some",
             err=True,
         )
-    width = max((len(item.name) for item in items), default=0)
     rows = {row.name: row for row in model_rows(registry)}
+    lines = []
     for item in items:
         row = rows.get(item.entry.full_name) or rows.get(item.name)
-        kind = f"  {row.about}" if row is not None and row.kind not in {"chat", "code"} else ""
-        click.echo(f"{item.name:<{width}}  {_size(item):>17}  {item.where}{kind}")
+        kind = row.about if row is not None and row.kind not in {"chat", "code"} else ""
+        lines.append((item.name, f"{_size(item):>17}", item.where, kind))
+    print_table(lines)
 
 
 @click.command()
@@ -76,22 +117,15 @@ def show(name: str, as_json: bool) -> None:
     registry = load_registry()
     facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
     if isinstance(facts.get("path"), str):
-        # Few files are looked into.
-        from localspec.chat.call_finder import offers_tools  # noqa: PLC0415
-
         facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).chat_template)
     row = _row(registry.name(name), str(facts["name"]), registry)
     if row is not None and row.pair is not None:
         facts |= {"good_for": row.about or None, "thinking": row.thinking}
         facts |= {"draft_model": row.pair.draft_model, "draft_bytes": row.draft_bytes}
-    from localspec.models.pairs import suggest  # noqa: PLC0415 - not for `--help`
-
     # The hub is not asked for it.
     drafts = suggest(name, registry) if registry.find(name) or facts.get("here", True) else []
     if as_json:
-        from localspec.cli.pair_facts import suggestion_facts  # noqa: PLC0415 - not for `--help`
-
-        facts_of_drafts = [suggestion_facts(each) for each in drafts]
+        facts_of_drafts = [{**asdict(each), "ratio": round(each.ratio, 2)} for each in drafts]
         click.echo(json.dumps({**facts, "drafts": facts_of_drafts}, indent=2))
         return
     size = facts.pop("size_bytes", None)
@@ -107,13 +141,122 @@ def show(name: str, as_json: bool) -> None:
         click.echo(f"{'' if at else 'drafts':<{width}}  {each.draft_model}: {reasons}")
 
 
-def _row(name: str, model: str, registry: Registry) -> "ModelRow | None":
+def _row(name: str, model: str, registry: Registry) -> ModelRow | None:
     """Return the row of a name, or else the first one of that model; None of a file that has no name."""
-    from localspec.launch.rows import model_rows  # noqa: PLC0415 - not for `--help`
-
     rows = model_rows(registry)
     of_model = [row for row in rows if row.pair is not None and row.pair.target == model]
     return next(iter([*(row for row in rows if row.name == name), *of_model]), None)
+
+
+@click.command()
+@click.argument("target", shell_complete=complete_models)
+@click.argument("draft_model", shell_complete=complete_models)
+@_json
+def check(target: str, draft_model: str, as_json: bool) -> int:
+    """Check whether DRAFT_MODEL can draft for TARGET.
+
+    Both are names, paths, or user/repo:QUANT on the hub. If a file is not on this machine, only its
+    header is downloaded. Models with different vocabularies may still be usable, less well. The exit code is 4
+    if they are not.
+    """
+    report = check_pair(target, draft_model, load_registry())
+    if as_json:
+        click.echo(json.dumps(_check_facts(report), indent=2))
+    else:
+        click.echo("\n".join(_check_lines(report)))
+    return 0 if report.can_draft else PairMismatch.exit_code
+
+
+def _check_lines(report: PairReport) -> Iterator[str]:
+    fit, target, draft_model = report.fit, report.target, report.draft_model
+    across = report.can_draft and report.shared_percent is not None
+    verdict = "usable across vocabularies" if across else fit.verdict
+    can = "can" if report.can_draft else "cannot"
+    yield f"{verdict}: {draft_model.name} {can} draft for {target.name}"
+    shared = ""
+    if report.shared_percent is not None:
+        shared = f"{report.shared_percent:.1f} % of the draft model's tokens are the target's"
+        yield f"  shared            {shared}" + (", expect less to be accepted" if across else "")
+    if across:
+        yield "  use               name it with --draft-model: it is never chosen by itself"
+    different = fit.first_difference
+    if different is not None:
+        pieces = f"{quoted(different.target_piece)} and {quoted(different.draft_piece)}"
+        yield f"  first difference  token {different.token} is {pieces}"
+    elif fit.reason:
+        yield f"  reason            {fit.reason}"
+    yield (
+        f"  tokens            {target.header.tokenizer.n_vocab} and "
+        f"{draft_model.header.tokenizer.n_vocab}, {fit.overlap_percent:.4g} % overlap"
+        + (" of number and text, where `shared` counts the text alone" if shared else "")
+    )
+    for note in () if different is not None else fit.notes:
+        yield f"  note              {note}"
+    for side in (target, draft_model):
+        special = how_it_drafts(side.header)
+        if special is not None:
+            yield f"  drafting          {side.name}: {special}"
+    yield f"  chat templates    {report.templates}"
+    yield f"  fingerprints      {target.fingerprint[:16]} and {draft_model.fingerprint[:16]}"
+    fetched = target.fetched_bytes + draft_model.fetched_bytes
+    if fetched:
+        yield f"  fetched           {size_text(fetched)} of headers"
+
+
+def _check_facts(report: PairReport) -> dict[str, Any]:
+    """Return a judgement."""
+    fit, different = report.fit, report.fit.first_difference
+    return {
+        "fits": fit.verdict is not Fit.INCOMPATIBLE,
+        "usable": report.can_draft,
+        "verdict": fit.verdict,
+        "shared_percent": report.shared_percent,
+        "reason": fit.reason or None,
+        "first_difference": different and asdict(different),
+        "overlap_percent": fit.overlap_percent,
+        "shared_vocab": fit.shared_vocab,
+        "notes": list(fit.notes),
+        "chat_templates": report.templates,
+        "target": _side_facts(report.target),
+        "draft_model": _side_facts(report.draft_model),
+    }
+
+
+def _side_facts(side: Side) -> dict[str, Any]:
+    tokenizer = side.header.tokenizer
+    return {
+        "name": side.name,
+        "size_bytes": side.size_bytes,
+        "fetched_bytes": side.fetched_bytes,
+        "architecture": side.header.architecture,
+        "context": side.header.context_length,
+        "tokenizer": tokenizer.model,
+        "pre_tokenizer": tokenizer.pre,
+        "n_vocab": tokenizer.n_vocab,
+        "fingerprint": side.fingerprint,
+        "has_chat_template": side.header.chat_template is not None,
+    }
+
+
+def _row_facts(row: ModelRow, registry: Registry) -> dict[str, Any]:
+    """Return what is known of a model, and whether it is on this machine with all that it drafts with."""
+    assert row.pair is not None, "every row of the table has one"  # noqa: S101
+    return {
+        "name": row.name,
+        "kind": row.kind,
+        "target": row.pair.target,
+        "draft": row.pair.draft,
+        "draft_model": row.pair.draft_model,
+        "good_for": row.about or None,
+        "caveat": row.pair.caveat or None,
+        "size_bytes": row.size_bytes,
+        "draft_bytes": row.draft_bytes,
+        "tools": row.tools,
+        "thinking": row.thinking,
+        "here": row.here,
+        "draft_here": row.draft_here,
+        "default": row.name == registry.default_pair,
+    }
 
 
 @click.command()
@@ -129,8 +272,6 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
     registry, store = load_registry(), Store(data_dir())
     removal = plan_removal([each for each in names if not _is_own_alias(each)], registry, store)
     for each in filter(_is_own_alias, names):
-        from localspec.config.own import write_keys  # noqa: PLC0415 - not for `--help`
-
         write_keys(config_dir() / USER_FILE, {each: None}, "aliases")
         click.echo(f"removed the name {each}; {registry.aliases[each]} stays")
     if not (removal.items or removal.kept):
@@ -184,9 +325,6 @@ def _is_own_alias(name: str) -> bool:
 
 def _name(registry: Registry, name: str | None, model: str) -> None:
     """Make a name mean a known model."""
-    from localspec.cli.words import require_model  # noqa: PLC0415 - not for `--help`
-    from localspec.config.own import write_keys  # noqa: PLC0415 - not for `--help`
-
     if name is None:
         raise UsageError(f"{model} is a known model: give it another name with --name")
     if not re.fullmatch(MODEL_NAME, name):

@@ -5,7 +5,9 @@ Imports nothing that loads models.
 
 from collections.abc import Callable
 
-from localspec.cli.progress import ProgressLine
+from msgspec.structs import astuple
+
+from localspec.cli.output import ProgressLine
 from localspec.engine.client import COMMAND, EngineClient
 from localspec.engine.protocol import (
     Downloading,
@@ -84,8 +86,8 @@ def _outcome(
 def show_loading(notice: Notice, line: ProgressLine) -> None:
     """Show how far loading is, if a notice says so."""
     match notice:
-        case Downloading(name, done, total, source):
-            line.download(Progress(name, done, total, source))
+        case Downloading():
+            line.download(Progress(*astuple(notice)))
         case Loading(name, share):
             line.load(name, share)
         case Measuring(name, share):

@@ -1,15 +1,38 @@
-"""`localspec pull`: fetch pairs and models."""
+"""`localspec pull` and `recommend`: fetch models, and which of them suit this machine."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.option_flags import option_flags
-from localspec.cli.progress import ProgressLine
+from localspec.cli.output import ProgressLine
 from localspec.cli.settings import configured
-from localspec.display import notice
-from localspec.models.pull import Wanted, fetch, models_of_all, wanted
+from localspec.display import notice, printable, table
+from localspec.errors import LocalspecError, ModelUnavailable
+from localspec.launch.fit import forecast
+from localspec.launch.memories import memories
+from localspec.launch.rows import ModelRow, model_rows
+from localspec.launch.worth import why_idle
+from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
+from localspec.models.entries import ModelEntry, Purpose
+from localspec.models.pull import Wanted, bytes_to_fetch, fetch, models_of_all, require_room, wanted
+from localspec.models.recommend import Memory, Recommendation, Suits, recommend, rounded
+from localspec.models.registry import load_registry
+from localspec.models.repository import FoundHeader, find_headers, keep_beginning, of_model
+from localspec.models.store import Store
 from localspec.options import LaunchOptions, changed
+from localspec.storage.files import free_bytes, size_text
+from localspec.storage.paths import data_dir
+
+# Asked on a terminal: a target of 7B and more, or what leaves less free than it takes.
+LARGE_BYTES = 4_000_000_000
+# A smaller file is here sooner than its header is judged.
+READ_AHEAD_BYTES = 50_000_000
 
 
 @click.command()
@@ -50,8 +73,6 @@ def pull(
             found = [_without_idle(each, quiet=quiet) for each in found]
         preview = None
         if not quiet:
-            from localspec.cli.pull_preview import Preview  # noqa: PLC0415 - loads llama.cpp
-
             preview = Preview(found, changed(LaunchOptions(), flags), offline=flags["offline"])
             preview.before(ask=not yes)
         with ProgressLine(enabled=not quiet) as line:
@@ -64,8 +85,6 @@ def pull(
 
 def _without_idle(found: Wanted, *, quiet: bool) -> Wanted:
     """Return what is wanted without a draft model that could not pay here, and tell of it."""
-    from localspec.launch.worth import why_idle  # noqa: PLC0415 - loads llama.cpp
-
     if found.draft_model is None:
         return found
     why = why_idle(found.name, found.target, found.draft_model)
@@ -74,3 +93,196 @@ def _without_idle(found: Wanted, *, quiet: bool) -> Wanted:
     if not quiet:
         notice(why)
     return Wanted(found.name, found.target)
+
+
+class Preview:
+    """Tells on stderr how pairs and models will fit, before they are fetched where that can be known.
+
+    Args:
+        found: what was asked for.
+        request: how it would be loaded.
+        offline: ask no hub for headers.
+    """
+
+    def __init__(self, found: Sequence[Wanted], request: LaunchOptions, *, offline: bool) -> None:
+        self._found = found
+        self._request = request
+        self._store = Store(data_dir())
+        self._reads_ahead = not offline
+        self._told: set[str] = set()
+        self._beginnings: list[FoundHeader] = []
+        self._problems = 0
+
+    def before(self, *, ask: bool) -> None:
+        """Tell what can be known now, and ask before a large download on a terminal.
+
+        Raises:
+            ModelUnavailable: the disk has no room.
+            click.Abort: the answer was no.
+        """
+        entries = [each for each in models_of_all(self._found) if isinstance(each, ModelEntry)]
+        missing = [each for each in entries if self._store.path_of(each) is None]
+        to_fetch = bytes_to_fetch(missing, self._store) if missing else 0
+        if to_fetch:
+            require_room(missing, self._store)
+        if workers := ", ".join(self._request.workers):
+            self._say(f"what fits is not known now: {workers} will say what is free at loading")
+        for each in self._forecast:
+            self._tell_if_known(each)
+        if to_fetch and sys.stdin.isatty() and sys.stderr.isatty():
+            self._ask(to_fetch, ask=ask)
+        for beginning in self._beginnings:
+            keep_beginning(beginning, self._store)
+
+    def after(self) -> None:
+        """Tell what could not be known before the files were here."""
+        for each in self._forecast:
+            if each.name not in self._told:
+                self._tell(each)
+
+    @property
+    def _forecast(self) -> Sequence[Wanted]:
+        """What can be judged here; nothing where workers are set: to ask one for its memory would take it from whoever uses it."""
+        return () if self._request.workers else self._found
+
+    def _tell_if_known(self, each: Wanted) -> None:
+        entries = [model for model in each.models if isinstance(model, ModelEntry)]
+        to_fetch = bytes_to_fetch(entries, self._store)
+        if to_fetch and (to_fetch < READ_AHEAD_BYTES or not self._reads_ahead):
+            return
+        try:
+            self._tell(each)
+        except ModelUnavailable:  # another source may have the file, and its header is told then
+            self._reads_ahead = False
+
+    def _tell(self, each: Wanted) -> None:
+        try:
+            found = [list(find_headers(model)) for model in each.models]
+        except ModelUnavailable:
+            raise
+        except LocalspecError as error:  # no GGUF, say: the download will not be better
+            self._say(f"warning: {error}", problem=True)
+            self._told.add(each.name)
+            return
+        self._beginnings += [header for headers in found for header in headers]
+        names = _names(each)
+        headers = [of_model(parts, name) for parts, name in zip(found, names, strict=True)]
+        draft_model = headers[1] if len(headers) > 1 else None
+        options = self._request.load
+        expected = forecast(headers[0], draft_model, options, self._request.draft_load(options))
+        for line in expected.lines:
+            self._say(f"{each.name} {line}" if line == expected.lines[0] else line)
+        for problem in expected.problems:
+            self._say(f"warning: {problem}", problem=True)
+        self._told.add(each.name)
+
+    def _say(self, text: str, *, problem: bool = False) -> None:
+        self._problems += problem
+        notice(printable(text))
+
+    def _ask(self, to_fetch: int, *, ask: bool) -> None:
+        free = free_bytes(self._store.root)
+        sizes = f"{size_text(to_fetch)} to download, {size_text(free)} free on the disk"
+        large = to_fetch > LARGE_BYTES or to_fetch > free // 2
+        if not ask or not (large or self._problems):
+            self._say(sizes)
+            return
+        question = "download it anyway?" if self._problems else "download it?"
+        click.confirm(
+            f"localspec: {sizes}: {question}", default=not self._problems, abort=True, err=True
+        )
+
+
+def _names(each: Wanted) -> Iterator[str]:
+    for model in each.models:
+        yield model.name if isinstance(model, ModelEntry) else str(model)
+
+
+@click.command("recommend")
+@click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def recommend_(code: bool, json_: bool) -> None:
+    """Recommend models for this machine, best first; `*` marks those that are on it.
+
+    The best is the largest model, or one nearly as large and much faster, that takes at most half of
+    the memory (85 % of a GPU's own) and should write 8 tokens per second or more. Every token reads
+    the weights once, so localspec measures how fast it can read them here, once an hour, and
+    predicts the speed from that. What other programs use at the moment changes nothing.
+    """
+    registry = load_registry()
+    purpose: Purpose = "code" if code else "chat"
+    places = memories(registry)
+    found = recommend(registry, places, purpose)
+    rows = {row.name: row for row in model_rows(registry, places)}
+    if json_:
+        click.echo(json.dumps(_document(places, found, rows), indent=2))
+        return
+    for place in places:
+        free = "" if place.free_bytes is None else f", {size_text(place.free_bytes)} free now"
+        speed = "" if place.bytes_per_s is None else f", read at {place.bytes_per_s / 1e9:.0f} GB/s"
+        click.echo(f"{place.name}: {size_text(place.total_bytes)}{free}{speed}", err=True)
+    others = taken_by_others()
+    if others is not None and others[0] >= GIVES_WAY:
+        notice(
+            f"other programs are using {others[0]:.1f} of {others[1]} cores; the predicted speeds are for a quiet machine"
+        )
+    if not found:
+        raise ModelUnavailable(
+            f"no model for {purpose} fits this machine's memory: try {registry.default_pair}, "
+            "a tiny demo model"
+        )
+    lines = []
+    for proposal in found:
+        row = rows[proposal.pair]
+        name = f"{'*' if row.here else ' '} {row.name}"
+        lines.append((name, row.sizes, f"{_reason(proposal)}: {row.about}"))
+    for line in table(lines):
+        click.echo(line)
+    first = rows[found[0].pair]
+    if first.here:
+        click.echo(f"start the first with `localspec chat {first.name}`", err=True)
+    else:
+        click.echo(f"download the first with `localspec pull {first.name}`", err=True)
+
+
+def _reason(proposal: Recommendation) -> str:
+    speed, memory = proposal.tokens_per_s, proposal.memory
+    how = "measured on this machine" if proposal.is_measured else "estimated"
+    foreseen = "speed unknown" if speed is None else f"≈ {rounded(speed)} tokens/s {how}"
+    note = {
+        Suits.WELL: "",
+        Suits.SLOW: ", slow here",
+        Suits.TIGHT: f", more than {memory.most:.0%} of it",
+    }[proposal.suits]
+    short = ", more than is free now" if proposal.is_short else ""
+    return f"{foreseen}, {size_text(proposal.needed_bytes)} {memory.name}{note}{short}"
+
+
+def _document(
+    places: list[Memory], found: tuple[Recommendation, ...], rows: Mapping[str, ModelRow]
+) -> dict[str, Any]:
+    return {
+        "memories": [
+            {
+                "name": each.name,
+                "total_bytes": each.total_bytes,
+                "free_bytes": each.free_bytes,
+                "bytes_per_s": each.bytes_per_s,
+            }
+            for each in places
+        ],
+        "proposals": [
+            {
+                "pair": each.pair,
+                "memory": each.memory.name,
+                "needed_bytes": each.needed_bytes,
+                "read_bytes": each.target.read_bytes,
+                "tokens_per_s": each.tokens_per_s,
+                "is_measured": each.is_measured,
+                "suits": each.suits.name.lower(),
+                "is_short": each.is_short,
+                "here": rows[each.pair].here,
+            }
+            for each in found
+        ],
+    }

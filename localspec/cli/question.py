@@ -12,7 +12,7 @@ from localspec.cli.prompt import read_prompt
 from localspec.display import notice
 from localspec.errors import UsageError
 from localspec.messages import Message
-from localspec.ui.preferences import FILE, Preferences, read_preferences
+from localspec.session.preferences import FILE, Preferences, read_preferences
 
 Function = Callable[..., Any]
 
@@ -132,7 +132,7 @@ def question(
         UsageError: a file cannot be read.
         LocalspecError: an index cannot be read.
     """
-    from localspec.ui.attach import attached, read_document, unmatched  # noqa: PLC0415
+    from localspec.session.attachments import attached, read_document, unmatched  # noqa: PLC0415
 
     docs, typed = docs_of(flags).parse_mention(typed)
     folder = Path.cwd()

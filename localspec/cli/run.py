@@ -8,21 +8,21 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from localspec.chat.events import Event, Finished, Reply, Text
+from localspec.chat.events import Event, Finished, Reply, Text, Withheld
+from localspec.chat.request import Request
 from localspec.cli import CUT_OFF, INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.docs import cited_json, cited_lines, docs_options
 from localspec.cli.first_run import with_model
-from localspec.cli.gating import Gating, gate_of, gate_option
-from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, wants_tools
+from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, typed_answer, wants_tools
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
+from localspec.cli.output import AnswerStream, ReadingLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
     continue_option,
@@ -32,7 +32,6 @@ from localspec.cli.question import (
     system_prompt,
     templated,
 )
-from localspec.cli.reading_line import ReadingLine
 from localspec.cli.recorded import workload_option
 from localspec.cli.report import (
     RunOutcome,
@@ -45,19 +44,19 @@ from localspec.cli.report import (
 from localspec.cli.resident import own_option, resident
 from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import with_own
-from localspec.cli.terminal import AnswerStream
-from localspec.cli.words import model_and_prompt, named
+from localspec.cli.structure import gate_option, gate_rules
+from localspec.cli.words import conversation_and_words, model_and_prompt, named
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
-from localspec.engine.ask import Ask
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
-    from localspec.cli.kept import Kept
     from localspec.engine.shared import SharedEngine
     from localspec.history.records import StoredConversation
+    from localspec.session.conversation import SavedConversation
     from localspec.toolbox.loop import CarriedOut
 
 
@@ -109,9 +108,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     _check(flags)
     conversation = None
     if flags["go_on"] is not None:
-        from localspec.cli.kept import continued  # noqa: PLC0415 - the history's database
-
-        conversation, words = continued(flags["go_on"], words)
+        conversation, words = conversation_and_words(flags["go_on"], words)
     model, prompt = model_and_prompt(words, chosen=named(flags) is not None)
     flags["model"] = flags["model"] or model
     prompt = templated(prompt, flags)
@@ -122,40 +119,82 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         return start_chat({**flags, "go_on": go_on, "plain": False})
     kept = _kept(flags, conversation)
     if kept is not None and named(flags) is None:
-        flags["model"] = kept.model
+        flags["model"] = kept.pair
+    text = read_prompt(prompt)
+    before = () if kept is None else tuple(each.message for each in kept.messages)
+    said = None if flags["raw"] else question(text, flags, prompt or "", before)
     flags = with_own(with_model(flags))
     turns = RepliesAndCalls(flags)
-    gating = Gating(gate_of(flags), asks=_is_asked(flags))
     options, request = reply_options(flags), launch_options(flags)
-    text = read_prompt(prompt)
-    before = () if kept is None else kept.messages
-    said = None if flags["raw"] else question(text, flags, prompt or "", before)
     system = None if flags["raw"] else system_prompt(flags)
 
-    @cache
-    def messages() -> tuple[Message, ...]:
-        """Return the conversation; where it is kept, the question is from now on."""
-        if said is None:
-            return ()
-        if kept is not None:
-            return kept.say(said, system)
-        return (said,) if system is None else (Message.system(system), said)
-
-    def asked() -> Ask:
-        asked = Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
-        return asked if kept is None else msgspec.structs.replace(asked, conversation=kept.number)
-
+    if kept is not None and conversation is None:
+        kept.system = system
+    gate = gate_rules(flags["gate"])
+    asked = _Question(kept, said, system, text, options, calls=wants_tools(flags), gate=gate)
     said_before = "".join(each.text for each in before)
     prompt_text = f"{system or ''}{said_before}{text if said is None else said.text}"
-    outcome = _answer(request, asked, flags, turns, gating, prompt_text)
-    gating.close()
+    outcome = _answer(request, asked.request, flags, turns, prompt_text)
     if outcome is None:
         return INTERRUPTED
     reply = outcome.reply
     if kept is not None:
-        kept.answer(turns.said, outcome.target, request)
-    code = _report(outcome, turns.said, text, messages(), options, flags)
+        _keep(kept, turns.said, outcome.target, request)
+    code = _report(outcome, turns.said, text, asked.messages, options, flags)
     return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else code
+
+
+class _Question:
+    """The question of `run`, and the conversation that it belongs to.
+
+    Args:
+        kept: the conversation of the history; None where nothing is saved.
+        said: the question; None where `text` goes to the model as it is.
+        system: the system prompt of a question that is not saved.
+        text: all of the prompt.
+        options: how to answer.
+        calls: whether functions may be called, so that several replies follow each other.
+        gate: what is masked in answers.
+    """
+
+    def __init__(
+        self,
+        kept: "SavedConversation | None",
+        said: Message | None,
+        system: str | None,
+        text: str,
+        options: ReplyOptions,
+        *,
+        calls: bool = False,
+        gate: str = "",
+    ) -> None:
+        self._kept, self._said, self._options, self._saved = kept, said, options, False
+        self._gate = gate
+        self._raw = text if said is None else None
+        self._ephemeral = kept is None and not calls
+        self.messages: tuple[Message, ...] = ()
+        if said is not None and kept is not None:
+            self.messages = kept.turns_with(said)
+        elif said is not None:
+            self.messages = (*([] if system is None else [Message.system(system)]), said)
+
+    def request(self, *, save: bool = True) -> Request:
+        """Return the request; unless `save` is false, the question is in the history from now on."""
+        kept = self._kept
+        asked = Request(
+            0,
+            self.messages,
+            self._options,
+            raw=self._raw,
+            ephemeral=self._ephemeral,
+            gate=self._gate,
+        )
+        if kept is None or self._said is None or not save:
+            return asked
+        if not self._saved:
+            kept.say(self._said)
+            self._saved = True
+        return msgspec.structs.replace(asked, conversation=kept.number)
 
 
 def _check(flags: dict[str, Any]) -> None:
@@ -165,22 +204,31 @@ def _check(flags: dict[str, Any]) -> None:
     if flags["code"] and (flags["json_"] or flags["show_thinking"]):
         raise UsageError("--code prints nothing else: remove --json and --show-thinking")
     if flags["raw"] and (flags["go_on"] is not None or flags["keep"] or flags["files"]):
-        raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
+        raise UsageError(
+            "--raw takes only a prompt: remove -c (--continue), --keep and -f (--file)"
+        )
     if flags["raw"] and flags["docs"]:
         raise UsageError("--raw and --docs cannot be combined: raw text has no place for passages")
     if flags["raw"] and wants_tools(flags):
         raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
     if flags["go_on"] is not None and (flags["system"], flags["persona"]) != (None, None):
-        raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
+        raise UsageError(
+            "-c (--continue) keeps the conversation's own system prompt: remove --system"
+        )
 
 
 def _print_code(text: str, *, quiet: bool) -> None:
-    """Print the blocks of code; where there are none, the answer may be nothing but code."""
+    """Print the blocks of code in the first one's language; where there are none, the answer may be nothing but code."""
     blocks = code_blocks(text)
+    code = [each for language, each in blocks if language == blocks[0][0]]
     if not (blocks or quiet):
         notice("the answer has no block of code: printing all of it")
+    if len(code) < len(blocks) and not quiet:
+        notice(
+            f"printing {len(code)} of {len(blocks)} blocks of code: those in the first one's language"
+        )
     stream = AnswerStream(silent=False, show_thinking=False)
-    stream.write(Text("\n\n".join(blocks) or text))
+    stream.write(Text("\n\n".join(code) or text))
     stream.end()
 
 
@@ -195,16 +243,39 @@ def _is_kept(flags: dict[str, Any]) -> bool:
     return _at_terminal() and not (flags["raw"] or flags["json_"] or flags["quiet"])
 
 
-def _kept(flags: dict[str, Any], conversation: "StoredConversation | None") -> "Kept | None":
-    """Return the conversation that the question belongs to, and say which it is where it goes on; None where nothing is kept."""
+def _kept(
+    flags: dict[str, Any], conversation: "StoredConversation | None"
+) -> "SavedConversation | None":
+    """Return the conversation of the history that the question belongs to, and print which one goes on; None without a history."""
     if not (conversation or (_is_kept(flags) if flags["keep"] is None else flags["keep"])):
         return None
-    from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
+    from localspec.history.archive import History  # noqa: PLC0415 - the history's database
+    from localspec.session.conversation import SavedConversation  # noqa: PLC0415 - likewise
 
-    kept = Kept(None if conversation is None else conversation.id)
-    if conversation and not (flags["quiet"] or flags["json_"]):
-        notice(kept.continuing)
+    kept = SavedConversation(History(data_dir() / "history"))
+    if conversation is not None:
+        kept.open(conversation.id)
+        if not (flags["quiet"] or flags["json_"]):
+            notice(kept.continuing)
     return kept
+
+
+def _keep(
+    kept: "SavedConversation",
+    said: "Sequence[Reply | CarriedOut]",
+    target: str,
+    request: LaunchOptions,
+) -> None:
+    """Save replies and the results of their calls, and what was loaded for them."""
+    from localspec.launch.names import name_of, with_names  # noqa: PLC0415 - a server has its own
+
+    kept.set_pair(name_of(with_names(request)))
+    for each in said:
+        if isinstance(each, Reply):
+            kept.add_reply(each, target)
+        else:
+            kept.add_result(each)
+    kept.history.close()
 
 
 def _is_asked(flags: dict[str, Any]) -> bool:
@@ -213,34 +284,59 @@ def _is_asked(flags: dict[str, Any]) -> bool:
     return _at_terminal() and sys.stderr.isatty() and not silent
 
 
+def _revealed(events: Iterator[Event]) -> Iterator[Event]:
+    """Yield events, in their texts what a rule masked as it was, where the user wants to see it."""
+    waiting: list[tuple[str, str]] = []
+    for event in events:
+        if isinstance(event, Withheld) and not event.in_call:
+            waiting.append((event.mask, event.text if _wants_to_see(event.rule) else event.mask))
+        elif isinstance(event, Text):
+            text, rest = "", event.text
+            for mask, instead in waiting:
+                before, _, rest = rest.partition(mask)
+                text += before + instead
+            waiting.clear()
+            yield Text(text + rest, event.thinking)
+        else:
+            yield event
+
+
+def _wants_to_see(rule: str) -> bool:
+    """Ask whether something may be seen; what it is, the question does not say."""
+    sys.stdout.flush()
+    try:
+        answer = typed_answer(f"\nlocalspec: the answer has here: {rule}. Show it? [y/N] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in {"y", "yes"}
+
+
 def _at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _answer(
     request: LaunchOptions,
-    asked: Callable[[], Ask],
+    asked: Callable[..., Request],
     flags: dict[str, Any],
     turns: RepliesAndCalls,
-    gating: Gating,
     prompt: str,
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
 
     Args:
         request: what answers.
-        asked: returns what is asked; called once it is clear that somebody answers.
+        asked: returns the request, and saves the question unless told `save=False`.
         flags: of the verb.
         turns: carries out what is called.
-        gating: says what may be seen of the answer.
         prompt: all that is asked, by which a context is sized.
     """
     silent = flags["json_"] or flags["code"]
     stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
     shown = _Shown(stream, flags)
 
-    def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
-        return turns.answered(asked, lambda each: shown(gating.events(stream, each)), stopped)
+    def answer(asked: Request, stream: Stream, stopped: Callable[[], bool]) -> Reply:
+        return turns.answered(asked, lambda each: shown(stream(each, lambda: False)), stopped)
 
     untold = [flags["unasked"]] if flags["unasked"] else []
 
@@ -295,7 +391,7 @@ class _Shown:
         self._texts.clear()  # of the reply before this one, whose calls were carried out
         self._answer, self._written = "", 0
         with ReadingLine(enabled=not self._flags["quiet"]) as line:
-            for event in events:
+            for event in _revealed(events) if _is_asked(self._flags) else events:
                 line.take(event)
                 if isinstance(event, Finished):
                     held = self._answer[self._written :]
@@ -344,8 +440,8 @@ class _Shown:
 
 def _by_server(
     engine: "SharedEngine",
-    asked: Ask,
-    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
+    asked: Request,
+    answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
 ) -> RunOutcome:
     from localspec.engine.remote import RemoteAssistant  # noqa: PLC0415
 
@@ -357,15 +453,15 @@ def _by_server(
 
 def _by_own_engine(
     request: LaunchOptions,
-    asked: Callable[[], Ask],
+    asked: Callable[[], Request],
     flags: dict[str, Any],
     tell: Callable[..., None],
-    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
+    answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
     shown: _Shown,
 ) -> RunOutcome | None:
     """Answer by an engine in a process of its own; return None where loading was interrupted."""
+    from localspec.cli.output import ProgressLine  # noqa: PLC0415
     from localspec.cli.own_engine import loaded_engine  # noqa: PLC0415 - few have workers
-    from localspec.cli.progress import ProgressLine  # noqa: PLC0415
     from localspec.engine.remote import EngineGone, RemoteAssistant  # noqa: PLC0415
 
     workload = [f"workload={flags['workload']}"] if flags["workload"] else []

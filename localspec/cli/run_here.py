@@ -1,20 +1,22 @@
 """What `localspec run` does where nobody has the model in memory: it loads it, and answers."""
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
+import msgspec
+
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.events import Event, Reply
+from localspec.chat.request import Request
 from localspec.chat.tokenizer import raw_tokens
 from localspec.cli.context_size import ANSWER_TOKENS, guessed_context, may_need_more
 from localspec.cli.hands import Stream, wants_tools
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
-from localspec.cli.progress import ProgressLine
+from localspec.cli.output import ProgressLine
 from localspec.cli.recorded import recorded
 from localspec.cli.report import RunOutcome
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.ask import Ask
 from localspec.engine.forecast import no_drafting
 from localspec.errors import ContextOverflow
 from localspec.launch.load import Runtime, load
@@ -27,17 +29,17 @@ from localspec.options import LaunchOptions
 
 def answered_here(
     request: LaunchOptions,
-    asked: Callable[[], Ask],
+    asked: Callable[..., Request],
     flags: dict[str, Any],
     tell: Callable[..., None],
-    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
+    answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
     prompt: str,
 ) -> RunOutcome | None:
     """Load, and answer; return None where it was interrupted before it was loaded.
 
     Args:
         request: what to load.
-        asked: returns what is asked; called when it is loaded.
+        asked: returns the request; called when it is loaded, and with `save=False` before.
         flags: of the verb.
         tell: says sentences to the user.
         answer: has a question answered and written, with all that is called on the way.
@@ -65,20 +67,12 @@ def answered_here(
     assistant = runtime.assistant
     tell(*assistant.notes)
     wanted = last = asked()
-    remembered: tuple[Segment, ...] = ()
+    numbers = count(1)
 
-    def stream(asked: Ask, ended: Callable[[], bool]) -> Iterator[Event]:
-        nonlocal remembered, last
-        last = asked
-        if asked.raw is not None:
-            yield from assistant.stream(asked.raw, asked.options, raw=True, ended=ended)
-            return
-        conversation = Conversation(
-            None, asked.messages, remembered, tools=asked.tools, call_policy=asked.call_policy
-        )
-        conversation.number = asked.conversation
-        yield from assistant.stream(conversation, asked.options, ended=ended)
-        remembered = conversation.remembered
+    def stream(request: Request, ended: Callable[[], bool]) -> Iterator[Event]:
+        nonlocal last
+        last = msgspec.structs.replace(request, id=next(numbers))
+        yield from assistant.events(last, ended=ended)
 
     with recorded(telemetry, quiet=flags["quiet"]), cancel_on_interrupt(cancel):
         reply = answer(wanted, stream, lambda: cancel.is_set)
@@ -122,33 +116,30 @@ def _loaded(
     return runtime, telemetry
 
 
-def _counted_context(runtime: Runtime, asked: Callable[[], Ask], prompt: str) -> tuple[int, int]:
+def _counted_context(
+    runtime: Runtime, asked: Callable[..., Request], prompt: str
+) -> tuple[int, int]:
     """Return how many tokens the prompt has, and how many of context it needs with its answer; 0 for both where they fit surely, or the model has no more."""
-    assistant, wanted = runtime.assistant, asked()
+    assistant, wanted = runtime.assistant, asked(save=False)
     n_ctx, max_tokens = runtime.target.n_ctx, wanted.options.max_tokens
     if not may_need_more(prompt, max_tokens, n_ctx) or n_ctx >= runtime.target.model.n_ctx_train:
         return 0, 0
     if wanted.raw is not None:
-        count = len(raw_tokens(wanted.raw, assistant.models.tokenizer))
+        tokens = raw_tokens(wanted.raw, assistant.models.tokenizer)
     else:
-        conversation = Conversation(
-            None, wanted.messages, tools=wanted.tools, call_policy=wanted.call_policy
-        )
-        count = len(assistant.prompt_tokens(conversation))
-    needed = count + (max_tokens or ANSWER_TOKENS)
-    return count, needed if needed > n_ctx else 0
+        tokens = assistant.prompt_tokens(assistant.known.conversation(wanted))
+    needed = len(tokens) + (max_tokens or ANSWER_TOKENS)
+    return len(tokens), needed if needed > n_ctx else 0
 
 
-def before_question(assistant: Assistant, asked: Ask) -> int:
+def before_question(assistant: Assistant, asked: Request) -> int:
     """Return how many tokens of a prompt come before its question: what it says of the functions, mostly, which is read at every start."""
     from localspec.launch.kept_prefixes import common  # noqa: PLC0415 - likewise
 
     told = [each for each in asked.messages if each.role == "system"]
 
     def tokens(question: str) -> list[int]:
-        messages = (*told, Message.user(question))
-        return assistant.prompt_tokens(
-            Conversation(None, messages, tools=asked.tools, call_policy=asked.call_policy)
-        )
+        request = msgspec.structs.replace(asked, messages=(*told, Message.user(question)))
+        return assistant.prompt_tokens(assistant.known.conversation(request))
 
     return common(tokens("a"), tokens("b"))

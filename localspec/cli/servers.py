@@ -1,17 +1,19 @@
-"""`localspec ps` and `localspec stop`: the servers that run, and how to end one."""
+"""`localspec ps`, `stop` and `serve --background`: the servers that run, how to end one, and how one is started that stays."""
 
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from localspec.display import notice, table
 from localspec.errors import LocalspecError, UsageError
-
-if TYPE_CHECKING:
-    from localspec.serve.running import Running
+from localspec.serve.running import Running, clear_logs, directory, runs, servers
 
 _PATIENCE_S = 30.0
 _LOOK_S = 0.05
@@ -20,8 +22,6 @@ _LOOK_S = 0.05
 @click.command()
 def ps() -> int:
     """List running servers: process, start time, model and address."""
-    from localspec.serve.running import servers  # noqa: PLC0415
-
     rows = [("PID", "SINCE", "MODEL", "ADDRESS")]
     for each in servers():
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.since))
@@ -45,9 +45,7 @@ def stop(name: str | None, every: bool) -> int:
     return 0
 
 
-def _chosen(name: str | None, *, every: bool) -> "list[Running]":
-    from localspec.serve.running import servers  # noqa: PLC0415
-
+def _chosen(name: str | None, *, every: bool) -> list[Running]:
     found = servers()
     if name is not None:
         found = [each for each in found if name in {each.model, str(each.pid)}]
@@ -62,10 +60,8 @@ def _chosen(name: str | None, *, every: bool) -> "list[Running]":
     return found
 
 
-def _stop(running: "Running") -> None:
+def _stop(running: Running) -> None:
     """End a server, and wait until it is gone."""
-    from localspec.serve.running import runs  # noqa: PLC0415
-
     try:
         os.kill(running.pid, signal.SIGTERM)
     except ProcessLookupError:
@@ -81,3 +77,41 @@ def _stop(running: "Running") -> None:
                 f"server {running.pid} does not end: end it with `kill -9 {running.pid}`"
             )
         time.sleep(_LOOK_S)
+
+
+_TAIL_BYTES = 4000
+
+
+def start_in_background(arguments: Sequence[str]) -> int:
+    """Start `localspec` with these arguments; return 0 once it serves, else the code that it ended with."""
+    clear_logs()
+    descriptor, name = tempfile.mkstemp(dir=directory())
+    with os.fdopen(descriptor, "wb") as log:
+        process = subprocess.Popen(  # noqa: S603 - this program, with what it was given
+            [sys.executable, "-P", "-m", "localspec", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    path = Path(name).rename(directory() / f"{process.pid}.log")
+    try:
+        while (running := runs(process.pid)) is None:
+            if process.poll() is not None:
+                click.echo(_last_line(path), err=True)
+                path.unlink(missing_ok=True)
+                return process.returncode
+            time.sleep(_LOOK_S)
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    where = " and ".join(running.addresses)
+    notice(
+        f"serving {running.model} at {where}; `localspec stop {process.pid}` ends it; log: {path}"
+    )
+    return 0
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "localspec: the server ended without a word"

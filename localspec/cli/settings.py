@@ -19,8 +19,7 @@ def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
     `unset` are the keys that nobody set.
     `system` stays what the flag says; what holds in `run` and `chat` without one is `usual_system`.
 
-    Mirrors and telemetry are handed on by their variables, which is where downloads, and an engine's
-    process, look for them.
+    Mirrors are handed on by their variable, which is where downloads look for them.
 
     Raises:
         UsageError: a file or a variable sets what is unknown or unusable, or two flags name the model.
@@ -32,13 +31,15 @@ def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
         if name in KEYS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
     given |= _chosen(flags)
+    from localspec.config.own import adopt_switches  # noqa: PLC0415 - not for `--help`
+
+    adopt_switches()
     found = resolve(given)
     resolved = {name: each.value for name, each in found.items()}
     unset = [name for name, each in found.items() if each.origin.level is Level.DEFAULT]
     mirrors = resolved.pop("mirrors")
     if isinstance(mirrors, tuple) and mirrors:
         os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
-    os.environ[f"{PREFIX}TELEMETRY"] = "on" if resolved.pop("telemetry") else "off"
     return {**flags, "usual_system": resolved.pop("system"), "unset": unset, **resolved}
 
 

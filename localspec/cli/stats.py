@@ -10,10 +10,24 @@ from typing import Any
 
 import click
 
+from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.round import OFF
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
+from localspec.launch.recording import recording
 from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
+from localspec.storage.token_log import FILE
+from localspec.storage.token_log import wipe as wipe_store
+from localspec.telemetry.document import as_json
+from localspec.telemetry.log import read_records, retag, said_of_before, wipe
+from localspec.telemetry.moments import since as moment
+from localspec.telemetry.reply import required
+from localspec.telemetry.report import make_report
+from localspec.telemetry.text import proposals
+from localspec.telemetry.view import html_page, replies_view, terminal_view
+
+_OFF = "telemetry is off, `localspec config set telemetry on` switches it on"
 
 
 @click.command()
@@ -47,7 +61,11 @@ from localspec.storage.paths import data_dir, shown
     metavar="N",
     help="With --export: cut each context to its last N tokens. Default: not cut.",
 )
-@click.option("--wipe", is_flag=True, help="Remove everything that was recorded.")
+@click.option(
+    "--wipe",
+    is_flag=True,
+    help="Remove everything that was recorded, and the store of what was said.",
+)
 @click.option("--wipe-text", is_flag=True, help="Remove only the recorded text.")
 @click.option("--yes", is_flag=True, help="With --wipe or --wipe-text: do not ask.")
 def stats(since: str | None, **flags: Any) -> None:
@@ -55,15 +73,13 @@ def stats(since: str | None, **flags: Any) -> None:
 
     With --all also by kind of text, drafter, draft length and more.
 
-    Answers record counts and times, which stay on this machine; see `localspec telemetry --help`.
-    `bench` records nothing.
+    Answers record counts and times, by default no text, and nothing leaves this machine; `bench` records nothing.
+    `localspec config set telemetry off` stops recording.
 
     Each line of --export is a round: the context, the draft, how many of its tokens were accepted,
     and the target's own next token, both as token ids and as text. Only replies recorded with text
-    are included; turn that on with `localspec telemetry text on`.
+    are included; turn that on with `localspec config set telemetry text`.
     """
-    from localspec.telemetry.moments import since as moment  # noqa: PLC0415 - `--help` needs none of it
-
     directory = data_dir() / "telemetry"
     since_s = None if since is None else moment(since)
     if flags["wipe"] or flags["wipe_text"]:
@@ -78,14 +94,11 @@ def stats(since: str | None, **flags: Any) -> None:
 
 
 def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> None:
-    from localspec.telemetry.document import as_json  # noqa: PLC0415
-    from localspec.telemetry.log import read_records, said_of_before  # noqa: PLC0415
-    from localspec.telemetry.report import make_report  # noqa: PLC0415
-    from localspec.telemetry.view import html_page, replies_view, terminal_view  # noqa: PLC0415
 
     records, before = read_records(directory), said_of_before(directory)
     if not records.replies:
-        raise LocalspecError(before or "nothing was recorded yet: ask something first")
+        why = "ask something first" if recording() else _OFF
+        raise LocalspecError(before or f"nothing was recorded yet: {why}")
     if before is not None:
         notice(before)
     html, last = flags["html"], flags["replies"]
@@ -105,8 +118,6 @@ def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> N
 
 
 def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
-    from localspec.telemetry.log import retag  # noqa: PLC0415
-    from localspec.telemetry.reply import required  # noqa: PLC0415
 
     asked = []
     for each in wanted:
@@ -120,21 +131,19 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
 
 
 def _wipe(directory: Path, *, only_text: bool, asks: bool) -> None:
-    from localspec.telemetry.log import wipe  # noqa: PLC0415
 
     what = "the recorded text" if only_text else "everything that was recorded"
     if asks and sys.stdin.isatty():
         click.confirm(f"remove {what}?", abort=True, err=True)
     found = wipe(directory, only_text=only_text)
+    if not only_text:
+        found |= wipe_store(data_dir() / "store" / FILE)
     notice(f"removed {what}" if found else "nothing was recorded")
 
 
 def _export(
     directory: Path, file: str, since_s: float, drafters: tuple[str, ...], most_context: int
 ) -> None:
-    from localspec.decoding.drafters.register import DRAFTERS  # noqa: PLC0415
-    from localspec.decoding.round import OFF  # noqa: PLC0415
-    from localspec.telemetry.text import proposals  # noqa: PLC0415
 
     for each in set(drafters) - {*DRAFTERS, OFF}:
         raise UsageError(f"--drafter {each[:40]!r}: choose one of {', '.join([*DRAFTERS, OFF])}")
@@ -142,7 +151,7 @@ def _export(
     first = next(found, None)
     if first is None:
         raise LocalspecError(
-            "no matching round was recorded with text: `localspec telemetry text on` records text from now on"
+            "no matching round was recorded with text: `localspec config set telemetry text` records it from now on"
         )
     lines = (json.dumps(each) + "\n" for each in chain([first], found))
     if file == "-":

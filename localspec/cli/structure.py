@@ -1,14 +1,41 @@
-"""What an answer has to look like, from flags: a schema, a grammar or a regular expression, in a file or written out."""
+"""What an answer has to look like, from flags: a schema, a grammar or a regular expression, in a file or written out; and what is masked in it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import click
 
 from localspec.errors import UsageError
 from localspec.options import GRAMMARS, ReplyOptions, changed
 
 _MOST_BYTES = 4 << 20
 _WRITTEN_OUT = ("{", "true", "false")
+_USUAL, _OFF = "usual", "off"
+_GATE_HELP = (
+    "Mask secrets and personal data in answers. usual masks keys, passwords, addresses and numbers; a FILE has rules: "
+    "docs/gates.md. Default: off."
+)
+
+
+def gate_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--gate` to a command."""
+    return click.option("--gate", default=_OFF, metavar="usual|off|FILE", help=_GATE_HELP)(command)
+
+
+def gate_rules(name: str | None, option: str = "--gate") -> str:
+    """Return the rules that an option names, as a request has them; see `Request`.
+
+    Raises:
+        UsageError: it is a file that cannot be read, or says what is not known.
+    """
+    if name in {None, _OFF, _USUAL}:
+        return _USUAL if name == _USUAL else ""
+    from localspec.chat.gated import gate_of  # noqa: PLC0415 - few have one
+
+    rules = read_text(Path(str(name)), option)
+    gate_of(rules, f"{option} {name}")
+    return rules
 
 
 def structured(options: ReplyOptions, flags: Mapping[str, Any]) -> ReplyOptions:

@@ -2,25 +2,41 @@
 
 import json
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from localspec.bench.prompts import bundled, per_workload, read
+from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
+from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.option_flags import launch_options, option_flags
+from localspec.cli.output import ProgressLine
+from localspec.cli.sections import SectionedCommand
 from localspec.cli.settings import configured
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.display import duration_text, table
 from localspec.errors import LocalspecError, UsageError
+from localspec.options import LaunchOptions
+from localspec.storage.files import size_text
+from localspec.tailor.tailor import (
+    Candidate,
+    Tailor,
+    TailoringJob,
+    Tried,
+    best_of,
+    candidates,
+    keep,
+    tailoring_job,
+    undo,
+    work_folder,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from localspec.options import LaunchOptions
-    from localspec.tailor.tailor import Candidate, TailoringJob, Tried
-
-
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("target", required=False, shell_complete=complete_models)
 @click.option("--undo", is_flag=True, help="Remove the draft model that was made for TARGET.")
 @click.option(
@@ -53,19 +69,6 @@ def tailor(**flags: Any) -> int:
 
 def _tailor(name: str | None, request: "LaunchOptions", flags: dict[str, Any]) -> int:
     # It loads llama.cpp, which --help does without.
-    from localspec.bench.prompts import bundled, per_workload, read  # noqa: PLC0415
-    from localspec.cli import INTERRUPTED  # noqa: PLC0415
-    from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate  # noqa: PLC0415
-    from localspec.cli.progress import ProgressLine  # noqa: PLC0415
-    from localspec.decoding.cancel import CancelFlag, Cancelled  # noqa: PLC0415
-    from localspec.display import duration_text  # noqa: PLC0415
-    from localspec.storage.files import size_text  # noqa: PLC0415
-    from localspec.tailor.tailor import (  # noqa: PLC0415
-        Tailor,
-        candidates,
-        tailoring_job,
-        work_folder,
-    )
 
     def report(text: str) -> None:
         if not flags["json_"]:
@@ -117,8 +120,6 @@ def _judge(job: "TailoringJob", tried: "Sequence[Tried]", *, sure: bool) -> tupl
         tried: candidates.
         sure: whether costs of passes were measured while the machine was quiet.
     """
-    from localspec.tailor.tailor import best_of, keep  # noqa: PLC0415
-
     pair, best = job.pair.name, best_of(tried)
     if best is None:
         return None, (
@@ -137,8 +138,6 @@ def _judge(job: "TailoringJob", tried: "Sequence[Tried]", *, sure: bool) -> tupl
 
 
 def _table(tried: "Sequence[Tried]") -> str:
-    from localspec.display import table  # noqa: PLC0415
-    from localspec.storage.files import size_text  # noqa: PLC0415
 
     rows = [["DRAFT MODEL", "SIZE", "AGREES", "STEP", "SPEED", "PAYS ON"]]
     rows += [
@@ -178,8 +177,6 @@ def _found(best: "Tried", tried: "Sequence[Tried]") -> str:
 
 
 def _undo(pair: str | None) -> int:
-    from localspec.storage.files import size_text  # noqa: PLC0415
-    from localspec.tailor.tailor import undo  # noqa: PLC0415
 
     made, freed = undo(pair)
     own = made.replaces or "no draft model"

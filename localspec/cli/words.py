@@ -1,14 +1,18 @@
-"""What the words of `run` and `chat` are: the name of a model, a prompt, or both."""
+"""What the words of `run` and `chat` are: the name of a model, a prompt, or both; and which conversation goes on."""
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localspec.errors import UsageError
 from localspec.models.entries import HubName
 from localspec.models.registry import Registry, load_registry
 from localspec.storage.paths import data_dir
+
+if TYPE_CHECKING:
+    from localspec.history.records import StoredConversation
 
 _LONGEST = 200
 _HUB = re.compile(r"(https?://)?(hf\.co|huggingface\.co)/")
@@ -100,3 +104,45 @@ def _is_family(text: str, names: Sequence[str]) -> bool:
 
 def _is_one_word(text: str) -> bool:
     return 0 < len(text) <= _LONGEST and not any(each.isspace() for each in text)
+
+
+def conversation_and_words(
+    name: str, words: tuple[str, ...]
+) -> "tuple[StoredConversation, tuple[str, ...]]":
+    """Return the conversation that `run --continue` means, and the words that are left for model and prompt.
+
+    A number is always a conversation. Without a prompt among the words, the name is the prompt; else it is a model or a title.
+
+    Args:
+        name: what stands behind `--continue`; empty if nothing does.
+        words: the others on the command line.
+
+    Raises:
+        LocalspecError: there is no such conversation, or none at all.
+    """
+    if not name or name.removeprefix("#").isdecimal():
+        return stored_conversation(name), words
+    registry = load_registry()
+    if len(words) == (is_model(words[0], registry) if words else 0):
+        return stored_conversation(""), (*words, name)
+    if is_model(name, registry):
+        return stored_conversation(""), (name, *words)
+    try:
+        return stored_conversation(name), words
+    except UsageError as error:
+        raise UsageError(f"{error}; put quotes around a prompt of several words") from None
+
+
+def stored_conversation(name: str) -> "StoredConversation":
+    """Return the conversation of a number or a title; of an empty name, the last one.
+
+    Raises:
+        LocalspecError: there is no such conversation, or none at all.
+    """
+    from localspec.history.archive import History  # noqa: PLC0415 - few continue one
+
+    with closing(History(data_dir() / "history")) as history:
+        latest = history.latest()
+        if latest is None:
+            raise UsageError("no conversation to continue yet: ask without -c (--continue)")
+        return history.named(name or str(latest))

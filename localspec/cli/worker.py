@@ -40,7 +40,7 @@ _LOOK_S = 0.5
 @click.option(
     "--allow",
     is_flag=True,
-    help="Listen where other machines can connect: whoever does can use, crash and overhear this worker.",
+    help="Accept connections from other machines: without a password, each can use, crash and overhear this worker.",
 )
 @option_flags("threads")
 def worker(names: tuple[str, ...], listen: str, allow: bool, threads: int | None) -> int:

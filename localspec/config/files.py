@@ -1,5 +1,6 @@
 """Reads the user's file of settings."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 from localspec.config.keys import KEYS, Setting, from_file
 from localspec.display import notice
 from localspec.errors import UsageError, did_you_mean
-from localspec.models.toml import KeyPath, key_lines
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, shown
 
@@ -44,16 +44,13 @@ def read_settings(file: Path) -> dict[str, Setting]:
     except (ValueError, RecursionError) as error:  # ValueError: also numbers of 5,000 digits
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)[:200]
         raise UsageError(f"{shown(file)} is not TOML ({reason}): fix it") from error
-    return _checked(values, file, key_lines(text))
+    return _checked(values, file, text)
 
 
-def _checked(
-    values: Mapping[str, Any], file: Path, lines: Mapping[KeyPath, int]
-) -> dict[str, Setting]:
+def _checked(values: Mapping[str, Any], file: Path, text: str) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for name, value in values.items():
-        line = f", line {lines[(name,)]}" if (name,) in lines else ""
-        where = f"{shown(file)}{line}: {name[:60]!r}"
+        where = f"{shown(file)}{_line(text, name)}: {name[:60]!r}"
         if name in GONE:
             notice(f"{where} is gone: remove it with `localspec config unset {name}`")
             continue
@@ -66,3 +63,10 @@ def _checked(
         except ValueError as problem:
             raise UsageError(f"{where} {problem}") from None
     return found
+
+
+def _line(text: str, name: str) -> str:
+    """Return on which line a key stands, as messages say it; empty where that is not plain."""
+    pattern = re.compile(rf"\s*\[?[\"']?{re.escape(name)}[\"']?\s*[].=]")
+    numbers = (at for at, line in enumerate(text.split("\n"), 1) if pattern.match(line))
+    return next((f", line {number}" for number in numbers), "")

@@ -1,4 +1,4 @@
-"""The keys that can be set: the options that are, the system prompt of `run` and `chat`, and five of the program itself."""
+"""The keys that can be set: the options that are, the system prompt of `run` and `chat`, and those of the program itself."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,6 +20,20 @@ def offered(option: Option) -> Option:
     return replace(option, choices=choices, takes=f"one of {', '.join(choices)}")
 
 
+def _bounded(name: str, default: int, least: int, most: int) -> Option:
+    range_text = f"from {least} to {most}"
+    return Option(
+        name=name,
+        field=name,
+        kind="whole",
+        default=default,
+        least=least,
+        most=most,
+        takes=f"a whole number {range_text}",
+        range_text=range_text,
+    )
+
+
 KEYS: Mapping[str, Option] = {
     **{
         each.name: offered(each)
@@ -38,8 +52,19 @@ KEYS: Mapping[str, Option] = {
         name="mirrors", field="mirrors", kind="texts", default=(), takes="a list of texts"
     ),
     "telemetry": Option(
-        name="telemetry", field="telemetry", kind="switch", default=True, takes="true or false"
+        name="telemetry",
+        field="telemetry",
+        kind="choice",
+        choices=("off", "on", "text"),
+        default="on",
+        takes="off, on or text",
     ),
+    "telemetry_megabytes": _bounded("telemetry_megabytes", 128, 16, 1 << 20),
+    "telemetry_days": _bounded("telemetry_days", 365, 1, 36500),
+    "store": Option(
+        name="store", field="store", kind="switch", default=False, takes="true or false"
+    ),
+    "store_megabytes": _bounded("store_megabytes", 64, 1, 4096),
     "gate": Option(
         name="gate",
         field="gate",

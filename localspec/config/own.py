@@ -1,17 +1,32 @@
 """Changes the user's own file of settings, a key at a time; comments in it stay."""
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from localspec.config.files import GONE, read_settings, user_file
 from localspec.config.keys import KEYS, MODELS, Setting, from_variable
-from localspec.config.resolve import Level, resolve
+from localspec.config.resolve import PREFIX, Level, resolve
 from localspec.errors import UsageError, did_you_mean
-from localspec.models.toml import with_key
-from localspec.storage.files import private_directory, write_atomic
-from localspec.storage.paths import shown
+from localspec.storage.files import private_directory, read_bounded, write_atomic
+from localspec.storage.paths import data_dir, shown
+from localspec.storage.toml import with_key
 
 MODEL = "model"
+_MOST_SWITCH_BYTES = 4096
+
+
+class _EarlierSwitch(msgspec.Struct):
+    """What earlier versions kept beside the telemetry."""
+
+    on: bool
+    text: bool
+    megabytes: Annotated[int, msgspec.Meta(ge=16, le=1 << 20)]
+    days: Annotated[int, msgspec.Meta(ge=1, le=36500)]
 
 
 def set_own(name: str, text: str) -> Setting:
@@ -66,6 +81,46 @@ def overruled(name: str) -> str:
     if origin.level <= Level.USER:
         return ""
     return f"{origin} sets {name}, too, and comes before {shown(user_file())}"
+
+
+def adopt_switches() -> None:
+    """Take over what files of earlier versions say of telemetry and the store, and remove these files.
+
+    One that cannot be understood may have said no, so it switches telemetry off. Where the settings cannot be written, variables
+    say it for this process and those that it starts.
+
+    Raises:
+        UsageError: the user's file is unusable.
+    """
+    telemetry, store = data_dir() / "telemetry" / "switch.json", data_dir() / "store" / "on"
+    found: dict[str, Setting] = {}
+    if telemetry.exists():
+        try:
+            switch = msgspec.json.decode(
+                read_bounded(telemetry, _MOST_SWITCH_BYTES), type=_EarlierSwitch
+            )
+            found = {"telemetry_megabytes": switch.megabytes, "telemetry_days": switch.days}
+            found["telemetry"] = ("text" if switch.text else "on") if switch.on else "off"
+        except (OSError, msgspec.MsgspecError, RecursionError):
+            found = {"telemetry": "off"}
+    if store.exists():
+        found["store"] = True
+        with suppress(OSError, ValueError):
+            size = KEYS["store_megabytes"].parse(read_bounded(store, 16).decode())
+            found["store_megabytes"] = min(max(size, 1), 4096)
+    if not found:
+        return
+    present = read_settings(user_file())
+    if present.get("telemetry") == "off":
+        found.pop("telemetry", None)
+    changes = {name: value for name, value in found.items() if value != KEYS[name].default}
+    try:
+        _write(changes)
+        telemetry.unlink(missing_ok=True)
+        store.unlink(missing_ok=True)
+    except (UsageError, OSError):
+        for name, value in changes.items():
+            os.environ.setdefault(f"{PREFIX}{name.upper()}", str(value))
 
 
 def unknown_key(name: str) -> UsageError:

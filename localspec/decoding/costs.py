@@ -118,8 +118,7 @@ class RunningCosts:
             self._wide_passes += 1
             wide = self._wide * ratio ** (1 / min(1 + self._wide_passes, _MEMORY))
             self._wide = min(max(wide, 0.25), 4.0)
-            # What slows all passes alike is seen in plain ones, of which every reply has some.
-            self._factor *= ratio ** (1 / (4 * _MEMORY))
+            self._factor *= ratio ** (1 / _MEMORY)
             return
         self._passes += 1
         self._factor *= ratio ** (1 / min(1 + self._passes, _MEMORY))

@@ -18,6 +18,7 @@ from localspec.diagnosis import Fact
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.launch.fit import forecast
 from localspec.launch.names import named_models
+from localspec.launch.recording import recording, store_megabytes, telemetry_dir
 from localspec.llama.safe_widths import SafeWidths
 from localspec.models.entries import shards_of
 from localspec.models.gguf import GgufHeader, read_model
@@ -28,6 +29,8 @@ from localspec.models.store import Store, sha256_of
 from localspec.options import LaunchOptions, LoadOptions, changed
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
+from localspec.storage.token_log import FILE, TokenLog
+from localspec.telemetry.log import size_bytes
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _WIDE = 16
@@ -43,6 +46,19 @@ def files() -> Iterator[Fact]:
         os.environ.get("HF_HOME") or "~/.cache/huggingface", "hub"
     )
     yield Fact("hub cache", shown(hub))
+    switch, store = recording(), TokenLog(data / "store" / FILE)
+    size = size_text(size_bytes(telemetry_dir()))
+    bounds = f" of {switch.megabytes} MB, kept for {switch.days} days" if switch else ""
+    kind = (
+        "off" if switch is None else "counts, times and text" if switch.text else "counts and times"
+    )
+    yield Fact("telemetry", f"{kind}: {size}{bounds}")
+    tokens, room, owners = store.figures()
+    on = "off" if store_megabytes() is None else "on"
+    yield Fact(
+        "store",
+        f"{on}: up to {tokens} of {room} tokens, of {owners} conversations" if owners else on,
+    )
     file = user_file()
     yield Fact("user settings", shown(file) + ("" if file.exists() else " (does not exist)"))
 

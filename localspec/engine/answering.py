@@ -1,21 +1,20 @@
-"""Answering: conversations with the same models, several at once, told in the protocol's words."""
+"""Answering: conversations with the same models, several at once, as the protocol's notices."""
 
 import sys
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from localspec.calls import Tool
-from localspec.calls.policy import CallPolicy
-from localspec.chat.conversation import Conversation, Segment
-from localspec.chat.events import Finished, RequestFailed, RoundDone
-from localspec.chat.requests import Request
+from localspec.chat.events import Finished, RequestFailed, RoundDone, StreamEvent
+from localspec.chat.request import Request
 from localspec.decoding.round import Round
-from localspec.engine.ask import Ask
-from localspec.engine.factory import Loaded, SavedState
+from localspec.engine.factory import Loaded, SavedState, StateLeftError
 from localspec.engine.forecast import (
     by_draft_model,
     chance_of_acceptance,
@@ -73,18 +72,17 @@ def dropped_to_fit(
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
+class _UnderWay:
     """A request that is being answered."""
 
-    ask: Ask
-    prompt: str | Conversation
+    request: Request
     dropped: int
     rounds: list[Round] = field(default_factory=list)
     beside: Counter[int] = field(default_factory=Counter)
 
 
 class Answering:
-    """Answers with what is loaded, and remembers the ids of what was said.
+    """Answers with what is loaded.
 
     Args:
         loaded: the models.
@@ -95,13 +93,9 @@ class Answering:
         self._loaded = loaded
         self._assistant = loaded.assistant
         self._tell = tell
-        self._asked: dict[int, _Asked] = {}
-        self._remembered: tuple[Segment, ...] = ()
-        # Of each conversation that a sequence may still hold.
-        self._known: deque[tuple[tuple[Message, ...], tuple[Segment, ...]]] = deque(
-            maxlen=2 * self._assistant.count
-        )
+        self._under_way: dict[int, _UnderWay] = {}
         self._chance: float | None = None
+        self._masked = False
 
     @property
     def target_name(self) -> str:
@@ -111,44 +105,31 @@ class Answering:
     @property
     def busy(self) -> bool:
         """Whether something is being answered."""
-        return bool(self._asked)
+        return bool(self._under_way)
 
-    def ask(self, ask: Ask) -> None:
-        """Have a conversation answered; see `Ask`."""
-        options = ask.options
-        if ask.infill is not None:
-            self._submit(ask, ask.infill.prefix, 0)
-            return
-        if ask.raw is not None:
-            self._submit(ask, checked_text(ask.raw, "the prompt"), 0)
-            return
-        messages, dropped = _checked(ask.messages), 0
-        if ask.drop_oldest:
-            n_ctx = self._assistant.models.target.n_ctx
-            length = partial(self._length, tools=ask.tools)
-            dropped = dropped_to_fit(messages, n_ctx, options.max_tokens, length)
-            system = messages[:1] if messages[0].role == "system" else ()
-            messages = (*system, *messages[len(system) + dropped :])
-        conversation = self._conversation(messages, ask.tools, ask.call_policy)
-        conversation.number = ask.conversation
-        self._submit(ask, conversation, dropped)
+    def submit(self, request: Request) -> None:
+        """Have a request answered."""
+        dropped = 0
+        if request.raw is not None:
+            checked_text(request.raw, "the prompt")
+        elif request.infill is None:
+            _require_question(request.messages)
+            if request.drop_oldest:
+                request, dropped = self._shortened(request)
+        self._masked = self._masked and request.ephemeral
+        self._under_way[request.id] = _UnderWay(request, dropped)
+        draft = request.draft
+        policy = None if draft is None else partial(self._loaded.policy, draft)
+        self._assistant.submit(request, policy=policy)
 
-    def _submit(self, ask: Ask, prompt: str | Conversation, dropped: int) -> None:
-        self._asked[ask.id] = _Asked(ask, prompt, dropped)
-        self._assistant.submit(
-            Request(
-                ask.id,
-                prompt,
-                ask.options,
-                raw=isinstance(prompt, str),
-                keep=ask.keep,
-                policy=None if ask.draft is None else partial(self._loaded.policy, ask.draft),
-                infill=ask.infill,
-                logprobs=ask.logprobs,
-                afresh=ask.afresh,
-                client=ask.client,
-            )
-        )
+    def _shortened(self, request: Request) -> tuple[Request, int]:
+        """Return a request without the oldest messages that do not fit, and how many these are."""
+        messages, n_ctx = request.messages, self._assistant.models.target.n_ctx
+        length = partial(self._length, tools=request.tools)
+        dropped = dropped_to_fit(messages, n_ctx, request.options.max_tokens, length)
+        system = messages[:1] if messages[0].role == "system" else ()
+        left = (*system, *messages[len(system) + dropped :])
+        return msgspec.structs.replace(request, messages=left), dropped
 
     def cancel(self, number: int) -> None:
         """End one answer with what there is of it; any thread may ask for it."""
@@ -157,35 +138,41 @@ class Answering:
     def step(self) -> None:
         """Go on with all that is being answered, and tell what happened."""
         self._assistant.step()
+        happened: dict[int, list[StreamEvent]] = {}
         for number, event in self._assistant.take():
-            asked = self._asked[number]
-            if isinstance(event, Finished):
-                self._done(asked, event)
-            elif isinstance(event, RequestFailed):
-                del self._asked[number]
-                self._tell(failure(number, event.error))
+            job = self._under_way[number]
+            if isinstance(event, Finished | RequestFailed):
+                self._tell_events(number, happened.pop(number, ()))
+                self._end(job, event)
             else:
                 if isinstance(event, RoundDone):
-                    self._note(asked, event.round)
-                if asked.ask.rounds or not isinstance(event, RoundDone):
-                    self._tell(ReplyEvents(number, (event,)))
+                    self._note(job, event.round)
+                if job.request.rounds or not isinstance(event, RoundDone):
+                    happened.setdefault(number, []).append(event)
+        for number, events in happened.items():
+            self._tell_events(number, events)
 
-    def _note(self, asked: _Asked, done: Round) -> None:
+    def _tell_events(self, number: int, events: Sequence[StreamEvent]) -> None:
+        if events:
+            self._tell(ReplyEvents(number, tuple(events)))
+
+    def _note(self, job: _UnderWay, done: Round) -> None:
         """Keep a round, and beside how many others it was made; the prompt's own token is none."""
         if not done.is_first:
-            asked.rounds.append(done)
-            asked.beside[max(0, self._assistant.running - 1)] += 1
+            job.rounds.append(done)
+            job.beside[max(0, self._assistant.running - 1)] += 1
 
     def abandon(self, error: Exception) -> None:
         """End everything that is being answered without a reply."""
-        for number in list(self._asked):
-            del self._asked[number]
+        for number in list(self._under_way):
+            del self._under_way[number]
             self._assistant.drop(number)
             self._tell(failure(number, error))
 
     def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[int, int]:
         """Return how many tokens a conversation takes, and how many the context holds."""
-        return self._length(_checked(messages), tools), self._assistant.models.target.n_ctx
+        _require_question(messages)
+        return self._length(messages, tools), self._assistant.models.target.n_ctx
 
     def tokenize(self, asked: Tokenize) -> Tokens:
         """Return the ids of a text."""
@@ -211,38 +198,39 @@ class Answering:
         return Tokens(number, tuple(tokens), tuple(each.decode("latin-1") for each in pieces))
 
     def save(self, directory: Path) -> SavedState:
-        """Write what is evaluated; raises StateLeftError."""
-        return self._loaded.save(directory, self._remembered)
+        """Write what is evaluated; raises StateLeftError, also where something of it is masked: the models have it as it was."""
+        if self._masked:
+            raise StateLeftError("a gate masked something of the last answer")
+        return self._loaded.save(directory, self._assistant.known.last)
 
     def restore(self, directory: Path) -> int:
         """Put back what was evaluated, return how many tokens that are; raises StateLeftError."""
         restored = self._loaded.restore(directory)
-        self._remembered = restored.remembered
-        self._known.clear()
+        self._assistant.known.restore(restored.remembered)
         return restored.tokens
 
     def close(self) -> None:
         """Free the models."""
         self._assistant.close()
 
-    def _done(self, asked: _Asked, event: Finished) -> None:
-        del self._asked[asked.ask.id]
-        prompt, message = asked.prompt, Message.assistant(event.reply.text)
-        if isinstance(prompt, Conversation):
-            message = prompt.messages[-1]
-            if not asked.ask.aside:
-                self._remember(prompt)
-        (beside, _), *_ = asked.beside.most_common(1) or [(0, 0)]
+    def _end(self, job: _UnderWay, event: Finished | RequestFailed) -> None:
+        number = job.request.id
+        del self._under_way[number]
+        if isinstance(event, RequestFailed):
+            self._tell(failure(number, event.error))
+            return
+        self._masked = self._masked or event.masked
+        (beside, _), *_ = job.beside.most_common(1) or [(0, 0)]
         costs, drafter = self._loaded.costs, event.reply.drafter
-        why = reason(asked.rounds, drafter, beside, costs, self._chance)
+        why = reason(job.rounds, drafter, beside, costs, self._chance)
         idle = not event.reply.acceptance.drafted
         self._tell(
             ReplyDone(
-                asked.ask.id,
+                number,
                 event.reply,
-                message,
-                asked.dropped,
-                forecast=self._looked_back(asked.rounds),
+                event.message or Message.assistant(event.reply.text),
+                job.dropped,
+                forecast=self._looked_back(job.rounds),
                 reason=why,
                 no_drafting=no_drafting(drafter, costs, beside) if idle else "",
                 widths=tuple(sorted(self._assistant.widths.items())),
@@ -259,31 +247,9 @@ class Answering:
         self._chance = chance_of_acceptance(by_draft_model(rounds)) or self._chance
         return looked_back
 
-    def _conversation(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool] = (),
-        call_policy: CallPolicy | None = None,
-    ) -> Conversation:
-        beginnings = [_common(messages, said) for said, _ in self._known]
-        remembered, longest = self._remembered, max(beginnings, default=0)
-        if longest:  # of equal ones the last that was said
-            at = len(beginnings) - 1 - beginnings[::-1].index(longest)
-            remembered = self._known[at][1]
-        return Conversation(
-            messages=messages, remembered=remembered, tools=tools, call_policy=call_policy
-        )
-
-    def _remember(self, conversation: Conversation) -> None:
-        """Keep the ids of what was said, in place of those of an earlier state of it."""
-        said, self._remembered = conversation.messages, conversation.remembered
-        earlier = [each for each in self._known if _common(each[0], said) == len(each[0])]
-        for each in earlier:
-            self._known.remove(each)
-        self._known.append((said, self._remembered))
-
     def _length(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
-        return len(self._assistant.prompt_tokens(self._conversation(messages, tools)))
+        request = Request(0, tuple(messages), tools=tuple(tools))
+        return len(self._assistant.prompt_tokens(self._assistant.known.conversation(request)))
 
 
 def failure(number: int | None, error: Exception) -> Failed:
@@ -295,15 +261,6 @@ def failure(number: int | None, error: Exception) -> Failed:
     return Failed(number, "Fault", f"this is a bug in localspec, report it ({reason})")
 
 
-def _common(some: Sequence[Message], others: Sequence[Message]) -> int:
-    """Return how many messages two conversations begin with that are the same."""
-    pairs = zip(some, others, strict=False)
-    return next(
-        (at for at, (one, other) in enumerate(pairs) if one != other), min(len(some), len(others))
-    )
-
-
-def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:
+def _require_question(messages: Sequence[Message]) -> None:
     if all(each.role == "system" for each in messages):
         raise UsageError("the conversation has nothing to answer: say something first")
-    return tuple(messages)

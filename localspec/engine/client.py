@@ -13,7 +13,8 @@ import msgspec
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.engine.ask import Ask
+from localspec.chat.events import Withheld
+from localspec.chat.request import Request
 from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
     Cancel,
@@ -25,6 +26,7 @@ from localspec.engine.protocol import (
     Notice,
     Question,
     Ready,
+    ReplyEvents,
     RestoreState,
     SaveState,
 )
@@ -52,7 +54,10 @@ class EngineClient:
         self,
         command: Sequence[str] = COMMAND,
         find: "Callable[[LaunchOptions], SharedEngine | None] | None" = None,
+        gate: str = "",
     ) -> None:
+        self._gate = gate
+        self.withheld: list[Withheld] = []
         self._command = tuple(command)
         self._find = find
         self._inbox: SimpleQueue[Notice] = SimpleQueue()
@@ -120,20 +125,27 @@ class EngineClient:
         *,
         draft: str | None = None,
         keep: int | None = None,
-        aside: bool = False,
+        ephemeral: bool = False,
         drop_oldest: bool = False,
         raw: str | None = None,
         tools: Sequence[Tool] = (),
         call_policy: CallPolicy | None = None,
         conversation: int | None = None,
     ) -> int:
-        """Ask for a reply, see `Ask`; return the id that its notices bear."""
-        options = ReplyOptions() if options is None else options
-        request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest, raw)
-        policy = call_policy or CallPolicy()
+        """Ask for a reply, see `Request`; return the id that its notices bear."""
         return self.question(
-            msgspec.structs.replace(
-                request, tools=tuple(tools), call_policy=policy, conversation=conversation
+            Request(
+                0,
+                tuple(messages),
+                options or ReplyOptions(),
+                draft,
+                keep,
+                ephemeral,
+                drop_oldest,
+                raw,
+                tools=tuple(tools),
+                call_policy=call_policy or CallPolicy(),
+                conversation=conversation,
             )
         )
 
@@ -144,6 +156,9 @@ class EngineClient:
     def question(self, asked: Question) -> int:
         """Ask something, whatever id it has; return the one that the answer bears."""
         number, self._next_id = self._next_id, self._next_id + 1
+        if isinstance(asked, Request):
+            asked = msgspec.structs.replace(asked, gate=asked.gate or self._gate)
+            self.withheld = self.withheld if asked.ephemeral else []
         self._say(msgspec.structs.replace(asked, id=number))
         return number
 
@@ -179,6 +194,8 @@ class EngineClient:
     def _noted(self, notice: Notice) -> Notice:
         if isinstance(notice, Ready):
             self._last_loaded = self._asked_load
+        elif isinstance(notice, ReplyEvents):
+            self.withheld += (each for each in notice.events if isinstance(each, Withheld))
         return notice
 
     def close(self, wait_s: float = 3.0) -> None:

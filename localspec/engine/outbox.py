@@ -1,14 +1,11 @@
 """Outbox: what the engine has to say leaves in its own time, and never holds up a pass.
 
-A thread writes. While it waits for a reader, or for its next turn, text is joined and a progress is
-replaced by the one after it; so whoever reads slowly, or not at all, costs no more memory than the
-reply itself, and gets at most ten notices a second of what comes in streams. All else leaves at once, and so
-does the first text of a reply.
+A thread writes what there is as soon as the reader has taken what was before. Until then text is joined and a
+progress is replaced by the one after it, so that a slow reader costs no more memory than the reply itself.
 """
 
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,16 +15,13 @@ from localspec.chat.events import (
     CallDelta,
     CallDone,
     Prefilling,
-    Started,
     StreamEvent,
     Text,
+    Withheld,
 )
 from localspec.engine.answering import failure
 from localspec.engine.protocol import Downloading, Failed, Loading, Measuring, Notice, ReplyEvents
 
-PACE_S = 0.1
-_AT_ONCE = 64
-"""Replies whose beginnings are remembered: more than are ever made at once."""
 _STREAMS = (Downloading, Loading, Measuring)
 
 
@@ -49,7 +43,7 @@ class _Happened:
                 at = -1 if isinstance(self._events[-1], Prefilling) else len(self._events)
                 self._events[at:] = [event]
             else:
-                if isinstance(event, CallBegun | CallDone):
+                if isinstance(event, CallBegun | CallDone | Withheld):
                     self._text = None
                 self._events.append(event)
 
@@ -82,21 +76,15 @@ class Outbox:
         self._changed = threading.Condition()
         self._waiting: list[Notice | _Happened] = []
         self._closed = False
-        self._urgent = self._idle = False
-        self._begun: set[int] = set()
         self._failed: set[int | None] = set()
-        self._next_s = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
 
     def put(self, notice: Notice) -> None:
         """Have a notice sent after those before it; returns at once."""
         with self._changed:
-            self._urgent = self._urgent or self._is_urgent(notice)
             self._add(notice)
-            # Woken for every token, the thread would take the processor from the pass as often: its turn comes by itself.
-            if self._idle or self._urgent:
-                self._changed.notify()
+            self._changed.notify()
 
     def close(self, wait_s: float) -> None:
         """Send what waits, for `wait_s` at most."""
@@ -158,28 +146,10 @@ class Outbox:
     def _next(self) -> list[Notice]:
         """Wait until something may leave and return it; nothing at the end."""
         with self._changed:
-            while True:
-                now_s = time.monotonic()
-                urgent = self._closed or self._urgent
-                if self._waiting and (urgent or now_s >= self._next_s):
-                    self._next_s, self._urgent = now_s + PACE_S, False
-                    batch, self._waiting = self._waiting, []
-                    return [e.notice() if isinstance(e, _Happened) else e for e in batch]
-                if self._closed:
-                    return []
-                self._idle = not self._waiting and now_s >= self._next_s
-                self._changed.wait(None if self._idle else max(self._next_s - now_s, 0))
-
-    def _is_urgent(self, notice: Notice) -> bool:
-        if not isinstance(notice, ReplyEvents):
-            return not isinstance(notice, _STREAMS)
-        if any(isinstance(each, Started) for each in notice.events):
-            return True
-        has_text = any(isinstance(each, Text | CallBegun) for each in notice.events)
-        begins = has_text and notice.id not in self._begun
-        if begins:
-            self._begun = {notice.id, *sorted(self._begun)[-_AT_ONCE:]}
-        return begins
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            batch, self._waiting = self._waiting, []
+            return [each.notice() if isinstance(each, _Happened) else each for each in batch]
 
 
 def _joined(before: StreamEvent, after: Text | CallDelta) -> Text | CallDelta | None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from localspec.calls import Tool
 from localspec.chat.events import Reply, StreamEvent
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.messages import Message, Tagged
 from localspec.options import LaunchOptions
 
-VERSION = 14
+VERSION = 16
 
 # What a screen says to the engine.
 
@@ -42,7 +42,7 @@ class Tokenize(Tagged, frozen=True):
     """Return the ids of a text: `Tokens`.
 
     Args:
-        id: as for `Ask`.
+        id: as for `Request`.
         text: any text; what spells a control token becomes that token.
         add_special: add what the model's file wants around a text (a BOS, mostly).
     """
@@ -81,7 +81,7 @@ class Bye(Tagged, frozen=True):
     """Stop everything and end; the end of the pipe says the same."""
 
 
-Question = Ask | Count | Tokenize | Detokenize
+Question = Request | Count | Tokenize | Detokenize
 """What bears an id, and can be answered beside others."""
 Command = Load | Question | Cancel | SaveState | RestoreState | Bye
 
@@ -105,11 +105,11 @@ class Forecast:
 
 
 class ReplyEvents(Tagged, frozen=True):
-    """What happened of a reply since the last one; at most ten a second, and the last comes before `ReplyDone`.
+    """What happened of a reply since the last one; the last comes before `ReplyDone`.
 
     Args:
         id: of the request.
-        events: in their order; neighbouring texts are joined.
+        events: in their order; texts that waited for the reader are joined.
     """
 
     id: int
@@ -123,7 +123,7 @@ class ReplyDone(Tagged, frozen=True):
         id: of the request.
         reply: what is new, and its figures.
         message: the assistant's whole turn, the part that a continued one had before included. Sent back
-            unchanged in the next `Ask`, its tokens are known.
+            unchanged in the next `Request`, its tokens are known.
         dropped_turns: how many of the oldest turns were left out.
         forecast: what drafting was to gain, and what it came to; None if costs are not known.
         reason: why it was drafted as it was, a sentence.
@@ -153,12 +153,13 @@ class Hello(Tagged, frozen=True):
 
 
 class Downloading(Tagged, frozen=True):
-    """A model is being fetched; bytes count from 0 again when another source is tried."""
+    """A model is being fetched; bytes count from 0 again when another source is tried, for a `reason`."""
 
     name: str
     done_bytes: int
     total_bytes: int
     source: str
+    reason: str = ""
 
 
 class Loading(Tagged, frozen=True):

@@ -3,19 +3,16 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from localspec import errors
 from localspec.chat.events import Event, Finished
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, ReplyDone, ReplyEvents
 from localspec.engine.shared import SharedEngine
 from localspec.errors import LocalspecError
-from localspec.messages import Message
 
 if TYPE_CHECKING:
-    from localspec.chat.requests import Answered, Request
+    from localspec.chat.request import Answered
 
 _LOOK_S = 0.1
 
@@ -59,7 +56,7 @@ class RemoteAssistant:
         """Leave it; what was asked ends."""
         self._client.close()
 
-    def stream(self, asked: Ask, ended: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+    def stream(self, asked: Request, ended: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """Answer, yielding events as they happen and `Finished` at the end; see `Assistant.stream`.
 
         Raises:
@@ -82,14 +79,14 @@ class RemoteAssistant:
                 self._client.cancel(number)
 
     def answer(
-        self, requests: "Iterator[Request]", ready: Callable[[], bool] = lambda: True
+        self, requests: Iterator[Request], ready: Callable[[], bool] = lambda: True
     ) -> "Iterator[Answered]":
         """Answer several requests at a time, see `Answerer`; one that the server has no room for waits.
 
         Raises:
             EngineGone: the server is gone, or its engine died.
         """
-        from localspec.chat.requests import Answered  # noqa: PLC0415 - numpy comes with it
+        from localspec.chat.request import Answered  # noqa: PLC0415 - numpy comes with it
 
         under_way: dict[int, Request] = {}
         waiting: list[Request] = []  # the server had no room for them
@@ -99,16 +96,14 @@ class RemoteAssistant:
                 taking = self._take(requests, ready, under_way)
             match self._client.wait(_LOOK_S):
                 case None:
-                    under_way |= {self._client.question(_ask_of(each)): each for each in waiting}
+                    under_way |= {self._client.question(each): each for each in waiting}
                     waiting.clear()
                 case ReplyDone(id=number, reply=reply):
-                    yield Answered(under_way.pop(number).key, reply)
+                    yield Answered(under_way.pop(number).id, reply)
                 case Failed(id=int(number), kind="Busy"):
                     waiting.append(under_way.pop(number))
                 case Failed(id=int(number), kind=kind) as failed if kind not in _ENDS_ALL:
-                    yield Answered(
-                        under_way.pop(number).key, None, error_named(kind, failed.reason)
-                    )
+                    yield Answered(under_way.pop(number).id, None, error_named(kind, failed.reason))
                 case Failed() | EngineDied() as trouble:
                     raise trouble_of(trouble)
             if not told and self._stopped():
@@ -119,16 +114,16 @@ class RemoteAssistant:
 
     def _take(
         self,
-        requests: "Iterator[Request]",
+        requests: Iterator[Request],
         ready: Callable[[], bool],
-        under_way: "dict[int, Request]",
+        under_way: dict[int, Request],
     ) -> bool:
         """Ask as much as may be asked at once; return whether there may be more."""
         while len(under_way) < self._count and (not under_way or ready()):
             request = next(requests, None)
             if request is None:
                 return False
-            under_way[self._client.question(_ask_of(request))] = request
+            under_way[self._client.question(request)] = request
         return True
 
 
@@ -141,22 +136,3 @@ def trouble_of(notice: Failed | EngineDied) -> LocalspecError:
     if isinstance(notice, EngineDied) or notice.kind == "EngineLost":
         return EngineGone(notice.reason)
     return error_named(notice.kind, notice.reason)
-
-
-def _ask_of(request: "Request") -> Ask:
-    prompt = request.prompt
-    asked = Ask(
-        0,
-        (),
-        request.options,
-        keep=request.keep,
-        aside=True,
-        afresh=request.afresh,
-        rounds=False,
-    )
-    if not isinstance(prompt, str):
-        calls = msgspec.structs.replace(asked, tools=prompt.tools, call_policy=prompt.call_policy)
-        return msgspec.structs.replace(calls, messages=prompt.messages)
-    if request.raw:
-        return msgspec.structs.replace(asked, raw=prompt)
-    return msgspec.structs.replace(asked, messages=(Message.user(prompt),))

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import BinaryIO
 
+from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import Bye, Cancel, Command, Load, Question, SaveState
 from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError
 
@@ -134,10 +134,10 @@ class Requests:
             self._cancel_reply(command.id)
 
     def _waits(self, number: int) -> bool:
-        return any(isinstance(each, Ask) and each.id == number for each in self._waiting)
+        return any(isinstance(each, Request) and each.id == number for each in self._waiting)
 
     def _is_current(self, number: int) -> bool:
-        return isinstance(self._current, Ask) and self._current.id == number
+        return isinstance(self._current, Request) and self._current.id == number
 
     def _cancel_loads(self) -> None:
         waiting = (each for each in self._waiting if isinstance(each, Load))

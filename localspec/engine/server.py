@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from localspec.chat.request import Request
 from localspec.chat.thinking import thinking_tags
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.answering import Answering, failure
-from localspec.engine.ask import Ask
 from localspec.engine.factory import Factory, Loaded, StateLeftError
 from localspec.engine.forecast import break_even
 from localspec.engine.interruption import Interruption
@@ -101,9 +101,9 @@ class Server:
         match command:
             case Load():
                 self._load(command.options)
-            case Ask():
+            case Request():
                 answering = self._loaded()
-                answering.ask(command)
+                answering.submit(command)
                 if self.requests.is_cancelled(command.id):
                     answering.cancel(command.id)
             case Count():

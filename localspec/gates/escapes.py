@@ -1,48 +1,94 @@
-r"""Units of a text, as rules read it: a character, or a whole escape of JSON or of code, so that none is ever cut in two.
+r"""Readings of a text: with its escapes as what they stand for, and as they are written.
 
-Where a text is JSON or code nobody says, and it may be both in one: so an escape is read as what it stands for and as it is written, and a rule may match
-either. Backslashes in a row count as one, since a text may be quoted in a text that is quoted. What takes no place on a screen is read or left out.
+Where a text is JSON or code nobody says, and it may be both in one: so a rule may match either reading. An escape is one unit of the text, and is never cut in
+two. Backslashes in a row count as one, since a text may be quoted in a text that is quoted. What takes no place on a screen is read or left out.
 """
 
-import re
-from functools import lru_cache
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
 
-_ESCAPE = re.compile(r"""\\{1,8}(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|["'/bfnrt])?""")
-_OPEN = re.compile(r"\\{1,8}(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?")
-_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+import regex
+
 # Unicode's Default_Ignorable_Code_Point: soft hyphen, zero-width characters, marks of direction, variation selectors.
-_IGNORABLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+_SPECIAL = regex.compile(
+    r"""(?P<escape>\\{1,8}(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|["'/bfnrt])?)|\p{Default_Ignorable_Code_Point}+"""
 )
+_OPEN = regex.compile(r"(?<!\\)(?:\\{8})*\K\\{1,8}(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?\Z")
+_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
-def units_of(text: str) -> tuple[list[str], str]:
-    """Return the units of a text, and its end if that may still become an escape."""
-    if "\\" not in text:
-        return [*text], ""
-    units, at = list[str](), 0
-    for match in _ESCAPE.finditer(text):
-        units += text[at : match.start()]
-        at = match.start()
-        if _OPEN.fullmatch(text, at):
-            return units, text[at:]
-        units.append(match.group())
-        at = match.end()
-    units += text[at:]
-    return units, ""
+class Reading(NamedTuple):
+    """A text as it is read.
+
+    Args:
+        text: what is read.
+        starts: for each of its characters where its unit begins in the text as it came, and the end of that.
+        ends: where each unit ends.
+    """
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def place(self, at: int) -> int:
+        """Return where the first unit at or behind a place stands in what is read."""
+        return bisect_left(self.starts, at)
+
+    def behind(self, at: int) -> int:
+        """Return where the unit at a place ends, and the next begins."""
+        return self.starts[bisect_right(self.starts, at)]
+
+    def text_before(self, at: int, size: int) -> str:
+        """Return so much of what stands before a place."""
+        place = self.place(at)
+        return self.text[max(place - size, 0) : place]
 
 
-@lru_cache(4096)
-def readings(unit: str) -> tuple[str, ...]:
-    """Return how a unit may be read: what it stands for, which may be nothing, and how it is written."""
-    written = unit.lstrip("\\")
-    if written == unit:
-        meant = unit
-    elif len(written) > 1:
-        meant = chr(int(written[1:], 16))
-    else:
-        meant = _CONTROLS.get(written, written) or "\\"
-    left_out = ("",) if _IGNORABLE.match(meant) else ()
-    forms = (*left_out, meant, unit if written == unit else f"\\{written}", unit)
-    return tuple(dict.fromkeys(forms))
+def open_end(text: str) -> int:
+    """Return where the end of a text begins that may still become an escape."""
+    if "\\" not in text[-16:]:
+        return len(text)
+    found = _OPEN.search(text)
+    return found.start() if found else len(text)
+
+
+def readings(text: str, before: tuple[str, str]) -> list[Reading]:
+    """Return how a text may be read: by meaning, and as it is written if that differs.
+
+    Args:
+        text: what comes next.
+        before: what stood before it, in both readings.
+    """
+    meant, written = before
+    if meant == written and not _SPECIAL.search(text):
+        size = len(meant)
+        return [Reading(meant + text, range(-size, len(text) + 1), range(1 - size, len(text) + 1))]
+    specials = [(*_unit(found), *found.span()) for found in _SPECIAL.finditer(text)]
+    return [_reading(text, [(e[n], *e[2:]) for e in specials], before[n]) for n in (0, 1)]
+
+
+def _unit(found: "regex.Match[str]") -> tuple[str, str]:
+    """Return what a unit means, and how it is written."""
+    if not found["escape"]:
+        return "", found[0]
+    letters = found[0].lstrip("\\")
+    if len(letters) > 1:
+        char = chr(int(letters[1:], 16))
+        unseen = _SPECIAL.fullmatch(char) and char != "\\"
+        return ("", char) if unseen else (char, f"\\{letters}")
+    return _CONTROLS.get(letters, letters) or "\\", f"\\{letters}"
+
+
+def _reading(text: str, specials: Sequence[tuple[str, int, int]], before: str) -> Reading:
+    """Return a text with its special units spelled like this."""
+    parts, at = [before], 0
+    starts, ends = [*range(-len(before), 0)], [*range(1 - len(before), 1)]
+    for spelled, start, end in (*specials, ("", len(text), len(text))):
+        parts += text[at:start], spelled
+        starts += range(at, start)
+        starts += [start] * len(spelled)
+        ends += range(at + 1, start + 1)
+        ends += [end] * len(spelled)
+        at = end
+    return Reading("".join(parts), [*starts, len(text)], ends)

@@ -2,21 +2,20 @@
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, get_args
 
 from localspec.errors import UsageError
-from localspec.gates.automaton import RuleSet, compiled
-from localspec.gates.rules import GROUPS, RULES, GateRule
-from localspec.gates.text_gate import Action, Finding, TextGate
+from localspec.gates.patterns import RuleSet, require_longest
+from localspec.gates.rules import GROUPS, OWN, RULES, GateRule
+from localspec.gates.text_gate import Action, TextGate
 
-USUAL, OFF = "usual", "off"
+USUAL = "usual"
 _KEYS = {"use", "action", "actions", "pattern"}
 _GONE = {"guard", "guard_action", "guard_fails", "guard_wait_s"}
 _PATTERN_KEYS = {"name", "pattern", "action", "whole"}
-_OWN = "own"
 _WHOLE = "A-Za-z0-9_"
 
 
@@ -25,18 +24,16 @@ class Gate:
     """What must not be seen, and what is done about it.
 
     Args:
-        automaton: of the rules.
+        rules: what it looks for.
         actions: by the names of rules.
-        origin: `usual`, or the text of the file that describes it.
     """
 
-    automaton: RuleSet
+    rules: RuleSet
     actions: Mapping[str, Action]
-    origin: str = USUAL
 
-    def text(self, allows: Callable[[Finding], bool] | None = None) -> TextGate:
+    def text(self) -> TextGate:
         """Return what reads a text; see `TextGate`."""
-        return TextGate(self.automaton, self.actions, allows)
+        return TextGate(self.rules, self.actions)
 
     def cleaned(self, text: str, counts: Counter[tuple[str, str]] | None = None) -> str:
         """Return a whole text as it may be seen; `stop` masks, and what comes behind it is seen.
@@ -91,7 +88,7 @@ def gate_of_toml(text: str, source: str) -> Gate:
         UsageError: it is no TOML, or says what is not known.
     """
     try:
-        return replace(_read(tomllib.loads(text)), origin=text)
+        return _read(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source} is not valid TOML: {error}") from None
     except UsageError as error:
@@ -135,8 +132,9 @@ def _own(given: Mapping[str, Any]) -> GateRule:
         raise UsageError("a pattern has no name or no pattern: write both, as texts")
     if not isinstance(whole, bool):
         raise UsageError(f"whole of {name[:40]!r} is {str(whole)[:40]!r}: it takes true or false")
+    require_longest(pattern)
     around = _WHOLE if whole else ""
-    return GateRule(name.strip(), _OWN, pattern, before=around, after=around)
+    return GateRule(name.strip(), OWN, pattern, before=around, after=around)
 
 
 def _require_known(given: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -158,10 +156,4 @@ def _action(name: str, value: object) -> Action:
 
 
 def _gate(rules: Iterable[GateRule], actions: Mapping[str, Action]) -> Gate:
-    read = [compiled(each, number) for number, each in enumerate(rules)]
-    for each in read:
-        if each.whole.empty:
-            raise UsageError(
-                f"pattern of {each.rule.name[:40]!r} matches nothing at all: let it read something"
-            )
-    return Gate(RuleSet(read), actions)
+    return Gate(RuleSet(rules), actions)

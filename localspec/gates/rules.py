@@ -13,6 +13,8 @@ from itertools import pairwise
 
 Check = Callable[[str, str], bool]
 """Whether a head and what follows it are what they look like."""
+OWN = "own"
+"""The group of users' own rules."""
 _WORD, _LETTERS, _URLSAFE = r"A-Za-z0-9_", r"A-Za-z0-9", r"A-Za-z0-9_-"
 _RANDOM_BITS = 3.6
 """Of entropy a character: random texts of 32 characters have 4.4 ± 0.15, names of functions below 4 and few changes of kind."""
@@ -137,10 +139,10 @@ _BEGINNINGS = (
     _key("GitHub token", "gh[pousr]_", f"[{_LETTERS}]{{36}}", _LETTERS),
     _key("GitHub token", "github_pat_", f"[{_LETTERS}]{{22}}_[{_LETTERS}]{{40}}", _WORD),
     _key("GitLab token", "gl(pat|dt|rt|cbt|ptt|soat)-", f"[{_URLSAFE}]{{20}}", f".{_URLSAFE}"),
-    _key("AWS access key", "(AKIA|ASIA|ABIA|ACCA)", "[A-Z2-7]{16}", before=_LETTERS),
+    _key("AWS access key", "A(KIA|SIA|BIA|CCA)", "[A-Z2-7]{16}", before=_LETTERS),
     _key("Slack token", "xox[abeoprs]-", f"[{_URLSAFE}]{{10}}", _URLSAFE),
     _key("Slack token", "xapp-[0-9]-", f"[{_URLSAFE}]{{16}}", _URLSAFE),
-    _key("Slack webhook", "hooks.slack.com/(services|workflows)/", f"[{_LETTERS}/]{{20}}", f"{_LETTERS}/"),
+    _key("Slack webhook", r"hooks\.slack\.com/(services|workflows)/", f"[{_LETTERS}/]{{20}}", f"{_LETTERS}/"),
     _key("Anthropic key", "sk-ant-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
     _key("OpenAI key", "sk-(proj|svcacct|admin)-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
     GateRule(
@@ -149,7 +151,7 @@ _BEGINNINGS = (
     _key("Google key", "AIza", f"[{_URLSAFE}]{{35}}", _URLSAFE),
     _key("Google secret", "GOCSPX-", f"[{_URLSAFE}]{{28}}", _URLSAFE),
     _key("Hugging Face token", "hf_", f"[{_LETTERS}]{{34}}", _LETTERS, before=_WORD),
-    _key("Stripe key", "(sk|rk)_(live|test)_", f"[{_LETTERS}]{{16}}", _LETTERS, before=_LETTERS),
+    _key("Stripe key", "[rs]k_(live|test)_", f"[{_LETTERS}]{{16}}", _LETTERS, before=_LETTERS),
     _key("Stripe webhook secret", "whsec_", f"[{_LETTERS}+/]{{24}}", f"{_LETTERS}+/="),
     _key("npm token", "npm_", f"[{_LETTERS}]{{36}}", _LETTERS, before=_WORD),
     _key("PyPI token", "pypi-AgEI", f"[{_URLSAFE}]{{32}}", _URLSAFE),
@@ -163,7 +165,7 @@ _BEGINNINGS = (
     _key("Docker token", "dckr_(pat|oat)_", f"[{_URLSAFE}]{{24}}", _URLSAFE),
     _key("Vault token", r"hv[sbr]\.", f"[{_URLSAFE}]{{24}}", _URLSAFE, before=_WORD),
     _key("age key", "AGE-SECRET-KEY-1", "[0-9A-Z]{58}"),
-    _key("Azure key", "(AccountKey|SharedAccessKey)=", f"[{_LETTERS}+/]{{40}}", f"{_LETTERS}+/="),
+    _key("Azure key", "[AS](ccountKey|haredAccessKey)=", f"[{_LETTERS}+/]{{40}}", f"{_LETTERS}+/="),
     _key("web token", "eyJ", rf"[{_URLSAFE}]{{8,512}}\.eyJ[{_URLSAFE}]{{8}}", f".{_URLSAFE}"),
     GateRule(
         "private key",
@@ -176,8 +178,8 @@ _BEGINNINGS = (
     GateRule(
         "password in an address",
         "secrets",
-        r"[^\s:/@\"'<>{}]{3,80}@",
-        r"[a-z][a-z0-9+]{1,15}://[^\s:/@\"'<>{}]{0,64}:",
+        r"[^\s:/@\"'<>{}]{3,80}+@",
+        r"[a-z][a-z0-9+]{1,15}+://[^\s:/@\"'<>{}]{0,64}+:",
         before=_LETTERS,
         shows_head=True,
         check=lambda _, body: not _SPELLED.search(body),
@@ -187,7 +189,7 @@ _BEGINNINGS = (
         "password",
         "secrets",
         rf"[{_LETTERS}+/=_.!@#%^&*~-]{{7,63}}[{_LETTERS}+/=_!@#%^&*~-]",
-        r"(?i)(pass(word|wd|phrase)|pwd|secret([_-]?(access)?[_-]?key)?|(api|access|auth|private)[_-]?key|(access|auth|api|bearer|refresh)?[_-]?token)"
+        r"(?i)(?=[abprstABPRST])(pass(word|wd|phrase)|pwd|secret([_-]?(access)?[_-]?key)?|(api|access|auth|private)[_-]?key|(access|auth|api|bearer|refresh)?[_-]?token)"
         r"[\"']?( is)?\s{0,2}(=|:|:=|=>)\s{0,2}[\"']?",
         before=_LETTERS,
         after=r"(\[",
@@ -211,7 +213,7 @@ _PERSONAL = (
         "e-mail address",
         "email",
         rf"[{_LETTERS}](-?[{_LETTERS}]){{0,40}}(\.[{_LETTERS}](-?[{_LETTERS}]){{0,40}}){{0,4}}\.[A-Za-z]{{2,18}}",
-        r"[A-Za-z0-9._%+-]{1,64}@",
+        r"[A-Za-z0-9._%+-]{1,64}+@",
         before=r"A-Za-z0-9._%+-",
         after=_LETTERS,
         check=is_address,
@@ -221,7 +223,7 @@ _PERSONAL = (
         "telephone number",
         "telephone",
         r"([ ./-]?\(?[0-9]\)?){5,13}[ ./-]?[0-9]",
-        r"(\+|00)[1-9]",
+        r"(?=[+0])(\+|00)[1-9]",
         before=r"A-Za-z0-9_.+/#-",
         after=_WORD,
         check=is_telephone,
@@ -231,7 +233,7 @@ _PERSONAL = (
         "telephone number",
         "telephone",
         r"([ /-]|\) ?)[0-9]{2,4}[ -][0-9]{2,4}([ -][0-9]{2,4}){0,2}",
-        r"\(?0[1-9][0-9]{1,3}",
+        r"(?=[(0])\(?0[1-9][0-9]{1,3}",
         before=r"A-Za-z0-9_.+/#-",
         after=rf"{_WORD}/",
         check=is_telephone,
@@ -241,7 +243,7 @@ _PERSONAL = (
         "telephone number",
         "telephone",
         r"[0-9]{3}[ .-][0-9]{4}",
-        r"(\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])",
+        r"(?=[(2-9])(\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])",
         before=r"A-Za-z0-9_.+/#-",
         after=rf"{_WORD}/",
         check=is_telephone,

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from localspec.calls import ID_SLOT, INDEX_SLOT, NAME_SLOT, CallFormat, TaggedArguments, Tool
-from localspec.calls.policy import Turn
 from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar.document import member, schema_error
@@ -63,12 +62,15 @@ class CallGrammar:
         self._rules: list[str] = []
         self._calls = 0
 
-    def source(self, tools: Sequence[Tool], turns: Sequence[Turn], *, begun: bool) -> str:
+    def source(
+        self, tools: Sequence[Tool], names: Collection[str], most: int | None, *, begun: bool
+    ) -> str:
         """Return the grammar.
 
         Args:
             tools: the functions that there are.
-            turns: which of them may be called, and what may be called after each; something may in the first.
+            names: of those that may be called, at least one.
+            most: calls in an answer; None for any number.
             begun: the trigger stands there already.
 
         Raises:
@@ -78,22 +80,13 @@ class CallGrammar:
         before, _, begin = form.begin.partition(form.trigger)
         head = self._written(begin if begun else form.trigger + begin)
         head = f"{_quoted(before)}? {head}" if before and not begun else head
-        following = None if form.next is None else self._written(form.next)
-        if following is None or self._ends(form.next or ""):  # there is one call in an answer
-            turns = (dict.fromkeys(turns[0], 1), {})
-        callable_ = {name for turn in turns for name in turn}
-        calls = {each.name: self._named(each) for each in tools if each.name in callable_}
-        self._rules.append(f"start: {head} turn_0 {self._written(form.end)}")
-        for number, turn in enumerate(turns):
-            groups: dict[int, list[str]] = {}
-            for name, then in turn.items():
-                groups.setdefault(then, []).append(calls[name])
-            ways = [
-                f"({' | '.join(names)})" + (f" ({following} turn_{then})?" if turns[then] else "")
-                for then, names in groups.items()
-            ]
-            if ways:
-                self._rules.append(f"turn_{number}: {' | '.join(ways)}")
+        calls = " | ".join(self._named(each) for each in tools if each.name in names)
+        more = ""
+        if form.next is not None and not self._ends(form.next) and most != 1:
+            times = "*" if most is None else f"{{0,{most - 1}}}"
+            more = f"({self._written(form.next)} call){times}"
+        self._rules.append(f"start: {head} call {more} {self._written(form.end)}")
+        self._rules.append(f"call: {calls}")
         return "\n".join(self._rules) + "\n"
 
     def _named(self, tool: Tool) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
     from localspec.calls import CallFormat, Tool
-    from localspec.calls.policy import Turn
+    from localspec.calls.policy import CallOffer
     from localspec.grammar.after_trigger import AfterTrigger, Trigger
     from localspec.grammar.automaton import GrammarAutomaton, GrammarState
     from localspec.grammar.matcher import GrammarVocabulary
@@ -61,7 +61,7 @@ class Grammars:
         self,
         form: "CallFormat",
         tools: "Sequence[Tool]",
-        turns: "Sequence[Turn]",
+        offer: "CallOffer",
         control: Mapping[str, int],
         *,
         begun: bool = False,
@@ -71,7 +71,7 @@ class Grammars:
         Args:
             form: how calls are written.
             tools: the functions that there are.
-            turns: which of them may be called, and what may be called after each; something may in the first.
+            offer: which of them may be called, at least one, and how often.
             control: ids of control tokens by their text; a format may be made of them.
             begun: the trigger stands there already.
 
@@ -81,14 +81,14 @@ class Grammars:
         from localspec.grammar.call_grammar import CallGrammar
 
         grammar = CallGrammar(form, control, self._vocabulary.eog)
-        source = grammar.source(tools, turns, begun=begun)
+        source = grammar.source(tools, offer.names, offer.most, begun=begun)
         return self._automaton(("calls", source), lambda _, lark: lark, "the calls of these tools")
 
     def of_answers(
         self,
         form: "CallFormat",
         tools: "Sequence[Tool]",
-        turns: "Sequence[Turn]",
+        offer: "CallOffer",
         control: Mapping[str, int],
     ) -> "AfterTrigger[GrammarState]":
         """Return what leaves an answer free up to its first call, as `of_calls` has it; without any, a call cannot begin."""
@@ -99,7 +99,7 @@ class Grammars:
             texts = {token: text.encode() for text, token in control.items()}
             trigger = Trigger(form.trigger, self._pieces, texts)
             self._triggers[form.trigger] = trigger
-        rule = self.of_calls(form, tools, turns, control, begun=True) if turns[0] else None
+        rule = self.of_calls(form, tools, offer, control, begun=True) if offer.names else None
         return AfterTrigger(rule, trigger)
 
     def _automaton(

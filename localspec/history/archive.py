@@ -1,41 +1,33 @@
-"""History: conversations as trees of messages. Editing or asking again adds a branch; nothing said is lost.
+"""History: conversations as trees of messages. Editing or regenerating adds a branch; nothing is lost.
 
-Nothing here fails a chat, see `HistoryDatabase`: where the history is in trouble, the same calls work in memory.
+A full disk fails no chat: see `HistoryDatabase`.
 """
 
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Self
 
 from localspec.errors import HistoryError, UsageError
-from localspec.history import queries
-from localspec.history.database import RETRY_S, HistoryDatabase
-from localspec.history.recorder import ReplyRecorder, storable
+from localspec.history import search
+from localspec.history.database import NEW, RETRY_S, HistoryDatabase, RowChange, Values
+from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import (
     State,
     StoredConversation,
     StoredMessage,
     acts_of,
     content_of,
+    message_of,
+    storable,
 )
 from localspec.messages import Message
 
 _TITLE_CHARS = 60
 _CANDIDATES = 5
+_LARGEST_ID = 2**63 - 1
 _MOST_DIGITS = 1000  # Python reads no number of more than 4,300
-_CHANGEABLE = frozenset({"title", "system", "pair", "settings"})
-_ADD = """
-INSERT INTO message(id, conversation, parent, role, content, state, created_s, model, figures, acts)
-VALUES (:id, :conversation, :parent, :role, :content, :state, :now, :model, :figures, :acts)
-"""
-# What was just added is the newest message of all.
-_FOLLOW = """
-UPDATE conversation SET leaf = (SELECT max(id) FROM message WHERE conversation = :id), updated_s = :now,
-title = CASE title WHEN '' THEN :title ELSE title END WHERE id = :id
-"""
 
 
 class History:
@@ -54,17 +46,13 @@ class History:
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
         self._states = directory / "state"
-        self._said = directory.parent / "store" / "said"
+        self._store = directory.parent / "store" / "said"
         self._clock = clock
         self._stopwatch = stopwatch
         self._database = HistoryDatabase(directory / "history.db")
-        if self.trouble is None:
-            self._settle()
-
-    @classmethod
-    def open(cls, directory: Path) -> Self:
-        """Open the history in a directory; what is wrong with it, `trouble` tells."""
-        return cls(directory)
+        # What a dead process left streaming is cut; one that lives on simply goes on writing.
+        for row in self._database.read("SELECT id FROM message WHERE state = 'streaming'"):
+            self._database.save(RowChange("message", row["id"], {"state": "cut"}))
 
     @property
     def trouble(self) -> str | None:
@@ -77,18 +65,22 @@ class History:
 
     def create(self, *, system: str | None = None, pair: str = "", settings: str = "") -> int:
         """Begin a conversation; return its id."""
-        statement = (
-            "INSERT INTO conversation(id, system, pair, settings, created_s, updated_s) "
-            "VALUES (:id, :system, :pair, :settings, :now, :now)"
-        )
-        system = None if system is None else storable(system)
-        values = {"system": system, "pair": pair, "settings": storable(settings)}
-        return self._database.write((statement, {"id": None, "now": self._clock(), **values}))
+        now_s = self._clock()
+        values = {
+            "title": "",
+            "system": system and storable(system),
+            "pair": pair,
+            "settings": storable(settings),
+            "created_s": now_s,
+            "updated_s": now_s,
+            "leaf": None,
+        }
+        return self._database.save(RowChange("conversation", None, values))
 
     def add_user(
         self, conversation: int, parent: int | None, message: Message, figures: str = ""
     ) -> int:
-        """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf.
+        """Add a message of the user after `parent`, None at the beginning; return its id. It becomes the leaf.
 
         A conversation without a title gets what was typed, as far as a list has room for it.
         """
@@ -97,7 +89,7 @@ class History:
     def add_result(
         self, conversation: int, parent: int | None, message: Message, name: str, figures: str
     ) -> int:
-        """Add what a call of the function `name` came to; see `add_user`."""
+        """Add the result of a call of the function `name`; see `add_user`."""
         return self._add(conversation, parent, message, "complete", name, figures)
 
     def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> ReplyRecorder:
@@ -111,22 +103,30 @@ class History:
         Raises:
             HistoryError: there is no such message.
         """
-        row = self._database.read(partial(queries.message, number=message))
-        begun = queries.said(row)
+        begun = message_of(self._row(message))
         return ReplyRecorder(self._database, message, begun, clock=self._stopwatch)
 
     def conversation(self, conversation: int) -> StoredConversation:
-        """Return what is known of one.
+        """Return the record of a conversation.
 
         Raises:
             HistoryError: it is not there.
         """
-        return self._database.read(partial(queries.conversation, number=conversation))
+        rows: list[Values] = []
+        if conversation <= _LARGEST_ID:
+            rows = self._database.rows("conversation", "id", conversation)
+        if not rows or "created_s" not in rows[0]:
+            raise HistoryError(f"there is no conversation {conversation}")
+        n_messages = len(self._database.rows("message", "conversation", conversation))
+        tags = tuple(self._tags(conversation))
+        return StoredConversation(**rows[0], n_messages=n_messages, tags=tags)
 
     def conversations(self, query: str = "", limit: int = 200) -> list[StoredConversation]:
-        """Return those that hold every word of a query, newest first; without one, all that are not empty."""
-        query = storable(query)
-        return self._database.read(partial(queries.conversations, query=query, limit=limit))
+        """Return those that hold every word of a query, newest first; without one, all that are not empty.
+
+        What could not be saved yet is not among them.
+        """
+        return search.search(self._database, storable(query), limit)
 
     def latest(self) -> int | None:
         """Return the conversation that was last held; None if there is none."""
@@ -142,7 +142,10 @@ class History:
         """
         number = name.removeprefix("#")
         if number.isdecimal():
-            return self.conversation(int(number[:_MOST_DIGITS]))
+            try:
+                return self.conversation(int(number[:_MOST_DIGITS]))
+            except HistoryError as error:
+                raise HistoryError(f"{error}: `localspec history` lists them") from None
         known = self.conversations(limit=-1)
         found = [each for each in known if each.title == name][:1]
         found = found or [each for each in known if each.title.startswith(name)]
@@ -157,11 +160,21 @@ class History:
 
     def branch(self, conversation: int, leaf: int | None = None) -> list[StoredMessage]:
         """Return the messages from the first to `leaf`; without one, to the last that was added or shown."""
-        return self._database.read(partial(queries.branch, number=conversation, leaf=leaf))
+        if leaf is None:
+            rows = self._database.rows("conversation", "id", conversation)
+            leaf = rows[0]["leaf"] if rows else None
+        rows = self._database.rows("message", "conversation", conversation)
+        left: dict[int | None, Values] = {row["id"]: row for row in rows}
+        line = list[int]()
+        while row := left.pop(leaf, None):
+            line.append(row["id"])
+            leaf = row["parent"]
+        return _stored(rows, line[::-1])
 
     def messages(self, conversation: int) -> list[StoredMessage]:
         """Return the messages of all branches, oldest first."""
-        return self._database.read(partial(queries.messages, number=conversation))
+        rows = self._database.rows("message", "conversation", conversation)
+        return _stored(rows, [row["id"] for row in rows])
 
     def show(self, conversation: int, message: int) -> list[StoredMessage]:
         """Switch to the branch that goes through a message, and on to the newest of what follows it.
@@ -169,20 +182,23 @@ class History:
         Raises:
             HistoryError: there is no such message.
         """
-        self._database.read(partial(queries.message, number=message))
-        leaf = self._database.read(partial(queries.newest_leaf, number=message))
+        leaf = int(self._row(message)["id"])
+        rows = self._database.rows("message", "conversation", conversation)
+        newest = {row["parent"]: row["id"] for row in rows if (row["parent"] or 0) < row["id"]}
+        while leaf in newest:
+            leaf = newest[leaf]
         self.go_back(conversation, leaf)
         return self.branch(conversation, leaf)
 
     def go_back(self, conversation: int, message: int | None) -> None:
         """Show a conversation up to a message, or none of it; what follows stays."""
-        statement = "UPDATE conversation SET leaf = :leaf WHERE id = :id"
-        self._database.write((statement, {"id": conversation, "leaf": message}))
+        self._database.save(RowChange("conversation", conversation, {"leaf": message}))
 
     def questions(self, most: int) -> list[str]:
-        """Return what the user asked last, each once, oldest first; without the files that went along."""
-        rows = self._database.read(partial(queries.questions, most=most))
-        typed = [Message.from_text("user", row).typed for row in rows]
+        """Return the user's last questions, each once, oldest first; without the files that went along."""
+        last = "SELECT content FROM message WHERE role = 'user' AND acts || figures = '' ORDER BY id DESC LIMIT ?"
+        rows = self._database.read(last, (most,))
+        typed = [Message.from_text("user", row["content"]).typed for row in rows]
         return list(dict.fromkeys(typed))[::-1]
 
     def rename(self, conversation: int, title: str) -> None:
@@ -192,21 +208,22 @@ class History:
     def tag(
         self, conversation: int, added: Sequence[str] = (), removed: Sequence[str] = ()
     ) -> list[str]:
-        """Give a conversation tags, and take others from it; return all that it has."""
-        new = "INSERT OR IGNORE INTO tag(conversation, name) VALUES (:id, :name)"
-        gone = "DELETE FROM tag WHERE conversation = :id AND name = :name"
-        for statement, names in ((new, added), (gone, removed)):
-            for name in names:
-                self._database.write((statement, {"id": conversation, "name": name}))
-        return self._database.read(partial(queries.tags, number=conversation))
+        """Give a conversation tags, and take others from it; return all that it has.
+
+        Raises:
+            HistoryError: the file cannot be written.
+        """
+        new = "INSERT OR IGNORE INTO tag(conversation, name) VALUES (?, ?)"
+        gone = "DELETE FROM tag WHERE conversation = ? AND name = ?"
+        pairs = [(new, name) for name in added] + [(gone, name) for name in removed]
+        if pairs:
+            self._database.change(*((sql, (conversation, name)) for sql, name in pairs))
+        return self._tags(conversation)
 
     def update(self, conversation: int, **changes: str | None) -> None:
-        """Change `title`, `system`, `pair` or `settings`."""
-        assert changes.keys() <= _CHANGEABLE, f"{changes.keys()} cannot be changed"  # noqa: S101
-        columns = ", ".join(f"{name} = :{name}" for name in changes)
-        statement = f"UPDATE conversation SET {columns} WHERE id = :id"  # noqa: S608 - of known names
+        """RowChange `title`, `system`, `pair` or `settings`."""
         values = {name: value and storable(value) for name, value in changes.items()}
-        self._database.write((statement, {**values, "id": conversation}))
+        self._database.save(RowChange("conversation", conversation, values))
 
     def delete(self, conversation: int) -> None:
         """Remove a conversation, what the search and the store know of it, and the models' state of it.
@@ -214,21 +231,22 @@ class History:
         Its bytes are overwritten in the database (`secure_delete`) and in the store; the state is a file that is unlinked.
 
         Raises:
-            HistoryError: the store cannot be written; nothing is removed then.
+            HistoryError: the history or the store cannot be written.
         """
-        if self._said.exists():
+        if self._store.exists():
             self._forget(conversation)
         shutil.rmtree(self._states / str(conversation), ignore_errors=True)
-        gone = {"id": conversation}
-        self._database.write(
-            ("UPDATE conversation SET leaf = NULL WHERE id = :id", gone),
-            ("DELETE FROM message WHERE conversation = :id", gone),
-            ("DELETE FROM tag WHERE conversation = :id", gone),
-            ("DELETE FROM conversation WHERE id = :id", gone),
-            # The index only marks what is deleted, until its parts are merged.
-            ("INSERT INTO found(found) VALUES ('optimize')", {}),
-        )
-        self._database.shrink_log()
+        its = (conversation,)
+        if self._database.read("SELECT 1 FROM conversation WHERE id = ?", its):
+            self._database.change(
+                ("UPDATE conversation SET leaf = NULL WHERE id = ?", its),
+                ("DELETE FROM message WHERE conversation = ?", its),
+                ("DELETE FROM tag WHERE conversation = ?", its),
+                ("DELETE FROM conversation WHERE id = ?", its),
+                # The index only marks what is deleted, until its parts are merged.
+                ("INSERT INTO found(found) VALUES ('optimize')", ()),
+            )
+        self._database.forget(conversation)
 
     def state_directory(self, conversation: int) -> Path | None:
         """Return where the models' state of a conversation belongs; None where nothing is saved."""
@@ -242,19 +260,24 @@ class History:
         from localspec.storage.token_log import TokenLog, of_conversation  # noqa: PLC0415 - few have one
 
         try:
-            TokenLog(self._said).forget(of_conversation(conversation))
+            TokenLog(self._store).forget(of_conversation(conversation))
         except OSError as error:
             raise HistoryError(
                 f"the store of what was said cannot be changed ({error.strerror}), so nothing was deleted: "
-                f"check {self._said}"
+                f"check {self._store}"
             ) from error
 
-    def _settle(self) -> None:
-        """Call cut what a dead process left streaming; one that lives on simply goes on writing."""
-        streaming = "SELECT 1 FROM message WHERE state = 'streaming'"
-        if self._database.read(lambda c: c.execute(streaming).fetchone()):
-            cut = "UPDATE message SET state = 'cut' WHERE state = 'streaming'"
-            self._database.write((cut, {}))
+    def _row(self, message: int) -> Values:
+        rows = self._database.rows("message", "id", message)
+        if not rows:
+            raise HistoryError(f"message {message} is no longer in the history")
+        return rows[0]
+
+    def _tags(self, conversation: int) -> list[str]:
+        rows = self._database.read(
+            "SELECT name FROM tag WHERE conversation = ? ORDER BY name", (conversation,)
+        )
+        return [row["name"] for row in rows]
 
     def _add(
         self,
@@ -265,22 +288,45 @@ class History:
         model: str = "",
         figures: str = "",
     ) -> int:
-        title = cut_at_word(" ".join(storable(message.typed or message.text).split()), _TITLE_CHARS)
-        added = {
-            "id": None,
+        now_s = self._clock()
+        values = {
             "conversation": conversation,
             "parent": parent,
             "role": "user" if message.role == "tool" else message.role,
             "content": storable(content_of(message)),
+            "thinking": "",
             "acts": storable(acts_of(message)),
             "state": state,
-            "now": self._clock(),
+            "created_s": now_s,
             "model": model,
             "figures": figures,
         }
-        return self._database.write(
-            (_ADD, added), (_FOLLOW, {**added, "id": conversation, "title": title})
+        leaf: Values = {"leaf": NEW, "updated_s": now_s}
+        if any(
+            not row.get("title", "-")
+            for row in self._database.rows("conversation", "id", conversation)
+        ):
+            words = " ".join(storable(message.typed or message.text).split())
+            leaf["title"] = cut_at_word(words, _TITLE_CHARS)
+        return self._database.save(
+            RowChange("message", None, values), RowChange("conversation", conversation, leaf)
         )
+
+
+def _stored(rows: Sequence[Values], ids: Sequence[int]) -> list[StoredMessage]:
+    """Return messages of a conversation with all its rows."""
+    siblings = defaultdict[int | None, list[int]](list)
+    for row in rows:
+        siblings[row["parent"]].append(row["id"])
+    by_id = {row["id"]: row for row in rows}
+    return [
+        StoredMessage(
+            **{key: row[key] for key in ("id", "parent", "state", "created_s", "model", "figures")},
+            message=message_of(row),
+            siblings=tuple(siblings[row["parent"]]),
+        )
+        for row in map(by_id.__getitem__, ids)
+    ]
 
 
 def cut_at_word(text: str, most: int) -> str:

@@ -8,19 +8,20 @@ from datetime import datetime
 
 import msgspec
 
-from localspec.gates.gate import Gate
 from localspec.history.records import StoredConversation, StoredMessage, acts_of, content_of
 from localspec.messages import Message, Part, TextPart, ToolCall, ToolResult
 
 Counts = Counter[tuple[str, str]]
 """How often a rule found something, and what was done about it."""
+Mask = Callable[[str, Counts | None], str]
+"""Returns a text without what must not be seen of it; the counts get what was found."""
 _NAMES = {"user": "You", "assistant": "Assistant", "tool": "Result"}
 
 
 def seen(
     conversation: StoredConversation,
     messages: Iterable[StoredMessage],
-    gate: Gate | None,
+    mask: Mask | None,
     counts: Counts | None = None,
     *,
     own: bool = True,
@@ -30,15 +31,15 @@ def seen(
     Args:
         conversation: where it is.
         messages: of it.
-        gate: what must not be seen; None lets everything through.
+        mask: masks what must not be seen; None lets everything through.
         counts: gets what was found.
         own: whether that holds for what the user wrote and for the title, too.
     """
-    if gate is None:
+    if mask is None:
         return conversation, [*messages]
 
     def clean(text: str) -> str:
-        return gate.cleaned(text, counts)
+        return mask(text, counts)
 
     head = replace(
         conversation,

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 
-from localspec.history.database import HistoryDatabase
-from localspec.history.records import State, acts_of
+from localspec.history.database import HistoryDatabase, RowChange
+from localspec.history.records import State, acts_of, storable
 from localspec.messages import Message
 
-# Twice as often as promised: whoever ticks may be late.
+# Twice as often as promised: `tick` may come late.
 FLUSH_S = 0.5
 
 
@@ -28,11 +28,10 @@ class ReplyRecorder:
         begun: Message | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        begun = begun or Message.assistant("")
         self._database = database
         self.message = message
-        self._content = [begun.text] if begun else []
-        self._thinking = [begun.thinking] if begun else []
-        self._acts = acts_of(begun) if begun else ""
+        self._content, self._thinking, self._acts = [begun.text], [begun.thinking], acts_of(begun)
         self._clock = clock
         self._flushed_s = clock()
         self._dirty = False
@@ -65,21 +64,11 @@ class ReplyRecorder:
     def _save(self, state: State, figures: str = "") -> None:
         self._content, self._thinking = ["".join(self._content)], ["".join(self._thinking)]
         self._flushed_s, self._dirty = self._clock(), False
-        statement = (
-            "UPDATE message SET content = :content, thinking = :thinking, state = :state, figures = :figures, "
-            "acts = :acts WHERE id = :id"
-        )
         values = {
-            "id": self.message,
             "content": storable(self._content[0]),
             "thinking": storable(self._thinking[0]),
             "state": state,
             "figures": figures,
             "acts": storable(self._acts),
         }
-        self._database.write((statement, values))
-
-
-def storable(text: str) -> str:
-    """Return a text without lone surrogates, which UTF-8 has no bytes for."""
-    return text.encode(errors="replace").decode() if not text.isascii() else text
+        self._database.save(RowChange("message", self.message, values))

@@ -1,11 +1,12 @@
-"""What the history hands out: values alone. And how calls and results stand in it."""
+"""Records of the history, and how messages with calls and results stand in its rows."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from localspec.errors import HistoryError
-from localspec.messages import Message, Role, ToolCall, ToolResult
+from localspec.messages import Message, ToolCall, ToolResult
 
 State = Literal["streaming", "complete", "cut"]
 
@@ -81,12 +82,17 @@ def content_of(message: Message) -> str:
     return results[0] if results else message.text
 
 
-def said(role: Role, content: str, thinking: str, acts: str) -> Message:
-    """Return the message that these are of; the inverse of `acts_of` and `content_of`.
+def message_of(row: Mapping[str, Any]) -> Message:
+    """Return the message of a row.
 
     Raises:
-        HistoryError: somebody else wrote the acts.
+        HistoryError: another program wrote its role or its acts.
     """
+    role, content, thinking, acts = (row[key] for key in ("role", "content", "thinking", "acts"))
+    if role not in {"user", "assistant"}:
+        raise HistoryError(
+            f"message {row['id']} of the history has the role {role[:40]!r}: delete its conversation"
+        )
     if not acts:
         return Message.from_text(role, content, thinking)
     try:
@@ -101,3 +107,8 @@ def said(role: Role, content: str, thinking: str, acts: str) -> Message:
         ) from None
     words = Message.from_text("assistant", content, thinking)
     return Message("assistant", (*words.parts, *calls), thinking)
+
+
+def storable(text: str) -> str:
+    """Return a text without lone surrogates, which UTF-8 has no bytes for."""
+    return text.encode(errors="replace").decode() if not text.isascii() else text

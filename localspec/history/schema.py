@@ -1,9 +1,7 @@
-"""The database's tables, and how an older one becomes today's. `user_version` counts the steps.
+"""The database's tables, and how an older file becomes today's; see `open_database`.
 
-Only messages that are whole are searched, so a reply that grows is not indexed anew every second.
+Only messages that are whole are searched, so a reply that grows is not indexed every second.
 """
-
-import sqlite3
 
 _FIRST = """
 CREATE TABLE conversation (
@@ -64,46 +62,4 @@ CREATE TABLE tag (
 ) STRICT, WITHOUT ROWID;
 """
 
-# Step n takes a database from user_version n to n + 1.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD)
-VERSION = len(MIGRATIONS)
-
-
-class HistoryTooNewError(Exception):
-    """The database was written by a later localspec; holds its version."""
-
-
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring a database up to `VERSION`, all steps or none.
-
-    Raises:
-        HistoryTooNewError: it is beyond it.
-    """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > VERSION:
-        raise HistoryTooNewError(version)
-    if version == VERSION:
-        return
-    # Another process may be at it, too: look again once nobody else can write.
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        for step in MIGRATIONS[version:]:
-            for statement in _statements(step):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-def _statements(script: str) -> list[str]:
-    """Cut a script where SQLite says that a statement is complete; `executescript` would commit."""
-    statements, begun = [], ""
-    for line in script.splitlines(keepends=True):
-        begun += line
-        if sqlite3.complete_statement(begun):
-            statements.append(begun)
-            begun = ""
-    return statements
+STEPS = (_FIRST, _SECOND, _THIRD)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from localspec.errors import UsageError
 
 _TAG = re.compile(r"[\w.-]{1,40}")
-_ASKED = re.compile(r"(?:^|(?<=\s))(?:tag:|#)([\w.-]{1,40})(?=\s|$)")
+_IN_QUERY = re.compile(r"(?:^|(?<=\s))(?:tag:|#)([\w.-]{1,40})(?=\s|$)")
 
 
 def tags_of(text: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -26,7 +26,7 @@ def tags_of(text: str) -> tuple[Sequence[str], Sequence[str]]:
     return added, removed
 
 
-def asked(query: str) -> tuple[str, list[str]]:
-    """Return a query without the tags that it asks for, as `tag:NAME` or `#NAME`, and those."""
-    found = [each.lower() for each in _ASKED.findall(query)]
-    return " ".join(_ASKED.sub(" ", query).split()) if found else query, found
+def split_query(query: str) -> tuple[str, list[str]]:
+    """Return a query without its tags, which stand there as `tag:NAME` or `#NAME`, and these tags."""
+    found = [each.lower() for each in _IN_QUERY.findall(query)]
+    return " ".join(_IN_QUERY.sub(" ", query).split()) if found else query, found

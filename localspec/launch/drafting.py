@@ -151,7 +151,7 @@ class Drafting:
             raise UsageError(f"draft mode {mode.name!r} needs heads of the target: none are loaded")
         if mode.kind in drafters() and drafters()[mode.kind].needs_store and self.said is None:
             raise UsageError(
-                f"draft mode {mode.name!r} needs the store of what was said: `localspec store on`"
+                f"draft mode {mode.name!r} needs the store of what was said: `localspec config set store on`"
             )
         if mode.kind != AUTO or self.costs is None:
             entry = drafters()[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]

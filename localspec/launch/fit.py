@@ -9,20 +9,18 @@ from localspec.models.fit import (
     GPU_HEADROOM_BYTES,
     RAM_HEADROOM_BYTES,
     FitPlan,
-    Wish,
+    Machine,
+    ModelLoad,
+    Place,
     fit,
 )
 from localspec.models.gguf import GgufHeader
-from localspec.models.memory import ModelShape, Settings, model_shape
-from localspec.models.offload import Machine, Offload, Place, usages
+from localspec.models.memory import ModelShape, model_shape
 from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 
-USUAL_N_CTX = 4096
-"""What LoadOptions means by None."""
 _ROOMY = (16384, 8192)
 _OF_WHAT_IS_LEFT = 0.25
-_MAPPED = {"mmap", "mlock"}
 
 
 def plan_fit(
@@ -54,14 +52,12 @@ def plan_fit(
     """
     options = options or LoadOptions()
     machine = free_memory(options, draft_options)
-    shape = model_shape(target)
-    small = None if draft_model is None else model_shape(draft_model)
-    if machine is None or shape is None or (small is None and draft_model is not None):
+    big = _load(target, options)
+    small = None if draft_model is None else _load(draft_model, draft_options or options)
+    if machine is None or big is None or (small is None and draft_model is not None):
         return None
-    wish = _wish(options, draft_options)
-    if shrinks:
-        wish = replace(wish, n_ctx_asked=False)
-    return fit(shape, small, wish, _with_room_for_experts(machine, shape, options))
+    machine = _with_room_for_experts(machine, big.shape, options)
+    return fit(big, small, machine, shrinks=shrinks or options.n_ctx is None)
 
 
 def _with_room_for_experts(machine: Machine, shape: ModelShape, options: LoadOptions) -> Machine:
@@ -140,18 +136,14 @@ def sequences_that_fit(
         None if it cannot be said.
     """
     machine = free_memory(options, draft_options)
-    shapes = [model_shape(each) for each in (target, draft_model) if each is not None]
-    if machine is None or None in shapes:
+    loads = [_load(target, options)]
+    loads += [] if draft_model is None else [_load(draft_model, draft_options or options)]
+    if machine is None or None in loads:
         return None
-    places = (machine.ram, *machine.gpus)
-    free, for_each = [place.usable_bytes for place in places], [0] * len(places)
-    wish = _wish(options, draft_options)
-    for shape, offload in zip(shapes, (wish.target, wish.draft_model), strict=False):
-        assert shape is not None, "looked for above"  # noqa: S101
-        layers = offload.most_layers(shape, machine)
-        settings = wish.settings_of(offload, layers)
-        settings = replace(settings, n_ctx=min(settings.n_ctx, shape.n_ctx_train or settings.n_ctx))
-        for at, use in enumerate(usages(shape, settings, offload, layers, machine)):
+    free, for_each = [place.usable_bytes for place in machine.places], [0] * len(machine.places)
+    for load in filter(None, loads):
+        alike = load.with_context(load.n_ctx, kv_type=options.kv_type)
+        for at, use in enumerate(alike.usages(alike.most_layers, machine)):
             free[at] -= use.compute_bytes + use.output_bytes
             for_each[at] += use.kv_bytes
     for at, gpu in enumerate(machine.gpus, 1):
@@ -215,35 +207,8 @@ def free_memory(options: LoadOptions, draft_options: LoadOptions | None = None) 
     return Machine(Place("RAM", ram, RAM_HEADROOM_BYTES), tuple(gpus.values()))
 
 
-def _wish(options: LoadOptions, draft_options: LoadOptions | None) -> Wish:
-    target = _offload(options)
-    assert target.settings is not None, "it always has some"  # noqa: S101
-    draft_model = target if draft_options is None else _offload(draft_options)
-    return Wish(target.settings, target, draft_model, n_ctx_asked=options.n_ctx is not None)
-
-
-def _offload(options: LoadOptions) -> Offload:
+def _load(header: GgufHeader, options: LoadOptions) -> ModelLoad | None:
+    """Return a model that is to be loaded; None where its header leaves out, or garbles, its sizes."""
+    shape = model_shape(header)
     gpus = tuple(device.name for device in placed_on(options))
-    return Offload(
-        options.gpu_layers,
-        gpus,
-        options.shares if gpus else (),
-        options.split == "tensor",
-        _settings(options, on_gpu=bool(gpus)),
-        _settings(options, on_gpu=False),
-    )
-
-
-def _settings(options: LoadOptions, *, on_gpu: bool) -> Settings:
-    mapped = options.loading(on_gpu=on_gpu) in _MAPPED
-    return Settings(
-        n_ctx=options.n_ctx or USUAL_N_CTX,
-        n_batch=options.chunk(on_gpu=on_gpu),
-        rows=options.max_rows,
-        snapshots=options.snapshots,
-        kv_type=options.kv_type,
-        flash_attention=options.attention(on_gpu=on_gpu) is not False,
-        mapped_and_repacked=mapped and options.repack,
-        cpu_moe=options.cpu_moe,
-        kv_offload=options.kv_offload,
-    )
+    return None if shape is None else ModelLoad(shape, options, gpus)

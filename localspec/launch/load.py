@@ -16,7 +16,7 @@ from localspec.calibration.calibrated import (
 )
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.requests import Observer, Prefixes
+from localspec.chat.request import Observer, Prefixes
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, best_count, draft_model_could_win
 from localspec.decoding.drafters.branches import MOST_BRANCHES
@@ -27,6 +27,7 @@ from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
+from localspec.launch.recording import store_megabytes
 from localspec.launch.unforeseen import unforeseen
 from localspec.llama.allocated import together
 from localspec.llama.context import LlamaContext
@@ -37,7 +38,6 @@ from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
-from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.decoding.drafters.spelling import Spelling
@@ -217,7 +217,7 @@ class _Loading:
     ) -> Runtime:
         plan, vocabulary = self.plan, targets.views[0].model.vocabulary
         said, observers = None, tuple[Observer, ...]()
-        if (data_dir() / "store" / "on").exists():
+        if store_megabytes() is not None:
             from localspec.launch.store import opened_store  # noqa: PLC0415 - few have one
 
             said, observers = opened_store(vocabulary)
@@ -384,7 +384,9 @@ class _Loading:
                 target,
                 draft_model,
                 self.cancel,
-                lambda role, share: self.on_measure(plan.name(role), share),
+                lambda role, share, again: self.on_measure(
+                    plan.name(role) + " (again: busy last time)" * again, share
+                ),
             )
             costs = found.costs
             self.notes += found.notes

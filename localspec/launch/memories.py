@@ -1,10 +1,13 @@
 """The memories of this machine that a model could be in: their size, what is free of each, and how fast passes read it."""
 
-import json
 import time
 from contextlib import suppress
 
-from localspec.calibration.bandwidth import calibrated_bandwidth
+import msgspec
+from msgspec import DecodeError, Struct
+
+from localspec.calibration.calibrated import kept_costs
+from localspec.decoding.model import Role
 from localspec.errors import LocalspecError
 from localspec.llama.devices import offloads, placed_on
 from localspec.llama.weights_speed import multiplied_per_second
@@ -19,7 +22,8 @@ from localspec.storage.paths import data_dir
 
 _FILE = "memory_speeds.json"
 _KEPT_S = 3600
-_MOST_BYTES = 4096
+_MOST_BYTES = 1 << 16
+_LEAST_BYTES = 400_000_000  # a pass of less spends much of its time on other things than reading
 
 
 def memories(registry: Registry) -> list[Memory]:
@@ -32,44 +36,89 @@ def memories(registry: Registry) -> list[Memory]:
     """
     total, free = usable_ram_bytes(), free_ram_bytes()
     gpus = placed_on(LoadOptions())
-    of_ram, of_gpus = _speeds(registry, [gpu.name for gpu in gpus])
+    speeds = _speeds(registry, [gpu.name for gpu in gpus])
+    of_ram, of_gpus = speeds.ram, speeds.gpus
     found = []
     for gpu in gpus:
         if gpu.shares_ram:
             bounds = [gpu.free_bytes] if free is None else [gpu.free_bytes, free]
             # What everything else has, too, is no GPU's to fill.
-            found.append(Memory(gpu.name, total, of_gpus, MOST_OF_RAM, min(bounds)))
+            found.append(
+                Memory(
+                    gpu.name,
+                    total,
+                    of_gpus.bytes_per_s,
+                    MOST_OF_RAM,
+                    min(bounds),
+                    of_gpus.tokens_per_s,
+                )
+            )
         else:
-            found.append(Memory(gpu.name, gpu.total_bytes, of_gpus, MOST_OF_GPU, gpu.free_bytes))
-    return [*found, Memory("RAM", total, of_ram, free_bytes=free)]
+            found.append(
+                Memory(
+                    gpu.name,
+                    gpu.total_bytes,
+                    of_gpus.bytes_per_s,
+                    MOST_OF_GPU,
+                    gpu.free_bytes,
+                    of_gpus.tokens_per_s,
+                )
+            )
+    return [
+        *found,
+        Memory("RAM", total, of_ram.bytes_per_s, MOST_OF_RAM, free, of_ram.tokens_per_s),
+    ]
 
 
-def _speeds(registry: Registry, gpus: list[str]) -> tuple[float | None, float | None]:
-    """Return bytes per second that passes read in RAM and on GPUs, of the last hour or measured now."""
+class _Speed(Struct, frozen=True):
+    """How fast passes read a memory, and by sha256 the tokens per second of models whose passes were measured quiet."""
+
+    bytes_per_s: float | None = None
+    tokens_per_s: dict[str, float] = {}
+
+
+class _Speeds(Struct, frozen=True):
+    at: float
+    machine: list[str]
+    ram: _Speed
+    gpus: _Speed
+
+
+def _speeds(registry: Registry, gpus: list[str]) -> _Speeds:
+    """Return how fast passes read RAM and GPUs, as it was found in the last hour or is found now."""
     path, now = data_dir() / _FILE, time.time()
-    machine = [default_threads(), *gpus]
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(read_bounded(path, _MOST_BYTES))
-        if kept["machine"] == machine and 0 <= now - kept["at"] < _KEPT_S:
-            return kept["ram"], kept["gpus"]
-    ram, on_gpus = _measured(registry, with_gpus=bool(gpus))
-    with suppress(OSError, LocalspecError):
-        private_directory(path.parent)
-        document = {"at": now, "machine": machine, "ram": ram, "gpus": on_gpus}
-        write_atomic(path, json.dumps(document).encode())
-    return ram, on_gpus
-
-
-def _measured(registry: Registry, *, with_gpus: bool) -> tuple[float | None, float | None]:
-    """Return what passes of models that are here were measured to read.
-
-    For RAM, weights are multiplied for a fifth of a second, too, and the faster of both counts.
-    """
-    items = inventory(registry, Store(data_dir()))
-    models = [(each.path, each.entry.read_bytes) for each in items if each.path is not None]
+    machine = [str(default_threads()), *gpus]
+    with suppress(OSError, DecodeError):
+        kept = msgspec.json.decode(read_bounded(path, _MOST_BYTES), type=_Speeds)
+        if kept.machine == machine and 0 <= now - kept.at < _KEPT_S:
+            return kept
     usual = LoadOptions()
     on_cpu = LoadOptions(gpu_layers=0) if offloads(usual) else usual
-    # Passes may have been measured beside busy programs.
-    speeds = (calibrated_bandwidth(models, on_cpu), multiplied_per_second(default_threads()))
-    of_ram = max((each for each in speeds if each is not None), default=None)
-    return of_ram, calibrated_bandwidth(models, usual) if with_gpus else None
+    of_gpus = _speed(registry, usual) if gpus else _Speed()
+    found = _Speeds(now, machine, _speed(registry, on_cpu, default_threads()), of_gpus)
+    with suppress(OSError, LocalspecError):
+        private_directory(path.parent)
+        write_atomic(path, msgspec.json.encode(found))
+    return found
+
+
+def _speed(registry: Registry, options: LoadOptions, threads: int = 0) -> _Speed:
+    """Return how fast passes are with some options.
+
+    Of large models that are here, the fastest passes that were measured quiet count. Without any, weights are multiplied by
+    so many threads for a fifth of a second, and the faster of that and of passes beside busy programs counts.
+    """
+    quiet: dict[str, float] = {}
+    by_bytes: dict[bool, list[float]] = {True: [], False: []}
+    for item in inventory(registry, Store(data_dir())):
+        kept = None if item.path is None else kept_costs(item.path, options, Role.TARGET)
+        if kept is None:
+            continue
+        if kept.sure:
+            quiet[item.entry.sha256] = 1 / kept.costs.of(1)
+        if item.entry.read_bytes >= _LEAST_BYTES:
+            by_bytes[kept.sure].append(item.entry.read_bytes / kept.costs.of(1))
+    speeds = by_bytes[True] or by_bytes[False]
+    if threads and not by_bytes[True]:
+        speeds += filter(None, [multiplied_per_second(threads)])
+    return _Speed(max(speeds, default=None), quiet)

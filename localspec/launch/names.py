@@ -36,6 +36,23 @@ def with_full_names(request: LaunchOptions) -> LaunchOptions:
     return replace(request, pair=None, target=target, draft_model=full, draft_lora=lora)
 
 
+def name_of(load: LaunchOptions) -> str:
+    """Return the pair or target of a request, as it was named; empty for the default pair."""
+    return load.pair or load.target or ""
+
+
+def named(load: LaunchOptions, name: str) -> LaunchOptions:
+    """Return a request for what a name means, a pair or else a target, loaded like the one before."""
+    chosen = load_registry().chosen(name)
+    pair, target = chosen.get("pair"), chosen.get("target")
+    return replace(load, pair=pair, target=target, draft_model=None, draft_lora=None)
+
+
+def with_names(load: LaunchOptions) -> LaunchOptions:
+    """Return a request that names the default pair where it names nothing."""
+    return load if name_of(load) else replace(load, pair=load_registry().default_pair)
+
+
 def _full(reference: str, registry: Registry) -> str:
     """Return what a reference means, by the rules of `models.names`; a file's is its path."""
     reference = registry.aliases.get(reference, reference)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.requests import Observer, Request
+from localspec.chat.request import Observer, Request
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import AdaptivePolicy, Policy
@@ -52,7 +52,9 @@ class Telemetry:
             _called(models.target_name), _called(models.draft_model_name or ""), plain_s, count
         )
         piece = models.tokenizer.piece
-        self.recorder = Recorder(telemetry_dir(), pair, switch, piece, self._workload)
+        self.recorder = Recorder(
+            telemetry_dir(), pair, switch, piece, self._workload, is_secret=_is_secret
+        )
         return (self,)
 
     def begin(
@@ -61,14 +63,14 @@ class Telemetry:
         """Start the record of a reply; see `Observer`."""
         recorder, greedy = self.recorder, request.options.sampling.temperature == 0
         assert recorder is not None, "it observes"  # noqa: S101
-        self._inform(policy, request.asked, greedy=greedy)
-        trace = recorder.begin(request.asked, tokens, greedy=greedy)
+        self._inform(policy, request.question, greedy=greedy)
+        trace = recorder.begin(request.question, tokens, greedy=greedy)
 
         def take(event: Event) -> None:
             if isinstance(event, RoundDone):
                 trace.note(event.round)
             elif isinstance(event, Finished):
-                reply = event.reply
+                reply, trace.findings = event.reply, event.findings
                 trace.end(reply.text, reply.prefill_s, reply.decode_s)
 
         return take
@@ -95,6 +97,12 @@ class Telemetry:
                 found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
                 self._known[kind] = found.get(drafter.name, {})
             drafter.expect(self._known[kind])
+
+
+def _is_secret(text: str) -> bool:
+    from localspec.chat.gated import gate_of  # noqa: PLC0415 - few replies are recorded with text
+
+    return bool(gate_of("usual").hidden(text))
 
 
 def _called(name: str) -> str:

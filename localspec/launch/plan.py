@@ -1,6 +1,5 @@
 """Plan: names and flags become files that are here, sound, and fit each other; nothing is loaded yet."""
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,14 +11,14 @@ from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
 from localspec.errors import ModelFileError, PairMismatch, UsageError
 from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
-from localspec.launch.fit import USUAL_N_CTX, context_with_room, plan_fit
+from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
 from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
-from localspec.models.entries import TAILORED, ModelEntry
+from localspec.models.entries import ModelEntry
 from localspec.models.fit import FitPlan, PlaceUse
 from localspec.models.gguf import GgufHeader, read_header, read_model
-from localspec.models.memory import model_shape
+from localspec.models.memory import USUAL_N_CTX, model_shape
 from localspec.models.names import look_up
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
@@ -136,7 +135,6 @@ def make_plan(
     if reason is not None:
         raise PairMismatch(f"{headers[0].name} {reason}")
     shared_vocab, notes = 0, [alone] if alone else []
-    notes += _outdated(request, registry)
     if len(files) > 1:
         shared_vocab, across = _shared_vocab(*headers, named=request.draft_model is not None)
         notes += across
@@ -278,18 +276,6 @@ def _shared_vocab(
             )
             return 0, (note,)
     return require_compatible(target, draft_model).shared_vocab, ()
-
-
-def _outdated(request: LaunchOptions, registry: Registry) -> list[str]:
-    """Return a line where the pair has a tailored draft model that is not loaded any more."""
-    root = data_dir()
-    if request.target is not None or not os.path.lexists(root / TAILORED):
-        return []
-    # On most machines nothing was made.
-    from localspec.models.tailored import cut_head_note  # noqa: PLC0415
-
-    note = cut_head_note(registry.name(request.pair or registry.default_pair), root)
-    return [note] if note else []
 
 
 def _stored(found: Sequence[ModelEntry | Path]) -> list[Path] | None:

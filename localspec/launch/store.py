@@ -3,34 +3,26 @@
 import codecs
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, RoundDone
-from localspec.chat.requests import Observer, Request
+from localspec.chat.request import Observer, Request
 from localspec.decoding.policy import Policy
-from localspec.errors import LocalspecError
 from localspec.gates.gate import usual_gate
 from localspec.gates.ledger import Decided, Ledger
-from localspec.llama.model import LlamaModel
+from localspec.launch.recording import store_megabytes
 from localspec.llama.vocabulary import Vocabulary
-from localspec.options import LoadOptions
-from localspec.storage.files import read_bounded
 from localspec.storage.paths import data_dir
 from localspec.storage.token_log import FILE, USUAL_MEGABYTES, TokenLog, of_conversation
-from localspec.storage.tree import found_below
 
-ON = "on"
-"""The name of the switch: a file beside the store, with the size of the next one that is made."""
 _FLUSH_S = 0.5
 _SAMPLED = 61
-_MOST_FILE_BYTES = 1 << 20
 
 
 def store_dir() -> Path:
-    """Return where the store and its switch are, made or not."""
+    """Return where the store is, made or not."""
     return data_dir() / "store"
 
 
@@ -45,10 +37,7 @@ def store_for(vocabulary: Vocabulary) -> TokenLog:
     n_vocab, number = vocabulary.n_vocab, 0
     for token in range(0, n_vocab, _SAMPLED):
         number = zlib.crc32(vocabulary.text(token).encode(), number)
-    try:
-        megabytes = int(read_bounded(store_dir() / ON, 16))
-    except (OSError, ValueError):
-        megabytes = USUAL_MEGABYTES
+    megabytes = store_megabytes() or USUAL_MEGABYTES
     return TokenLog(store_dir() / FILE, number + n_vocab, n_vocab, megabytes)
 
 
@@ -57,7 +46,7 @@ def opened_store(vocabulary: Vocabulary) -> tuple[TokenLog | None, tuple[Observe
     try:
         log = store_for(vocabulary)
     except OSError:
-        return None, ()  # `store status` tells why
+        return None, ()  # `doctor` tells why
     return log, (SaidWriter(log, vocabulary.piece),)
 
 
@@ -90,11 +79,11 @@ class SaidWriter:
         policy: Policy,  # noqa: ARG002
     ) -> Callable[[Event], None]:
         """Take in a reply; see `Observer`."""
-        prompt = request.prompt
-        number = prompt.number if isinstance(prompt, Conversation) else None
-        if number is None:
+        if request.conversation is None:
             return lambda _: None
-        growing = _Growing(of_conversation(number), self._clock(), SeenTokens(self._spell))
+        growing = _Growing(
+            of_conversation(request.conversation), self._clock(), SeenTokens(self._spell)
+        )
 
         def take(event: Event) -> None:
             if isinstance(event, RoundDone):
@@ -161,55 +150,6 @@ class SeenTokens:
             self._goes_on = open_ = True
             found[-1][1].append(each.unit)
         return found
-
-
-def add_files(paths: Sequence[Path], model: Path) -> Iterator[tuple[Path, int]]:
-    """Add texts to the store, in place of what it has of the same files; yield each with its tokens.
-
-    Args:
-        paths: files, and folders of files. Of folders, what git ignores, what is large and what is no text is left out.
-        model: whose tokens they become.
-
-    Raises:
-        LocalspecError: a file that was named cannot be read as text, or the store cannot be written.
-    """
-    found = [
-        (file, path.is_file())
-        for path in paths
-        for file in (
-            [path] if not path.is_dir() else sorted(path / each for each in found_below(path))
-        )
-    ]
-    texts = [(file, text) for file, named in found if (text := _text_of(file, named=named))]
-    # Mapped, and nothing of it is read but the vocabulary.
-    loaded = LlamaModel(model, LoadOptions(gpu_layers=0, repack=False, load_mode="mmap"))
-    try:
-        log = store_for(loaded.vocabulary)
-        for file, text in texts:
-            vocabulary, owner = loaded.vocabulary, f"file {file.resolve()}"
-            tokens = vocabulary.tokenize(text, add_special=False, parse_special=False)
-            seen, after = SeenTokens(vocabulary.piece), None
-            log.forget(owner, for_good=False)
-            kept = [*seen.feed(tokens), *seen.flush()]
-            for goes_on, each in kept:
-                after = log.append(owner, each, after if goes_on else None)
-            yield file, sum(len(each) for _, each in kept)
-    except OSError as error:
-        raise LocalspecError(
-            f"{store_dir() / FILE} cannot be written ({error.strerror}): `localspec store wipe` starts afresh"
-        ) from error
-    finally:
-        loaded.close()
-
-
-def _text_of(file: Path, *, named: bool) -> str:
-    try:
-        return read_bounded(file, _MOST_FILE_BYTES).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        if not named:
-            return ""
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise LocalspecError(f"{file} cannot be added ({reason}): leave it out") from error
 
 
 @dataclass(slots=True)

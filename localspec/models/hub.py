@@ -3,17 +3,14 @@
 The only importer of huggingface_hub, and only when a model is really missing. The user's HF_HOME,
 HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are honoured. huggingface_hub forgets a download that was cut,
 so the bytes are fetched here, with its client. What its cache holds, where its other clients share
-files, is not fetched; what is fetched goes there, and the store points to it.
+files, is not fetched: the store points to it. What is fetched goes into the store.
 """
 
 import logging
 import os
-import queue
 import re
-import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +18,16 @@ from localspec.errors import IntegrityError, ModelUnavailable
 from localspec.models.entries import COMMIT, SHA256, HubSource, ModelEntry
 from localspec.models.store import Store
 from localspec.models.transfer import (
-    A_PAGE,
     Answer,
-    LineCutError,
-    Partial,
     RemoteFile,
     SourceFailedError,
     fetch_rest,
-    line_failure,
     require,
 )
 
 # Without a network, huggingface_hub retries for 23 s, and a silent firewall costs a timeout for
 # each address of the host; the next source should not have to wait for that.
 ANSWER_S = 5.0
-_SHOWN_REASON = 120
 
 
 def library() -> Any:
@@ -122,7 +114,7 @@ def _unavailable(name: str, reason: str, advice: str) -> ModelUnavailable:
 
 
 class HubFile(RemoteFile):
-    """A file on the hub, which says what it is before its bytes are asked for.
+    """A file on the hub, whose first answer says what it is.
 
     Args:
         source: where it is.
@@ -136,97 +128,35 @@ class HubFile(RemoteFile):
         if is_closed():
             raise SourceFailedError("HF_HUB_OFFLINE is set")
         hub = library()
-        headers = hub.utils.build_hf_headers()
-        url = hub.hf_hub_url(source.repo, source.file, revision=source.revision)
-        super().__init__(hub.get_session(), url, headers, _refusal("authorization" in headers))
-        self.commit: str | None = None
-        """Of the repository, once the hub was asked; None where it knows the file by no sha256."""
+        own_s, usual_s = hub.constants.HF_HUB_ETAG_TIMEOUT, hub.constants.DEFAULT_ETAG_TIMEOUT
+        super().__init__(
+            hub.get_session(),
+            hub.hf_hub_url(source.repo, source.file, revision=source.revision),
+            hub.utils.build_hf_headers(),
+            ANSWER_S if own_s == usual_s else float(own_s),
+        )
         self._entry = entry
-        self._asked = False
 
-    @contextmanager
-    def open(self, first: int, last: int | None = None) -> Iterator[Answer]:
-        """Ask for bytes as `RemoteFile` does, and before the first ones what the file is.
+    def answer(self, response: Any, first: int) -> Answer:
+        """Return what a response delivers.
 
         Raises:
-            LineCutError: as there.
-            SourceFailedError: as there.
-            IntegrityError: the hub has another file there.
+            IntegrityError: the hub has another file there; other errors as `RemoteFile.open` does.
         """
-        if not self._asked:
-            self._ask()
-        with super().open(first, last) as answer:
-            yield answer
+        headers = (response.history or [response])[0].headers
+        etag = headers.get("x-linked-etag") or headers.get("etag") or ""
+        sha256 = re.fullmatch(rf'(W/)?"({SHA256})"', etag)
+        if self._entry is not None and sha256 is not None and response.status_code < 400:
+            require(self._entry, "sha256", sha256[2], self._entry.sha256)
+        return super().answer(response, first)
 
-    def _ask(self) -> None:
-        hub = library()
-        default = hub.constants.HF_HUB_ETAG_TIMEOUT == hub.constants.DEFAULT_ETAG_TIMEOUT
-        patience_s = ANSWER_S if default else float(hub.constants.HF_HUB_ETAG_TIMEOUT)
-        try:
-            said = within(
-                patience_s, lambda: hub.get_hf_file_metadata(self.url, timeout=patience_s)
-            )
-        except queue.Empty:
-            raise SourceFailedError(f"no answer within {patience_s:g} s") from None
-        except Exception as error:
-            raise _failed(error, self.refused) from error
-        if said.commit_hash is None:
-            raise SourceFailedError(A_PAGE)
-        entry = self._entry
-        if entry is not None:
-            if said.size is not None:
-                require(entry, "size", f"{said.size} bytes", f"{entry.size_bytes} bytes")
-            if said.etag is not None and len(said.etag) == len(entry.sha256):
-                require(entry, "sha256", said.etag, entry.sha256)
-                # It becomes the name of a folder.
-                self.commit = said.commit_hash if re.fullmatch(COMMIT, said.commit_hash) else None
-        self._asked = True
-
-
-def _failed(error: Exception, refused: str) -> SourceFailedError:
-    """Return what a failure of the hub's client means. Its errors are known by their names."""
-    status, kind = _status_of(error), type(error).__name__
-    if kind == "GatedRepoError":
-        return SourceFailedError(
-            f"access refused (HTTP {status}), it is gated: "
-            "accept its terms on its page on the hub, with HF_TOKEN set"
-        )
-    if status in {401, 403}:
-        return SourceFailedError(f"access refused (HTTP {status}){refused}")
-    if status is not None:
-        passes = status >= 500 or status == 429
-        what = ", no such file" if status == 404 else ""
-        return (LineCutError if passes else SourceFailedError)(f"HTTP {status}{what}")
-    if kind == "LocalEntryNotFoundError":
-        return SourceFailedError("no connection")
-    if type(error).__module__.startswith("http"):
-        return SourceFailedError(str(line_failure(error)))  # the next source waits
-    first_line = (str(error).splitlines() or [""])[0]
-    return SourceFailedError(f"{kind}: {first_line}"[:_SHOWN_REASON])
-
-
-def within(patience_s: float, ask: Callable[[], Any]) -> Any:
-    """Return an answer, or raise queue.Empty: name resolution knows no timeout, so the wait has one."""
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def work() -> None:
-        try:
-            answers.put(ask())
-        except Exception as error:  # handed to the thread that waits
-            answers.put(error)
-
-    threading.Thread(target=work, daemon=True, name="localspec-hub").start()
-    answer = answers.get(timeout=patience_s)
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
-def _refusal(with_token: bool) -> str:
-    """Return what an HTTP 401 or 403 of the hub may mean, given whether it was sent a token."""
-    if with_token:
-        return ": the token has expired or may not read this, or the repository is gone; `hf auth login` gets a new token"
-    return ": the repository is gated, private or gone; set HF_TOKEN if it is yours to read"
+    def refusal(self, response: Any) -> str:
+        """Return what an HTTP 401 or 403 may mean, given whether a token was sent."""
+        if response.headers.get("x-error-code") == "GatedRepo":
+            return ", it is gated: accept its terms on its page on the hub, with HF_TOKEN set"
+        if "authorization" in self._headers:
+            return ": the token has expired or may not read this, or the repository is gone; `hf auth login` gets a new token"
+        return ": the repository is gated, private or gone; set HF_TOKEN if it is yours to read"
 
 
 def _status_of(error: Exception) -> int | None:
@@ -265,12 +195,7 @@ def from_hub(
         cache = "its copy in the hub's cache is damaged" if damaged else "not in the hub's cache"
         raise SourceFailedError(cache + (", offline" if offline else ", HF_HUB_OFFLINE is set"))
     file = HubFile(source, entry)
-    return store.receive(
-        entry,
-        report,
-        lambda partial: fetch_rest(file, partial, report),
-        publish=lambda partial: _put_away(source, file.commit, partial, store),
-    )
+    return store.receive(entry, report, lambda partial: fetch_rest(file, partial, report))
 
 
 def cached_file(source: HubSource) -> Path | None:
@@ -291,36 +216,8 @@ def in_hub_cache(entry: ModelEntry) -> bool:
 def _cached(source: HubSource, entry: ModelEntry) -> Iterator[Path]:
     """Yield what the hub's cache holds: the blob of any revision, or else the file of this one."""
     # The name of a large file's blob is its sha256 there.
-    blob = _cache_folder(source) / "blobs" / entry.sha256
+    repo = "--".join(["models", *source.repo.split("/")])
+    blob = Path(library().constants.HF_HUB_CACHE, repo, "blobs", entry.sha256)
     file = blob if blob.is_file() else cached_file(source)
     if file is not None:
         yield file
-
-
-def _cache_folder(source: HubSource) -> Path:
-    cache = library().constants.HF_HUB_CACHE
-    return Path(cache) / "--".join(["models", *source.repo.split("/")])
-
-
-def _put_away(source: HubSource, commit: str | None, partial: Partial, store: Store) -> Path:
-    """Move a verified file into the hub's cache, as documented there, or else into the store."""
-    repo = _cache_folder(source)
-    blob = repo / "blobs" / partial.entry.sha256
-    if commit is None:  # the hub does not name this file by its sha256
-        return store.publish(partial)
-    try:
-        blob.parent.mkdir(parents=True, exist_ok=True)
-        partial.move_to(blob)
-    except OSError:  # another file system, or a cache that is not ours to write
-        return store.publish(partial)
-    with suppress(OSError):  # without a name there, the file is still found by its sha256
-        name = repo / "snapshots" / commit / source.file
-        name.parent.mkdir(parents=True, exist_ok=True)
-        name.unlink(missing_ok=True)
-        name.symlink_to(os.path.relpath(blob, name.parent))
-        revision = source.revision or library().constants.DEFAULT_REVISION
-        if revision != commit:
-            reference = repo / "refs" / revision
-            reference.parent.mkdir(parents=True, exist_ok=True)
-            reference.write_text(commit, encoding="utf-8")
-    return store.point_to(partial.entry, blob)

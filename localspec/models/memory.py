@@ -227,39 +227,21 @@ _REPACKED_X86 = {"Q4_0", "Q4_K", "IQ4_NL", "MXFP4", "Q2_K"}
 _REPACKED_ARM = {"Q4_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4", "Q8_0", "Q1_0"}
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a model is loaded, as far as memory goes.
-
-    Args:
-        n_ctx: tokens of context.
-        n_batch: most tokens of one native call.
-        rows: most rows of logits of a pass.
-        kv_type: f32, f16, bf16 or q8_0.
-        flash_attention: False only where it is forced off.
-        snapshots: earlier states that are kept of a recurrent layer that can.
-        mapped_and_repacked: the file is mapped, and repacked weights are a second copy.
-        cpu_moe: the experts of layers on a GPU stay on the CPU.
-        kv_offload: the cache of a layer is where the layer is.
-    """
-
-    n_ctx: int
-    n_batch: int = 512
-    rows: int = 1
-    kv_type: str = LoadOptions().kv_type
-    flash_attention: bool = True
-    mapped_and_repacked: bool = False
-    snapshots: int = 0
-    cpu_moe: bool = False
-    kv_offload: bool = True
+USUAL_N_CTX = 4096
+"""What LoadOptions means by None."""
 
 
-def predict(shape: ModelShape, settings: Settings, split: Sequence[int] = ()) -> list[Usage]:
+def context_of(options: LoadOptions) -> int:
+    """Return the tokens of context that options mean."""
+    return options.n_ctx or USUAL_N_CTX
+
+
+def predict(shape: ModelShape, options: LoadOptions, split: Sequence[int] = ()) -> list[Usage]:
     """Return what a model takes on the CPU, and then on every GPU.
 
     Args:
         shape: of the model.
-        settings: how it is loaded.
+        options: how it is loaded; what suits where the layers are goes by `split`.
         split: layers on each GPU, as llama.cpp counts them: the last projection is one, after all others. The CPU keeps
             the embedding, and the first layers.
     """
@@ -267,33 +249,34 @@ def predict(shape: ModelShape, settings: Settings, split: Sequence[int] = ()) ->
     first = output + 1 - sum(split)
     starts = [0, *(first + sum(split[:at]) for at in range(len(split)))]
     counts = [first, *split]
-    passes = _compute_of_places(shape, settings, starts, counts)
+    passes = _compute_of_places(shape, options, starts, counts)
+    is_mapped = options.loading(on_gpu=any(split)) in {"mmap", "mlock"}
     usages = []
     for place, (start, count) in enumerate(zip(starts, counts, strict=True)):
         own = shape.layers[start : min(start + count, output)]
         weights = sum(layer.weights_bytes for layer in own)
-        kv = sum(layer_kv_bytes(layer, settings) for layer in own)
+        kv = sum(layer_kv_bytes(layer, options) for layer in own)
         if place == 0:
             weights += shape.input_bytes
-            if settings.mapped_and_repacked:
+            if is_mapped and options.repack:
                 weights += sum(_repacked(layer) for layer in own)
-            if settings.cpu_moe:
+            if options.cpu_moe:
                 weights += sum(layer.experts_bytes for layer in shape.layers[first:])
-            if not settings.kv_offload:
-                kv = sum(layer_kv_bytes(layer, settings) for layer in shape.layers)
+            if not options.kv_offload:
+                kv = sum(layer_kv_bytes(layer, options) for layer in shape.layers)
         else:
-            weights -= sum(layer.experts_bytes for layer in own) if settings.cpu_moe else 0
-            kv = kv if settings.kv_offload else 0
+            weights -= sum(layer.experts_bytes for layer in own) if options.cpu_moe else 0
+            kv = kv if options.kv_offload else 0
         if start <= output < start + count:
             # On a GPU a tied projection is a copy of the embedding, which the CPU keeps.
             weights += shape.output_bytes + (shape.input_bytes if shape.tied and place else 0)
-        rows = 4 * settings.rows * shape.n_vocab if place == 0 else 0
+        rows = 4 * options.max_rows * shape.n_vocab if place == 0 else 0
         usages.append(Usage(weights, kv, passes[place], rows))
     return usages
 
 
 def _compute_of_places(
-    shape: ModelShape, settings: Settings, starts: Sequence[int], counts: Sequence[int]
+    shape: ModelShape, options: LoadOptions, starts: Sequence[int], counts: Sequence[int]
 ) -> list[int]:
     """Return the scratch memory of the CPU, and of every GPU.
 
@@ -301,37 +284,44 @@ def _compute_of_places(
     a GPU two, and three if the input goes there. Where several GPUs have all layers, llama.cpp prepares four passes at a
     time: a GPU holds four rows, and whatever goes from one place to the next is there four times.
     """
-    tokens = min(settings.n_batch, settings.n_ctx)
-    row, mask = 4 * shape.n_embd, _mask_bytes(shape, settings)
+    on_gpu = any(counts[1:])
+    tokens, _ = _widest(options, on_gpu)
+    row, mask = 4 * shape.n_embd, _mask_bytes(shape, options, on_gpu)
     # With its own layers away, the CPU hands over what goes into the first of them.
-    on_cpu = compute_bytes(shape, settings) if counts[0] else tokens * (2 * row + mask)
-    if settings.cpu_moe and not counts[0]:
+    on_cpu = (
+        compute_bytes(shape, options, on_gpu=on_gpu) if counts[0] else tokens * (2 * row + mask)
+    )
+    if options.cpu_moe and not counts[0]:
         on_cpu += tokens * 3 * 4 * shape.n_ff
-    several = len(counts) > 2 and not counts[0] and settings.kv_offload and not settings.cpu_moe
+    several = len(counts) > 2 and not counts[0] and options.kv_offload and not options.cpu_moe
     on_its_way = tokens * 3 * (mask + row) if several else 0
     found = [on_cpu + on_its_way]
     for start, count in zip(starts[1:], counts[1:], strict=True):
-        held = 4 if several or not settings.kv_offload else 3 if start == 0 else 2
-        found.append(compute_bytes(shape, settings, held) + on_its_way if count else 0)
+        held = 4 if several or not options.kv_offload else 3 if start == 0 else 2
+        found.append(
+            compute_bytes(shape, options, held, on_gpu=on_gpu) + on_its_way if count else 0
+        )
     return found
 
 
-def layer_kv_bytes(layer: Layer, settings: Settings) -> int:
+def layer_kv_bytes(layer: Layer, options: LoadOptions) -> int:
     """Return keys, values and state of one layer.
 
     Layers that see only a window take as much as the others: the cache is kept at full size, for
     a part of a smaller one could not be taken back.
     """
-    kind = _TYPES[settings.kv_type]
-    cells = padded(settings.n_ctx)
+    kind = _TYPES[options.kv_type]
+    cells = padded(context_of(options))
     keys, values = kind.row_bytes(layer.k_width), kind.row_bytes(layer.v_width)
     if keys is None or values is None:  # llama.cpp refuses such a cache itself
         keys, values = 2 * layer.k_width, 2 * layer.v_width
-    states = 1 + (settings.snapshots if layer.has_snapshots else 0)
+    states = 1 + (options.snapshots if layer.has_snapshots else 0)
     return cells * (keys + values) + states * layer.state_bytes
 
 
-def compute_bytes(shape: ModelShape, settings: Settings, held: int = 4) -> int:
+def compute_bytes(
+    shape: ModelShape, options: LoadOptions, held: int = 4, *, on_gpu: bool = False
+) -> int:
     """Return the scratch memory of the widest pass: the largest of its three stages.
 
     In floats for every token: the feed-forward stage holds the gate, its partner and their product
@@ -339,25 +329,32 @@ def compute_bytes(shape: ModelShape, settings: Settings, held: int = 4) -> int:
 
     Args:
         shape: of the model.
-        settings: how it is loaded.
+        options: how it is loaded.
         held: rows of the residual that are held at once.
+        on_gpu: whether some layers are on a GPU.
     """
-    n_ctx = padded(settings.n_ctx)
-    tokens = min(settings.n_batch, settings.n_ctx)
-    rows = min(settings.rows, tokens)
+    tokens, flash_attention = _widest(options, on_gpu)
+    rows = min(options.max_rows, tokens)
     kv_width = max((x.k_width + x.v_width for x in shape.layers), default=0)
-    mask = _mask_bytes(shape, settings)
+    mask = _mask_bytes(shape, options, on_gpu)
     feed_forward = mask + 4 * (held * shape.n_embd + 3 * shape.n_ff)
     attention = mask + 4 * ((held - 2) * shape.n_embd + 3 * shape.q_width + kv_width)
-    if not settings.flash_attention:
-        attention += 4 * shape.n_heads * n_ctx
+    if not flash_attention:
+        attention += 4 * shape.n_heads * padded(context_of(options))
     output = 4 * rows * (shape.n_vocab + 2 * shape.n_embd) + 4 * tokens * shape.n_embd
     return max(tokens * feed_forward, tokens * attention, output)
 
 
-def _mask_bytes(shape: ModelShape, settings: Settings) -> int:
+def _widest(options: LoadOptions, on_gpu: bool) -> tuple[int, bool]:
+    """Return the tokens of the widest pass, and whether it has flash attention or may have."""
+    tokens = min(options.chunk(on_gpu=on_gpu), context_of(options))
+    return tokens, options.attention(on_gpu=on_gpu) is not False
+
+
+def _mask_bytes(shape: ModelShape, options: LoadOptions, on_gpu: bool) -> int:
     """Return what the attention masks take for every token of a pass."""
-    return shape.masks * padded(settings.n_ctx) * (2 if settings.flash_attention else 4)
+    width = 2 if _widest(options, on_gpu)[1] else 4
+    return shape.masks * padded(context_of(options)) * width
 
 
 def padded(n_ctx: int) -> int:

@@ -6,8 +6,9 @@ beside the store, which points to it or holds a copy); a file on the hub is name
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.models.entries import HubName, ModelEntry, of_shards, shards_of
@@ -150,7 +151,7 @@ def load_imports(root: Path) -> dict[str, ModelEntry]:
     Raises:
         LocalspecError: the list cannot be read.
     """
-    return read_ledger(root / _FILE, "imported.json", "import the files again")
+    return read_ledger(root / _FILE, "import the files again")
 
 
 def is_name(text: str, registry: Registry) -> bool:

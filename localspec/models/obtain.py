@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -79,10 +80,10 @@ def obtain(
     for source in [*hub, *mirrors, *others]:
         name = label(source)
 
-        def report(done_bytes: int, name: str = name) -> None:
+        def report(done_bytes: int, name: str = name, reason: str = "; ".join(reasons)) -> None:
             done = min(done_bytes, entry.size_bytes)
             try:
-                progress(Progress(entry.name, done, entry.size_bytes, name))
+                progress(Progress(entry.name, done, entry.size_bytes, name, reason))
             except Exception as error:
                 raise _ReportRaisedError(error) from error
 
@@ -118,7 +119,9 @@ def _obtain_set(
 
         def report(moment: Progress, done: int = done) -> None:
             arrived = done + moment.done_bytes
-            progress(Progress(entry.name, arrived, entry.size_bytes, moment.source))
+            progress(
+                replace(moment, name=entry.name, done_bytes=arrived, total_bytes=entry.size_bytes)
+            )
 
         obtain(shard, store, offline, report, mirrors)
         done += shard.size_bytes

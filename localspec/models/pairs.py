@@ -11,22 +11,22 @@ into ids (pre-tokenizer, merges, scores) and which ids are special is the target
 is compared and reported, and takes the word "identical" away, not the draft.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, PairMismatch
 from localspec.models.architectures import EAGLE3, why_no_draft_model
 from localspec.models.entries import ModelEntry, PairEntry, shards_of
 from localspec.models.gguf import GgufHeader, read_header, read_model
-from localspec.models.gguf_encoding import StringArray
 from localspec.models.names import look_up
 from localspec.models.registry import Registry
 from localspec.models.repository import find_header, local_file
-from localspec.models.tokenizer import TokenizerHeader, eog_tokens, fingerprint
+from localspec.models.tokenizer import TokenizerHeader, fingerprint
 
 _BYTE = 6  # llama.cpp's token type of a single byte
 _SHOWN_PIECE = 40
@@ -152,20 +152,15 @@ def _reason(
         return "a vocabulary is empty"
     if target.model != draft.model:
         return f"tokenizer kinds are {target.model[:64]!r} and {draft.model[:64]!r}"
-    for token, ours, theirs in _differing_types(target, draft, shared):
-        if _BYTE in (ours, theirs):  # `<0x0A>` is a line feed for one, six characters for the other
-            return f"token {token} ({quoted(target.piece(token))}) is of type {ours} and of type {theirs}"
-    return ""
-
-
-def _differing_types(
-    target: TokenizerHeader, draft: TokenizerHeader, shared: int
-) -> list[tuple[int, int, int]]:
-    """Return shared ids with the types that the files give them, where these differ."""
     if target.types is None or draft.types is None:
-        return []
-    tokens = np.flatnonzero(target.types[:shared] != draft.types[:shared])
-    return [(int(t), int(target.types[t]), int(draft.types[t])) for t in tokens]
+        return ""
+    ours, theirs = target.types[:shared], draft.types[:shared]
+    # `<0x0A>` is a line feed for one, six characters for the other.
+    tokens = np.flatnonzero((ours == _BYTE) != (theirs == _BYTE))
+    if not tokens.size:
+        return ""
+    token = int(tokens[0])
+    return f"token {token} ({quoted(target.piece(token))}) is of type {ours[token]} and of type {theirs[token]}"
 
 
 def _differences(target: TokenizerHeader, draft: TokenizerHeader, shared: int) -> Iterator[str]:
@@ -175,51 +170,25 @@ def _differences(target: TokenizerHeader, draft: TokenizerHeader, shared: int) -
     if target.pre != draft.pre:
         names = ("none" if pre is None else repr(pre[:64]) for pre in (target.pre, draft.pre))
         yield f"pre-tokenizers are {' and '.join(names)}"
-    yield from _merge_notes(target.merges, draft.merges)
-    types = _differing_types(target, draft, shared)
-    if (target.types is None) != (draft.types is None):
-        yield "only one file names the types of its tokens"
-    elif types:
-        token, ours, theirs = types[0]
-        first = f"{token} ({quoted(target.piece(token))}): {ours} and {theirs}"
-        yield f"{len(types)} tokens are of other types, the first is {first}"
-    yield from _score_notes(target, draft, shared)
-    yield from _named("token", target.special_ids, draft.special_ids)
-    yield from _named("set to", target.flags, draft.flags)
+    parts = {
+        "merges": target.merges == draft.merges,
+        "types of tokens": _equal(target.types, draft.types, shared),
+        "scores": _equal(target.scores, draft.scores, shared),
+        "special tokens": target.special_ids == draft.special_ids,
+        "flags": target.flags == draft.flags,
+    }
+    differing = [name for name, is_equal in parts.items() if not is_equal]
+    if differing:
+        yield f"{' and '.join(differing)} differ: those of the target count"
 
 
-def _merge_notes(target: StringArray | None, draft: StringArray | None) -> Iterator[str]:
-    if target == draft:
-        return
-    if target is None or draft is None:
-        yield "only one file has merges"
-        return
-    ranks = enumerate(zip(target, draft, strict=False))
-    rank = next((rank for rank, (ours, theirs) in ranks if ours != theirs), None)
-    if rank is None:
-        yield f"there are {len(target)} and {len(draft)} merges, as far as both go the same"
-    else:
-        yield f"merges differ from number {rank}"
-
-
-def _score_notes(target: TokenizerHeader, draft: TokenizerHeader, shared: int) -> Iterator[str]:
-    if target.scores is None or draft.scores is None:
-        if target.scores is not draft.scores:
-            yield "only one file has scores"
-        return
-    ours, theirs = target.scores[:shared], draft.scores[:shared]
-    differing = np.flatnonzero((ours != theirs) & ((ours == ours) | (theirs == theirs)))  # noqa: PLR0124 - NaN
-    if differing.size:
-        token = int(differing[0])
-        first = f"{token} ({quoted(target.piece(token))})"
-        yield f"{differing.size} scores differ, the first is of token {first}"
-
-
-def _named(verb: str, target: Mapping[str, int], draft: Mapping[str, int]) -> Iterator[str]:
-    for name in sorted(target.keys() | draft.keys()):
-        ours, theirs = target.get(name), draft.get(name)
-        if ours != theirs:
-            yield f"{name[:64]} is {verb} {ours} and {theirs}"
+def _equal(
+    ours: NDArray[np.generic] | None, theirs: NDArray[np.generic] | None, shared: int
+) -> bool:
+    if ours is None or theirs is None:
+        return ours is theirs
+    ours, theirs = (each[:shared].astype(np.float64) for each in (ours, theirs))
+    return np.array_equal(ours, theirs, equal_nan=True)
 
 
 def quoted(piece: str) -> str:
@@ -232,16 +201,6 @@ _TOO_LARGE = 4
 _LARGEST_SHARE = 1.5
 
 
-class Templates(StrEnum):
-    """How two chat templates relate. The target's is the one that is used."""
-
-    SAME = "the same"
-    DIFFERENT = "different"
-    TARGET_ONLY = "only the target has one"
-    DRAFT_ONLY = "only the draft model has one"
-    NONE = "none"
-
-
 @dataclass(frozen=True, slots=True)
 class Side:
     """One model of a pair, as far as its header tells.
@@ -252,7 +211,6 @@ class Side:
         size_bytes: of its file or files.
         fetched_bytes: how much was read from the hub for it; 0 for a local file.
         fingerprint: of its tokenizer.
-        eog: the ids that end a reply.
     """
 
     name: str
@@ -260,7 +218,6 @@ class Side:
     size_bytes: int
     fetched_bytes: int
     fingerprint: str
-    eog: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,25 +228,20 @@ class PairReport:
         target: one side.
         draft_model: the other.
         fit: of their ids.
-        templates: of chats.
+        templates: how their chat templates relate; the target's is the one that is used.
         shared_percent: where ids mean other things, tokens of the draft model's that the target has by other ids.
     """
 
     target: Side
     draft_model: Side
     fit: Compatibility
-    templates: Templates
+    templates: str
     shared_percent: float | None = None
 
     @property
     def can_draft(self) -> bool:
         """Whether it can, be it across vocabularies."""
         return self.shared_percent is None or self.shared_percent >= LEAST_SHARED_PERCENT
-
-    @property
-    def same_eog(self) -> bool:
-        """Whether the same ids end a reply."""
-        return self.target.eog == self.draft_model.eog
 
 
 def check_pair(target: str, draft_model: str, registry: Registry) -> PairReport:
@@ -335,20 +287,17 @@ def read_side(reference: str, registry: Registry) -> Side:
 
 def _side(name: str, header: GgufHeader, size_bytes: int | None = None, fetched: int = 0) -> Side:
     header = replace(header, name=name)
-    tokenizer = header.tokenizer
     size = header.size_bytes if size_bytes is None else size_bytes
-    return Side(name, header, size, fetched, fingerprint(tokenizer), eog_tokens(tokenizer))
+    return Side(name, header, size, fetched, fingerprint(header.tokenizer))
 
 
-def _templates(target: GgufHeader, draft_model: GgufHeader) -> Templates:
+def _templates(target: GgufHeader, draft_model: GgufHeader) -> str:
     ours, theirs = target.chat_template, draft_model.chat_template
-    if ours is None and theirs is None:
-        return Templates.NONE
-    if theirs is None:
-        return Templates.TARGET_ONLY
-    if ours is None:
-        return Templates.DRAFT_ONLY
-    return Templates.SAME if ours == theirs else Templates.DIFFERENT
+    if ours == theirs:
+        return "none" if ours is None else "the same"
+    if ours is not None and theirs is not None:
+        return "different"
+    return f"only the {'draft model' if ours is None else 'target'} has one"
 
 
 @dataclass(frozen=True, slots=True)

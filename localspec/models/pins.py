@@ -5,19 +5,33 @@ file is wanted the next time, whatever the repository has by then, and no networ
 it. Names are those of the user's registry, or `user/repo:QUANT`. Knows no network.
 """
 
-import json
-import os
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from localspec.errors import LocalspecError, UsageError
-from localspec.models.entries import HubSource, ModelEntry, read_model, shards_of
-from localspec.models.toml import Table, parse_toml
+from localspec.models.entries import (
+    COMMIT,
+    HubSource,
+    ModelEntry,
+    Name,
+    Phrase,
+    Pin,
+    Positive,
+    Repo,
+    Segments,
+    Sha256,
+    of_shards,
+    shards_of,
+)
 from localspec.storage.files import private_directory, read_bounded, write_atomic
 from localspec.storage.locks import locked
 from localspec.storage.paths import shown
+from localspec.storage.toml import convert, dump_toml, key_error, parse_toml
 
 _FILE = "pins.toml"
 
@@ -28,7 +42,7 @@ def load_pins(root: Path) -> dict[str, ModelEntry]:
     Raises:
         LocalspecError: the list cannot be read.
     """
-    return read_ledger(root / _FILE, "learnt.json", "pull the models again")
+    return read_ledger(root / _FILE, "pull the models again")
 
 
 def with_pins(models: Mapping[str, ModelEntry], root: Path) -> dict[str, ModelEntry]:
@@ -99,24 +113,49 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,255}"  # also `user/repo:QUANT`
 _MOST_BYTES = 16 << 20
 
 
-def read_ledger(path: Path, before: str, remedy: str) -> dict[str, ModelEntry]:
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A file of a model, as the program notes it."""
+
+    size_bytes: Positive
+    sha256: Sha256
+    file: Segments = ""
+
+
+class _Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A model as the program notes it: imported from `origin`, or learnt of `repo` at its commit `revision`."""
+
+    files: Annotated[tuple[_File, ...], msgspec.Meta(min_length=1)]
+    origin: Phrase | None = None
+    repo: Repo | None = None
+    revision: Annotated[str, msgspec.Meta(pattern=rf"\A{COMMIT}\Z")] | None = None
+    branch: Name | None = None
+    pinned: Annotated[str, msgspec.Meta(pattern=r"\A\d{4}-\d\d-\d\d\Z")] = ""
+    quant: Name = ""
+
+    def __post_init__(self) -> None:
+        is_pin = bool(self.revision and self.pinned and all(each.file for each in self.files))
+        if (self.repo is None) == is_pin or (self.origin is None) != is_pin:
+            raise ValueError("is neither an import nor a pin")
+
+
+class _Ledger(msgspec.Struct, forbid_unknown_fields=True):
+    models: dict[str, Any] = {}
+
+
+def read_ledger(path: Path, remedy: str) -> dict[str, ModelEntry]:
     """Return the entries of a file that the program keeps, by name; none where there is no file.
 
     Args:
         path: of the file.
-        before: the name beside it under which an earlier version kept the same as JSON.
         remedy: how to go on without it, for messages.
 
     Raises:
         LocalspecError: it cannot be read, or holds what the program does not write.
     """
-    path = path if os.path.lexists(path) else path.with_name(before)
     try:
-        text = read_bounded(path, _MOST_BYTES).decode()
-        is_old = path.name == before
-        top = Table({"models": _of_before(text)}, before) if is_old else parse_toml(text, path.name)
-        models = [read_model(key, table, kept=True) for key, table in top.tables("models", _NAME)]
-        top.finish()
+        top = parse_toml(read_bounded(path, _MOST_BYTES).decode(), path.name)
+        tables = convert(top, _Ledger, path.name).models
+        return {name: _entry(name, table, path.name) for name, table in tables.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, UsageError) as error:
@@ -124,52 +163,44 @@ def read_ledger(path: Path, before: str, remedy: str) -> dict[str, ModelEntry]:
         raise LocalspecError(
             f"{shown(path)} cannot be read ({reason}): fix or remove it, and {remedy}"
         ) from error
-    return {model.name: model for model in models}
+
+
+def _entry(name: str, table: object, file: str) -> ModelEntry:
+    if not re.fullmatch(_NAME, name):
+        raise key_error(file, "is not a usable name", "models", name)
+    read = convert(table, _Model, file, "models", name)
+    shards = [
+        ModelEntry(
+            f"{name} shard {number} of {len(read.files)}",
+            each.size_bytes,
+            each.sha256,
+            sources=(HubSource(read.repo, each.file, read.revision),) if read.repo else (),
+        )
+        for number, each in enumerate(read.files, 1)
+    ]
+    pin = None if read.revision is None else Pin(read.pinned, read.revision, read.branch)
+    return replace(of_shards(name, shards), quant=read.quant, pin=pin, origin=read.origin)
 
 
 def write_ledger(path: Path, entries: Iterable[ModelEntry]) -> None:
     """Replace a file that the program keeps. The caller holds the lock of its directory."""
-    tables = [_kept_text(entry) for entry in sorted(entries, key=lambda entry: entry.name)]
-    content = "\n".join(tables).encode()
+    tables = {entry.name: _table(entry) for entry in sorted(entries, key=lambda each: each.name)}
+    content = dump_toml({"models": msgspec.to_builtins(tables)})
     if not path.exists() or path.read_bytes() != content:
         write_atomic(path, content)
 
 
-def _kept_text(entry: ModelEntry) -> str:
+def _table(entry: ModelEntry) -> _Model:
     files = shards_of(entry)
     hub, pin = files[0].hub, entry.pin
-    values = {
-        "origin": entry.origin,
-        "repo": hub and hub.repo,
-        "revision": hub and hub.revision,
-        "branch": pin and pin.revision,
-        "pinned": pin and pin.date,
-        "quant": entry.quant,
-    }
-    lines = [f"[models.{_quoted(entry.name)}]"]
-    lines += [f"{key} = {_quoted(value)}" for key, value in values.items() if value]
-    lines.append("files = [")
-    for each in files:
-        file = f"file = {_quoted(each.hub.file)}, " if each.hub else ""
-        lines.append(f'  {{ {file}size_bytes = {each.size_bytes}, sha256 = "{each.sha256}" }},')
-    return "\n".join([*lines, "]", ""])
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # names and printable text alone come here
-
-
-def _of_before(text: str) -> dict[str, Any]:
-    """Return what an earlier version kept as JSON, under the keys of today."""
-    try:
-        tables = {}
-        for name, old in json.loads(text).items():
-            parts = old.get("shards") or [(old.get("sha256"), old.get("size_bytes"))]
-            files = [{"sha256": sha256, "size_bytes": size} for sha256, size in parts]
-            values = {key: old.get(key) for key in ("origin", "repo", "quant")}
-            values |= {"revision": old.get("commit"), "branch": old.get("revision")}
-            values |= {"pinned": old.get("date"), "files": old.get("files") or files}
-            tables[name] = {key: value for key, value in values.items() if value}
-    except (AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError("it is damaged") from error
-    return tables
+    return _Model(
+        tuple(
+            _File(each.size_bytes, each.sha256, each.hub.file if each.hub else "") for each in files
+        ),
+        origin=entry.origin,
+        repo=hub.repo if hub else None,
+        revision=hub.revision if hub else None,
+        branch=pin.revision if pin else None,
+        pinned=pin.date if pin else "",
+        quant=entry.quant,
+    )

@@ -1,9 +1,7 @@
 """Pulling by name: a pair brings all its models, a model brings itself, side by side."""
 
-import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,11 +130,8 @@ def _side_by_side(
     fetch_one: Callable[[ModelEntry, Report], Path],
 ) -> list[Path]:
     """Return the paths in order, or raise the first error once all have ended."""
-    jobs: queue.SimpleQueue[tuple[int, ModelEntry]] = queue.SimpleQueue()
-    outcomes: queue.SimpleQueue[tuple[int, Path | BaseException]] = queue.SimpleQueue()
-    stop, turn = threading.Event(), threading.Lock()
-    for job in enumerate(entries):
-        jobs.put(job)
+    outcomes: dict[ModelEntry, Path | BaseException] = {}
+    stop, turn, room = threading.Event(), threading.Lock(), threading.Semaphore(MOST_AT_ONCE)
 
     def report(moment: Progress) -> None:
         if stop.is_set():
@@ -144,29 +139,26 @@ def _side_by_side(
         with turn:
             progress(moment)
 
-    def outcome_of(entry: ModelEntry) -> Path | BaseException:
-        try:
-            return fetch_one(entry, report)
-        except BaseException as error:  # raised where somebody waits
-            return error
-
-    def work() -> None:
-        with suppress(queue.Empty):
-            while not stop.is_set():
-                index, entry = jobs.get_nowait()
-                outcomes.put((index, outcome_of(entry)))
+    def work(entry: ModelEntry) -> None:
+        with room:
+            try:
+                if not stop.is_set():
+                    outcomes[entry] = fetch_one(entry, report)
+            except BaseException as error:  # raised where somebody waits
+                outcomes[entry] = error
 
     # Daemons: a program that ends does not wait for a line that fell silent.
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(MOST_AT_ONCE)]
+    threads = [threading.Thread(target=work, args=(each,), daemon=True) for each in entries]
     try:
         for thread in threads:
             thread.start()
-        found = dict(outcomes.get() for _ in entries)
+        for thread in threads:
+            thread.join()
     finally:
         stop.set()
         for thread in filter(threading.Thread.is_alive, threads):
             thread.join(_FAREWELL_S)
-    return [_path(found[index]) for index in range(len(entries))]
+    return [_path(outcomes[each]) for each in entries]
 
 
 def _path(outcome: Path | BaseException) -> Path:

@@ -5,8 +5,8 @@ free at the moment changes no proposal. A pass of one token reads its weights on
 takes little time beside that.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from localspec.models.entries import ModelEntry, Purpose
@@ -39,6 +39,7 @@ class Memory:
         bytes_per_s: how fast passes read it; None where nobody measured.
         most: the share of it that a model may take.
         free_bytes: what is free at the moment; None where that is not known.
+        tokens_per_s: how fast models are that were measured in it on a quiet machine, by sha256.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Memory:
     bytes_per_s: float | None
     most: float = MOST_OF_RAM
     free_bytes: int | None = None
+    tokens_per_s: Mapping[str, float] = field(default_factory=dict)
 
 
 class Suits(IntEnum):
@@ -85,8 +87,13 @@ class Recommendation:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """The speed that is foreseen without drafting; None where nothing was measured."""
+        """The speed without drafting, measured or estimated; None where nothing was measured."""
         return _speed(self.target, self.memory)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the speed was measured with this model; else it is estimated by how fast its memory is read."""
+        return self.target.sha256 in self.memory.tokens_per_s
 
 
 def recommend(
@@ -141,7 +148,8 @@ def _judged(pair: str, target: ModelEntry, memories: Iterable[Memory]) -> Iterat
 
 
 def _speed(target: ModelEntry, memory: Memory) -> float | None:
-    return None if memory.bytes_per_s is None else memory.bytes_per_s / target.read_bytes
+    estimated = None if memory.bytes_per_s is None else memory.bytes_per_s / target.read_bytes
+    return memory.tokens_per_s.get(target.sha256, estimated)
 
 
 def _rank(proposal: Recommendation) -> tuple[int, float]:

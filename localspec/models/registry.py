@@ -10,6 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
 
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.models.entries import (
@@ -24,9 +27,9 @@ from localspec.models.entries import (
     read_pair,
 )
 from localspec.models.pins import with_pins
-from localspec.models.toml import parse_toml
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
+from localspec.storage.toml import convert, key_error, parse_toml
 
 USER_FILE = "models.toml"
 _NAMES_SHOWN = 6
@@ -157,28 +160,43 @@ def parse_registry(text: str, name: str, below: Registry | None = None) -> Regis
     Raises:
         UsageError: not TOML, or a key that is missing, unknown or has an unusable value.
     """
-    base, top = below or Registry({}, {}, ""), parse_toml(text, f"registry {name}")
+    file = f"registry {name}"
+    base, top = below or Registry({}, {}, ""), convert(parse_toml(text, file), _File, file)
+    for table, pattern in (("models", MODEL_NAME), ("pairs", NAME), ("aliases", MODEL_NAME)):
+        for key in getattr(top, table):
+            if not re.fullmatch(pattern, key):
+                raise key_error(file, "is not a usable name", table, key)
     models = {_identity(entry): entry for entry in base.models.values()}
-    read = [read_model(key, table) for key, table in top.tables("models", MODEL_NAME)]
+    read = [read_model(key, table, file) for key, table in top.models.items()]
     models.update({_identity(entry): entry for entry in read})
     named = Registry(_named(models.values()), {}, "")
     pairs = dict(base.pairs)
-    for key, table in top.tables("pairs", NAME):
-        pairs[key] = read_pair(key, table, named.find, named.models)
-    default_pair = base.default_pair
-    if "default_pair" in top or not default_pair:
-        default_pair = top.one_of("default_pair", pairs)
+    for key, table in top.pairs.items():
+        pairs[key] = read_pair(key, table, file, named.find, named.models)
+    default_pair = base.default_pair if top.default_pair is None else top.default_pair
+    if default_pair not in pairs:
+        said = f"is {default_pair[:80]!r}: choose one of {', '.join(pairs)}"
+        raise key_error(file, said if default_pair else "is missing", "default_pair")
     named = replace(named, pairs=pairs, default_pair=default_pair)
-    aliases = {
-        **base.aliases,
-        **top.texts("aliases", MODEL_NAME, rf"{MODEL_NAME}|{HUB_NAME}"),
-    }
+    added = {key: convert(each, _Alias, file, "aliases", key) for key, each in top.aliases.items()}
+    aliases = {**base.aliases, **added}
     for alias, meant in aliases.items():
         if "/" not in meant and not named.knows(meant):
             problem = _unknown("pair or model", meant, {**pairs, **named.models})
-            raise UsageError(f"registry {name}: alias {alias} is {meant}, and {problem}")
-    top.finish()
+            raise UsageError(f"{file}: alias {alias} is {meant}, and {problem}")
     return replace(named, aliases=aliases)
+
+
+_Alias = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{MODEL_NAME}|{HUB_NAME})\Z")]
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """The outermost table of a registry's file. Its tables are read one by one, so that messages name them."""
+
+    models: dict[str, Any] = {}
+    pairs: dict[str, Any] = {}
+    aliases: dict[str, Any] = {}
+    default_pair: str | None = None
 
 
 @cache  # reading it takes as long as starting Python
@@ -214,7 +232,7 @@ def _named(entries: Iterable[ModelEntry]) -> dict[str, ModelEntry]:
         if entry.quant and entry.base not in taken:
             name = entry.base
             taken.add(name)
-        named[name] = replace(entry, name=name)
+        named[name] = msgspec.structs.replace(entry, name=name)
     return named
 
 

@@ -5,11 +5,14 @@ the first megabytes, which come by HTTP Range, in growing windows, until the who
 header of a file that is here, or half fetched, is read from the disk.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+
+from msgspec.structs import replace
 
 from localspec.errors import IntegrityError, LocalspecError, ModelFileError, ModelUnavailable
 from localspec.models.entries import (
@@ -219,7 +222,7 @@ def find_headers(model: ModelEntry | Path) -> Iterator[FoundHeader]:
 
 def of_model(found: list[FoundHeader], name: str) -> GgufHeader:
     """Return the header of a model from those of its files, under the name that a user gave it."""
-    return replace(merged([each.header for each in found]), name=name)
+    return dataclasses.replace(merged([each.header for each in found]), name=name)
 
 
 def keep_beginning(found: FoundHeader, store: Store) -> None:

@@ -101,7 +101,6 @@ class Store:
         report: Callable[[int], None],
         fetch: Callable[[Partial], None],
         *,
-        publish: Callable[[Partial], Path] | None = None,
         spare_bytes: int = 0,
     ) -> Path:
         """Return the path of a model's file, for which a source delivers what is missing.
@@ -110,7 +109,6 @@ class Store:
             entry: the model.
             report: called with the number of bytes that are there.
             fetch: appends to what is there.
-            publish: gives the verified file its name; None means `publish`.
             spare_bytes: the room that `fetch` needs beside the file.
 
         Raises:
@@ -125,7 +123,7 @@ class Store:
             if here is not None:  # brought by another process meanwhile
                 return here
             partial.fill(lambda: fetch(partial))
-            return (publish or self.publish)(partial)
+            return self.publish(partial)
 
     def copy(
         self, entry: ModelEntry, file: Path, report: Callable[[int], None] = lambda _: None
@@ -136,22 +134,15 @@ class Store:
             IntegrityError: the file is not the promised one.
             OSError: it cannot be read, or the disk does not take it.
         """
-        with self.partial(entry, report) as partial, file.open("rb") as stream:
-            began = partial.size_bytes
+        with file.open("rb") as stream:
 
-            def read() -> None:
+            def read(partial: Partial) -> None:
                 stream.seek(partial.size_bytes)
                 while chunk := stream.read(_CHUNK_BYTES):
                     partial.write(chunk, partial.size_bytes)
                     report(partial.size_bytes)
 
-            try:
-                partial.fill(read)
-            except BaseException:
-                if began == 0:  # soon copied again, and of no use to anybody else
-                    partial.discard()
-                raise
-            return self.publish(partial)
+            return self.receive(entry, report, read)
 
     def take(self, file: Path) -> Path:
         """Make a file that was made beside the store, on its disk, one of the store's; return its new path.
@@ -183,20 +174,16 @@ class Store:
     def point_to(self, entry: ModelEntry, file: Path) -> Path:
         """Let the store's name be a file elsewhere, which the caller has verified.
 
-        It becomes a symbolic link, a hard link, or a copy.
+        It becomes a symbolic link, or a copy where the disk knows none.
         """
         private_directory(self._blobs)
-        private_directory(self._partial)
-        path, link = self._blobs / entry.sha256, self._partial / "link"
-        with locked(self._partial):
-            link.unlink(missing_ok=True)  # of a process that was killed
-            for make in (link.symlink_to, link.hardlink_to):
-                with suppress(OSError):
-                    make(file)
-                    link.replace(path)
-                    break
-            else:
-                return self.copy(entry, file)
+        path, link = self._blobs / entry.sha256, self._blobs / f"{entry.sha256}.{os.getpid()}"
+        link.unlink(missing_ok=True)
+        try:
+            link.symlink_to(file)
+        except OSError:
+            return self.copy(entry, file)
+        link.replace(path)
         sync_directory(self._blobs)
         self.forget_partial(entry)
         return path

@@ -4,25 +4,22 @@ A pair has its tailored draft model in place of its own while the file is in the
 and the draft model that it was made for.
 """
 
-import json
 import os
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from localspec.errors import LocalspecError
-from localspec.models.entries import SHA256, TAILORED, ModelEntry, PairEntry
+from localspec.models.entries import TAILORED, ModelEntry, PairEntry, Sha256
 from localspec.models.store import Store
 from localspec.storage.files import read_bounded, write_atomic
 from localspec.storage.locks import locked
 from localspec.storage.paths import shown
+from localspec.storage.toml import dump_toml
 
 _MOST_BYTES = 1 << 20
-_CUT_HEAD = re.compile(r"head of [\d,]+ ids")
 
 
 class TailoredDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +43,7 @@ class TailoredDraft(msgspec.Struct, frozen=True, kw_only=True):
     recipe: str
     found: str
     size_bytes: int
-    sha256: Annotated[str, msgspec.Meta(pattern=f"^{SHA256}$")]
+    sha256: Sha256
 
     @property
     def name(self) -> str:
@@ -58,11 +55,6 @@ class TailoredDraft(msgspec.Struct, frozen=True, kw_only=True):
         """The model as the registry has it."""
         origin = f"{self.source}, {self.recipe}, for pair {self.pair}: {self.found}"
         return ModelEntry(self.name, self.size_bytes, self.sha256, origin=origin)
-
-    @property
-    def has_cut_head(self) -> bool:
-        """Whether an earlier version made it with logits for a part of the vocabulary: no version loads that any more."""
-        return _CUT_HEAD.search(self.recipe) is not None
 
     def fits(self, pair: PairEntry) -> bool:
         """Return whether a pair has the target and the draft model that this was made for."""
@@ -89,7 +81,7 @@ def load_tailored(root: Path) -> dict[str, TailoredDraft]:
         raise LocalspecError(
             f"{shown(path)} cannot be read ({reason}): fix or remove it, and tailor again"
         ) from error
-    return {name: msgspec.structs.replace(made, pair=name) for name, made in found.pairs.items()}
+    return {name: replace(made, pair=name) for name, made in found.pairs.items()}
 
 
 def with_tailored(
@@ -103,22 +95,11 @@ def with_tailored(
     models, pairs, store = dict(models), dict(pairs), Store(root)
     for made in load_tailored(root).values():
         pair = pairs.get(made.pair)
-        usable = not made.has_cut_head and store.path_of(made.entry) is not None
-        if pair is not None and made.fits(pair) and usable:
+        is_here = store.path_of(made.entry) is not None
+        if pair is not None and made.fits(pair) and is_here:
             models[made.name] = made.entry
             pairs[made.pair] = replace(pair, draft="model", draft_model=made.name)
     return models, pairs
-
-
-def cut_head_note(pair: str, root: Path) -> str | None:
-    """Return that the draft model of a pair is not loaded since its head was cut, in a line; None where it is not so."""
-    made = load_tailored(root).get(pair)
-    if made is None or not made.has_cut_head:
-        return None
-    return (
-        f"{made.name} is not used: an earlier version made it for a part of the vocabulary; "
-        f"`localspec tailor --undo {pair}` removes it"
-    )
 
 
 def keep_tailored(made: TailoredDraft, root: Path) -> None:
@@ -137,12 +118,7 @@ def forget_tailored(name: str, root: Path) -> None:
 
 
 def _write(root: Path, made: Iterable[TailoredDraft]) -> None:
-    tables = []
-    for draft in sorted(made, key=lambda each: each.pair):
-        values = msgspec.structs.asdict(draft)
-        pair = values.pop("pair")
-        lines = [
-            f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()
-        ]
-        tables.append("\n".join([f"[pairs.{json.dumps(pair)}]", *lines, ""]))
-    write_atomic(root / TAILORED, "\n".join(tables).encode())
+    tables = {each.pair: msgspec.structs.asdict(each) for each in made}
+    for table in tables.values():
+        del table["pair"]
+    write_atomic(root / TAILORED, dump_toml({"pairs": dict(sorted(tables.items()))}))

@@ -1,44 +1,31 @@
-"""The way of a file's bytes to this machine: over HTTP, from where it stopped, into a partial file on disk.
+"""Downloads over HTTP that resume: the bytes of a file from where an earlier try stopped, into a partial file on disk.
 
 The client is an httpx client, made by huggingface_hub: of which generation depends on its version,
-so none is imported here, and what it raises is taken as what it is, a line that failed. It follows
-redirects itself, and takes a token off a request that leaves the token's host.
+so none is imported here, and its errors are known by their names. It follows redirects itself, and
+takes a token off a request that leaves the token's host.
 
 Nothing of a partial file is trusted: it is hashed from its first byte before it gets a name in the
-store. What a killed process wrote is all there, so all of it is kept. After a crash of the machine a
-file may be longer than what reached the disk, so then only what was synchronised counts.
+store. Writes are unbuffered, so a killed process loses only what is in flight. After a crash of the
+machine a file may be longer than what reached the disk: then the sha256 differs, and it is fetched once more.
 """
 
 import hashlib
-import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from localspec.errors import IntegrityError
 from localspec.models.entries import ModelEntry
-from localspec.storage.files import free_bytes, read_bounded, size_text, write_atomic
+from localspec.storage.files import free_bytes, size_text
 from localspec.storage.paths import shown
 
 _CHUNK_BYTES = 1 << 20
-_LEAST_SYNC_BYTES, _MOST_SYNC_BYTES = 1 << 16, 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Checkpoint:
-    """Bytes that are on the disk, their sha256, the boot they were written in; whole parts of a source."""
-
-    size_bytes: int = 0
-    sha256: str = ""
-    boot: str = ""
-    parts: int = 0
-    parts_bytes: int = 0
 
 
 class Partial:
@@ -53,22 +40,14 @@ class Partial:
         self.entry = entry
         self.directory = directory
         self.size_bytes = 0
-        self.parts = 0
-        """Of a source that delivers a file in parts, how many are here whole."""
-        self.parts_bytes = 0
-        """How many bytes these parts have."""
         self._path = directory / "blob"
-        self._state = directory / "state.json"
-        self._boot = _boot_id()
-        self._synced_bytes = 0
         self._hash = hashlib.sha256()
-        # Unbuffered: what was written is there, whatever happens to this process.
         self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", 0)
-        try:
-            self._resume()
-        except BaseException:
-            self._file.close()
-            raise
+        if os.fstat(self._file.fileno()).st_size > entry.size_bytes:
+            self._file.truncate(0)
+        while chunk := self._file.read(_CHUNK_BYTES):
+            self._hash.update(chunk)
+            self.size_bytes += len(chunk)
 
     def write(self, chunk: bytes, at: int) -> None:
         """Append what of a chunk is not here yet.
@@ -90,18 +69,11 @@ class Partial:
             self._hash.update(rest[:count])
             self.size_bytes += count
             rest = rest[count:]
-        if self.size_bytes - self._synced_bytes >= self._sync_interval:
-            self._checkpoint()
-
-    def end_part(self, at: int) -> None:
-        """Note that one more part is here, which ends there."""
-        self.parts, self.parts_bytes = self.parts + 1, at
-        self._checkpoint()
 
     def fill(self, fetch: Callable[[], None]) -> None:
         """Let a source append what is missing, and verify the whole.
 
-        What was here before may be another source's other bytes: then it is all fetched once more.
+        What was here before may be other bytes, of another source or of a crash: then it is all fetched once more.
 
         Raises:
             IntegrityError: these are not the promised bytes; nothing is kept.
@@ -127,8 +99,7 @@ class Partial:
         self._file.truncate(0)
         self._file.seek(0)
         self._hash = hashlib.sha256()
-        self.size_bytes = self.parts = self.parts_bytes = 0
-        self._checkpoint()
+        self.size_bytes = 0
 
     def close(self) -> None:
         """Close the file; what it holds stays."""
@@ -141,42 +112,6 @@ class Partial:
             require(entry, "size", f"{size} bytes", f"{entry.size_bytes} bytes")
             require(entry, "sha256", digest, entry.sha256)
         os.fsync(self._file.fileno())
-
-    @property
-    def _sync_interval(self) -> int:
-        return min(max(self.entry.size_bytes // 50, _LEAST_SYNC_BYTES), _MOST_SYNC_BYTES)
-
-    def _resume(self) -> None:
-        known = _read(self._state)
-        length = os.fstat(self._file.fileno()).st_size
-        same_boot = self._boot != "" and known.boot == self._boot
-        kept = length if same_boot else min(known.size_bytes, length)
-        if kept > self.entry.size_bytes or known.size_bytes > length:
-            kept = 0
-        self._take(known.size_bytes)
-        if kept and known.size_bytes and self._hash.hexdigest() != known.sha256:
-            kept = 0  # somebody else wrote here, or the disk forgot
-        if kept == 0:
-            self.discard()  # and note the boot
-            return
-        self._take(kept - self.size_bytes)
-        self._file.truncate(kept)
-        self.parts, self.parts_bytes = known.parts, known.parts_bytes
-        self._synced_bytes = known.size_bytes
-
-    def _take(self, count: int) -> None:
-        """Hash the next bytes of the file."""
-        while count > 0 and (chunk := self._file.read(min(count, _CHUNK_BYTES))):
-            self._hash.update(chunk)
-            self.size_bytes += len(chunk)
-            count -= len(chunk)
-
-    def _checkpoint(self) -> None:
-        os.fsync(self._file.fileno())
-        self._synced_bytes = size = self.size_bytes
-        digest = self._hash.hexdigest()
-        state = _Checkpoint(size, digest, self._boot, self.parts, self.parts_bytes)
-        write_atomic(self._state, json.dumps(asdict(state)).encode())
 
 
 def kept_bytes(directory: Path) -> int:
@@ -194,23 +129,6 @@ def require(entry: ModelEntry, what: str, found: str, promised: str) -> None:
         )
 
 
-def _read(path: Path) -> _Checkpoint:
-    with suppress(OSError, ValueError, TypeError):
-        state = _Checkpoint(**json.loads(read_bounded(path, _CHUNK_BYTES)))
-        numbers = (state.size_bytes, state.parts, state.parts_bytes)
-        sound = all(type(number) is int and number >= 0 for number in numbers)
-        if sound and state.parts_bytes <= state.size_bytes:
-            return state
-    return _Checkpoint()
-
-
-def _boot_id() -> str:
-    """Return what tells one start of the machine from another, or nothing where that is unknown."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return ""
-
-
 # Between tries that bring nothing new; then the next source is asked.
 PAUSES_S = (0.2, 1.0, 3.0)
 # Without a byte for so long, a line counts as cut.
@@ -223,12 +141,17 @@ A_PAGE = "a web page came instead of the file: a login page of the network, or a
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A moment of a download. Bytes count from 0 again when the next source is tried."""
+    """A moment of a download. Bytes count from 0 again when the next source is tried.
+
+    Args:
+        reason: which sources failed before, and why; empty for the first.
+    """
 
     name: str
     done_bytes: int
     total_bytes: int
     source: str
+    reason: str = ""
 
 
 Report = Callable[[Progress], None]
@@ -258,45 +181,55 @@ class RemoteFile:
         client: an httpx client.
         url: where it is.
         headers: what that host, and no other, may be sent.
-        refused: what to add where the server refuses access.
+        answer_s: how long its first answer may take; None means as long as any other.
     """
 
     def __init__(
-        self, client: Any, url: str, headers: Mapping[str, str] | None = None, refused: str = ""
+        self,
+        client: Any,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        answer_s: float | None = None,
     ) -> None:
-        self.url = url
+        self._url = url
         self._client = client
         self._headers = {**(headers or {}), "Accept-Encoding": "identity"}  # offsets are the file's
-        self.refused = refused
+        self._answer_s = answer_s
+        self._has_answered = False
 
     @contextmanager
     def open(self, first: int, last: int | None = None) -> Iterator[Answer]:
         """Ask for the bytes from `first` to `last`, or to the end.
 
         Raises:
-            LineCutError: the server cannot be reached, is in trouble, or stopped in its answer.
-            SourceFailedError: it does not deliver the file.
+            LineCutError: the server is in trouble, or stopped in its answer.
+            SourceFailedError: it does not deliver the file, or could not be reached at all.
         """
         headers = dict(self._headers)
         if first or last is not None:
             headers["Range"] = f"bytes={first}-{'' if last is None else last}"
-        patience_s = (_CONNECT_S, SILENCE_S, SILENCE_S, SILENCE_S)  # connect, read, write, pool
+        answer_s = SILENCE_S if self._has_answered else self._answer_s or SILENCE_S
+        patience_s = (_CONNECT_S, answer_s, SILENCE_S, SILENCE_S)  # connect, read, write, pool
         with ExitStack() as stack:
             try:
                 stream = self._client.stream(
-                    "GET", self.url, headers=headers, follow_redirects=True, timeout=patience_s
+                    "GET", self._url, headers=headers, follow_redirects=True, timeout=patience_s
                 )
                 response = stack.enter_context(stream)
             except Exception as error:  # of whichever httpx: see the module's docstring
-                raise line_failure(error) from error
-            yield self._answer(response, first)
+                failure = line_failure(error)
+                # The next source should not have to wait for one that is out of reach.
+                raise failure if self._has_answered else SourceFailedError(str(failure)) from error
+            self._has_answered = True
+            yield self.answer(response, first)
 
-    def _answer(self, response: Any, first: int) -> Answer:
+    def answer(self, response: Any, first: int) -> Answer:
+        """Return what a response delivers; raises as `open` does."""
         status, headers = response.status_code, response.headers
         if status in _RETRIED:
             raise LineCutError(f"HTTP {status}")
         if status in {401, 403}:
-            raise SourceFailedError(f"access refused (HTTP {status}){self.refused}")
+            raise SourceFailedError(f"access refused (HTTP {status}){self.refusal(response)}")
         if status not in {200, 206}:
             what = ", no such file" if status == 404 else ""
             raise SourceFailedError(f"HTTP {status}{what}")
@@ -310,6 +243,10 @@ class RemoteFile:
         if match is None or int(match[1]) != first:
             raise SourceFailedError("the server answered with a different range than requested")
         return Answer(first, int(match[2]), chunks)
+
+    def refusal(self, _response: Any) -> str:
+        """Return what a refusal of this server may mean, as it goes on behind the status."""
+        return ""
 
 
 def fetch_rest(file: RemoteFile, partial: Partial, report: Callable[[int], None]) -> None:

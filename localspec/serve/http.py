@@ -16,7 +16,6 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.gates.gate import Gate
 from localspec.serve.backend import Busy, EngineLost, Refused, WaitedTooLong
 from localspec.serve.unsupported import refuse_unsupported
 
@@ -47,18 +46,18 @@ class Guard:
         keys: API keys, of which a request has to bear one; without any, none is needed.
         hosts: names that the Host header may have; None takes any, as behind a key.
         origins: web pages that may ask, as `https://host:port`; pages of `hosts` may, too.
-        gate: what must not be seen in answers; None lets everything through.
+        gate: what is masked in answers, see `Request`.
         gates: the same for some of the keys, in place of `gate`.
     """
 
     keys: Collection[str] = ()
     hosts: Collection[str] | None = None
     origins: Collection[str] = ()
-    gate: Gate | None = None
-    gates: Mapping[str, Gate | None] = field(default_factory=dict)
+    gate: str = ""
+    gates: Mapping[str, str] = field(default_factory=dict)
 
-    def gate_of(self, headers: Headers) -> Gate | None:
-        """Return what must not be seen by the sender of a request."""
+    def gate_of(self, headers: Headers) -> str:
+        """Return what is masked for the sender of a request."""
         return self.gates.get(_key(headers), self.gate)
 
     def has_key(self, headers: Headers) -> bool:
@@ -194,9 +193,13 @@ def status_of(error: LocalspecError) -> int:
 
 def told(scope: Scope, error: LocalspecError) -> JSONResponse:
     """Return an error as an answer."""
+    return error_of(scope, status_of(error), str(error), code_of(error))
+
+
+def code_of(error: LocalspecError) -> str | None:
+    """Return OpenAI's code of an error, where programs look for one."""
     kind = error.kind if isinstance(error, Refused) else type(error).__name__
-    code = "context_length_exceeded" if kind == ContextOverflow.__name__ else None
-    return error_of(scope, status_of(error), str(error), code)
+    return "context_length_exceeded" if kind == ContextOverflow.__name__ else None
 
 
 def error_of(scope: Scope, status: int, reason: str, code: str | None = None) -> JSONResponse:

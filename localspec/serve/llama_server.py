@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Text, Told
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize
 from localspec.messages import Infill
 from localspec.serve.answering import (
@@ -30,10 +30,9 @@ from localspec.serve.http import body_of
 from localspec.serve.openai import (
     CompletionBody,
     choices,
-    completion_options,
     own_draft,
-    with_format,
 )
+from localspec.serve.reply_options import reply_options
 
 _STOPS = {StopReason.EOG: "eos", StopReason.STOP_STRING: "word"}
 
@@ -73,7 +72,7 @@ class InfillBody(CompletionBody):
     response_fields: list[str] = msgspec.field(default_factory=list)
 
 
-async def infill(request: Request, service: Service) -> Response:
+async def infill(request: HttpRequest, service: Service) -> Response:
     """Fill in a gap, as llama.vim and llama.vscode ask for it; several times, where they ask for several."""
     body = await body_of(request, InfillBody)
     service = service.of(body.model)
@@ -86,9 +85,11 @@ async def infill(request: Request, service: Service) -> Response:
     )
     if body.seed is not None and body.seed < 0:
         body.seed = None
-    options = await with_format(completion_options(body, service.options, body.n_predict), None)
+    options = await reply_options(body, service.options, body.n_predict)
     count = body.n_cmpl or body.n or 1
-    asked = choices([Ask(0, (), options, infill=gap)], count, own_draft(body.localspec, service))
+    asked = choices(
+        [Request(0, (), options, infill=gap)], count, own_draft(body.localspec, service)
+    )
     replies = [service.reply(request, each, empty=body.n_predict == 0) for each in asked]
     if body.stream:
         return await streamed(
@@ -161,7 +162,7 @@ def _chosen(answer: dict[str, Any], body: InfillBody) -> dict[str, Any]:
     return chosen
 
 
-async def tokenize(request: Request, service: Service) -> Response:
+async def tokenize(request: HttpRequest, service: Service) -> Response:
     """Return the ids of a text; where asked, each with its piece, or the bytes of one that is no text by itself."""
     body = await body_of(request, TokenizeBody)
     asked = Tokenize(0, body.content, body.add_special)
@@ -172,7 +173,7 @@ async def tokenize(request: Request, service: Service) -> Response:
     return JSONResponse({"tokens": [{"id": each, "piece": _piece(text)} for each, text in pairs]})
 
 
-async def detokenize(request: Request, service: Service) -> Response:
+async def detokenize(request: HttpRequest, service: Service) -> Response:
     """Return what ids stand for, control tokens included."""
     body = await body_of(request, DetokenizeBody)
     found = await unless_gone(request, service.tokens(Detokenize(0, tuple(body.tokens))))

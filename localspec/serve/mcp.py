@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
@@ -19,18 +18,16 @@ from mcp.server.stdio import stdio_server
 from localspec import __version__
 from localspec.chat.events import Prefilling, Reply, RoundDone
 from localspec.chat.reply_figures import rounded, usage
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.display import reading_text
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyDone
 from localspec.errors import LocalspecError, UsageError
-from localspec.gates.gate import Gate
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text
-from localspec.options import ReplyOptions
+from localspec.options.fields import with_fields
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.gating import gated_notices
 from localspec.serve.residence import Residence, ServedModel
 
 _TICK_S = 0.5
@@ -95,7 +92,7 @@ class AskTools:
         residence: has it load.
         catalogue: what may be asked for.
         loading: how far that is.
-        gate: what must not be seen in answers; None lets everything through.
+        gate: what is masked in answers, see `Request`.
     """
 
     def __init__(
@@ -104,7 +101,7 @@ class AskTools:
         residence: Residence,
         catalogue: Catalogue,
         loading: LoadWatch,
-        gate: Gate | None = None,
+        gate: str = "",
     ) -> None:
         self._backend = backend
         self._residence = residence
@@ -143,7 +140,7 @@ class AskTools:
         except LocalspecError as error:
             return _failed(str(error))
 
-    def _asked(self, tool: str, given: dict[str, Any]) -> tuple[ServedModel, Ask]:
+    def _asked(self, tool: str, given: dict[str, Any]) -> tuple[ServedModel, Request]:
         """Return what is asked, and of whom.
 
         Raises:
@@ -160,16 +157,24 @@ class AskTools:
         messages = [Message.user(checked_text(said.prompt, "the prompt"))]
         if said.system:
             messages.insert(0, Message.system(checked_text(said.system, "the system prompt")))
-        options = _options(said, model.options)
+        options = with_fields(
+            model.options,
+            {
+                "temperature": said.temperature,
+                "seed": said.seed,
+                "max_tokens": said.max_tokens,
+                "json_schema": getattr(said, "schema", None),
+            },
+        )
         require_sound(options)  # before a model is loaded for it
-        return model, Ask(0, tuple(messages), options, aside=True)
+        return model, Request(0, tuple(messages), options, ephemeral=True, gate=self._gate)
 
-    async def _answered(self, model: ServedModel, asked: Ask, tell: Tell) -> ReplyDone:
+    async def _answered(self, model: ServedModel, asked: Request, tell: Tell) -> ReplyDone:
         most = asked.options.max_tokens
         total, tokens = None if most is None else most + 1.0, 0
         async with (
             self._loaded(model, tell),
-            aclosing(gated_notices(self._backend, asked, self._gate)) as notices,
+            aclosing(self._backend.notices(asked)) as notices,
         ):
             async for notice in notices:
                 if isinstance(notice, ReplyDone):
@@ -229,19 +234,6 @@ def _tool(name: str, description: str, more: dict[str, Any]) -> types.Tool:
         "additionalProperties": False,
     }
     return types.Tool(name=name, description=description, input_schema=schema, annotations=_READS)
-
-
-def _options(said: AskArguments, usual: ReplyOptions) -> ReplyOptions:
-    sampling = usual.sampling
-    if said.temperature is not None:
-        sampling = replace(sampling, temperature=said.temperature)
-    return replace(
-        usual,
-        sampling=sampling,
-        seed=usual.seed if said.seed is None else said.seed,
-        max_tokens=usual.max_tokens if said.max_tokens is None else said.max_tokens,
-        json_schema=said.schema if isinstance(said, AskJsonArguments) else usual.json_schema,
-    )
 
 
 def _result(reply: Reply, model: ServedModel, *, binds: bool) -> types.CallToolResult:

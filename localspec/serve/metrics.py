@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from localspec.chat.events import Reply, RoundDone, Started, Told
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyDone, ReplyEvents
 from localspec.telemetry.workload import workload_of
 
@@ -24,7 +24,7 @@ _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512)
 class _UnderWay:
     """A request, as far as it is."""
 
-    asked: Ask
+    request: Request
     since_s: float
     began: bool = False
     wrote: bool = False
@@ -82,7 +82,7 @@ class Metrics:
 
     def ask(self, number: int, asked: Question) -> None:
         """Take in what the engine is asked."""
-        if isinstance(asked, Ask):
+        if isinstance(asked, Request):
             self._asked[number] = _UnderWay(asked, self._clock())
 
     def see(self, notice: Notice) -> None:
@@ -129,17 +129,8 @@ class Metrics:
         self._tokens.labels("prompt").inc(reply.prompt_tokens)
         self._tokens.labels("cached").inc(reply.cached_tokens)
         self._tokens.labels("completion").inc(reply.completion_tokens)
-        workload = "chat" if asked is None else workload_of(_said(asked.asked), reply.text)
+        workload = "chat" if asked is None else workload_of(asked.request.question, reply.text)
         for name, stats in reply.acceptance.by_drafter.items():
             self._rounds.labels(name, workload).inc(stats.rounds)
             self._drafted.labels(name, workload).inc(stats.drafted)
             self._accepted.labels(name, workload).inc(stats.accepted)
-
-
-def _said(asked: Ask) -> str:
-    """Return what the user said last."""
-    if asked.infill is not None:
-        return asked.infill.prefix
-    if asked.raw is not None:
-        return asked.raw
-    return next((each.text for each in reversed(asked.messages) if each.role == "user"), "")

@@ -7,45 +7,34 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec import __version__
-from localspec.calls import Tool
 from localspec.chat.events import CallDone, Reply, Told
 from localspec.chat.reply_figures import timings
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
-from localspec.grammar import require_sound
 from localspec.messages import Infill, from_json
-from localspec.options import FORBIDDEN, ReplyOptions
+from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, drafting, merged, streamed
 from localspec.serve.http import body_of
 from localspec.serve.openai_forms import ChatForm, TextForm
+from localspec.serve.reply_options import SamplingFields, reply_options
 from localspec.serve.steady import steady
 from localspec.serve.tools import openai_offer
 
 _MOST_CHOICES = 16
 _MOST_LOGPROBS = 20
-_SAMPLING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "presence_penalty",
-    "frequency_penalty",
-    "repeat_penalty",
-)
 CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
 """Why an answer may end before its end."""
 
@@ -63,7 +52,7 @@ class Own(msgspec.Struct):
     exact: bool | None = None
 
 
-class CompletionBody(msgspec.Struct):
+class CompletionBody(SamplingFields):
     """What both kinds of completions take. What is not named here is ignored, but for what would change the answer."""
 
     model: str = ""
@@ -72,15 +61,7 @@ class CompletionBody(msgspec.Struct):
     max_tokens: int | None = None
     n_predict: int | None = None
     n: int | None = None
-    seed: int | None = None
     stop: str | list[str] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repeat_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | bool | None = None
@@ -110,14 +91,14 @@ class TextBody(CompletionBody):
     logprobs: int | None = None
 
 
-async def models(_: Request, service: Service) -> Response:
+async def models(_: HttpRequest, service: Service) -> Response:
     """List what may be named in a request, what is loaded before the others."""
     names = await asyncio.to_thread(service.catalogue.listed)
     listed = [_model(name, service.since) for name in dict.fromkeys([service.loaded.name, *names])]
     return JSONResponse({"object": "list", "data": listed})
 
 
-async def model(request: Request, service: Service) -> Response:
+async def model(request: HttpRequest, service: Service) -> Response:
     """Describe one of them."""
     name = request.path_params["name"]
     await asyncio.to_thread(service.catalogue.find, name)
@@ -131,7 +112,7 @@ def _model(name: str, since: int) -> dict[str, Any]:
     return {**openai, "type": "model", "display_name": name, "created_at": when}
 
 
-async def chat_completions(request: Request, service: Service) -> Response:
+async def chat_completions(request: HttpRequest, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
     service = service.of(body.model)
@@ -144,29 +125,28 @@ async def chat_completions(request: Request, service: Service) -> Response:
         [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
     )
     limit = first_given(body.max_completion_tokens, body.max_tokens, body.n_predict)
-    options = completion_options(body, service.options, limit)
-    options = await with_format(options, body.response_format)
+    options = await reply_options(body, service.options, limit)
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
-    ask = Ask(0, messages, options, logprobs=most, tools=offer.tools, call_policy=offer.policy)
+    ask = Request(0, messages, options, logprobs=most, tools=offer.tools, call_policy=offer.policy)
     form = ChatForm(service.name, most is not None, offer.notes)
     return await _answered(request, service, body, [ask], form, empty=limit == 0)
 
 
-async def completions(request: Request, service: Service) -> Response:
+async def completions(request: HttpRequest, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
     service = service.of(body.model)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     limit = first_given(body.max_tokens, body.n_predict, 16)
-    options = await with_format(completion_options(body, service.options, limit), None)
+    options = await reply_options(body, service.options, limit)
     most = logprobs_asked("logprobs", body.logprobs)
     gap = body.suffix
     asked = [
-        Ask(0, (), options, raw=each, logprobs=most)
+        Request(0, (), options, raw=each, logprobs=most)
         if gap is None
-        else Ask(0, (), options, infill=Infill(each, gap), logprobs=most)
+        else Request(0, (), options, infill=Infill(each, gap), logprobs=most)
         for each in texts
     ]
     form = TextForm(service.name, most is not None)
@@ -174,10 +154,10 @@ async def completions(request: Request, service: Service) -> Response:
 
 
 async def _answered(
-    request: Request,
+    request: HttpRequest,
     service: Service,
     body: CompletionBody,
-    prompts: list[Ask],
+    prompts: list[Request],
     form: ChatForm | TextForm,
     *,
     empty: bool,
@@ -217,7 +197,7 @@ async def _answered(
     return JSONResponse(answer)
 
 
-def choices(prompts: Sequence[Ask], each: int, draft: str | None) -> list[Ask]:
+def choices(prompts: Sequence[Request], each: int, draft: str | None) -> list[Request]:
     """Return what is asked for so many answers to each prompt.
 
     Raises:
@@ -232,7 +212,7 @@ def choices(prompts: Sequence[Ask], each: int, draft: str | None) -> list[Ask]:
     ]
 
 
-async def check_all(service: Service, prompts: Sequence[Ask]) -> None:
+async def check_all(service: Service, prompts: Sequence[Request]) -> None:
     """Find out what is wrong with prompts that wait, see `Service.check`."""
     for each in prompts:
         await service.check(each)
@@ -271,108 +251,9 @@ async def _chunks(
         yield line([], usage=_usage([each.reply for each in done]))
 
 
-def completion_options(
-    body: CompletionBody, usual: ReplyOptions, limit: int | None
-) -> ReplyOptions:
-    """Return how to answer: as the body says, and else as the server was started."""
-    given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
-    if body.logit_bias:
-        given["logit_bias"] = tuple(_biases(body.logit_bias))
-    given_form = {
-        name: value
-        for name in ("grammar", "json_schema")
-        if (value := getattr(body, name)) is not None
-    }
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    return replace(
-        usual,
-        sampling=replace(usual.sampling, **given),
-        seed=usual.seed if body.seed is None else body.seed,
-        max_tokens=most_tokens(limit, usual.max_tokens),
-        stop=stop or usual.stop,
-        **given_form,
-    )
-
-
 def first_given(*limits: int | None) -> int | None:
     """Return the first that is given."""
     return next((each for each in limits if each is not None), None)
-
-
-def most_tokens(wanted: int | None, usual: int | None) -> int | None:
-    """Return the most tokens of an answer, None without a limit; where none are wanted one is made, see `Service.reply`.
-
-    Args:
-        wanted: by a body, where less than none is no limit; editors want none to have a prompt read ahead.
-        usual: where it says nothing.
-    """
-    if wanted is None:
-        return usual
-    return None if wanted < 0 else max(1, wanted)
-
-
-def _biases(given: Mapping[str, float]) -> Iterator[tuple[int, float]]:
-    for token, bias in given.items():
-        if not token.isdecimal():
-            raise UsageError(f"logit_bias names the token {token[:40]!r}: give ids")
-        # What OpenAI calls a ban, or a certainty.
-        yield int(token), FORBIDDEN if bias <= -100 else bias
-
-
-async def with_format(options: ReplyOptions, wanted: dict[str, Any] | None) -> ReplyOptions:
-    """Return options with a response format. A schema that cannot be enforced is loosened, unless it is strict.
-
-    Raises:
-        UsageError: there is no such format, or what the answer has to look like cannot be enforced.
-    """
-    schema, strict = _schema_of(wanted)
-    if schema is not None:
-        options = replace(options, json_schema=schema)
-    if options.answer_grammar is None:
-        return options
-    wider = [] if schema is None or strict else [_without_unique_items(schema), _loosened(schema)]
-    for each in wider:
-        with suppress(UsageError):
-            await asyncio.to_thread(require_sound, options)
-            return options
-        options = replace(options, json_schema=each)
-    await asyncio.to_thread(require_sound, options)
-    return options
-
-
-def _without_unique_items(schema: Any) -> Any:
-    """Return a schema without what says that no item comes twice, which is rarely enforceable: a set in Python has it."""
-    if isinstance(schema, dict):
-        return {
-            name: _without_unique_items(each)
-            for name, each in schema.items()
-            if (name, each) != ("uniqueItems", True)
-        }
-    return [_without_unique_items(each) for each in schema] if isinstance(schema, list) else schema
-
-
-def _loosened(schema: Any) -> Any:
-    """Return the schema of an object with the same properties, of which each may be anything of its type."""
-    from localspec.grammar.call_grammar import loosened  # noqa: PLC0415 - few schemas need it
-
-    return loosened(Tool("answer", schema if isinstance(schema, dict) else {})).parameters
-
-
-def _schema_of(wanted: dict[str, Any] | None) -> tuple[Any, bool]:
-    """Return the schema that a response format stands for, None for text, and whether it must be enforced to the letter."""
-    kind = (wanted or {"type": "text"}).get("type")
-    if kind == "text":
-        return None, False
-    if kind == "json_object":
-        return {"type": "object"}, True
-    if kind == "json_schema" and wanted is not None:
-        described = wanted.get("json_schema")
-        schema = described.get("schema") if isinstance(described, dict) else None
-        if isinstance(described, dict) and isinstance(schema, dict | bool):
-            return schema, described.get("strict") is True
-    raise UsageError(
-        f"response_format is {str(kind)[:40]!r} is not supported: use text, json_object, or json_schema with a schema"
-    )
 
 
 def logprobs_asked(name: str, most: int | None) -> int | None:

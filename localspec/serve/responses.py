@@ -8,19 +8,18 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec.calls import Tool
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Reply, Text, Told
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
@@ -32,11 +31,10 @@ from localspec.serve.openai import (
     Own,
     figures,
     logprobs_asked,
-    most_tokens,
     own_draft,
-    with_format,
 )
 from localspec.serve.openai_forms import likely
+from localspec.serve.reply_options import SamplingFields, reply_options
 from localspec.serve.steady import steady
 from localspec.serve.tools import ToolOffer, openai_offer, result_text
 
@@ -50,15 +48,13 @@ class TextSettings(msgspec.Struct):
     format: dict[str, Any] | None = None
 
 
-class ResponsesBody(msgspec.Struct):
+class ResponsesBody(SamplingFields, kw_only=True):
     """What is asked for. What is not named here is ignored, but for what would change the answer."""
 
     input: str | list[Any]
     model: str = ""
     instructions: str | None = None
     max_output_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
     text: TextSettings = msgspec.field(default_factory=TextSettings)
     stream: bool | None = None
     include: list[str] | None = None
@@ -73,7 +69,7 @@ class ResponsesBody(msgspec.Struct):
     localspec: Own = msgspec.field(default_factory=Own)
 
 
-async def responses(request: Request, service: Service) -> Response:
+async def responses(request: HttpRequest, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ResponsesBody)
     service = service.of(body.model)
@@ -85,8 +81,11 @@ async def responses(request: Request, service: Service) -> Response:
     wanted = _LOGPROBS in (body.include or ()) or body.top_logprobs
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if wanted else None)
     draft = own_draft(body.localspec, service)
-    options = await _options(body, service.options)
-    ask = Ask(0, steady(_messages(body)), options, draft=draft, logprobs=most, tools=offer.tools)
+    limit, form = body.max_output_tokens, body.text.format
+    options = await reply_options(body, service.options, limit, response_format=form)
+    ask = Request(
+        0, steady(_messages(body)), options, draft=draft, logprobs=most, tools=offer.tools
+    )
     ask = msgspec.structs.replace(ask, call_policy=offer.policy)
     shell = _shell(body, options, service.name, offer)
     reply = service.reply(request, ask, empty=body.max_output_tokens == 0)
@@ -295,20 +294,6 @@ def _as_message(item: Any) -> Any:
 
 def _kind(item: Any) -> Any:
     return item.get("type", "message") if isinstance(item, dict) else None
-
-
-async def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
-    names = ("temperature", "top_p")
-    given = {name: value for name in names if (value := getattr(body, name)) is not None}
-    form = body.text.format
-    if form is not None and form.get("type") == "json_schema":
-        form = {"type": "json_schema", "json_schema": form}
-    options = replace(
-        usual,
-        sampling=replace(usual.sampling, **given),
-        max_tokens=most_tokens(body.max_output_tokens, usual.max_tokens),
-    )
-    return await with_format(options, form)
 
 
 def _shell(

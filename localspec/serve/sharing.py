@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from localspec import __version__
+from localspec.chat.request import Request
 from localspec.decoding.round import OFF
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import (
     Bye,
     Cancel,
@@ -137,7 +137,7 @@ class _Program:
                 self.cancelled.add(number)
                 if number in self.numbers:
                     self.backend.cancel(self.numbers[number])
-            case Ask() | Count() | Tokenize() | Detokenize():
+            case Request() | Count() | Tokenize() | Detokenize():
                 task = asyncio.create_task(self._answer(command))
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
@@ -169,7 +169,7 @@ class _Program:
             if own in self.cancelled:
                 self.backend.cancel(number)
 
-        if isinstance(asked, Ask):
+        if isinstance(asked, Request):
             asked = msgspec.structs.replace(
                 asked, draft=asked.draft or self.draft, client=f"program {id(self)}"
             )

@@ -263,7 +263,7 @@ class Tailor:
         name = job.pair.target
         try:
             found = calibrated(
-                self._target, None, cancel, lambda _role, share: on_measure(name, share)
+                self._target, None, cancel, lambda _role, share, _again: on_measure(name, share)
             )
         except BaseException:
             self.close()

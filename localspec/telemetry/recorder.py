@@ -6,7 +6,7 @@ Nothing here ever fails an answer, or makes it wait. Where something is impossib
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -31,6 +31,7 @@ class Recorder:
         spell: the bytes of an id; asked only where text is wanted.
         workload: what the user says all texts are; None guesses.
         now: seconds since 1970.
+        is_secret: whether a text has anything that must not be recorded; by default it has.
 
     Attributes:
         trouble: why nothing is recorded any more, on one line; None while all is well.
@@ -42,6 +43,7 @@ class Recorder:
     spell: Callable[[int], bytes]
     workload: str | None = None
     now: Callable[[], float] = time.time
+    is_secret: Callable[[str], bool] = lambda _text: True
     trouble: str | None = field(default=None, init=False)
     _ended: SimpleQueue[Optional["ReplyTrace"]] = field(default_factory=SimpleQueue, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
@@ -97,6 +99,7 @@ class ReplyTrace:
         said: notes what is said; None where that is not wanted.
         start_s: `time.perf_counter` at the beginning.
         text: all of the reply, once it has ended.
+        findings: how often each rule of a gate found something, and what was done about it.
     """
 
     recorder: Recorder
@@ -105,6 +108,7 @@ class ReplyTrace:
     said: Said | None
     start_s: float
     text: str = ""
+    findings: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def note(self, done: Round) -> None:
         """Note a round."""
@@ -136,13 +140,15 @@ class ReplyTrace:
             OSError: it cannot be written.
         """
         # What is imported here, no answer has to wait for.
-        from localspec.telemetry.log import store  # noqa: PLC0415
+        from localspec.telemetry.log import add_findings, store  # noqa: PLC0415
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         recorder, record = self.recorder, self.record
         record.by_user = recorder.workload is not None
         record.workload = recorder.workload or workload_of(self.asked, self.text)
         # A text with holes would teach a draft model nothing.
-        private = self.said is not None and self.said.is_private()
+        private = self.said is not None and self.said.has_secret(recorder.is_secret)
         said = None if self.said is None or private else asdict(self.said)
         store(recorder.directory, record, said, recorder.switch, recorder.now())
+        if self.findings:
+            add_findings(recorder.directory, self.findings, recorder.switch, recorder.now())

@@ -68,16 +68,14 @@ class Said:
             ids.update(each["draft_ids"], each["confirmed"], [each["next_id"]])
         self.pieces = {token: spell(token).hex() for token in ids}
 
-    def is_private(self) -> bool:
-        """Return whether a gate finds anything in what was said, or drafted; to be called after `spell`."""
-        from localspec.gates.gate import usual_gate  # noqa: PLC0415 - few replies are recorded with text
-
-        hidden, ids = usual_gate().hidden, [*self.prompt]
+    def has_secret(self, is_secret: Callable[[str], bool]) -> bool:
+        """Return whether anything in what was said, or drafted, is a secret; to be called after `spell`."""
+        ids = [*self.prompt]
         for each in self.rounds:
-            if hidden(self._text(each["draft_ids"])):
+            if is_secret(self._text(each["draft_ids"])):
                 return True
             ids += each["confirmed"]
-        return bool(hidden(self._text(ids)))
+        return is_secret(self._text(ids))
 
     def _text(self, ids: Sequence[int]) -> str:
         return b"".join(bytes.fromhex(self.pieces[each]) for each in ids).decode(errors="replace")

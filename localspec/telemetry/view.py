@@ -68,7 +68,7 @@ def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[R
         since = "" if report.since_s is None else f" since {day(report.since_s)}"
         yield f"nothing was recorded{since}"
         return
-    yield from _head(report)
+    yield from _head(report, every=True)
     yield from _section("by pair", by["pair"], wide)
     yield from _section("by kind of text", by["workload"], wide)
     yield from _section("by drafter (off: rounds without a draft)", by["drafter"], wide)
@@ -98,7 +98,7 @@ def brief_view(report: Report) -> Iterator[RenderableType]:
     if report.total.rounds == 0:
         yield from view(report)
         return
-    yield from _head(report)
+    yield from _head(report, every=False)
     yield from _section("by pair", report.by["pair"], wide=False)
     yield from _changes(report, 1)
     yield from _found(report)
@@ -115,7 +115,7 @@ def replies_view(replies: Iterable[ReplyRecord]) -> Iterator[str]:
         )
 
 
-def _head(report: Report) -> Iterator[str]:
+def _head(report: Report, *, every: bool) -> Iterator[str]:
     total = report.total
     replies = "1 reply" if report.replies == 1 else f"{report.replies} replies"
     yield (
@@ -123,8 +123,8 @@ def _head(report: Report) -> Iterator[str]:
         f"{_said_of_saving(total)}"
     )
     for name, cost in report.plain.items():
-        yield f"a token of {name} without drafting: {_said_of_plain(cost)}"
-    if total.saved_s is not None and total.rounds_compared < total.rounds:
+        yield f"{name}: {_said_of_plain(cost)}"
+    if every and total.saved_s is not None and total.rounds_compared < total.rounds:
         yield (
             f"speed-up and time saved are of {total.rounds_compared} of {total.rounds} rounds: only hours with "
             f"drafts and at least {LEAST_ROUNDS} rounds without count"
@@ -149,11 +149,11 @@ def _said_of_saving(total: RoundSums) -> str:
 
 def _said_of_plain(cost: PlainCost) -> str:
     if cost.source == "unknown":
-        return "unknown: too few rounds ran without a draft, and nothing was calibrated"
-    known = f"{1000 * cost.base_s:.1f} ms, "
+        return "time per token without drafting is unknown: too few rounds ran without a draft"
+    known = f"{1000 * cost.base_s:.1f} ms per token without drafting"
     if cost.source == "measured":
-        return f"{known}measured in {cost.rounds} rounds; compared within the hour, at the same depth of the context"
-    return f"{known}as calibrated in a short context: too few rounds ran without a draft"
+        return f"{known}, in {cost.rounds} rounds"
+    return f"{known}, as measured in a short context: too few rounds ran without a draft"
 
 
 def _found(report: Report) -> Iterator[RenderableType]:

@@ -1,7 +1,6 @@
 """BuiltIn: functions that work offline: files of one folder are read, listed, searched and changed, commands run in it."""
 
 import difflib
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -273,13 +272,7 @@ def command_text(ended: CommandEnded) -> str:
 
 def _arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
     """Return the arguments of a call, checked against what its function takes."""
-    try:
-        found = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        raise UsageError("the arguments are no JSON: write one object") from None
-    if not isinstance(found, dict):
-        raise UsageError("the arguments are no JSON object: write one")
-    found = tool.without_nulls(found)
+    found = tool.parse(call.arguments)
     known = tool.parameters["properties"]
     for name, value in found.items():
         if name not in known:

@@ -25,7 +25,6 @@ _LOOK_S = 0.02
 _GRACE_S = 1.0
 _SWEEPS_S = 5.0
 _THREADS = 4  # of a process, on average
-_SHARE = 20  # at most one part in so many of a core counts processes
 EXITED, STOPPED, TOO_MANY = "exited", "stopped", "too many processes"
 NOT_STARTED = 126
 """Exit code where the command could not be started as it should be."""
@@ -210,8 +209,8 @@ def _limit(confines: Confines) -> None:
         resource.RLIMIT_FSIZE: confines.file_bytes,
         resource.RLIMIT_DATA: confines.memory_bytes,
     }
-    tasks = _tasks_of_user()
-    if tasks:  # the kernel holds root to nothing; `_watch` does
+    tasks = _tasks()
+    if tasks:  # the kernel does not hold root to it; `_watch` does
         limits[resource.RLIMIT_NPROC] = tasks + _THREADS * confines.processes
     for kind, wanted in limits.items():
         hard = resource.getrlimit(kind)[1]
@@ -241,61 +240,41 @@ def _start(command: list[str], confines: Confines) -> int:
     os._exit(NOT_STARTED)
 
 
-def _processes() -> Iterator[tuple[int, list[bytes]]]:
-    """Yield every process of this machine that has not ended, with the fields of its `stat` from the state on."""
-    for each in Path("/proc").iterdir():
-        if not each.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):  # it may have ended since
-            fields = (each / "stat").read_bytes().rpartition(b")")[2].split()
-            if fields and fields[0] != b"Z":
-                yield int(each.name), fields
+def _tasks() -> int:
+    """Return how many processes and threads this machine has; 0 where that is not known."""
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
-def _tasks_of_user() -> int:
-    """Return how many processes and threads the user has; 0 where that is not known."""
-    count = 0
-    for each, fields in _processes():
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{each}").stat().st_uid == os.getuid():
-                count += int(fields[17])
-    return count
-
-
-def _descendants(most: int) -> list[int]:
-    """Return the processes that came of this one, as far as `most` of them; what lost its parent came to be ours."""
-    children: dict[int, list[int]] = {}
-    for each, fields in _processes():
-        children.setdefault(int(fields[1]), []).append(each)
-    found, waiting = list[int](), [os.getpid()]
-    while waiting and len(found) <= most:
-        new = children.get(waiting.pop(), [])
-        found += new
-        waiting += new
-    return found
+def _children() -> list[int]:
+    """Return this process's children; as a subreaper it becomes the parent of every descendant that loses its own."""
+    try:
+        return [int(each) for each in Path("/proc/thread-self/children").read_text().split()]
+    except OSError:  # not Linux: what leaves the process group stays
+        return []
 
 
 def _end_all(child: int, *, gently: bool) -> None:
-    """End the command and all that came of it, also what left its group or ignores SIGTERM."""
+    """End the command and its descendants, also those that left its group or ignore SIGTERM."""
     if gently:
         with contextlib.suppress(OSError):
             os.killpg(child, signal.SIGTERM)
         end_s = time.monotonic() + _GRACE_S
-        while _descendants(1) and time.monotonic() < end_s:
+        while _children() and time.monotonic() < end_s:
             _reap()
             time.sleep(_LOOK_S)
     end_s = time.monotonic() + _SWEEPS_S
     while time.monotonic() < end_s:
         with contextlib.suppress(OSError):
             os.killpg(child, signal.SIGKILL)
-        left = _descendants(1 << 20)
-        # Stopped first, so that none starts another while the others end.
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for each in left:
-                with contextlib.suppress(OSError):
-                    os.kill(each, number)
-        _reap()
-        if not left:
+        for each in _children():
+            with contextlib.suppress(OSError):
+                os.kill(each, signal.SIGKILL)
+        while _reap() is not None:
+            pass
+        if not _children():
             return
 
 
@@ -309,19 +288,16 @@ def _reap() -> tuple[int, int] | None:
 
 
 def _watch(child: int, processes: int) -> tuple[str, int]:
-    """Wait for the end of the command; return why it is to end, and its exit code where it did by itself."""
-    next_s = 0.0
+    """Wait for the end of the command; return why it has to end, and its exit code where it ended by itself."""
+    most = _tasks() + _THREADS * processes
     while True:
         while (ended := _reap()) is not None:
             if ended[0] == child:
                 return EXITED, os.waitstatus_to_exitcode(ended[1])
         if select.select([0], [], [], _LOOK_S)[0]:
             return STOPPED, 0
-        if (began_s := time.monotonic()) >= next_s:
-            if len(_descendants(processes)) > processes:
-                return TOO_MANY, 0
-            ended_s = time.monotonic()
-            next_s = ended_s + _SHARE * (ended_s - began_s)
+        if os.geteuid() == 0 and _tasks() > most:
+            return TOO_MANY, 0
 
 
 def main() -> None:

@@ -4,9 +4,10 @@ import inspect
 import json
 import re
 import threading
-import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, get_type_hints
+
+import msgspec
 
 from localspec.calls import Tool
 from localspec.display import printable_line
@@ -14,13 +15,6 @@ from localspec.errors import UsageError
 from localspec.messages import ToolCall, ToolResult
 from localspec.toolbox.toolbox import Access, Proposal
 
-_TYPES: Mapping[Any, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    types.NoneType: "null",
-}
 _ARGUMENT = re.compile(r"^ +(\w+)(?: *\([^)]*\))?: +(.+(?:\n {8,}.+)*)", re.MULTILINE)
 _KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -84,19 +78,20 @@ class Functions:
             raise UsageError(
                 f"there is no function {call.name}: call one of {', '.join(self._functions)}"
             )
-        try:
-            arguments = json.loads(call.arguments)
-        except (ValueError, RecursionError):
-            arguments = None
-        if not isinstance(arguments, dict):
-            raise UsageError(f"the arguments of {call.name} are no JSON object: write one")
         tool = next(each for each in self._tools if each.name == call.name)
-        arguments = tool.without_nulls(arguments)
+        given = tool.parse(call.arguments)
+        kinds = _parameters(function)
+        fields = [
+            (name, kind) if required else (name, kind | msgspec.UnsetType, msgspec.UNSET)
+            for name, (kind, required) in kinds.items()
+        ]
+        arguments = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
         try:
-            inspect.signature(function).bind(**arguments)
-        except TypeError as error:
+            found = msgspec.convert(given, arguments, strict=False)
+        except msgspec.ValidationError as error:
             raise UsageError(f"{call.name}: {error}") from None
-        return lambda: function(**arguments)
+        values = {each: getattr(found, each) for each in kinds}
+        return lambda: function(**{k: v for k, v in values.items() if v is not msgspec.UNSET})
 
 
 def tool_of(function: Callable[..., Any]) -> Tool:
@@ -110,39 +105,30 @@ def tool_of(function: Callable[..., Any]) -> Tool:
         raise UsageError(f"{name} is asynchronous: give a function that returns its result")
     document = inspect.getdoc(function) or ""
     described = dict(_ARGUMENT.findall(document.partition("Args:")[2]))
-    hints = get_type_hints(function)
     properties: dict[str, Any] = {}
-    required: list[str] = []
-    for each in inspect.signature(function).parameters.values():
-        if each.kind not in _KEYWORD:
-            raise UsageError(f"{name} takes {each}: name all of its arguments")
-        schema = _schema(hints.get(each.name, Any), f"{each.name} of {name}")
-        if each.name in described:
-            schema = {**schema, "description": " ".join(described[each.name].split())}
-        properties[each.name] = schema
-        if each.default is inspect.Parameter.empty:
-            required.append(each.name)
+    kinds = _parameters(function)
+    for each, (kind, _) in kinds.items():
+        try:
+            schema = msgspec.json.schema(kind)
+        except TypeError:
+            raise UsageError(
+                f"{each} of {name} has the type {kind}: annotate it with str, int, float, bool, list, dict, Literal, or a"
+                " union of them"
+            ) from None
+        if each in described:
+            schema["description"] = " ".join(described[each].split())
+        properties[each] = schema
+    required = [each for each, (_, required) in kinds.items() if required]
     parameters = {"type": "object", "properties": properties, "required": required}
     return Tool(name, parameters, document.partition("\n\n")[0].strip())
 
 
-def _schema(hint: Any, what: str) -> dict[str, Any]:
-    if hint is Any:
-        return {}
-    if hint in _TYPES:
-        return {"type": _TYPES[hint]}
-    origin, given = get_origin(hint) or hint, get_args(hint)
-    if origin is Literal:
-        return {"enum": list(given)}
-    if origin in {Union, types.UnionType}:
-        return {"anyOf": [_schema(each, what) for each in given]}
-    if origin is list:
-        return {"type": "array", **({"items": _schema(given[0], what)} if given else {})}
-    if origin is dict and (not given or given[0] is str):
-        return {
-            "type": "object",
-            "additionalProperties": _schema(given[1], what) if given else True,
-        }
-    raise UsageError(
-        f"{what} has the type {hint}: annotate it with str, int, float, bool, list, dict, Literal, or a union of them"
-    )
+def _parameters(function: Callable[..., Any]) -> dict[str, tuple[Any, bool]]:
+    """Return a function's parameters by name: the annotated type, and whether it has no default."""
+    hints = get_type_hints(function)
+    found = {}
+    for each in inspect.signature(function).parameters.values():
+        if each.kind not in _KEYWORD:
+            raise UsageError(f"{function.__name__} takes {each}: name all of its arguments")
+        found[each.name] = hints.get(each.name, Any), each.default is inspect.Parameter.empty
+    return found

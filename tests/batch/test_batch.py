@@ -214,7 +214,7 @@ def test_a_real_assistant_answers_a_conversation(source: Path, output: Path) -> 
 def test_answered_afresh_a_line_evaluates_all_of_its_prompt(source: Path, output: Path) -> None:
     prompts(source, {"prompt": "hello"}, {"prompt": "hello"})
     speaker = assistant("Yes.")
-    run(source, output, speaker, afresh=True)
+    run(source, output, speaker, deterministic=True)
     one = records(output)[0]["usage"]["prompt_tokens"]
     said = records(output)[0]["usage"]["completion_tokens"]
     assert teller_of(speaker).evaluated >= 2 * one + said

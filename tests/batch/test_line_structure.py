@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from localspec.batch.line_options import line_options, own_options
+from localspec.batch.request import own_options
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
+from localspec.options.fields import with_fields
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "null"}}}
 OF_THE_RUN = ReplyOptions(seed=1, grammar='root ::= "run"')
@@ -28,7 +29,7 @@ OF_THE_RUN = ReplyOptions(seed=1, grammar='root ::= "run"')
     ],
 )  # fmt: skip
 def test_a_line_has_a_schema_of_its_own(fields: dict[str, Any], schema: Any) -> None:
-    assert line_options(fields, OF_THE_RUN) == ReplyOptions(seed=1, json_schema=schema)
+    assert with_fields(OF_THE_RUN, fields) == ReplyOptions(seed=1, json_schema=schema)
 
 
 @pytest.mark.parametrize(
@@ -38,11 +39,11 @@ def test_a_line_has_a_schema_of_its_own(fields: dict[str, Any], schema: Any) -> 
 def test_a_line_has_a_grammar_of_its_own(kind: str, said: str) -> None:
     run = ReplyOptions(seed=1, json_schema={})
     wanted = replace(ReplyOptions(seed=1), **{kind: said})  # type: ignore[arg-type]
-    assert line_options({kind: said, "temperature": None}, run) == wanted
+    assert with_fields(run, {kind: said, "temperature": None}) == wanted
 
 
 def test_a_line_that_says_nothing_keeps_that_of_the_run() -> None:
-    assert line_options({"grammar": None, "seed": 1}, OF_THE_RUN) == OF_THE_RUN
+    assert with_fields(OF_THE_RUN, {"grammar": None, "seed": 1}) == OF_THE_RUN
 
 
 @pytest.mark.parametrize(
@@ -53,14 +54,14 @@ def test_a_line_that_says_nothing_keeps_that_of_the_run() -> None:
         ({"regex": ["a"]}, "it takes a text"),
         ({"regex": "a", "lark": "b"}, "cannot be combined"),
         ({"json_schema": [1]}, "it takes an object"),
-        ({"response_format": "json"}, "response_format is json"),
+        ({"response_format": "json"}, "response_format is 'json'"),
         ({"response_format": {"type": "json_schema"}}, "response_format is"),
         ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format is"),
     ],
 )
 def test_what_is_neither_is_said_on_one_line(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason) as caught:
-        line_options({**fields, "top_k": 3}, ReplyOptions())
+        with_fields(ReplyOptions(), {**fields, "top_k": 3})
     assert "\n" not in str(caught.value)
 
 

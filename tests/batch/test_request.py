@@ -10,11 +10,10 @@ from localspec.batch.line_template import LineTemplate
 from localspec.batch.record import line_seed
 from localspec.batch.request import Form, line_id, line_request, requested_model
 from localspec.batch.source import Line
-from localspec.chat.conversation import Conversation
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Message
-from localspec.options import ReplyOptions, SamplingParams
+from localspec.options import FORBIDDEN, ReplyOptions, SamplingParams
 
 USER = [{"role": "user", "content": "Hi"}]
 
@@ -28,8 +27,8 @@ def asked(form: Form | None = None, **fields: Any) -> Request:
 
 
 def turns(ask: Request) -> list[tuple[str, str]]:
-    assert isinstance(ask.prompt, Conversation)
-    return [(each.role, each.text) for each in ask.prompt.messages]
+    assert ask.raw is None
+    return [(each.role, each.text) for each in ask.messages]
 
 
 def test_a_prompt_is_what_a_user_says_after_the_system_prompt_of_line_or_run() -> None:
@@ -48,14 +47,12 @@ def test_messages_keep_their_own_system_prompt_and_may_end_with_the_assistant() 
     parts = [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]
     assert turns(asked(messages=parts)) == [("user", "aa")]
     thought = [{"role": "assistant", "content": "Yes", "reasoning_content": "hm"}, *USER]
-    prompt = asked(messages=thought).prompt
-    assert isinstance(prompt, Conversation)
-    assert prompt.messages[0] == Message.assistant("Yes")
+    assert asked(messages=thought).messages[0] == Message.assistant("Yes")
 
 
 def test_raw_prompts_go_as_they_are() -> None:
     ask = asked(Form(ReplyOptions(), raw=True), prompt="Once")
-    assert (ask.prompt, ask.raw) == ("Once", True)
+    assert (ask.messages, ask.raw) == ((), "Once")
 
 
 def test_options_of_a_line_are_laid_over_those_of_the_run() -> None:
@@ -114,14 +111,14 @@ def test_the_openai_form_is_read_with_its_options_and_the_name_of_its_model() ->
     assert ask.options.max_tokens == 4
     assert ask.options.stop == ("a", "b")
     assert ask.options.sampling == SamplingParams(
-        temperature=0.2, top_p=0.5, frequency_penalty=1, logit_bias=((5, -100.0),)
+        temperature=0.2, top_p=0.5, frequency_penalty=1, logit_bias=((5, FORBIDDEN),)
     )
     assert ask.options.seed == line_seed(1, "r-1", 3)
 
 
 def test_the_older_endpoint_continues_its_prompt() -> None:
     ask = asked(url="/v1/completions", body={"model": "m", "prompt": "Once", "seed": 4})
-    assert (ask.prompt, ask.raw, ask.options.seed) == ("Once", True, 4)
+    assert (ask.messages, ask.raw, ask.options.seed) == ((), "Once", 4)
 
 
 def test_a_template_makes_the_prompt_of_any_fields() -> None:

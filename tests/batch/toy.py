@@ -10,9 +10,8 @@ from localspec.batch.output import FinishedLines, open_output
 from localspec.batch.record import Receipt, encoded
 from localspec.batch.request import Form
 from localspec.batch.source import Source
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.requests import Answered, Answerer, Request, at_once
+from localspec.chat.request import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.round import Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
@@ -44,9 +43,7 @@ def reply(text: str, seed: int = 1, reason: StopReason = StopReason.EOG) -> Repl
 
 def said(request: Request) -> str:
     """What the answerer says: it depends on the prompt and the seed, and on nothing else."""
-    prompt = request.prompt
-    if isinstance(prompt, Conversation):
-        prompt = "|".join(f"{each.role}:{each.text}" for each in prompt.messages)
+    prompt = request.raw or "|".join(f"{each.role}:{each.text}" for each in request.messages)
     return f"{prompt} [{request.options.seed}]\n…"
 
 
@@ -87,13 +84,13 @@ class Echo:
             if self.left is not None:
                 self.left -= 1
                 if self.left < 0:
-                    yield Answered(request.key, reply("cut", reason=StopReason.CANCELLED))
+                    yield Answered(request.id, reply("cut", reason=StopReason.CANCELLED))
                     return
             text = said(request)
             if "too long" in text:
-                yield Answered(request.key, None, ContextOverflow("the prompt is too long"))
+                yield Answered(request.id, None, ContextOverflow("the prompt is too long"))
             else:
-                yield Answered(request.key, reply(text, request.options.seed or 0))
+                yield Answered(request.id, reply(text, request.options.seed or 0))
 
 
 class Brief:
@@ -105,7 +102,7 @@ class Brief:
         ready: Callable[[], bool] = at_once,
     ) -> Iterator[Answered]:
         for request in requests:
-            yield Answered(request.key, reply("Yes."))
+            yield Answered(request.id, reply("Yes."))
 
 
 def run(
@@ -120,9 +117,8 @@ def run(
     receipt: Receipt = RECEIPT,
     ordered: bool = True,
     most: int = 1024,
-    afresh: bool = False,
+    deterministic: bool = False,
     notify: Callable[[Tally], None] = lambda _: None,
-    visible: Callable[[Reply], Reply] = lambda reply: reply,
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
     form, finished = form or Form(ReplyOptions()), FinishedLines()
@@ -142,8 +138,7 @@ def run(
             lambda number, record: out.append(number, encoded(record)),
             CancelFlag(),
             lines.name,
-            afresh=afresh,
-            visible=visible,
+            deterministic=deterministic,
             ordered=ordered,
             most=most,
             notify=notify,

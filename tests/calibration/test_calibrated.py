@@ -40,7 +40,10 @@ class Measuring:
     counted: list[str] = field(default_factory=list)
     spread: float | None = 1.01
 
-    def costs(self, model: Any, _options: Any, schedule: Any, *_: Any) -> Measured:
+    def costs(
+        self, model: Any, _options: Any, schedule: Any, _cancel: Any, on_progress: Any
+    ) -> Measured:
+        on_progress(1.0)
         self.counted.append(f"{model.path.name} {len(schedule.widths)}")
         nth = len(self.counted)
         return Measured(PassCosts((1, 2), (0.01 * nth, 0.02 * abs(nth - 2.5))), self.spread)
@@ -140,6 +143,14 @@ def test_the_last_repetition_waits_until_other_programs_rest(
     assert len(measuring.counted) == 3
 
 
+def test_progress_says_that_a_model_is_measured_again(measuring: Measuring, tmp_path: Path) -> None:
+    measuring.spread = 7.0
+    shares: list[tuple[Role, float, bool]] = []
+    for _ in range(2):
+        calibrated(weights(tmp_path / "big"), on_progress=lambda *share: shares.append(share))
+    assert shares == [(Role.TARGET, 1.0, False), (Role.TARGET, 1.0, True)]
+
+
 def test_a_disturbed_measurement_is_repeated_until_an_undisturbed_one(
     measuring: Measuring, tmp_path: Path
 ) -> None:
@@ -232,9 +243,9 @@ def test_real_weights_are_measured_and_then_never_again(
     }
     monkeypatch.setattr(module, "_SCHEDULES", short)
     monkeypatch.setattr(module, "taken_by_others", lambda: None)
-    shares: list[tuple[Role, float]] = []
+    shares: list[tuple[Role, float, bool]] = []
     calibrated(real, real, on_progress=lambda *share: shares.append(share))
-    assert {role for role, _ in shares} == {Role.TARGET, Role.DRAFT_MODEL}
+    assert {role for role, *_ in shares} == {Role.TARGET, Role.DRAFT_MODEL}
     calibrated(real, real)  # where tests run, other programs do, too
     known = calibrated(real, real)
     monkeypatch.setattr(module, "measure_pass_costs", None)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.calls import Tool
-from localspec.calls.policy import CallPolicy, Made, policy_of_toml
+from localspec.calls.policy import CallOffer, CallPolicy, Made, policy_of_toml
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.decoding.model import Logits
@@ -44,7 +44,7 @@ POLICIES = st.builds(
 
 
 def broken(policy: CallPolicy, made: Sequence[Made], answer: Sequence[str]) -> set[str]:
-    """Return the rules that the calls of an answer break: read rule by rule, and with no automaton."""
+    """Return the rules that the calls of an answer break, read rule by rule."""
     found: set[str] = set()
     results = {*policy.done, *(each.name for each in made if each.done)}
     before = [each.name for each in made]
@@ -73,7 +73,7 @@ def broken(policy: CallPolicy, made: Sequence[Made], answer: Sequence[str]) -> s
 
 @examples(500)
 @given(POLICIES, st.integers(0, 10**6))
-def test_no_walk_through_the_turns_breaks_a_rule(policy: CallPolicy, seed: int) -> None:
+def test_no_answer_that_is_offered_breaks_a_rule(policy: CallPolicy, seed: int) -> None:
     walk(policy, seed)
 
 
@@ -89,16 +89,13 @@ def walk(policy: CallPolicy, seed: int) -> None:
     random, made = Random(seed), list[Made]()
     for _ in range(3):
         try:
-            found = policy.turns(NAMES, made)
+            found = policy.offer(NAMES, made)
         except UsageError:
             return
-        answer, at = list[str](), 0
-        while found.turns[at] and len(answer) < 12:
-            if answer and random.random() < 0.2:
-                break
-            name = random.choice(sorted(found.turns[at]))
-            answer.append(name)
-            at = found.turns[at][name]
+        most = 12 if found.most is None else min(found.most, 12)
+        count = random.randint(1, most) if found.names and most else 0
+        answer = [random.choice(found.names) for _ in range(count)]
+        assert found.allowed([*answer, "none"]) == len(answer)
         assert broken(policy, made, answer) == set()
         assert answer or not found.required
         made += [Made(name, random.random() < 0.7) for name in answer]
@@ -108,7 +105,7 @@ def walk(policy: CallPolicy, seed: int) -> None:
 @given(POLICIES)
 def test_what_no_rule_forbids_may_be_called(policy: CallPolicy) -> None:
     try:
-        first = policy.turns(NAMES, []).turns[0]
+        first = policy.offer(NAMES, []).names
     except UsageError:
         return
     allowed = {name for name in NAMES if not broken(policy, [], [name])}
@@ -124,37 +121,33 @@ def test_two_policies_together_let_nothing_come_that_one_forbids(
     if own.allow is not None:  # as a request names functions
         own = replace(own, allow=tuple(each for each in own.allow if each in NAMES))
     try:
-        first = own.under(rules).turns(NAMES, []).turns[0]
+        first = own.under(rules).offer(NAMES, []).names
     except UsageError:
         return
     apart = [replace(each, done=own.done, choice=own.choice) for each in (own, rules)]
     assert all(not broken(each, [], [name]) for each in apart for name in first)
 
 
-def test_bounds_change_from_call_to_call_within_an_answer() -> None:
-    turns = CallPolicy(at_most=(("a", 1),)).turns(("a", "b"), [Made("b")]).turns
-    behind = turns[0]["a"]
-    assert set(turns[0]) == {"a", "b"}
-    assert set(turns[behind]) == {"b"}
+def test_an_answer_has_no_more_calls_than_any_bound_lets_come() -> None:
+    policy = CallPolicy(at_most=(("a", 1), ("*", 5)))
+    assert policy.offer(("a", "b"), []).most == 1
+    assert policy.offer(("a", "b"), []).allowed(["b", "a", "b", "a", "b"]) == 3
+    assert policy.offer(("a", "b"), [Made("a")]) == CallOffer(("b",), bounds=(("*", 4),))
+    assert policy.offer(("a", "b"), [Made("a")]).allowed(["b", "b", "a", "b"]) == 2
+    assert CallPolicy().offer(("a", "b"), []).most is None
 
 
 def test_an_answer_calls_what_is_required_first() -> None:
     policy = CallPolicy(require=("b",), after=(("b", ("a",)),))
-    assert policy.turns(NAMES, []).required
-    assert set(policy.turns(NAMES, []).turns[0]) == {"a", "c", "run"}, "b may not come yet"
-    assert set(policy.turns(NAMES, [Made("a", done=True)]).turns[0]) == {"b"}
-    assert not policy.turns(NAMES, [Made("a", done=True), Made("b")]).required
+    assert policy.offer(NAMES, []).required
+    assert set(policy.offer(NAMES, []).names) == {"a", "c", "run"}, "b may not come yet"
+    assert set(policy.offer(NAMES, [Made("a", done=True)]).names) == {"b"}
+    assert not policy.offer(NAMES, [Made("a", done=True), Made("b")]).required
 
 
 def test_a_call_that_is_required_and_forbidden_is_an_error_of_one_line() -> None:
     with pytest.raises(UsageError, match=r"a call of b is required.*allow none now"):
-        CallPolicy(require=("b",), at_most=(("*", 0),)).turns(NAMES, [])
-
-
-def test_many_bounds_leave_one_call_an_answer_instead_of_a_large_automaton() -> None:
-    names = [f"f{number}" for number in range(12)]
-    policy = CallPolicy(at_most=tuple((name, 1) for name in names))
-    assert policy.turns(names, []).turns == (dict.fromkeys(names, 1), {})
+        CallPolicy(require=("b",), at_most=(("*", 0),)).offer(NAMES, [])
 
 
 BRIEF = """{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}

@@ -16,12 +16,14 @@ from localspec.chat.events import (
     Reply,
     RoundDone,
     Text,
-    TokenLogprob,
+    Withheld,
 )
-from localspec.chat.gated import GatedReply, gated, gated_reply
+from localspec.chat.gated import GatedReply
+from localspec.chat.request import Request
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.round import Spent, StopReason
+from localspec.errors import UsageError
 from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.messages import Message, ToolCall
 from localspec.options import ReplyOptions
@@ -37,13 +39,11 @@ def seen(
     script: str,
     drafter: Drafter | None = None,
     options: ReplyOptions | None = None,
-    gate: Gate = USUAL,
+    rules: str = "usual",
 ) -> list[Event]:
     """Return the events of a reply that says a script, behind a gate."""
-    reply = GatedReply(gate)
-    speaker = assistant(script, drafter)
-    events = speaker.stream("hello", options or ReplyOptions(), ended=lambda: reply.stopped)
-    return list(gated(events, reply))
+    request = Request(1, (Message.user("hello"),), options or ReplyOptions(), gate=rules)
+    return list(assistant(script, drafter).events(request))
 
 
 def words(events: Sequence[Event]) -> str:
@@ -105,8 +105,7 @@ def test_without_anything_to_hide_all_events_are_as_they_were() -> None:
 
 
 def test_stop_ends_the_reply_where_the_secret_is() -> None:
-    gate = gate_of_toml("[actions]\nsecrets = 'stop'", "gate")
-    events = seen(f"It is {KEY}. And on and on and on.", gate=gate)
+    events = seen(f"It is {KEY}. And on and on and on.", rules="[actions]\nsecrets = 'stop'")
     reply = whole(events)
     assert words(events) == reply.text == f"It is {MASK}"
     assert reply.stop_reason is StopReason.GATED
@@ -143,27 +142,42 @@ def test_arguments_of_calls_are_masked_as_they_come_and_as_a_whole() -> None:
     assert reply.counts == {("e-mail address", "mask"): 1, ("GitHub token", "mask"): 1}
 
 
-def test_logprobs_of_hidden_tokens_are_not_told() -> None:
-    def likely(piece: str) -> TokenLogprob:
-        return TokenLogprob(piece, -1.0, ((piece, -1.0), ("ghp_", -2.0)))
+def test_logprobs_are_refused_behind_a_gate_in_one_line() -> None:
+    request = Request(1, (Message.user("hello"),), logprobs=2, gate="usual")
+    with pytest.raises(UsageError, match="logprobs cannot be had behind a gate") as raised:
+        list(assistant("Yes.").events(request))
+    assert "\n" not in str(raised.value)
 
-    pieces = ["key ", "ghp", "_", *KEY.removeprefix("ghp_"), ",", " so"]
+
+def test_rules_of_a_request_that_are_wrong_say_so() -> None:
+    with pytest.raises(UsageError, match="the gate: 'uses' is not known"):
+        list(assistant("Yes.").events(Request(1, (Message.user("hello"),), gate="uses = []")))
+
+
+def test_what_ask_rules_mask_is_withheld_before_its_text() -> None:
+    gate = gate_of_toml("action = 'ask'", "gate")
+    call = ToolCall("c1", "send", f'{{"key": "{KEY}"}}')
     told, _ = through(
-        *(Text(each, logprobs=(likely(each),)) for each in pieces),
-        Finished(replace(REPLY, text="".join(pieces))),
+        Text(f"It is {KEY}, so."),
+        CallBegun("c1", "send"),
+        CallDelta("c1", call.arguments),
+        CallDone(call),
+        gate=gate,
     )
-    texts = [each for each in told if isinstance(each, Text)]
-    assert words(told) == f"key {MASK}, so"
-    assert [each.piece for text in texts for each in text.logprobs] == ["key ", ",", " so"]
+    assert told[:2] == [Withheld("GitHub token", KEY, MASK), Text(f"It is {MASK}, ")]
+    assert Withheld("GitHub token", KEY, MASK, in_call=True) in told
+    assert told[-1] == CallDone(ToolCall("c1", "send", f'{{"key": "{MASK}"}}'))
 
 
-def test_logprobs_stay_with_their_texts_where_a_character_spans_tokens() -> None:
-    first, second = ("é".encode()[at : at + 1].decode("latin-1") for at in (0, 1))
-    told, _ = through(
-        Text("é", logprobs=(TokenLogprob(first, -1.0), TokenLogprob(second, -1.0))),
-        Text("x ", logprobs=(TokenLogprob("x ", -1.0),)),
-    )
-    assert [each.piece for text in told for each in text.logprobs] == [first, second, "x "]  # type: ignore[union-attr]
+def test_end_says_what_was_found_and_whether_anything_is_masked() -> None:
+    end = seen(f"It is {KEY}.")[-1]
+    assert isinstance(end, Finished)
+    assert (end.masked, end.findings) == (True, {("GitHub token", "mask"): 1})
+    assert end.message == Message.assistant(f"It is {MASK}.")
+    end = seen(f"It is {KEY}.", rules="action = 'note'")[-1]
+    assert isinstance(end, Finished)
+    assert (end.masked, end.findings) == (False, {("GitHub token", "note"): 1})
+    assert end.reply.text == f"It is {KEY}."
 
 
 def test_whole_turn_keeps_what_it_said_before() -> None:
@@ -175,18 +189,3 @@ def test_whole_turn_keeps_what_it_said_before() -> None:
     assert reply.message(message, done) == Message.assistant(f"Before, and {MASK}", "hm")
     assert whole(told).text == f"and {MASK}"
     assert reply.hidden
-
-
-def test_whole_reply_is_seen_as_its_events_would_be() -> None:
-    call = ToolCall("c1", "send", f'{{"key": "{KEY}"}}')
-    done = replace(
-        REPLY,
-        text=f"It is {KEY}",
-        thinking="ann@example.org?",
-        stop_reason=StopReason.TOOL_CALL,
-        calls=(call,),
-    )
-    found = gated_reply(done, USUAL)
-    assert (found.text, found.thinking) == (f"It is {MASK}", "[masked: e-mail address]?")
-    assert found.calls == (ToolCall("c1", "send", f'{{"key": "{MASK}"}}'),)
-    assert (found.tokens, found.stop_reason) == ((), StopReason.TOOL_CALL)

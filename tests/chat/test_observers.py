@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, RoundDone, Started, Text
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.decoding.policy import Policy, plain_policy
 from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.test_assistant import TEMPLATE, Teller, Tellers, models_of
@@ -26,7 +26,7 @@ class Notebook:
     def begin(
         self, request: Request, tokens: Sequence[int], policy: Policy
     ) -> Callable[[Event], None]:
-        self.asked.append(request.asked)
+        self.asked.append(request.question)
         self.lengths.append(len(tokens))
         self.policies.append(policy)
         return self.events.append
@@ -52,7 +52,7 @@ def test_an_observer_sees_what_was_asked_every_token_and_the_whole_reply() -> No
     assert "".join(text for each in rounds for text in each.texts) == "fine"
     assert [each.round.is_first for each in rounds] == [True] + [False] * (len(rounds) - 1)
     assert isinstance(notebook.events[0], Started)
-    assert notebook.events[-1] == Finished(first)
+    assert notebook.events[-1] == Finished(first, conversation.messages[-1])
     conversation.append_user("and you?")
     second = speaker.reply(conversation)
     assert notebook.asked[1:] == ["and you?"]

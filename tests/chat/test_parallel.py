@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, RequestFailed, RoundDone, Started
-from localspec.chat.requests import Answered, Request
+from localspec.chat.request import Answered, Request
 from localspec.decoding.model import Logits
 from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, PassFailed, TemplateError
+from localspec.messages import Message
 from localspec.options import ReplyOptions
 from tests.chat.test_assistant import TEMPLATE, TOKENIZER, Teller, Tellers, assistant, models_of
 from tests.chat.toy_tokenizer import spelled
@@ -29,20 +31,24 @@ def parallel(
     return Assistant(models_of(sequences, template), policies), sequences
 
 
+def ask(number: int, text: str, options: ReplyOptions | None = None, **more: Any) -> Request:
+    return Request(number, (Message.user(text),), options or ReplyOptions(), ephemeral=True, **more)
+
+
 @dataclass(slots=True)
 class Taken:
     """Requests, and how many of them were taken."""
 
     prompts: Sequence[str]
     options: Sequence[ReplyOptions] = ()
-    afresh: bool = False
+    deterministic: bool = False
     count: int = 0
 
     def requests(self) -> Iterator[Request]:
         for key, prompt in enumerate(self.prompts):
             self.count += 1
             options = self.options[key] if self.options else ReplyOptions(seed=key)
-            yield Request(key, prompt, options, afresh=self.afresh)
+            yield ask(key, prompt, options, deterministic=self.deterministic)
 
 
 def by_key(answered: Sequence[Answered]) -> dict[int, Answered]:
@@ -105,7 +111,7 @@ def test_who_asks_again_goes_on_where_the_reading_of_a_cancelled_prompt_stopped(
     sequences.chunk = sequences.n_batch = 16
     kept, took = [0], 0
     for key in range(4):
-        answerer.submit(Request(key, "word " * 40, ReplyOptions(seed=1)))
+        answerer.submit(ask(key, "word " * 40, ReplyOptions(seed=1)))
         started = None
         for _ in range(4):  # it begins, and three chunks
             answerer.step()
@@ -177,13 +183,13 @@ def test_what_was_done_before_the_flag_is_whole() -> None:
     assert second.stop_reason is StopReason.CANCELLED
 
 
-def test_afresh_reuses_nothing_of_an_earlier_request() -> None:
-    for count, afresh in product((1, 2), (False, True)):
+def test_deterministic_reuses_nothing_of_an_earlier_request() -> None:
+    for count, deterministic in product((1, 2), (False, True)):
         answerer, _ = parallel(count)
-        taken = Taken(["Same?"] * 2 * count, afresh=afresh)
+        taken = Taken(["Same?"] * 2 * count, deterministic=deterministic)
         answered = list(answerer.answer(taken.requests()))
         cached = [each.reply.cached_tokens for each in answered if each.reply]
-        assert [each == 0 for each in cached] == [True] * count + [afresh] * count
+        assert [each == 0 for each in cached] == [True] * count + [deterministic] * count
 
 
 @pytest.mark.parametrize("keep", [None, 5])
@@ -195,7 +201,7 @@ def test_what_is_cached_is_told_kept_and_forgotten_by_each_sequence_for_itself(
     for again in (False, True):
         for key, prompt in enumerate(prompts):
             options = ReplyOptions(stop=("inde", "deed", "ed.")[key : key + 1])
-            answerer.submit(Request(key, prompt, options, keep=keep if again else None))
+            answerer.submit(ask(key, prompt, options, keep=keep if again else None))
         held, cached = set[int](), dict[int, tuple[int, int]]()
         while answerer.busy:
             answerer.step()
@@ -233,7 +239,7 @@ def texts_of(answerer: Assistant) -> dict[int, str]:
 def test_one_that_is_cancelled_keeps_what_it_has_and_the_others_go_on() -> None:
     answerer, _ = parallel(3, "Yes, and a great deal more of it.")
     for key in range(3):
-        answerer.submit(Request(key, f"Question {key}?"))
+        answerer.submit(ask(key, f"Question {key}?"))
     for _ in range(8):
         answerer.step()
     answerer.cancel(1)
@@ -246,7 +252,7 @@ def test_one_that_is_cancelled_keeps_what_it_has_and_the_others_go_on() -> None:
 def test_one_that_is_cancelled_while_it_waits_ends_without_a_word() -> None:
     answerer, _ = parallel(1)
     for key in range(2):
-        answerer.submit(Request(key, f"Question {key}?"))
+        answerer.submit(ask(key, f"Question {key}?"))
     answerer.step()
     answerer.cancel(1)
     assert texts_of(answerer) == {0: "Yes, indeed.", 1: ""}
@@ -267,19 +273,12 @@ def test_for_one_that_is_cancelled_while_it_waits_nobody_loses_anything() -> Non
         models_of(Tellers([first]), TEMPLATE), [plain_policy()], prefixes=Prefixes()
     )
     for key in range(3):
-        answerer.submit(Request(key, f"Question {key}?"))
+        answerer.submit(ask(key, f"Question {key}?"))
     answerer.step()
     answerer.cancel(1)
     while answerer.busy:
         answerer.step()
     assert len(prepared) == 2, "those that are answered"
-
-
-def test_urgent_requests_begin_first() -> None:
-    answerer, _ = parallel(1)
-    for key, urgent in enumerate((False, False, True)):
-        answerer.submit(Request(key, f"Question {key}?", urgent=urgent))
-    assert list(texts_of(answerer)) == [2, 0, 1]
 
 
 @pytest.mark.parametrize("known", [0, 1])
@@ -288,10 +287,10 @@ def test_the_sequence_that_knows_most_of_a_prompt_is_taken(known: int) -> None:
     for turn in (prompts, prompts[::-1]):  # the one that is known may be the longer or the shorter
         answerer, sequences = parallel(2)
         for key, prompt in enumerate(turn):
-            answerer.submit(Request(key, prompt))
+            answerer.submit(ask(key, prompt))
         texts_of(answerer)
         evaluated = [view.evaluated for view in sequences.views]
-        answerer.submit(Request(2, turn[known]))
+        answerer.submit(ask(2, turn[known]))
         texts_of(answerer)
         new = [view.evaluated - b for view, b in zip(sequences.views, evaluated, strict=True)]
         assert new[1 - known] == 0
@@ -300,8 +299,8 @@ def test_the_sequence_that_knows_most_of_a_prompt_is_taken(known: int) -> None:
 
 def test_events_bear_the_key_of_their_request() -> None:
     answerer, _ = parallel(2)
-    answerer.submit(Request(5, "x" * 5000))
-    answerer.submit(Request(7, "Two?"))
+    answerer.submit(ask(5, "x" * 5000))
+    answerer.submit(ask(7, "Two?"))
     seen: dict[int, list[object]] = {5: [], 7: []}
     while answerer.busy:
         answerer.step()
@@ -336,7 +335,7 @@ def test_conversations_in_turns_each_find_their_own_sequence() -> None:
         for key, talk in enumerate(talks):
             talk.append_user(f"Turn {turn} of {key}?")
             before = sum(view.evaluated for view in sequences.views)
-            answerer.submit(Request(10 * turn + key, talk))
+            answerer.submit(Request(10 * turn + key, talk.messages), talk)
             texts_of(answerer)
             new = sum(view.evaluated for view in sequences.views) - before
             assert new < 70, f"turn {turn} of {key} evaluated {new} tokens"
@@ -345,11 +344,11 @@ def test_conversations_in_turns_each_find_their_own_sequence() -> None:
 def test_a_new_conversation_takes_no_sequence_of_another_while_one_is_free() -> None:
     answerer, sequences = parallel(3)
     for key, text in enumerate(("A long story about rivers? " * 3, "Something else. " * 4)):
-        answerer.submit(Request(key, text))
+        answerer.submit(ask(key, text))
         texts_of(answerer)
     held = [list(view.cells) for view in sequences.views]
     assert [bool(cells) for cells in held] == [True, True, False]
-    answerer.submit(Request(2, "A new one?"))
+    answerer.submit(ask(2, "A new one?"))
     texts_of(answerer)
     assert [list(view.cells) for view in sequences.views][:2] == held[:2]
 
@@ -357,9 +356,9 @@ def test_a_new_conversation_takes_no_sequence_of_another_while_one_is_free() -> 
 def test_where_all_are_taken_the_one_that_was_used_first_goes() -> None:
     answerer, sequences = parallel(2)
     for key, text in enumerate(("First " * 20, "Second " * 20, "First " * 20)):
-        answerer.submit(Request(key, text))
+        answerer.submit(ask(key, text))
         texts_of(answerer)
-    answerer.submit(Request(3, "Third " * 20))
+    answerer.submit(ask(3, "Third " * 20))
     texts_of(answerer)
     said = [bytes(b"".join(TOKENIZER.piece(t) for t in view.cells)) for view in sequences.views]
     assert [b"First" in each for each in said] == [True, False]
@@ -377,28 +376,28 @@ def began(answerer: Assistant) -> list[int]:
 def test_the_client_with_the_fewest_under_way_goes_first() -> None:
     answerer, _ = parallel(2)
     for key, client in enumerate("aaaaabac"):
-        answerer.submit(Request(key, f"Question {key}?", client=client))
+        answerer.submit(ask(key, f"Question {key}?", client=client))
     assert began(answerer) == [0, 5, 7, 1, 2, 3, 4, 6]
 
 
 def test_where_one_is_answered_at_a_time_clients_take_turns() -> None:
     answerer, _ = parallel(1)
     for key, client in enumerate("aaabbc"):
-        answerer.submit(Request(key, f"Question {key}?", client=client))
+        answerer.submit(ask(key, f"Question {key}?", client=client))
     assert began(answerer) == [0, 3, 5, 1, 4, 2]
 
 
 def test_of_one_client_whoever_came_first_goes_first() -> None:
     answerer, _ = parallel(2)
     for key in range(5):
-        answerer.submit(Request(key, f"Question {key}?", client="a"))
+        answerer.submit(ask(key, f"Question {key}?", client="a"))
     assert began(answerer) == list(range(5))
 
 
 def test_widths_of_passes_are_counted() -> None:
     answerer, _ = parallel(2)
     for key in range(2):
-        answerer.submit(Request(key, "The same?"))
+        answerer.submit(ask(key, "The same?"))
     texts_of(answerer)
     passes = answerer.widths.copy()
     prompts = {width for width in passes if width > 2}

@@ -26,8 +26,8 @@ LIST = Tool("list_folder", {"type": "object", "properties": {"path": {"type": "s
 
 def found(answer: str, policy: CallPolicy | None = None) -> list[tuple[str, dict[str, object]]]:
     numbers = (f"id{number}" for number in count())
-    turns = (policy or CallPolicy()).turns([READ.name, LIST.name], [])
-    told = list(written_calls(answer, [READ, LIST], turns, lambda: next(numbers)))
+    offer = (policy or CallPolicy()).offer([READ.name, LIST.name], [])
+    told = list(written_calls(answer, [READ, LIST], offer, lambda: next(numbers)))
     begun, deltas, done = told[::3], told[1::3], told[2::3]
     calls = []
     for first, delta, last in zip(begun, deltas, done, strict=True):

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli.root import localspec
+from localspec.cli.main import localspec
 from localspec.cli.run import _print_code
 from localspec.display import code_blocks
 from localspec.errors import UsageError
@@ -14,20 +14,35 @@ ANSWER = "Here:\n\n```python\nx = 1\n```\n\nor\n\n~~~\ny = 2\n~~~\nDone."
 
 
 def test_blocks_are_what_stands_between_fences() -> None:
-    assert code_blocks(ANSWER) == ["x = 1", "y = 2"]
-    assert code_blocks("```\ncut o") == ["cut o"]
+    assert code_blocks(ANSWER) == [("python", "x = 1"), ("", "y = 2")]
+    assert code_blocks("```\ncut o") == [("", "cut o")]
     assert code_blocks("no code") == []
 
 
 def test_the_tags_of_an_attached_file_are_no_code() -> None:
-    assert code_blocks('```python\n<file name="a.py">\nx = 1\n</file>\n```') == ["x = 1"]
-    assert code_blocks('```python\n<file name="a.py">\nx = 1\n```') == ["x = 1"]
-    assert code_blocks("```html\n<p>\n</file>x\n```") == ["<p>\n</file>x"]
+    assert code_blocks('```python\n<file name="a.py">\nx = 1\n</file>\n```') == [
+        ("python", "x = 1")
+    ]
+    assert code_blocks('```python\n<file name="a.py">\nx = 1\n```') == [("python", "x = 1")]
+    assert code_blocks("```html\n<p>\n</file>x\n```") == [("html", "<p>\n</file>x")]
 
 
 def test_only_code_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_code(ANSWER, quiet=False)
+    _print_code(ANSWER.replace("~~~\ny", "~~~Python title=b.py\ny"), quiet=False)
     assert capsys.readouterr() == ("x = 1\n\ny = 2\n", "")
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_blocks_in_another_language_than_the_first_are_left_out(
+    quiet: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _print_code(
+        "```go\npackage main\n```\nRun it:\n\n```sh\ngo run .\n```\n\n```\n1\n2\nFizz\n```",
+        quiet=quiet,
+    )
+    out, err = capsys.readouterr()
+    assert out == "package main\n"
+    assert ("printing 1 of 3 blocks of code" in err) is not quiet
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.cli import doctor
+from localspec.cli import system as doctor
 from localspec.diagnosis import Fact
 from tests.cli.command import localspec
 

@@ -10,11 +10,12 @@ from typing import Any
 import click
 import pytest
 
-from localspec.cli import root
+from localspec.cli import main as root
 from localspec.cli.first_run import with_model
 from localspec.errors import UsageError
 from localspec.launch.rows import ModelRow
 from localspec.models.registry import load_registry
+from tests.tui.terminal import Terminal
 
 EVERY = [
     ModelRow("gemma3-1b", 10**9, False, True, "chat", True, 14.0),
@@ -122,3 +123,18 @@ def test_the_name_of_the_program_alone_is_the_chat(monkeypatch: pytest.MonkeyPat
     assert root._implied() == ["chat"]
     monkeypatch.setattr(sys, "argv", ["localspec", "--help"])
     assert root._implied() is None
+
+
+def test_a_folder_that_is_given_as_a_file_is_refused_before_a_model_is_chosen(
+    tmp_path: Path,
+) -> None:
+    places = {f"LOCALSPEC_{each}_DIR": str(tmp_path / each) for each in ("CONFIG", "DATA")}
+    terminal = Terminal(
+        sys.executable, "-m", "localspec", "run", "-f", str(tmp_path), "Hi", **places
+    )
+    try:
+        terminal.until("is a folder")
+        assert terminal.process.wait(10) == 2
+        assert b"You have not chosen" not in terminal.seen
+    finally:
+        terminal.close()

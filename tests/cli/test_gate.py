@@ -1,10 +1,13 @@
 """`--gate` as its users have it: streams, JSON, records of a batch, the history, exit codes and `stats`."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from localspec.chat.events import Event, Text, Withheld
+from localspec.cli.run import _revealed
 from localspec.history.archive import History
 from localspec.messages import Message
 from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec
@@ -131,3 +134,28 @@ def test_secrets_in_an_answer_under_a_schema_are_masked_and_it_stays_json() -> N
     assert json.loads(answer("Hi", *flags).out) == {"c": seen}
     document = json.loads(answer("Hi", *flags, "--json", "--draft", "lookup").out)
     assert json.loads(document["text"]) == {"c": seen}
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_run_shows_what_was_withheld_where_the_user_wants_to_see_it(
+    monkeypatch: pytest.MonkeyPatch, shows: bool
+) -> None:
+    wanted = list[str]()
+
+    def wants(rule: str) -> bool:
+        wanted.append(rule)
+        return shows
+
+    monkeypatch.setattr(sys.modules[_revealed.__module__], "_wants_to_see", wants)
+    events: list[Event] = [
+        Text("Write to "),
+        Withheld("e-mail", "ann@example.org", "[masked: e-mail]"),
+        Withheld("e-mail", "bob@example.org", "[masked: e-mail]"),
+        Text("[masked: e-mail], [masked: e-mail], "),
+        Withheld("e-mail", "in a call", "[masked: e-mail]", in_call=True),
+        Text("and [masked: e-mail]."),
+    ]
+    seen = "".join(each.text for each in _revealed(iter(events)) if isinstance(each, Text))
+    one, two = ("ann@example.org", "bob@example.org") if shows else ("[masked: e-mail]",) * 2
+    assert seen == f"Write to {one}, {two}, and [masked: e-mail]."
+    assert wanted == ["e-mail", "e-mail"]

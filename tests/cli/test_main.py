@@ -12,7 +12,8 @@ import click
 import pytest
 
 from localspec import __main__ as program
-from localspec.cli import INTERRUPTED, root
+from localspec.cli import INTERRUPTED
+from localspec.cli import main as root
 from localspec.errors import (
     ContextOverflow,
     IntegrityError,
@@ -154,7 +155,7 @@ def test_an_interrupt_that_met_an_exec_is_code_130_too(tmp_path: Path) -> None:
     """Dataclasses are made by exec(), and Python would end itself by SIGINT afterwards, though it was caught."""
     code = (
         "from localspec.__main__ import main\n"
-        "from localspec.cli import root\n"
+        "from localspec.cli import main as root\n"
         "root._call = lambda: exec('raise KeyboardInterrupt')\n"
         "main()\n"
     )

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from localspec.cli.root import localspec
+from localspec.cli.main import localspec
 from localspec.config.files import user_file
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
 from localspec.history.archive import History

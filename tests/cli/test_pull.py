@@ -195,7 +195,7 @@ def test_on_a_terminal_a_no_fetches_nothing_but_a_header(machine: ToyMachine, an
     assert " free on the disk: download it? [Y/n]:" in terminal.text
     assert machine.blobs == machine.partials == []
     assert machine.hub.sent_bytes <= 1 << 20
-    assert not (machine.data / "learnt.json").exists()
+    assert not (machine.data / "pins.toml").exists()
 
 
 @pytest.mark.first(1)

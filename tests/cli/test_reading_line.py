@@ -4,8 +4,8 @@ import threading
 import pytest
 
 from localspec.chat.events import Prefilling, Started, Text
-from localspec.cli import reading_line
-from localspec.cli.reading_line import ReadingLine
+from localspec.cli import output
+from localspec.cli.output import ReadingLine
 from tests.cli.test_progress import Stderr
 from tests.waiting import PATIENCE_S
 
@@ -19,7 +19,7 @@ class Watched:
         self.err, self.written = Stderr(terminal=terminal), threading.Event()
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setattr(sys, "stderr", self.err)
-        monkeypatch.setattr(reading_line, "PATIENCE_S", patience_s)
+        monkeypatch.setattr(output, "PATIENCE_S", patience_s)
         monkeypatch.setattr(self.err, "flush", self.written.set)
         self.line = ReadingLine(enabled=True)
 

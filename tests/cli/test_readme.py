@@ -1,5 +1,6 @@
 """The README's examples of an edit and of Python: they do what the README says."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -46,11 +47,25 @@ def test_the_edited_file_is_whole_and_right(qwen_target_path: Path, tmp_path: Pa
     assert not fails(tmp_path / "fixed.py")
 
 
+def python_example(target: str) -> str:
+    """Return what the README's example in Python prints with a model."""
+    example = (ROOT / "README.md").read_text().split("From Python")[1].split("\n\n")[1:3]
+    code = textwrap.dedent("\n".join(example)).replace("qwen2.5-coder-1.5b", target)
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
 @pytest.mark.weights
 def test_the_python_example_prints_an_answer_and_no_none(smollm2_path: Path) -> None:
-    example = (ROOT / "README.md").read_text().split("From Python")[1].split("\n\n")[1:3]
-    code = textwrap.dedent("\n".join(example)).replace("qwen2.5-coder-1.5b", "smollm2-135m")
-    code = code.replace("seed=7", "seed=7, max_tokens=8")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("drafted tokens accepted\n")
-    assert "None" not in done.stdout
+    del smollm2_path
+    out = python_example("smollm2-135m")
+    assert out.endswith("drafted tokens accepted\n")
+    assert "None of" not in out
+
+
+@pytest.mark.pair
+def test_the_python_example_drafts(qwen_target_path: Path) -> None:
+    del qwen_target_path
+    out = python_example("qwen2.5-coder-1.5b")
+    assert "def median(" in out
+    assert re.search(r"^[1-9]\d* of \d+ drafted tokens accepted$", out, re.MULTILINE)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from localspec.cli import recommend as verb
+from localspec.cli import pull as verb
 from localspec.errors import ModelUnavailable
 from localspec.launch import rows
 from localspec.models.recommend import Memory
@@ -29,9 +29,9 @@ def test_proposals_have_a_speed_and_a_size() -> None:
             Memory("RAM", 32 * GB, 60e9, free_bytes=14 * GB),
             "gemma4-26b-a4b",
             [
-                "* gemma4-26b-a4b  14.4 GB  ≈ 28 tokens/s, 15.1 GB RAM, more than is free now: chat, fast on a CPU · needs 32 GB",
-                "  gpt-oss-20b     12.1 GB  ≈ 29 tokens/s, 12.7 GB RAM: reasoning · needs 24 GB",
-                "  gemma4-12b      7.0 GB   ≈ 8.6 tokens/s, 7.6 GB RAM: chat · needs 16 GB, or 12 GB on a GPU",
+                "* gemma4-26b-a4b  14.4 GB  ≈ 28 tokens/s estimated, 15.1 GB RAM, more than is free now: chat, fast on a CPU · needs 32 GB",
+                "  gpt-oss-20b     12.1 GB  ≈ 29 tokens/s estimated, 12.7 GB RAM: reasoning · needs 24 GB",
+                "  gemma4-12b      7.0 GB   ≈ 8.6 tokens/s estimated, 7.6 GB RAM: chat · needs 16 GB, or 12 GB on a GPU",
             ],
             "start the first with `localspec chat gemma4-26b-a4b`",
         ),
@@ -39,7 +39,7 @@ def test_proposals_have_a_speed_and_a_size() -> None:
             Memory("RAM", 2 * GB, 60e9),
             "",
             [
-                "  gemma3-1b  806 MB  ≈ 74 tokens/s, 1.4 GB RAM, more than 50% of it: chat · needs 4 GB"
+                "  gemma3-1b  806 MB  ≈ 74 tokens/s estimated, 1.4 GB RAM, more than 50% of it: chat · needs 4 GB"
             ],
             "download the first with `localspec pull gemma3-1b`",
         ),
@@ -67,3 +67,13 @@ def test_where_nothing_fits_the_toy_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(verb, "memories", lambda _registry: [Memory("RAM", 10**8, None)])
     with pytest.raises(ModelUnavailable, match=r"no model for code fits .* smollm2-135m"):
         verb.recommend_.main(["--code"], standalone_mode=False)
+
+
+def test_beside_other_programs_predictions_are_said_to_be_of_a_quiet_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verb, "memories", lambda _registry: [Memory("RAM", 32 * GB, 60e9)])
+    monkeypatch.setattr(verb, "taken_by_others", lambda: (1.5, 2))
+    verb.recommend_.main([], standalone_mode=False)
+    busy = "other programs are using 1.5 of 2 cores; the predicted speeds are for a quiet machine"
+    assert busy in " ".join(capsys.readouterr().err.split())

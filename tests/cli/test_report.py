@@ -6,14 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from localspec.chat.events import Event, Reply, Text
-from localspec.cli.gating import Gating
+from localspec.chat.request import Request
 from localspec.cli.hands import RepliesAndCalls
+from localspec.cli.output import AnswerStream
 from localspec.cli.report import RunOutcome, as_json, one_line
 from localspec.cli.run import _answer, _Shown
-from localspec.cli.terminal import AnswerStream
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
-from localspec.engine.ask import Ask
 from localspec.engine.remote import EngineGone
 from localspec.errors import ContextOverflow
 from localspec.messages import ToolCall, ToolResult
@@ -192,7 +191,7 @@ def test_calls_that_were_carried_out_are_not_asked_for_again(
     monkeypatch.setattr("localspec.cli.run._by_server", by_server)
     monkeypatch.setattr("localspec.cli.run_here.answered_here", lambda *_: asked_here.append(1))
     with pytest.raises(EngineGone, match="in the middle of the answer: ask again"):
-        _answer(LaunchOptions(), lambda: Ask(0, ()), flags, turns, Gating(None, asks=False), "")
+        _answer(LaunchOptions(), lambda: Request(0, ()), flags, turns, "")
     assert (asked_here, capsys.readouterr().out) == ([], "")
 
 
@@ -214,7 +213,7 @@ def test_a_prompt_that_is_too_long_for_the_servers_context_is_answered_here(
 
     def answered(n_ctx: int | None) -> RunOutcome | None:
         launch, turns = LaunchOptions(load=LoadOptions(n_ctx=n_ctx)), RepliesAndCalls(flags)
-        return _answer(launch, lambda: Ask(0, ()), flags, turns, Gating(None, asks=False), "")
+        return _answer(launch, lambda: Request(0, ()), flags, turns, "")
 
     assert answered(None) is not None
     assert "too small for this prompt: loading the model here" in capsys.readouterr().err

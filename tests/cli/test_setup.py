@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli.setup import setup
+from localspec.cli.system import setup
 from localspec.llama.chosen import builds_dir
-from localspec.setup import gpus
 from localspec.setup.gpus import GpuFinding
 from tests.cli.command import localspec
 
@@ -19,7 +18,7 @@ NOTHING = {"cuda": GpuFinding(lacks=("nvcc (the CUDA toolkit)",)), "cpu": GpuFin
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment of its own on a machine without a GPU."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(gpus, "find_gpus", lambda: NOTHING)
+    monkeypatch.setattr("localspec.cli.system.find_gpus", lambda: NOTHING)
     monkeypatch.delenv("CMAKE_ARGS", raising=False)
 
 
@@ -55,7 +54,7 @@ def test_what_a_build_will_not_have_is_said_before_its_commands(
     bare: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     less = GpuFinding(instead={"-DLESS=ON": "it has less"})
-    monkeypatch.setattr(gpus, "find_gpus", lambda: {"cuda": less})
+    monkeypatch.setattr("localspec.cli.system.find_gpus", lambda: {"cuda": less})
     _, told = said("--dry-run", "--for", "cuda")
     title, compiling, *_ = told.splitlines()
     assert title == "CUDA; it has less"

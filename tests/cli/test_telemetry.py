@@ -7,6 +7,8 @@ from subprocess import run
 
 import pytest
 
+from localspec.storage.token_log import FILE as STORE_FILE
+from localspec.storage.token_log import TokenLog
 from localspec.telemetry.log import BEFORE, FILE, read_records
 from localspec.telemetry.switch import Switch
 from tests.cli.command import PLAIN, assert_one_complaint, localspec
@@ -24,19 +26,51 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
     return {"LOCALSPEC_DATA_DIR": str(tmp_path), "LOCALSPEC_TELEMETRY": "on"}
 
 
-def test_status_path_off_and_on(tmp_path: Path, elsewhere: dict[str, str]) -> None:
-    assert localspec("telemetry", "status", env=elsewhere).out.startswith("on: recording counts")
-    path = localspec("telemetry", "path", env=elsewhere).out.strip()
-    assert path == str(tmp_path / "telemetry" / FILE)
-    assert localspec("telemetry", "off", env=elsewhere).code == 0
-    status = json.loads(localspec("telemetry", "status", "--json", env=elsewhere).out)
-    assert (status["recording"], status["text"], status["rounds"]) == (False, False, 0)
-    localspec("telemetry", "on", env=elsewhere)
-    localspec("telemetry", "text", "on", env=elsewhere)
-    status = json.loads(localspec("telemetry", "status", "--json", env=elsewhere).out)
-    assert (status["recording"], status["text"]) == (True, True)
-    by_setting = localspec("telemetry", "status", env={**elsewhere, "LOCALSPEC_TELEMETRY": "off"})
-    assert "off: the setting `telemetry` turns it off" in by_setting.out
+def test_telemetry_and_store_are_settings(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    env = {"LOCALSPEC_DATA_DIR": str(tmp_path), "LOCALSPEC_CONFIG_DIR": str(tmp_path / "config")}
+    env["LOCALSPEC_TELEMETRY"] = ""
+    for words in (("telemetry", "off"), ("telemetry", "text"), ("store", "on")):
+        assert localspec("config", "set", *words, env=env).code == 0
+    doctor = localspec("doctor", "--offline", env=env).out
+    assert "counts, times and text: 0 MB of 128 MB, kept for 365 days" in doctor
+    shown = json.loads(localspec("config", "show", "--json", env=env).out)
+    assert (shown["telemetry"]["value"], shown["store"]["value"]) == ("text", True)
+    for words in (("telemetry", "perhaps"), ("telemetry_days", "0"), ("store_megabytes", "x")):
+        assert_one_complaint(localspec("config", "set", *words, env=env), 2)
+
+
+def test_an_earlier_off_survives_the_first_verb(tmp_path: Path) -> None:
+    env = {"LOCALSPEC_DATA_DIR": str(tmp_path), "LOCALSPEC_CONFIG_DIR": str(tmp_path / "config")}
+    env["LOCALSPEC_TELEMETRY"] = ""
+    switch = tmp_path / "telemetry" / "switch.json"
+    switch.parent.mkdir()
+    switch.write_text('{"on": false, "text": false, "megabytes": 128, "days": 365}')
+    shown = json.loads(localspec("config", "show", "--json", env=env).out)
+    assert shown["telemetry"]["value"] == "off"
+    assert not switch.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (("telemetry", "off"), "config set telemetry"),
+        (("telemetry", "wipe"), "stats --wipe"),
+        (("store",), "config set store"),
+        (("store", "wipe"), "stats --wipe"),
+        (("store", "add", "src"), "gone"),
+    ],
+)
+def test_earlier_names_name_the_new_place(words: tuple[str, ...], now: str) -> None:
+    done = localspec(*words)
+    assert_one_complaint(done, 2)
+    assert now in done.err
+
+
+def test_stats_wipe_removes_the_store_too(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    path = tmp_path / "store" / STORE_FILE
+    TokenLog(path, megabytes=2).append("conversation 1", range(1000))
+    assert localspec("stats", "--wipe", "--yes", env=elsewhere).code == 0
+    assert not path.exists()
 
 
 def test_stats_of_what_was_recorded(tmp_path: Path, elsewhere: dict[str, str]) -> None:
@@ -75,7 +109,6 @@ def test_stats_of_what_was_recorded(tmp_path: Path, elsewhere: dict[str, str]) -
         (("stats", "--retag", "1=poetry"), 2),
         (("stats", "--export", "-"), 1),
         (("stats", "--export", "-", "--drafter", "guess"), 2),
-        (("telemetry", "keep", "--megabytes", "1"), 2),
         (("ab", "--a", "off", "--b", "fast"), 2),
         (("ab", "--a", "off", "--b", "auto", "--pairs", "2"), 2),
     ],
@@ -115,7 +148,6 @@ def test_what_an_earlier_version_left_is_retired_with_a_sentence(
     done = localspec("stats", env=elsewhere)
     assert_one_complaint(done, 1)
     assert "earlier localspec" in done.err
-    assert "earlier localspec" in localspec("telemetry", "status", env=elsewhere).out
     with recording(tmp_path / "telemetry") as talk:
         talk.reply()
     done = localspec("stats", env=elsewhere)
@@ -123,15 +155,6 @@ def test_what_an_earlier_version_left_is_retired_with_a_sentence(
     assert "earlier localspec" in done.err
     assert localspec("stats", "--wipe", env=elsewhere).code == 0
     assert list((tmp_path / "telemetry").iterdir()) == []
-
-
-def test_keeping_less_removes_the_oldest_at_once(tmp_path: Path, elsewhere: dict[str, str]) -> None:
-    with recording(tmp_path / "telemetry") as talk:
-        talk.recorder.now = lambda: 1_000_000_000.0
-        talk.reply()
-    assert localspec("telemetry", "keep", "--days", "9", env=elsewhere).code == 0
-    status = json.loads(localspec("telemetry", "status", "--json", env=elsewhere).out)
-    assert (status["days"], status["rounds"]) == (9, 0)
 
 
 def test_proposals_are_json_lines(tmp_path: Path, elsewhere: dict[str, str]) -> None:
@@ -155,7 +178,7 @@ def test_run_imports_nothing_that_only_writes_or_shows() -> None:
     imported = set(done.stdout.split())
     assert "localspec.launch.observe" in imported
     unwanted = ("storing", "log", "drift", "report", "view", "workload", "prior")
-    assert not imported & {"rich", *(f"localspec.telemetry.{name}" for name in unwanted)}
+    assert not imported & {"rich.console", *(f"localspec.telemetry.{name}" for name in unwanted)}
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from localspec.chat.events import Text
-from localspec.cli.terminal import AnswerStream
+from localspec.cli.output import AnswerStream
 
 NASTY = "a\x1b[31mred\x1b]0;title\x07\r\x9b2J\x7f\tb\nc é 漢 txt\u202egnp\u200f.exe"
 
@@ -98,7 +98,7 @@ def test_thoughts_without_an_answer_are_closed(monkeypatch: pytest.MonkeyPatch) 
 def test_a_terminal_gets_lines_that_end_between_words_and_a_pipe_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("localspec.cli.terminal.columns_of", lambda _: 24)
+    monkeypatch.setattr("localspec.cli.output.columns_of", lambda _: 24)
     chunks = ["Here is some help", "ful in", "formation about", " tea."]
     for terminal, printed in (
         (True, "Here is some helpful\ninformation about tea.\n"),

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,18 +17,19 @@ import pytest
 from localspec.calls.policy import CallPolicy
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, Text
-from localspec.cli import hands
+from localspec.chat.request import Request
+from localspec.cli import hands, run_here
 from localspec.cli.hands import RepliesAndCalls, pressed_answer, toolboxes
+from localspec.cli.output import AnswerStream
 from localspec.cli.question import question
 from localspec.cli.run import _Shown
 from localspec.cli.run_here import before_question
-from localspec.cli.terminal import AnswerStream
+from localspec.decoding.cancel import Cancelled
 from localspec.decoding.round import Spent, StopReason
-from localspec.engine.ask import Ask
 from localspec.messages import Message, ToolCall
-from localspec.options import ReplyOptions
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.retrieval.index import VectorModel, open_index
-from localspec.toolbox.asked import decision
+from localspec.session.approval import typed_decision
 from localspec.toolbox.permissions import Decision
 from tests.chat.test_calling import assistant
 from tests.chat.toy_calls import NOW
@@ -85,13 +88,42 @@ def test_that_vectors_cannot_be_used_is_told_once(
 def test_what_is_kept_of_a_prompt_ends_where_its_question_begins() -> None:
     speaker = assistant("x")
     said = (Message.system("Be brief."), Message.user("hello"), Message.assistant("x"))
-    asked = Ask(0, (*said, Message.user("And?")), ReplyOptions(), tools=(NOW,))
+    asked = Request(0, (*said, Message.user("And?")), ReplyOptions(), tools=(NOW,))
     conversation = Conversation(None, asked.messages, tools=asked.tools)
     kept = speaker.prompt_tokens(conversation)[: before_question(speaker, asked)]
     text = shown(kept)
     assert text.endswith("<|im_start|>user\n")
     assert "Be brief." in text
     assert "hello" not in text
+
+
+def test_a_question_is_not_saved_before_the_model_is_loaded_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its context is counted first, and a second load for a larger one may be interrupted."""
+    speaker, saved, loads = assistant("x"), [], count()
+    target = SimpleNamespace(n_ctx=8, model=SimpleNamespace(n_ctx_train=4096))
+    runtime = SimpleNamespace(assistant=speaker, target=target)
+    plan = SimpleNamespace(options=SimpleNamespace(n_ctx=4096))
+
+    def loaded(*_: object) -> tuple[object, None]:
+        if next(loads):
+            raise Cancelled
+        return runtime, None
+
+    monkeypatch.setattr(run_here, "_planned", lambda *_: plan)
+    monkeypatch.setattr(run_here, "_loaded", loaded)
+    monkeypatch.setattr(run_here, "may_need_more", lambda *_: True)
+
+    def asked(*, save: bool = True) -> Request:
+        saved.append(save)
+        return Request(0, (Message.user("hello"),), ReplyOptions())
+
+    flags = {"quiet": True, "max_tokens": None, "workload": None}
+    found = run_here.answered_here(
+        LaunchOptions(), asked, flags, lambda *_: None, lambda *_: pytest.fail("loaded"), "hello"
+    )
+    assert (found, next(loads), saved) == (None, 2, [False])
 
 
 class Terminal:
@@ -107,7 +139,7 @@ class Terminal:
         pressed = threading.Timer(0.3, os.write, [self.ours, keys])
         pressed.start()
         try:
-            return decision(lambda text: pressed_answer(text, stop), "this")
+            return typed_decision(lambda text: pressed_answer(text, stop.is_set), "this")
         finally:
             pressed.join()
 
@@ -157,7 +189,7 @@ def test_a_call_is_told_once_and_never_on_stdout(
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
-    monkeypatch.setattr(hands, "pressed_answer", lambda *_: "y")
+    monkeypatch.setattr(hands, "pressed_answer", lambda *_, **__: "y")
     for stream in (sys.stdin, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     call = ToolCall("1", "list_folder", "{}")
@@ -173,7 +205,7 @@ def test_a_call_is_told_once_and_never_on_stdout(
             [Text("It is "), Text("empty: `x`"), Finished(last)],
         ]
     )
-    asked = Ask(0, (Message.user("hi"),), ReplyOptions())
+    asked = Request(0, (Message.user("hi"),), ReplyOptions())
     turns.answered(asked, lambda _: shown(iter(next(replies))), lambda: False)
     told = capsys.readouterr()
     assert told.out == "I look.\nIt is empty: `x`\n"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from localspec.batch.batch import Tally
 from localspec.cli.batch_run import BatchRun
-from localspec.cli.root import localspec as cli
+from localspec.cli.main import localspec as cli
 from localspec.launch.plan import LoadPlan
 from tests.cli.command import Done, assert_one_complaint, localspec, started
 from tests.llama import tiny_models

@@ -7,14 +7,13 @@ import msgspec
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
-from localspec.chat.events import Event, Finished, RoundDone, Started
-from localspec.chat.requests import Request
+from localspec.chat.conversation import Conversation, KnownConversations
+from localspec.chat.events import Event, Finished, RoundDone, Started, StreamEvent
+from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy import Policy
 from localspec.decoding.round import StopReason
 from localspec.engine.answering import Answering
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import Notice, ReplyDone, ReplyEvents
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
@@ -33,8 +32,8 @@ class Meddler:
     def begin(
         self, request: Request, tokens: Sequence[int], policy: Policy
     ) -> Callable[[Event], None]:
-        self._meet("begin", request.key)
-        return lambda event: self._meet(type(event).__name__, request.key)
+        self._meet("begin", request.id)
+        return lambda event: self._meet(type(event).__name__, request.id)
 
     def close(self) -> None:
         pass
@@ -52,7 +51,7 @@ def reasons(meddler: Meddler, asked: int, parallel: int) -> dict[int, StopReason
     answering = Answering(replace(made, assistant=assistant), told.append)
     meddler.cancel = answering.cancel
     for number in range(1, asked + 1):
-        answering.ask(Ask(number, (Message.user(f"question {number}"),), GREEDY))
+        answering.submit(Request(number, (Message.user(f"question {number}"),), GREEDY))
     while answering.busy:
         answering.step()
     return {each.id: each.reply.stop_reason for each in told if isinstance(each, ReplyDone)}
@@ -82,28 +81,29 @@ def test_that_a_reply_begins_is_told_before_its_first_pass() -> None:
     answering = Answering(made, tell)
     question = (Message.user("x" * 300),)
     prompt = made.assistant.prompt_tokens(Conversation(messages=question))
-    answering.ask(Ask(1, question, GREEDY))
+    answering.submit(Request(1, question, GREEDY))
     while answering.busy:
         answering.step()
     assert evaluated == [0]
 
 
-def told_of(ask: Ask) -> list[Notice]:
+def told_of(ask: Request) -> list[Notice]:
     """Return all that is told of a request."""
     told: list[Notice] = []
     answering = Answering(loaded("toy", {"drafts": 3}, CancelFlag()), told.append)
-    answering.ask(ask)
+    answering.submit(ask)
     while answering.busy:
         answering.step()
     return told
 
 
 def test_who_wants_no_rounds_is_told_all_else_of_them() -> None:
-    ask = Ask(1, (Message.user("hello"),), GREEDY)
+    ask = Request(1, (Message.user("hello"),), GREEDY)
     with_rounds, without = told_of(ask), told_of(msgspec.structs.replace(ask, rounds=False))
-    rounds = [each for each in with_rounds if _is_round(each)]
+    rounds = [each for each in events_of(with_rounds) if isinstance(each, RoundDone)]
     assert len(rounds) > 1
-    assert without[:-1] == [each for each in with_rounds[:-1] if not _is_round(each)]
+    others = [each for each in events_of(with_rounds) if not isinstance(each, RoundDone)]
+    assert events_of(without) == others
     one, other = with_rounds[-1], without[-1]
     assert isinstance(one, ReplyDone)
     assert isinstance(other, ReplyDone)
@@ -116,8 +116,8 @@ def test_who_wants_no_rounds_is_told_all_else_of_them() -> None:
     assert one.reply.acceptance.rounds == len(rounds) - 1, "the prompt's own token is none"
 
 
-def _is_round(told: Notice) -> bool:
-    return isinstance(told, ReplyEvents) and isinstance(told.events[0], RoundDone)
+def events_of(told: Sequence[Notice]) -> list[StreamEvent]:
+    return [event for each in told if isinstance(each, ReplyEvents) for event in each.events]
 
 
 class Listener:
@@ -125,12 +125,13 @@ class Listener:
 
     def __init__(self) -> None:
         self.remembered: dict[int, str] = {}
+        self.known = KnownConversations(0)
 
     def begin(
         self, request: Request, tokens: Sequence[int], policy: Policy
     ) -> Callable[[Event], None]:
-        assert isinstance(request.prompt, Conversation)
-        self.remembered[request.key] = "".join(each.text for each in request.prompt.remembered)
+        remembered = self.known.conversation(request).remembered
+        self.remembered[request.id] = "".join(each.text for each in remembered)
         return lambda _event: None
 
     def close(self) -> None:
@@ -140,11 +141,12 @@ class Listener:
 def test_of_several_conversations_each_finds_its_own_ids_again() -> None:
     made, listener = loaded("toy", {"parallel": 2}, CancelFlag()), Listener()
     assistant = Assistant(made.assistant.models, made.assistant.policies, observers=[listener])
+    listener.known = assistant.known
     told: list[Notice] = []
     answering = Answering(replace(made, assistant=assistant), told.append)
 
     def ask(number: int, *said: Message) -> Message:
-        answering.ask(Ask(number, said, GREEDY))
+        answering.submit(Request(number, said, GREEDY))
         while answering.busy:
             answering.step()
         done = told[-1]
@@ -161,4 +163,4 @@ def test_of_several_conversations_each_finds_its_own_ids_again() -> None:
     assert first.text in listener.remembered[3]
     for number in range(6, 20):
         ask(number, Message.user(f"question {number}"))
-    assert len(answering._known) == 4, "no more than may be of use"
+    assert len(assistant.known._known) == 4, "no more than may be of use"

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone, StreamEvent
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Count, Counted, EngineDied, Failed, ReplyDone, ReplyEvents
 from localspec.messages import Message, ToolResult
@@ -22,7 +22,7 @@ SCRIPT = {
 }
 
 
-def answered(client: EngineClient, asked: Ask) -> tuple[list[StreamEvent], ReplyDone | Failed]:
+def answered(client: EngineClient, asked: Request) -> tuple[list[StreamEvent], ReplyDone | Failed]:
     number, events = client.question(asked), list[StreamEvent]()
     while True:
         match client.wait(PATIENCE_S):
@@ -45,7 +45,7 @@ def client() -> Iterator[EngineClient]:
 
 def test_a_call_goes_out_and_its_result_in(client: EngineClient) -> None:
     messages = [Message.user("Peru?")]
-    events, done = answered(client, Ask(0, tuple(messages), GREEDY, tools=(AREA, NOW)))
+    events, done = answered(client, Request(0, tuple(messages), GREEDY, tools=(AREA, NOW)))
     assert isinstance(done, ReplyDone)
     (call,) = done.reply.calls
     assert (call.name, call.arguments) == ("area", '{"of": "Peru"}')
@@ -55,15 +55,15 @@ def test_a_call_goes_out_and_its_result_in(client: EngineClient) -> None:
     assert told[-1] == CallDone(call)
     assert "".join(each.text for each in told if isinstance(each, CallDelta)) == call.arguments
     messages += [done.message, Message("tool", (ToolResult(call.id, "1285216"),))]
-    _, last = answered(client, Ask(0, tuple(messages), GREEDY, tools=(AREA, NOW)))
+    _, last = answered(client, Request(0, tuple(messages), GREEDY, tools=(AREA, NOW)))
     assert isinstance(last, ReplyDone)
     assert last.reply.text == "It is large."
     assert last.reply.cached_tokens == done.reply.prompt_tokens + len(done.reply.tokens) - 1
 
 
 def test_a_policy_goes_in(client: EngineClient) -> None:
-    asked = Ask(0, (Message.user("Peru?"),), GREEDY, tools=(AREA,))
-    never = Ask(0, asked.messages, GREEDY, tools=(AREA,), call_policy=CallPolicy(at_most=(("*", 0),), choice="required"))  # fmt: skip
+    asked = Request(0, (Message.user("Peru?"),), GREEDY, tools=(AREA,))
+    never = Request(0, asked.messages, GREEDY, tools=(AREA,), call_policy=CallPolicy(at_most=(("*", 0),), choice="required"))  # fmt: skip
     _, failed = answered(client, never)
     assert isinstance(failed, Failed)
     assert "allow none now" in failed.reason

@@ -435,9 +435,11 @@ def test_what_is_asked_aside_costs_the_conversation_nothing_that_it_has_in_commo
         first = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY)))
         said = [*turns("hello"), first.message]
         aside = [*said, Message.user("and aside?")]
-        with_drafts = hear_all(engine, engine.ask(aside, GREEDY, aside=True))
+        with_drafts = hear_all(engine, engine.ask(aside, GREEDY, ephemeral=True))
         keep = with_drafts.started.cached_tokens
-        without = hear_all(engine, engine.ask(aside, GREEDY, draft="off", aside=True, keep=keep))
+        without = hear_all(
+            engine, engine.ask(aside, GREEDY, draft="off", ephemeral=True, keep=keep)
+        )
         then = hear_all(engine, engine.ask([*said, Message.user("and then?")], GREEDY))
     # The answer's last token is evaluated with what follows it.
     assert keep == first.reply.prompt_tokens + len(first.message.text) - 1

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.client import EngineClient
 from localspec.engine.process import cause_of_death
 from localspec.engine.protocol import (
@@ -245,7 +245,7 @@ def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str
             process,
             line,
             encode(Load(LaunchOptions(pair="a-pair"))),
-            encode(Ask(1, tuple(HELLO), GREEDY)),
+            encode(Request(1, tuple(HELLO), GREEDY)),
         )
         failed = reply(process, "Failed")
         assert (failed["id"], failed["kind"]) == (None, "FrameError")
@@ -259,7 +259,7 @@ def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
     with raw({"otherwise": ["x" * 1500]}) as process:
         say(process, encode(Load(LaunchOptions(pair="a-pair"))))
         for number in range(1, 6):  # far more than the pipe holds, tokens and rounds included
-            say(process, encode(Ask(number, tuple(HELLO), GREEDY, keep=0)))
+            say(process, encode(Request(number, tuple(HELLO), GREEDY, keep=0)))
         say(process, encode(SaveState(str(state))))
         end_s = time.monotonic() + PATIENCE_S
         while not (state / "cells.json").exists():
@@ -293,7 +293,7 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
         say(
             process,
             encode(Load(LaunchOptions(pair="a-pair"))),
-            encode(Ask(1, tuple(HELLO), GREEDY)),
+            encode(Request(1, tuple(HELLO), GREEDY)),
         )
         assert reply(process, "ReplyDone")["id"] == 1  # all before it were frames, too
         assert b"stray" not in process.communicate(encode(Bye()))[0]
@@ -378,7 +378,7 @@ def test_what_is_asked_of_a_deaf_engine_waits_for_it(tmp_path: Path) -> None:
 def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None:
     with raw({"chunk_s": 5.0}) as process:  # all of it would take five minutes
         say(process, encode(Load(LaunchOptions(pair="a-pair"))))
-        say(process, encode(Ask(1, (Message.user("x" * 3900),), GREEDY)))
+        say(process, encode(Request(1, (Message.user("x" * 3900),), GREEDY)))
         while reply(process, "ReplyEvents")["events"][-1]["type"] != "Prefilling":
             pass
         if polite:

@@ -202,43 +202,15 @@ def test_what_leaves_together_is_flushed_once_and_after_all_of_it(reader: Reader
     assert flushed == [1, 9]
 
 
-def test_the_first_text_leaves_at_once_and_what_is_no_stream_does_not_wait() -> None:
-    read: list[tuple[float, Notice]] = []
-    outbox = Outbox(lambda message: read.append((time.monotonic(), message)))
-    written = 0
-    while written < 300 or len(read) < 3:
-        outbox.put(happened(1, Text("x")))
-        written += 1
-        time.sleep(0.001)
-        if written == 1:
-            assert until(lambda: len(read) == 1)
-        assert written < 30_000, "nothing leaves"
-    outbox.put(Hello("", 0))
-    outbox.close(PATIENCE_S)
-    streams = [at for at, message in read if isinstance(message, ReplyEvents)]
-    # The first, and the last, which leaves together with what is urgent, come beside the others.
-    assert 3 <= len(streams) <= 15 * (streams[-1] - streams[0]) + 2
-    assert isinstance(read[-1][1], Hello)
-    events = [event for _, m in read if isinstance(m, ReplyEvents) for event in m.events]
-    assert all(isinstance(event, Text) for event in events)
-    assert "".join(event.text for event in events if isinstance(event, Text)) == "x" * written
-
-
-def test_the_beginning_and_the_first_text_of_every_reply_leave_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("localspec.engine.outbox.PACE_S", 1000.0)
+def test_where_nothing_is_written_everything_leaves_at_once() -> None:
     read: list[Notice] = []
     outbox = Outbox(read.append)
-    for request in range(1, 4):
-        for event in (Started(3, 0), Text("x")):
-            told = len(read)
-            outbox.put(happened(request, event))
-            assert until(lambda: len(read) > told)  # noqa: B023 - called at once
-    outbox.put(happened(3, Text("x")))
+    notices = [happened(n % 3, Text(str(n))) for n in range(30)] + [Loading("a", 0.1)]
+    for number, notice in enumerate(notices, 1):
+        outbox.put(notice)
+        assert until(lambda: len(read) == number)  # noqa: B023 - called at once
     outbox.close(PATIENCE_S)
-    assert read[-1] == happened(3, Text("x")), "and what is no beginning waits for its turn"
-    assert len(read) == 7
+    assert read == notices
 
 
 def test_arguments_that_wait_are_joined_and_never_across_calls(
@@ -259,28 +231,3 @@ def test_arguments_that_wait_are_joined_and_never_across_calls(
         CallBegun("2", "f"),
         CallDelta("2", "{"),
     )
-
-
-def test_its_thread_is_not_woken_for_text_before_its_turn() -> None:
-    sent = threading.Event()
-    outbox = Outbox(lambda _: sent.set())
-    outbox.put(happened(1, Text("a")))  # the first text of a reply is urgent
-    assert sent.wait(PATIENCE_S)
-    changed = outbox._changed
-    woken = 0
-
-    def count(_: int = 1) -> None:
-        nonlocal woken
-        woken += 1
-
-    with changed:  # its thread cannot come back to sleep meanwhile
-        outbox._idle = False
-        changed.notify = count  # type: ignore[assignment]
-        for _ in range(9):
-            outbox.put(happened(1, Text("b")))
-        assert woken == 0
-        outbox.put(happened(2, Text("c")))
-        assert woken == 1
-        del changed.notify
-        changed.notify()
-    outbox.close(PATIENCE_S)

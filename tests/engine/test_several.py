@@ -22,6 +22,7 @@ from localspec.engine.protocol import (
 )
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from tests.engine.double import command
 from tests.engine.talking import Heard, double, hear, hear_all, hear_event, hear_of
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0))
@@ -297,6 +298,22 @@ def test_a_fault_that_nobody_foresaw_ends_what_runs_and_not_the_models() -> None
 
 def test_a_conversation_that_is_asked_twice_at_once_is_answered_twice() -> None:
     with double({**SLOW, "parallel": 2}) as engine:
-        numbers = [engine.ask([Message.user("Rhine")], GREEDY, aside=bool(i)) for i in range(2)]
+        numbers = [engine.ask([Message.user("Rhine")], GREEDY, ephemeral=bool(i)) for i in range(2)]
         heard = hear_ends(engine, *numbers)
     assert [whole(heard, each) for each in numbers] == [RIVERS["Rhine"]] * 2
+
+
+def test_nothing_is_written_of_what_a_gate_has_masked(tmp_path: Path) -> None:
+    script = {"answers": {"mail": "It is ann@example.org.", "river": "The Rhine."}}
+    engine = EngineClient(command(script), gate="usual")
+    engine.start()
+    engine.load(LaunchOptions(pair="toy"))
+    try:
+        for asks, kind in (("the mail?", StateLeft), ("a river?", StateSaved)):
+            engine.ask([Message.user(asks)])
+            hear_of(engine, ReplyDone)
+            engine.save_state(str(tmp_path / "7"))
+            told = hear_of(engine, StateLeft, StateSaved)[-1]
+            assert isinstance(told, kind)
+    finally:
+        engine.close()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from localspec.calls import Tool
 from localspec.chat.events import Reply, RoundDone, Started, Text
+from localspec.chat.request import Request
 from localspec.engine import wire
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import (
     VERSION,
     Command,
@@ -76,7 +76,7 @@ def frame(kind: str = "Cancel", *, version: object = VERSION, **fields: Any) -> 
 
 
 def ask(**options: Any) -> bytes:
-    return frame("Ask", id=1, messages=[], options=options)
+    return frame("Request", id=1, messages=[], options=options)
 
 
 @pytest.mark.parametrize(
@@ -141,16 +141,16 @@ def test_nothing_else_is_raised_whatever_comes(value: object, kind: str, name: s
 
 
 def test_half_of_a_character_travels_as_a_replacement() -> None:
-    asked = Ask(1, (Message.user("a\ud83d 🚀"),))
-    assert COMMANDS.decode(encode(asked)) == Ask(1, (Message.user("a\ufffd 🚀"),))
+    asked = Request(1, (Message.user("a\ud83d 🚀"),))
+    assert COMMANDS.decode(encode(asked)) == Request(1, (Message.user("a\ufffd 🚀"),))
 
 
 def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 1000)
     with pytest.raises(
-        FrameError, match=r"Ask has 1[0-9]{3} bytes, more than 1000: send less text"
+        FrameError, match=r"Request has 1[0-9]{3} bytes, more than 1000: send less text"
     ):
-        encode(Ask(1, (Message.user("x" * 1000),)))
+        encode(Request(1, (Message.user("x" * 1000),)))
     with pytest.raises(FrameError, match=r"ReplyEvents .*: ask for less, or read answers faster"):
         encode(ReplyEvents(1, (Text("x" * 1000),)))
     encode(ReplyEvents(1, ()))

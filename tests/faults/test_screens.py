@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.history.schema import VERSION
-from localspec.ui.engine_state import Phase
-from tests.ui.driving import Chat, drive
+from localspec.history.schema import STEPS
+from localspec.tui.models import Phase
+from tests.tui.driving import Chat, drive
 
 LONG = "word " * 200
 SLOW = {"otherwise": [LONG], "pass_s": 0.01, "load_s": 0.5}
@@ -98,8 +98,8 @@ def test_an_engine_that_dies_behind_a_sheet_is_back_when_it_is_closed(
         await chat.run(sheet)
         await chat.until(lambda: len(chat.app.screen_stack) > 1)
         kill_engine(chat)
-        await chat.until(lambda: chat.session.state.ready is None)
-        await chat.until(lambda: chat.session.state.ready is not None)
+        await chat.until(lambda: chat.session.models.ready is None)
+        await chat.until(lambda: chat.session.models.ready is not None)
         await chat.press("escape")
         assert "was killed" not in chat.text(), "it is back"
         await chat.ask("and now?")
@@ -215,7 +215,7 @@ def test_a_history_of_a_later_version_is_told_and_left_as_it_is(tmp_path: Path) 
 
     drive(talk, tmp_path)
     connection = sqlite3.connect(database_of(tmp_path))
-    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     connection.close()
     before = database_of(tmp_path).read_bytes()
 
@@ -223,7 +223,7 @@ def test_a_history_of_a_later_version_is_told_and_left_as_it_is(tmp_path: Path) 
         await until_told(chat, "later localspec", "update localspec")
         await chat.ask("and now?")
         assert chat.contents == ["and now?", "Hello **world**."]
-        assert chat.session.state.phase is Phase.READY
+        assert chat.session.models.phase is Phase.READY
 
     drive(look, tmp_path)
     assert database_of(tmp_path).read_bytes() == before

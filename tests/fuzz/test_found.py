@@ -72,7 +72,7 @@ def test_what_a_state_remembers_is_texts_with_ids_or_nothing(remembered: object)
 @pytest.fixture
 def circle(tmp_path: Path) -> History:
     """A history in which each of two messages follows the other, written in another age."""
-    history = History.open(tmp_path)
+    history = History(tmp_path)
     number = history.create()
     first = history.add_user(number, None, Message.user("Hi"))
     second = history.add_user(number, first, Message.user("Ho"))
@@ -82,7 +82,7 @@ def circle(tmp_path: Path) -> History:
         file.execute("UPDATE message SET created_s = 1e300, figures = ?", ("[" * 100_000,))
         file.execute("UPDATE conversation SET created_s = 1e300")
         file.commit()
-    return History.open(tmp_path)
+    return History(tmp_path)
 
 
 def test_messages_that_follow_each_other_end(circle: History) -> None:

@@ -1,6 +1,6 @@
 """An engine that spells texts, in this process: by tokens of one to four characters, one at a time or in rounds of several, as drafting confirms them.
 
-It stands where `EngineClient` and `RemoteAssistant` have the engine of a server, and speaks the real protocol.
+It stands where `EngineClient` and `RemoteAssistant` have the engine of a server, speaks the real protocol, and filters as a request says.
 """
 
 import json
@@ -11,9 +11,10 @@ from queue import SimpleQueue
 from random import Random
 
 from lab.planted import FORMATS, Planted, planted
-from localspec.chat.events import Reply, RoundDone, Text
+from localspec.chat.events import Event, Finished, Reply, RoundDone, Text
+from localspec.chat.gated import GatedReply, gate_of
+from localspec.chat.request import Request
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import Count, Counted, Notice, Ready, ReplyDone, ReplyEvents
 from localspec.engine.wire import COMMANDS
 from localspec.messages import Message
@@ -52,25 +53,32 @@ class Spelling:
     def say(self, line: bytes) -> None:
         command = COMMANDS.decode(line)
         match command:
-            case Ask(id=number):
-                which = re.findall(r"\d+", command.asked)[-1]
-                for notice in self._answered(number, int(which)):
+            case Request():
+                which = re.findall(r"\d+", command.question)[-1]
+                for notice in self._answered(command, int(which)):
                     self._inbox.put(notice)
             case Count(id=number):
                 self._inbox.put(Counted(number, 1, _N_CTX))
 
-    def _answered(self, number: int, which: int) -> Iterator[Notice]:
+    def _answered(self, request: Request, which: int) -> Iterator[Notice]:
+        number, reply = request.id, GatedReply(gate_of(request.gate)) if request.gate else None
         text, random = self.texts[which], Random(self.seed * 7919 + which)
         count = 0
         for pieces in self._rounds(text, random):
             count += len(pieces)
             verdict = Verdict(len(pieces) - 1, 1)
             done = Round(Draft((1,) * (len(pieces) - 1)), verdict, (1,) * len(pieces))
-            events = (RoundDone(done, tuple(pieces)), Text("".join(pieces)))
-            yield ReplyEvents(number, events)
+            events: list[Event] = [RoundDone(done, tuple(pieces)), Text("".join(pieces))]
+            if reply is not None:
+                events = [visible for each in events for visible in reply.take(each)]
+            yield ReplyEvents(number, tuple(events))  # type: ignore[arg-type]  # none is the last
         spent = (number, 1, 0, count, None, 0.0, 0.0, Spent(), "off")
-        reply = Reply(text, "", (1,) * count, StopReason.EOG, *spent)
-        yield ReplyDone(number, reply, Message.assistant(text))
+        made = Reply(text, "", (1,) * count, StopReason.EOG, *spent)
+        end = Finished(made, Message.assistant(text))
+        *rest, last = [end] if reply is None else reply.take(end)
+        assert isinstance(last, Finished)
+        yield ReplyEvents(number, tuple(rest))  # type: ignore[arg-type]
+        yield ReplyDone(number, last.reply, last.message or Message.assistant(text))
 
     def _rounds(self, text: str, random: Random) -> Iterator[list[str]]:
         at = 0

@@ -1,4 +1,4 @@
-"""Patterns: they match what Python's own expressions match, and never without an end."""
+"""Users' own patterns: what they may say, and that the longest of their matches counts."""
 
 import re
 
@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import UsageError
-from localspec.gates.patterns import Positions, chars, concatenated, longest, positions
+from localspec.gates.patterns import RuleSet, require_longest
+from localspec.gates.rules import OWN, GateRule
+from localspec.gates.text_gate import TextGate
+from tests.chat.cutting import cut
 from tests.examples import examples
 
 ATOMS = st.sampled_from(["a", "b", "[ab]", "[^a]", r"\d", r"\w", ".", r"\.", "[a-c0-3-]", " "])
@@ -29,46 +32,36 @@ PATTERNS = st.recursive(
     lambda inner: st.lists(inner | grouped(inner), min_size=1, max_size=2).map(joined),
     max_leaves=4,
 )
-TEXTS = st.text("ab1. -x", max_size=8)
+TEXTS = st.text("ab1. -x", max_size=12)
 
 
-def matches(found: Positions, text: str) -> bool:
-    if not text:
-        return found.empty
-    wanted, read = found.first, frozenset[int]()
-    for char in text:
-        read = frozenset(at for at in wanted if char in found.classes[at])
-        wanted = frozenset(after for at in read for after in found.follow[at])
-    return bool(read & found.last)
+def masked(pattern: str, text: str) -> str:
+    """Return a text with the longest match at every place masked, as Python's own expressions find it."""
+    found, at = "", 0
+    while at < len(text):
+        ends = range(len(text), at, -1)
+        end = next((e for e in ends if re.fullmatch(pattern, text[at:e])), None)
+        found += text[at] if end is None else "[masked: x]"
+        at = end or at + 1
+    return found
 
 
 @examples(300)
-@given(PATTERNS, st.lists(TEXTS, max_size=8))
-def test_pattern_matches_what_python_says(pattern: str, texts: list[str]) -> None:
-    found = positions(pattern)
-    for text in texts:
-        wanted = re.fullmatch(pattern, text, re.ASCII) is not None
-        assert matches(found, text) == wanted, (pattern, text)
-        assert not wanted or len(text) <= longest(found)
-
-
-@examples(100)
-@given(PATTERNS, PATTERNS, st.lists(TEXTS, max_size=8))
-def test_one_pattern_behind_another_matches_both(one: str, other: str, texts: list[str]) -> None:
-    found = concatenated(positions(one), positions(other))
-    for text in texts:
-        wanted = re.fullmatch(f"(?:{one})(?:{other})", text, re.ASCII) is not None
-        assert matches(found, text) == wanted, (one, other, text)
+@given(PATTERNS, TEXTS, st.data())
+def test_longest_match_is_masked_however_the_text_is_cut(
+    pattern: str, text: str, data: st.DataObject
+) -> None:
+    if re.fullmatch(pattern, ""):
+        return
+    reader = TextGate(RuleSet([GateRule("x", OWN, pattern)]), {"x": "mask"})
+    passed = [each for chunk in cut(data, text) for each in reader.feed(chunk)]
+    assert "".join(e.text for e in [*passed, *reader.flush()]) == masked(pattern, text)
 
 
 def test_case_is_ignored_where_the_pattern_says_so() -> None:
-    found = positions("(?i)Key[x-z]")
-    assert [matches(found, each) for each in ("kEyX", "KEYz", "keyw")] == [True, True, False]
-
-
-def test_class_of_characters() -> None:
-    found = chars(r"a-c\s.-")
-    assert [each in found for each in "abc .-\ndé"] == [True] * 7 + [False] * 2
+    reader = TextGate(RuleSet([GateRule("x", OWN, "(?i)Key[x-z]")]), {"x": "mask"})
+    passed = [*reader.feed("kEyX KEYz keyw"), *reader.flush()]
+    assert "".join(each.text for each in passed) == "[masked: x] [masked: x] keyw"
 
 
 @pytest.mark.parametrize(
@@ -76,20 +69,20 @@ def test_class_of_characters() -> None:
     [
         ("a*", "no longest match"),
         ("a+b", "no longest match"),
-        ("a{2,}", "number after the comma"),
-        ("a{3,2}", "no range"),
+        ("a{2,}", "no longest match"),
+        ("a{3,2}", "min repeat greater"),
         ("a{9999}", "no range"),
-        ("(a{2000}){9}", "shorten"),
-        ("(a", "not closed"),
-        ("a)", "not opened"),
-        ("[a", "ends in the middle"),
-        ("[b-a]", "upside down"),
-        ("(?=a)", "of groups"),
+        ("(a", "missing"),
+        ("a)", "unbalanced"),
+        ("[a", "not closed"),
+        ("[b-a]", "bad character range"),
+        ("(?=a)", "not known"),
         (r"\b", "not known"),
-        ("?", "repeats nothing"),
-        ("a{0}", "repeats nothing"),
+        (r"(a)\1", "not known"),
+        ("?", "nothing to repeat"),
+        ("a{0}", "matches nothing"),
     ],
 )
 def test_what_is_no_pattern_says_why(pattern: str, word: str) -> None:
     with pytest.raises(UsageError, match=word):
-        positions(pattern)
+        require_longest(pattern)

@@ -15,30 +15,29 @@ import pytest
 
 from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
-from localspec.cli.gating import Gating
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.client import EngineClient
 from localspec.engine.remote import RemoteAssistant
 from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
+from localspec.launch.observe import _is_secret
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.http import Guard
+from localspec.session.conversation import SavedConversation
+from localspec.session.export import exported
+from localspec.session.preferences import Preferences
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
-from localspec.ui import plain
-from localspec.ui.export import exported
-from localspec.ui.gated_engine import GatedEngine
-from localspec.ui.lines import Lines
-from localspec.ui.preferences import Preferences
-from localspec.ui.session import Session
-from localspec.ui.talk import Talk
+from localspec.tui import plain
+from localspec.tui.plain import Lines
+from localspec.tui.session import Session
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG
 from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
 from tests.serve.serving import served
 from tests.telemetry.talking import PAIR, drafted, first
-from tests.ui.test_gate import on_disk
+from tests.tui.test_gate import on_disk
 
 pytestmark = pytest.mark.long
 
@@ -70,8 +69,8 @@ def test_leak_is_found_whole_and_in_part() -> None:
 
 @ROUNDS
 def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
-    engine = GatedEngine(usual_gate(), lambda _: Spelling(TEXTS, most))  # type: ignore[arg-type,return-value]
-    talk = Talk(History(tmp_path / "history"))
+    engine = EngineClient(find=lambda _: Spelling(TEXTS, most), gate="usual")  # type: ignore[arg-type,return-value]
+    talk = SavedConversation(History(tmp_path / "history"))
     session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
     out, err = io.StringIO(), io.StringIO()
     front = Lines(session, Preferences(), out, err, terminal=False, sleep=lambda _: None)
@@ -91,10 +90,11 @@ def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
 
 @ROUNDS
 def test_run_and_what_it_tells_of_rounds(most: int) -> None:
-    gating, seen = Gating(usual_gate()), list[str]()
+    seen = list[str]()
     with closing(RemoteAssistant(spelling(most))) as assistant:
         for number in range(len(TEXTS)):
-            for event in gating.events(assistant.stream, Ask(0, (Message.user(f"{number}"),))):
+            request = Request(0, (Message.user(f"{number}"),), gate="usual")
+            for event in assistant.stream(request):
                 match event:
                     case Text(text=text) | Finished(reply=text):
                         seen.append(text if isinstance(text, str) else text.text)
@@ -107,11 +107,9 @@ def test_run_and_what_it_tells_of_rounds(most: int) -> None:
 def test_batch(tmp_path: Path, most: int) -> None:
     lines = [json.dumps({"prompt": f"text {number}?"}) for number in range(len(TEXTS))]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    gating, out = Gating(usual_gate()), tmp_path / "out.jsonl"
+    form, out = Form(ReplyOptions(), gate="usual"), tmp_path / "out.jsonl"
     with closing(RemoteAssistant(spelling(most), count=4)) as assistant:
-        tally, _ = run_batch(
-            tmp_path / "in.jsonl", out, assistant, form=Form(ReplyOptions()), visible=gating.whole
-        )
+        tally, _ = run_batch(tmp_path / "in.jsonl", out, assistant, form=form)
     assert tally.answered == len(TEXTS)
     assert_nothing_leaks(out.read_text())
 
@@ -120,7 +118,7 @@ def test_batch(tmp_path: Path, most: int) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_serve(most: int, stream: bool) -> None:
     engine = EngineClient(find=lambda _: Spelling(TEXTS, most))  # type: ignore[arg-type,return-value]
-    guard, seen = Guard(hosts={"127.0.0.1", "localhost"}, gate=usual_gate()), list[str]()
+    guard, seen = Guard(hosts={"127.0.0.1", "localhost"}, gate="usual"), list[str]()
     with served({}, guard=guard, engine=engine) as server:
         for number in range(len(TEXTS)):
             done = server.chat(f"text {number}?", stream=stream)
@@ -145,7 +143,7 @@ def test_exports_of_what_was_kept_ungated(tmp_path: Path, style: str) -> None:
         reply = history.begin_reply(conversation, last, "toy")
         reply.finish(Message.assistant(text))
         last = reply.message
-    told = exported(history, conversation, style, usual_gate())
+    told = exported(history, conversation, style, usual_gate().cleaned)
     history.close()
     assert_nothing_leaks(told, times=2)
 
@@ -153,7 +151,9 @@ def test_exports_of_what_was_kept_ungated(tmp_path: Path, style: str) -> None:
 def test_text_that_telemetry_was_told_to_record(tmp_path: Path) -> None:
     """A reply with a secret in it is recorded without text; the only text is that of the reply without one."""
     random, pieces = Random(3), {0: b"?", 1: b"", 7: b" "}
-    recorder = Recorder(tmp_path, PAIR, Switch(text=True), lambda token: pieces[token])
+    recorder = Recorder(
+        tmp_path, PAIR, Switch(text=True), lambda token: pieces[token], is_secret=_is_secret
+    )
     secrets = [each.text if at % 3 else json_of(each) for at, each in enumerate(SECRETS)]
     for text in [*secrets, "It is 1 + 1."]:
         trace, at, most = recorder.begin("?", [0], greedy=True), 0, random.choice([1, 8])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from localspec.calls import CallFormat, Tool
-from localspec.calls.policy import CallPolicy, Turn
+from localspec.calls.policy import CallOffer, CallPolicy
 from localspec.errors import UsageError
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
@@ -30,11 +30,11 @@ def rule(
     form: CallFormat, *tools: Tool, begun: bool = False, several: bool = True
 ) -> GrammarAutomaton:
     offered = tools or tuple(TOOLS)
-    return GRAMMARS.of_calls(form, offered, turns(offered, several=several), {}, begun=begun)
+    return GRAMMARS.of_calls(form, offered, offer(offered, several=several), {}, begun=begun)
 
 
-def turns(tools: Sequence[Tool], *, several: bool = True) -> Sequence[Turn]:
-    return CallPolicy(parallel=several).turns([each.name for each in tools], []).turns
+def offer(tools: Sequence[Tool], *, several: bool = True) -> CallOffer:
+    return CallPolicy(parallel=several).offer([each.name for each in tools], [])
 
 
 def passes(automaton: GrammarAutomaton, text: str) -> bool:
@@ -156,7 +156,7 @@ def test_control_tokens_stand_for_their_texts() -> None:
     vocabulary = ByteVocabulary(more_eog=1)
     vocabulary.longer = {b"\xff\xfe": END + 2}
     control = {"[CALL]": END + 2, "[END]": END + 1}
-    calls = Grammars(vocabulary).of_calls(form, TOOLS, turns(TOOLS), control)
+    calls = Grammars(vocabulary).of_calls(form, TOOLS, offer(TOOLS), control)
     state = calls.start()
     for token in [END + 2, *b'{"name": "now", "arguments": {}}', END + 1]:
         assert calls.allows(state, np.array([token]))[0]

@@ -10,7 +10,7 @@ from tests.history.streaming_writer import say
 
 
 def main(directory: str) -> None:
-    history = History.open(Path(directory))
+    history = History(Path(directory))
     number = history.create()
     reply = history.begin_reply(number, history.add_user(number, None, Message.user("go on")))
     length = 0

@@ -21,7 +21,7 @@ def say(*words: object) -> None:
 
 def main(directory: str, seed: int) -> None:
     moments = random.Random(seed)
-    history = History.open(Path(directory))
+    history = History(Path(directory))
     assert history.trouble is None, history.trouble
     number = history.latest() or history.create()
     say("open", number)

@@ -12,7 +12,7 @@ import pytest
 from localspec.errors import HistoryError
 from localspec.history.archive import History, cut_at_word
 from localspec.history.export import as_json, as_markdown
-from localspec.history.schema import MIGRATIONS
+from localspec.history.schema import STEPS
 from localspec.messages import DocumentPart, Message, TextPart, ToolCall, ToolResult
 from tests.toy import Stopwatch
 
@@ -133,7 +133,7 @@ UPDATE conversation SET leaf = 2;
 """
 
 
-def written_before(directory: Path, schema: str = MIGRATIONS[0]) -> History:
+def written_before(directory: Path, schema: str = STEPS[0]) -> History:
     with closing(sqlite3.connect(directory / "history.db")) as file:
         file.executescript(schema + "PRAGMA user_version = 1;" + BEFORE)
     return History(directory)
@@ -158,7 +158,7 @@ def test_a_history_of_the_version_before_is_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_role_that_no_chat_writes_is_told_in_one_line(tmp_path: Path) -> None:
-    unchecked = MIGRATIONS[0].replace("CHECK (role IN ('user', 'assistant'))", "")
+    unchecked = STEPS[0].replace("CHECK (role IN ('user', 'assistant'))", "")
     history = written_before(tmp_path, unchecked)
     history.close()
     with closing(sqlite3.connect(tmp_path / "history.db")) as file:

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.errors import UsageError
 from localspec.history.archive import History
-from localspec.history.tags import asked, tags_of
+from localspec.history.tags import split_query, tags_of
 from localspec.messages import Message
 
 
@@ -43,8 +43,8 @@ def test_tags_narrow_a_search_and_go_with_their_conversation(tmp_path: Path) -> 
 
 
 def test_words_that_are_no_tags_are_words() -> None:
-    assert asked("tag:a the #b c#d #") == ("the c#d #", ["a", "b"])
-    assert asked("plain  words") == ("plain  words", [])
+    assert split_query("tag:a the #b c#d #") == ("the c#d #", ["a", "b"])
+    assert split_query("plain  words") == ("plain  words", [])
 
 
 def test_what_is_typed_adds_and_removes() -> None:

@@ -1,4 +1,4 @@
-"""Where nothing can be saved: one line that says so, and a chat that goes on."""
+"""Where nothing can be saved: one line that says so, and a chat that goes on; what was said is saved when it can be."""
 
 import os
 import shutil
@@ -7,14 +7,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from localspec.history import database as databases
 from localspec.history.archive import History
-from localspec.history.schema import VERSION
+from localspec.history.schema import STEPS
 from localspec.messages import Message
 from tests.history.test_archive import said, talk
 from tests.waiting import PATIENCE_S
@@ -35,9 +34,14 @@ def assert_a_chat_goes_on(history: History) -> None:
     second = history.branch(number)[2]
     history.begin_reply(number, second.id).finish(Message.assistant("no"))
     assert said(history, number) == ["still there?", "yes", "really?", "no"]
-    assert number in [each.id for each in history.conversations("really")]
+    assert (history.conversation(number).title, history.conversation(number).n_messages) == (
+        "still there?",
+        5,
+    )
+    assert number not in [each.id for each in history.conversations()], "lists show what is saved"
     assert history.state_directory(number) is None
     history.delete(number)
+    assert history.branch(number) == []
     history.close()
 
 
@@ -66,11 +70,7 @@ def test_a_reply_that_grows_is_written_once_when_the_file_can_be_written_again(
     reply = history.begin_reply(number, history.add_user(number, None, Message.user("count")))
     for each in range(100):
         reply.feed(f"{each} ")
-    pending = history._database._pending
-    assert pending is not None
-    assert (
-        len(pending) == 6
-    )  # a conversation, two messages, each with the leaf after it, and the reply
+    assert len(history._database._waiting) == 3, "a conversation and two messages"
     reply.finish()
     (tmp_path / "file").unlink()
     history.mend(wait_s=0)
@@ -84,11 +84,11 @@ def test_a_reply_that_grows_is_written_once_when_the_file_can_be_written_again(
 def test_a_later_version_is_left_alone(tmp_path: Path) -> None:
     database = filled(tmp_path)
     with sqlite3.connect(database) as connection:
-        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+        connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     connection.close()
     before = database.read_bytes()
     history = History(tmp_path)
-    assert_one_line(history.trouble, "later localspec", f"version {VERSION + 1}", "update")
+    assert_one_line(history.trouble, "later localspec", f"version {len(STEPS) + 1}", "update")
     assert_a_chat_goes_on(history)
     assert database.read_bytes() == before
 
@@ -261,11 +261,11 @@ def test_a_file_that_cannot_be_written_is_tried_again_at_intervals(
 ) -> None:
     tries, now_s = list[Path](), [1000.0]
 
-    def refused(path: Path) -> sqlite3.Connection:
+    def refused(path: Path, *_: object) -> sqlite3.Connection:
         tries.append(path)
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(databases, "opened", refused)
+    monkeypatch.setattr(databases, "open_database", refused)
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     history = databases.HistoryDatabase(tmp_path / "history.db")
     for second, tried in ((1, 1), (9, 1), (11, 2), (20, 2), (22, 3)):
@@ -273,34 +273,6 @@ def test_a_file_that_cannot_be_written_is_tried_again_at_intervals(
         history.mend()
         assert len(tries) == tried, second
     history.close()
-
-
-def test_the_look_for_damage_in_a_huge_file_ends_and_finds_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled(tmp_path)
-    monkeypatch.setattr(databases, "_CHECK_S", -1.0)
-    with closing(sqlite3.connect(tmp_path / "history.db")) as connection:
-        connection.execute("CREATE TABLE numbers(number)")
-        connection.executemany("INSERT INTO numbers VALUES (?)", ((n,) for n in range(5000)))
-        connection.set_progress_handler(lambda: 1, 10_000)
-        with pytest.raises(sqlite3.OperationalError, match="interrupted"):
-            connection.execute("PRAGMA quick_check(1)").fetchone()
-        databases._check(connection)
-
-
-def test_a_file_that_cannot_be_read_to_its_end_is_not_taken_for_sound() -> None:
-    class Broken:
-        def set_progress_handler(self, *_: object) -> None:
-            pass
-
-        def execute(self, _: str) -> None:
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-            raise error
-
-    with pytest.raises(sqlite3.OperationalError, match="I/O"):
-        databases._check(Broken())  # type: ignore[arg-type]
 
 
 def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
@@ -368,6 +340,43 @@ def test_a_message_that_another_chat_deleted_is_no_trouble_of_the_disk(tmp_path:
     assert one.trouble is None
     one.close()
     other.close()
+
+
+TWO_CHATS = """
+import resource, sys
+from pathlib import Path
+from localspec.history.archive import History
+from localspec.messages import Message
+from tests.history.test_archive import said, talk
+
+chats = [History(Path(sys.argv[1])) for _ in range(2)]
+shared = talk(chats[0], "shared", "by both")
+resource.setrlimit(resource.RLIMIT_FSIZE, (250_000, resource.RLIM_INFINITY))
+numbers = []
+for chat, name in zip(chats, "ab"):
+    chat.add_user(shared, chat.conversation(shared).leaf, Message.user(name + "x" * 300_000))
+    numbers.append([talk(chat, f"{name}{n}", "y" * 1000) for n in range(3)])
+    assert chat.trouble is not None
+assert not {*numbers[0]} & {*numbers[1]}, numbers
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+for chat in chats:
+    shown = chat.branch(shared)[-1].message.text
+    chat.close()
+    assert chat.trouble is None
+    again = History(Path(sys.argv[1]))
+    assert shown in [each.message.text for each in again.messages(shared)]
+    again.close()
+"""
+
+
+def test_two_chats_whose_disk_is_full_save_all_that_was_on_both_screens(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", TWO_CHATS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    again = History(tmp_path)
+    titles = sorted(each.title for each in again.conversations())
+    assert titles == ["a0", "a1", "a2", "b0", "b1", "b2", "shared"]
+    again.close()
 
 
 def test_two_chats_write_at_the_same_time(tmp_path: Path) -> None:

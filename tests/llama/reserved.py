@@ -7,8 +7,7 @@ from pathlib import Path
 import llama_cpp.llama_cpp as native
 
 from localspec.llama.backend import clear_log, initialise, log_lines
-from localspec.models.memory import Settings
-from localspec.options import KV_TYPES
+from localspec.options import KV_TYPES, LoadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ def logged() -> Reserved:
     return Reserved(total("model"), total("(?:KV|RS)"), total("compute"))
 
 
-def dry_run(path: Path, settings: Settings) -> Reserved:
+def dry_run(path: Path, options: LoadOptions) -> Reserved:
     """Let llama.cpp plan model and context without allocating what they need.
 
     Its log gives no size to buffers that it does not allocate, but tells what a cache would take.
@@ -49,12 +48,12 @@ def dry_run(path: Path, settings: Settings) -> Reserved:
     model = native.llama_model_load_from_file(str(path).encode(), params)
     assert model, "\n".join(log_lines())
     context_params = native.llama_context_default_params()
-    context_params.n_ctx = settings.n_ctx
-    context_params.n_batch = context_params.n_ubatch = settings.n_batch
+    context_params.n_ctx = options.n_ctx or 0
+    context_params.n_batch = context_params.n_ubatch = options.n_batch or 0
     context_params.n_seq_max = 1
-    context_params.n_outputs_max = settings.rows
-    context_params.type_k = context_params.type_v = KV_TYPES[settings.kv_type]
-    context_params.flash_attn_type = -1 if settings.flash_attention else 0
+    context_params.n_outputs_max = options.max_rows
+    context_params.type_k = context_params.type_v = KV_TYPES[options.kv_type]
+    context_params.flash_attn_type = -1 if options.flash_attention else 0
     context = native.llama_init_from_model(model, context_params)
     assert context, "\n".join(log_lines())
     lines = "\n".join(log_lines())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from localspec.calls import CallFormat, Tool
-from localspec.calls.policy import Turn
+from localspec.calls.policy import CallOffer
 from localspec.chat.call_parser import CallParser
 from localspec.chat.events import CallDone, Text
 from localspec.decoding.constraint import AnswerConstraint
@@ -37,7 +37,7 @@ TOOLS = [
     ),
     Tool("now", {"type": "object", "properties": {}, "additionalProperties": False}),
 ]
-ONE_CALL: tuple[Turn, ...] = ({"get_weather": 1, "now": 1}, {})
+ONE_CALL = CallOffer(("get_weather", "now"), single=True)
 
 
 @pytest.fixture(scope="module")

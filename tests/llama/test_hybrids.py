@@ -16,7 +16,7 @@ from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import Rewound, differences_at, safe_widths
 from localspec.models.gguf import read_header
-from localspec.models.memory import Settings, model_shape, predict
+from localspec.models.memory import model_shape, predict
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.llama import tiny_models
 from tests.llama.reserved import logged
@@ -132,8 +132,7 @@ def test_memory_of_snapshots_is_predicted(hybrid: Path) -> None:
     for rows in (1, 8):
         options = LoadOptions(512, threads=1, max_rows=rows)
         LlamaContext(model, options=options)
-        settings = Settings(512, rows=rows, snapshots=options.snapshots)
-        assert predict(shape, settings)[0].kv_bytes == pytest.approx(logged().kv, abs=2 * 5300)
+        assert predict(shape, options)[0].kv_bytes == pytest.approx(logged().kv, abs=2 * 5300)
         found.append(logged().kv)
     model.close()
     assert found[1] > 1.05 * found[0]

@@ -8,19 +8,20 @@ import pytest
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.models.gguf import read_header
-from localspec.models.memory import ModelShape, Settings, model_shape, predict
+from localspec.models.memory import ModelShape, model_shape, predict
 from localspec.options import LoadOptions
 from localspec.resources import Usage
 from tests.llama.reserved import Reserved, dry_run, logged
 from tests.models import shapes
 
-SETTINGS = [
-    Settings(4096),
-    Settings(32768, rows=16),
-    Settings(300, rows=4),
-    Settings(8192, kv_type="q8_0"),
-    Settings(4096, n_batch=64, rows=16),
-    Settings(4096, flash_attention=False),
+USUAL = LoadOptions(4096, max_rows=1, n_batch=512, flash_attention=True, load_mode="copy")
+OPTIONS = [
+    USUAL,
+    replace(USUAL, n_ctx=32768, max_rows=16),
+    replace(USUAL, n_ctx=300, max_rows=4),
+    replace(USUAL, n_ctx=8192, kv_type="q8_0"),
+    replace(USUAL, n_batch=64, max_rows=16),
+    replace(USUAL, flash_attention=False),
 ]
 
 
@@ -40,7 +41,7 @@ def assert_within_5_percent(usage: Usage, real: Reserved) -> None:
     assert usage.compute_bytes == pytest.approx(real.compute, rel=0.11)
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize(
     "size",
     [
@@ -54,10 +55,10 @@ def assert_within_5_percent(usage: Usage, real: Reserved) -> None:
     ids=lambda size: f"{size.arch}-{size.layers}-{size.n_embd}",
 )
 def test_models_too_large_for_a_test_are_predicted_as_llama_cpp_plans_them(
-    size: shapes.Proportions, settings: Settings, tmp_path: Path
+    size: shapes.Proportions, options: LoadOptions, tmp_path: Path
 ) -> None:
     path = shapes.sparse_model(tmp_path / "model.gguf", size)
-    assert_within_5_percent(predict(shape_of(path), settings)[0], dry_run(path, settings))
+    assert_within_5_percent(predict(shape_of(path), options)[0], dry_run(path, options))
 
 
 def assert_a_load_is_predicted(path: Path, options: LoadOptions) -> None:
@@ -66,14 +67,7 @@ def assert_a_load_is_predicted(path: Path, options: LoadOptions) -> None:
     LlamaContext(model)
     real = replace(logged(), model=weights)
     model.close()
-    settings = Settings(
-        options.n_ctx or 4096,
-        options.chunk(on_gpu=False),
-        options.max_rows,
-        options.kv_type,
-        flash_attention=options.attention(on_gpu=False) is not False,
-    )
-    assert_within_5_percent(predict(shape_of(path), settings)[0], real)
+    assert_within_5_percent(predict(shape_of(path), options)[0], real)
 
 
 @pytest.mark.weights

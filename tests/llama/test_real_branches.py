@@ -11,7 +11,6 @@ from lab.simulator.costs import GPU
 from lab.simulator.world import TrueCosts
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.requests import Request
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import LONGEST_DRAFT, AdaptivePolicy, FixedPolicy, Policy
@@ -79,10 +78,6 @@ def loaded(path: Path, *, drafting: bool) -> Runtime:
     return load(make_plan(launch))
 
 
-def of_all(policy: Policy) -> Callable[[int], Policy]:
-    return lambda _slot: policy
-
-
 def answers(runtime: Runtime, options: ReplyOptions, policy: MakePolicy | None) -> list[Reply]:
     """Return what is answered to one question after the other."""
     assistant, conversation = runtime.assistant, Conversation("You are brief.")
@@ -91,10 +86,7 @@ def answers(runtime: Runtime, options: ReplyOptions, policy: MakePolicy | None) 
         conversation.append_user(question)
         prompt = assistant.prompt_tokens(conversation)
         made = None if policy is None else policy(prompt)
-        request = Request(0, conversation, options, policy=None if made is None else of_all(made))
-        (answered,) = assistant.answer(iter((request,)))
-        assert answered.reply is not None
-        replies.append(answered.reply)
+        replies.append(assistant.reply(conversation, options, policy=made))
     return replies
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.requests import Answered, Request
+from localspec.chat.request import Answered, Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Pass, Role
 from localspec.decoding.round import StopReason
@@ -142,17 +142,22 @@ def test_each_sequence_holds_as_much_as_it_would_alone(sequences: LlamaSequences
     assert sequences.views[3].logits([8] * 300, rows=1).shape[0] == 1
 
 
-def requests(options: ReplyOptions, *, afresh: bool = False) -> Iterator[Request]:
+def requests(options: ReplyOptions, *, deterministic: bool = False) -> Iterator[Request]:
     for key, prompt in enumerate(PROMPTS):
         conversation = Conversation("You are a brief and precise assistant. " * 6)
         conversation.append_user(prompt)
-        yield Request(key, conversation, replace(options, seed=100 + key), afresh=afresh)
+        yield Request(
+            key,
+            conversation.messages,
+            replace(options, seed=100 + key),
+            deterministic=deterministic,
+        )
 
 
 def texts(
     assistant: Assistant, options: ReplyOptions
 ) -> dict[int, tuple[tuple[int, ...], StopReason]]:
-    answered: list[Answered] = list(assistant.answer(requests(options, afresh=True)))
+    answered: list[Answered] = list(assistant.answer(requests(options, deterministic=True)))
     assert all(each.reply for each in answered)
     return {
         each.key: (each.reply.tokens, each.reply.stop_reason) for each in answered if each.reply
@@ -205,7 +210,7 @@ def test_whole_chunks_are_kept_under_exact_and_no_bit_depends_on_them(smollm2_pa
     def asked(key: int, prompt: str) -> Request:
         conversation = Conversation("You are a brief and precise assistant. " * 30)
         conversation.append_user(prompt)
-        return Request(key, conversation, options, afresh=True)
+        return Request(key, conversation.messages, options, deterministic=True)
 
     def answered(assistant: Assistant, *requests: Request) -> Answered:
         *_, last = assistant.answer(iter(requests))

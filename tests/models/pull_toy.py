@@ -30,7 +30,7 @@ if __name__ == "__main__":
             module.load_registry = load_registry  # type: ignore[attr-defined]
     transfer.PAUSES_S = (0.01, 0.02, 0.05)
     if "TOY_LARGE_BYTES" in os.environ:
-        pull_preview = importlib.import_module("localspec.cli.pull_preview")
+        pull_preview = importlib.import_module("localspec.cli.pull")
         pull_preview.LARGE_BYTES = int(os.environ["TOY_LARGE_BYTES"])  # type: ignore[attr-defined]
         pull_preview.READ_AHEAD_BYTES = 1  # type: ignore[attr-defined]
     main()

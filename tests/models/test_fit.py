@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelLoadError
-from localspec.models.fit import FitPlan, Wish, fit
+from localspec.models.fit import FitPlan, Machine, ModelLoad, Place, split_layers
+from localspec.models.fit import fit as fit_loads
 from localspec.models.gguf import read_header
-from localspec.models.memory import ModelShape, Settings, model_shape, predict
-from localspec.models.offload import Machine, Offload, Place, split_layers
+from localspec.models.memory import ModelShape, model_shape, predict
+from localspec.options import LoadOptions
 from tests.models import shapes
 
 MB = 1 << 20
-WISH = Wish(Settings(4096, rows=4))
+OPTIONS = LoadOptions(4096, max_rows=4, n_batch=512, flash_attention=True, load_mode="copy")
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +39,29 @@ def machine(ram_mb: int, *gpus_mb: int) -> Machine:
     return Machine(Place("RAM", ram_mb * MB, 0), gpus)
 
 
+def fit(
+    target: ModelShape,
+    draft_model: ModelShape | None,
+    machine: Machine,
+    options: LoadOptions = OPTIONS,
+    *,
+    shrinks: bool = True,
+    gpus: tuple[str, ...] | None = None,
+    draft_gpus: tuple[str, ...] | None = None,
+) -> FitPlan:
+    """Plan with the usual options, on all GPUs that there are unless some are named."""
+    every = tuple(gpu.name for gpu in machine.gpus)
+    small = None
+    if draft_model is not None:
+        small = ModelLoad(draft_model, options, every if draft_gpus is None else draft_gpus)
+    big = ModelLoad(target, options, every if gpus is None else gpus)
+    return fit_loads(big, small, machine, shrinks=shrinks)
+
+
 def need_mb(model: ModelShape, **changes: int) -> int:
     """What a model takes on the CPU, rounded up."""
-    settings = replace(WISH.settings, **changes)  # type: ignore[arg-type]
-    return predict(model, settings)[0].total_bytes // MB + 1
+    options = replace(OPTIONS, **changes)  # type: ignore[arg-type]
+    return predict(model, options)[0].total_bytes // MB + 1
 
 
 def kept(plan: FitPlan) -> tuple[int, int, int | None]:
@@ -49,42 +69,42 @@ def kept(plan: FitPlan) -> tuple[int, int, int | None]:
 
 
 def test_with_enough_memory_nothing_is_given_up(big: ModelShape, small: ModelShape) -> None:
-    plan = fit(big, small, WISH, machine(64_000))
+    plan = fit(big, small, machine(64_000))
     assert kept(plan) == (4096, 0, 0)
     assert plan.given_up == ()
     assert not plan.shrunk
 
 
 def test_a_gpu_without_memory_of_its_own_adds_none(big: ModelShape) -> None:
-    asked, need = replace(WISH, n_ctx_asked=True), need_mb(big)
+    need = need_mb(big)
     own, shared = (
         Machine(Place("RAM", free, 0), (Place("GPU0", free, 0, shares_ram=shares),))
         for free, shares in ((need * MB * 4 // 5, False), (need * MB * 4 // 5, True))
     )
-    assert fit(big, None, asked, own).target_layers > 0
+    assert fit(big, None, own, shrinks=False).target_layers > 0
     with pytest.raises(ModelLoadError, match="does not fit"):
-        fit(big, None, asked, shared)
+        fit(big, None, shared, shrinks=False)
     roomy = replace(shared, ram=Place("RAM", 2 * need * MB, 0))
     roomy = replace(roomy, gpus=(replace(shared.gpus[0], free_bytes=2 * need * MB),))
-    assert fit(big, None, asked, roomy).target_layers == len(big.layers) + 1
+    assert fit(big, None, roomy, shrinks=False).target_layers == len(big.layers) + 1
     assert (own.usable_bytes, shared.usable_bytes) == (2 * own.ram.free_bytes, own.ram.free_bytes)
 
 
 def test_both_models_have_to_fit_together(big: ModelShape, small: ModelShape) -> None:
-    together = need_mb(big) + need_mb(small, rows=1)
-    assert fit(big, small, WISH, machine(together)).draft_layers == 0
-    assert fit(big, small, WISH, machine(together - 3)).draft_layers is None
+    together = need_mb(big) + need_mb(small, max_rows=1)
+    assert fit(big, small, machine(together)).draft_layers == 0
+    assert fit(big, small, machine(together - 3)).draft_layers is None
 
 
 def test_the_draft_model_goes_before_any_context_does(big: ModelShape, small: ModelShape) -> None:
-    plan = fit(big, small, WISH, machine(need_mb(big)))
+    plan = fit(big, small, machine(need_mb(big)))
     assert kept(plan) == (4096, 0, None)
     assert len(plan.given_up) == 1
     assert "without the draft model" in plan.given_up[0]
 
 
 def test_context_that_nobody_asked_for_is_halved_until_it_fits(big: ModelShape) -> None:
-    plan = fit(big, None, WISH, machine(need_mb(big, n_ctx=1024)))
+    plan = fit(big, None, machine(need_mb(big, n_ctx=1024)))
     assert (plan.n_ctx, plan.shrunk) == (1024, True)
     assert "the context is 1024 tokens instead of 4096" in plan.given_up[0]
 
@@ -92,9 +112,8 @@ def test_context_that_nobody_asked_for_is_halved_until_it_fits(big: ModelShape) 
 def test_context_that_was_asked_for_is_not_shrunk_but_refused_with_what_would_fit(
     big: ModelShape,
 ) -> None:
-    wish = replace(WISH, n_ctx_asked=True)
     with pytest.raises(ModelLoadError) as caught:
-        fit(big, None, wish, machine(need_mb(big, n_ctx=2048)))
+        fit(big, None, machine(need_mb(big, n_ctx=2048)), shrinks=False)
     text = str(caught.value)
     assert text.startswith("llama-32 does not fit, even at a context of 4096: it needs 5.")
     assert "try --ctx 2048" in text
@@ -103,26 +122,26 @@ def test_context_that_was_asked_for_is_not_shrunk_but_refused_with_what_would_fi
 
 
 def test_a_narrower_cache_is_advised_and_never_taken_unasked(big: ModelShape) -> None:
-    wish = Wish(Settings(32768), n_ctx_asked=True)
-    ram = need_mb(big, n_ctx=32768, rows=1) - 1500
+    options = replace(OPTIONS, n_ctx=32768, max_rows=1)
+    ram = need_mb(big, n_ctx=32768, max_rows=1) - 1500
     with pytest.raises(ModelLoadError, match="--ctx 16384 or --kv-type q8_0"):
-        fit(big, None, wish, machine(ram))
-    packed = replace(wish, settings=replace(wish.settings, kv_type="q8_0"))
-    assert fit(big, None, packed, machine(ram)).kv_type == "q8_0"
+        fit(big, None, machine(ram), options, shrinks=False)
+    packed = replace(options, kv_type="q8_0")
+    assert fit(big, None, machine(ram), packed, shrinks=False).kv_type == "q8_0"
 
 
 def test_what_fits_in_no_way_is_refused_in_one_line(big: ModelShape, small: ModelShape) -> None:
     with pytest.raises(ModelLoadError, match=r"even without its draft model.*a smaller model"):
-        fit(big, small, WISH, machine(1000))
+        fit(big, small, machine(1000))
 
 
 def test_context_beyond_what_a_model_was_trained_for_is_not_reckoned(big: ModelShape) -> None:
     trained = replace(big, n_ctx_train=2048)
-    assert fit(trained, None, WISH, machine(need_mb(big, n_ctx=2048))).given_up == ()
+    assert fit(trained, None, machine(need_mb(big, n_ctx=2048))).given_up == ()
 
 
 def test_all_layers_go_to_a_gpu_that_holds_them(big: ModelShape, small: ModelShape) -> None:
-    plan = fit(big, small, WISH, machine(8_000, 24_000))
+    plan = fit(big, small, machine(8_000, 24_000))
     assert kept(plan) == (4096, 33, 17)
     assert plan.given_up == ()
     ram, gpu = plan.uses
@@ -133,8 +152,8 @@ def test_all_layers_go_to_a_gpu_that_holds_them(big: ModelShape, small: ModelSha
 def test_the_target_has_the_gpu_first_and_the_draft_model_what_is_left(
     big: ModelShape, small: ModelShape
 ) -> None:
-    alone = fit(big, None, WISH, machine(8_000, 24_000)).uses[1].needed_bytes // MB + 1
-    plan = fit(big, small, WISH, machine(8_000, alone))
+    alone = fit(big, None, machine(8_000, 24_000)).uses[1].needed_bytes // MB + 1
+    plan = fit(big, small, machine(8_000, alone))
     assert kept(plan) == (4096, 33, 0)
     assert plan.given_up == (
         f"the draft model runs on the CPU: GPU0 has {alone * MB / 1e9:.1f} GB free",
@@ -142,10 +161,10 @@ def test_the_target_has_the_gpu_first_and_the_draft_model_what_is_left(
 
 
 def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
-    plan = fit(big, None, WISH, machine(8_000, 2_000))
+    plan = fit(big, None, machine(8_000, 2_000))
     assert 1 < plan.target_layers < 33
     assert f"{plan.target_layers} of 33 layers of the target are on the GPU" in plan.given_up[0]
-    more = fit(big, None, WISH, machine(8_000, 2_300))
+    more = fit(big, None, machine(8_000, 2_300))
     assert more.target_layers > plan.target_layers
     assert plan.uses[1].fits
     assert plan.uses[1].needed_bytes > 1_700 * MB
@@ -154,10 +173,10 @@ def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
 def test_where_a_gpu_has_the_rams_memory_and_the_ram_is_less_the_ram_is_named(
     big: ModelShape, small: ModelShape
 ) -> None:
-    free = need_mb(big) + need_mb(small, rows=1)
+    free = need_mb(big) + need_mb(small, max_rows=1)
     gpu = Place("GPU0", 2 * free * MB, 0, shares_ram=True)
     plans = [
-        fit(big, small, WISH, Machine(Place("RAM", mb * MB, 0), (gpu,)))
+        fit(big, small, Machine(Place("RAM", mb * MB, 0), (gpu,)))
         for mb in range(free - 400, free + 400, 10)
     ]
     told = {line for plan in plans for line in plan.given_up if "on the GPU" in line}
@@ -167,10 +186,10 @@ def test_where_a_gpu_has_the_rams_memory_and_the_ram_is_less_the_ram_is_named(
 
 
 def test_a_number_of_layers_that_was_asked_for_is_kept(big: ModelShape) -> None:
-    wish = replace(WISH, target=Offload(9))
-    assert fit(big, None, wish, machine(8_000, 24_000)).target_layers == 9
+    nine = replace(OPTIONS, gpu_layers=9)
+    assert fit(big, None, machine(8_000, 24_000), nine).target_layers == 9
     with pytest.raises(ModelLoadError, match="GPU0 has"):
-        fit(big, None, wish, machine(8_000, 1_000))
+        fit(big, None, machine(8_000, 1_000), nine)
 
 
 def test_layers_are_shared_out_by_free_memory_and_none_is_lost() -> None:
@@ -182,7 +201,7 @@ def test_layers_are_shared_out_by_free_memory_and_none_is_lost() -> None:
 
 
 def test_a_plan_is_told_in_lines(big: ModelShape) -> None:
-    first, *rest = fit(big, None, WISH, machine(8_000, 2_000)).lines()
+    first, *rest = fit(big, None, machine(8_000, 2_000)).lines()
     assert first.startswith("needs RAM: 3.")
     assert " GB of 8.4 GB free, GPU0: " in first
     assert first.endswith("(context 4096 in f16)")
@@ -194,8 +213,7 @@ def test_a_plan_is_told_in_lines(big: ModelShape) -> None:
 
 def test_each_model_goes_where_it_is_sent(big: ModelShape, small: ModelShape) -> None:
     two = machine(8_000, 24_000, 24_000)
-    to_second, to_first = Offload(gpus=("GPU1",)), Offload(gpus=("GPU0",))
-    plan = fit(big, small, replace(WISH, target=to_second, draft_model=to_first), two)
+    plan = fit(big, small, two, gpus=("GPU1",), draft_gpus=("GPU0",))
     ram, first, second = plan.uses
     assert (first.target.total_bytes, second.draft_model.total_bytes) == (0, 0)
     assert first.draft_model.total_bytes > small.output_bytes
@@ -208,8 +226,7 @@ def test_each_model_goes_where_it_is_sent(big: ModelShape, small: ModelShape) ->
 def test_the_draft_model_may_be_on_a_gpu_beside_a_target_on_the_cpu(
     big: ModelShape, small: ModelShape
 ) -> None:
-    wish = replace(WISH, target=Offload(gpus=()), draft_model=Offload(gpus=("GPU0",)))
-    plan = fit(big, small, wish, machine(8_000, 24_000))
+    plan = fit(big, small, machine(8_000, 24_000), gpus=(), draft_gpus=("GPU0",))
     assert kept(plan) == (4096, 0, 17)
     assert plan.given_up == ()
     assert plan.uses[1].target.total_bytes == 0
@@ -217,16 +234,16 @@ def test_the_draft_model_may_be_on_a_gpu_beside_a_target_on_the_cpu(
 
 
 def test_a_cpu_loads_in_its_own_way_where_no_layer_fits_a_gpu(big: ModelShape) -> None:
-    mapped = replace(WISH.settings, mapped_and_repacked=True)
-    wish = replace(WISH, settings=mapped, target=Offload(on_cpu=WISH.settings))
-    assert fit(big, None, wish, machine(need_mb(big), 100)).target_layers == 0
+    usual = replace(OPTIONS, load_mode=None)  # copied, or mapped where layers are on a GPU
+    assert fit(big, None, machine(need_mb(big), 100), usual).target_layers == 0
+    mapped = replace(OPTIONS, load_mode="mmap")
     with pytest.raises(ModelLoadError, match="does not fit"):
-        fit(big, None, replace(wish, target=Offload()), machine(need_mb(big), 100))
+        fit(big, None, machine(need_mb(big), 100), mapped)
 
 
 def test_shares_that_were_asked_for_count_instead_of_free_memory(big: ModelShape) -> None:
     two = machine(8_000, 24_000, 24_000)
-    plan = fit(big, None, replace(WISH, target=Offload(shares=(3, 1))), two)
+    plan = fit(big, None, two, replace(OPTIONS, tensor_split="3,1"))
     _, first, second = plan.uses
     layer = big.layers[0].weights_bytes
     assert round(first.target.weights_bytes / layer) == 25  # of 33, three quarters
@@ -235,9 +252,9 @@ def test_shares_that_were_asked_for_count_instead_of_free_memory(big: ModelShape
 
 def test_of_every_layer_each_gpu_has_its_share_where_tensors_are_split(big: ModelShape) -> None:
     two = machine(8_000, 24_000, 24_000)
-    plan = fit(big, None, replace(WISH, target=Offload(by_tensors=True)), two)
+    plan = fit(big, None, two, replace(OPTIONS, split="tensor"))
     _, first, second = plan.uses
-    alone = fit(big, None, WISH, machine(8_000, 24_000)).uses[1].target
+    alone = fit(big, None, machine(8_000, 24_000)).uses[1].target
     assert first.target == second.target
     assert 2 * first.target.weights_bytes == alone.weights_bytes
 
@@ -247,10 +264,10 @@ def test_experts_and_caches_stay_on_the_cpu_where_that_is_asked_for(big: ModelSh
         big,
         layers=tuple(replace(each, experts_bytes=each.weights_bytes // 2) for each in big.layers),
     )
-    usual = predict(experts, WISH.settings, (33,))
-    held_back = predict(experts, replace(WISH.settings, cpu_moe=True), (33,))
+    usual = predict(experts, OPTIONS, (33,))
+    held_back = predict(experts, replace(OPTIONS, cpu_moe=True), (33,))
     moved = sum(each.experts_bytes for each in experts.layers)
     assert held_back[0].weights_bytes - usual[0].weights_bytes == moved
     assert usual[1].weights_bytes - held_back[1].weights_bytes == moved
-    caches = predict(experts, replace(WISH.settings, kv_offload=False), (33,))
+    caches = predict(experts, replace(OPTIONS, kv_offload=False), (33,))
     assert (caches[0].kv_bytes, caches[1].kv_bytes) == (usual[1].kv_bytes, 0)

@@ -1,4 +1,3 @@
-import dataclasses
 import logging
 import os
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
+from msgspec.structs import replace
 
 from localspec.errors import IntegrityError
 from localspec.models import hub as module
@@ -64,16 +64,16 @@ def blob(tmp_path: Path) -> Path:
     return tmp_path / "cache" / "models--owner--toy-GGUF" / "blobs" / ENTRY.sha256
 
 
-def test_a_file_of_the_hub_arrives_in_the_hubs_cache_and_is_pointed_at(
-    hub: LoopbackHub, store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_a_file_of_the_hub_arrives_in_the_store(
+    hub: LoopbackHub, store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     seen: list[int] = []
     path = fetch(store, seen=seen)
     assert path == store.path_of(ENTRY)
     assert path.read_bytes() == DATA
-    assert path.readlink() == blob(tmp_path)
+    assert not path.is_symlink()
     assert seen[-1] == len(DATA)
-    assert {request.split()[1] for request in hub.requests} == {URL}
+    assert hub.requests == [f"GET {URL}"]
     assert capfd.readouterr() == ("", "")
 
 
@@ -107,13 +107,11 @@ def test_a_file_under_another_name_in_the_cache_is_found_by_its_revision(
 def test_a_damaged_copy_in_the_cache_is_fetched_again(
     hub: LoopbackHub, store: Store, tmp_path: Path
 ) -> None:
-    fetch(store)
+    blob(tmp_path).parent.mkdir(parents=True)
     blob(tmp_path).write_bytes(DATA[:-1] + b"x")
-    store.path_of(ENTRY).unlink()  # type: ignore[union-attr]
     with pytest.raises(SourceFailedError, match="copy in the hub's cache is damaged, offline"):
         fetch(store, offline=True)
     assert fetch(store).read_bytes() == DATA
-    assert blob(tmp_path).read_bytes() == DATA
 
 
 def test_offline_the_hub_is_not_asked(hub: LoopbackHub, store: Store) -> None:
@@ -131,20 +129,16 @@ def test_the_variable_of_the_hub_closes_it(
     assert hub.requests == []
 
 
-def test_a_file_of_another_size_is_refused_before_it_is_fetched(
-    hub: LoopbackHub, store: Store
+@pytest.mark.parametrize("redirects", [False, True])
+def test_another_file_is_refused_before_it_is_fetched(
+    hub: LoopbackHub, store: Store, redirects: bool
 ) -> None:
-    hub.files[URL] = DATA + b"x"
-    with pytest.raises(IntegrityError, match="the size is 250001 bytes, not 250000 bytes"):
-        fetch(store)
-    assert [request.split()[0] for request in hub.requests] == ["HEAD"]
-
-
-def test_a_file_with_other_bytes_is_refused(hub: LoopbackHub, store: Store) -> None:
     hub.files[URL] = DATA[:-1] + b"x"
-    with pytest.raises(IntegrityError, match="the sha256 is"):
-        fetch(store)
-    assert store.path_of(ENTRY) is None
+    hub.storage = hub.url.replace("127.0.0.1", "localhost") if redirects else ""
+    seen: list[int] = []
+    with pytest.raises(IntegrityError, match=f"the sha256 is .*, not {ENTRY.sha256}"):
+        fetch(store, seen=seen)
+    assert set(seen) == {0}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +181,7 @@ def test_a_hub_that_does_not_answer_is_left(
 ) -> None:
     hub.silent.set()
     monkeypatch.setattr(module, "ANSWER_S", 0.2)
-    with pytest.raises(SourceFailedError, match=r"no answer within 0.2 s|the server fell silent"):
+    with pytest.raises(SourceFailedError, match="the server fell silent"):
         fetch(store)
 
 
@@ -199,7 +193,7 @@ def test_the_hubs_own_warnings_are_kept_off_the_screen() -> None:
 def test_a_disk_without_room_is_told_before_the_hub_is_asked(
     hub: LoopbackHub, store: Store
 ) -> None:
-    large = dataclasses.replace(ENTRY, size_bytes=10**18)
+    large = replace(ENTRY, size_bytes=10**18)
     with pytest.raises(SourceFailedError, match=r"needs 1000000000.0 GB free"):
         from_hub(SOURCE, large, store, False, print)
     assert hub.requests == []
@@ -224,8 +218,7 @@ def test_the_variables_of_the_user_are_honoured(tmp_path: Path) -> None:
             check=False,
         )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    cached = tmp_path / "home" / "hub" / "models--owner--toy-GGUF" / "blobs" / ENTRY.sha256
-    assert (tmp_path / "data" / "blobs" / ENTRY.sha256).readlink() == cached
+    assert (tmp_path / "data" / "blobs" / ENTRY.sha256).read_bytes() == DATA
     assert {request.split()[1] for request in hub.requests} == {URL}
     assert set(hub.authorization) == {"Bearer hf_x"}
 
@@ -287,40 +280,6 @@ def test_a_server_that_falls_silent_is_asked_again(
     hub.faults.append(Fault("silent", 100_000))
     assert fetch(store).read_bytes() == DATA
     assert hub.offsets == [0, 100_000]
-
-
-@pytest.mark.parametrize("revision", [None, "v1.0", COMMIT])
-def test_other_clients_of_the_hub_find_the_file_in_its_cache(
-    hub: LoopbackHub, store: Store, revision: str | None
-) -> None:
-    hub.files[URL.replace(COMMIT, revision or "main")] = DATA
-    source = dataclasses.replace(SOURCE, revision=revision)
-    from_hub(source, ENTRY, store, False, lambda _: None)
-    file = huggingface_hub.hf_hub_download(
-        SOURCE.repo, SOURCE.file, revision=revision, local_files_only=True
-    )
-    assert Path(file).read_bytes() == DATA
-    (repo,) = huggingface_hub.scan_cache_dir().repos
-    assert (repo.repo_id, repo.size_on_disk) == (SOURCE.repo, len(DATA))
-
-
-def test_a_cache_that_cannot_be_written_leaves_the_file_in_the_store(
-    hub: LoopbackHub, store: Store, tmp_path: Path
-) -> None:
-    (tmp_path / "cache").write_text("no directory")
-    path = fetch(store)
-    assert path.read_bytes() == DATA
-    assert not path.is_symlink()
-
-
-def test_a_hub_cannot_choose_where_a_name_is_written(
-    hub: LoopbackHub, store: Store, tmp_path: Path
-) -> None:
-    hub.commit = "../../../../escaped"
-    path = fetch(store)
-    assert path.read_bytes() == DATA
-    assert not path.is_symlink()
-    assert {each.name for each in tmp_path.iterdir()} == {"data"}
 
 
 def test_a_part_of_a_file_is_read_alone(storage: LoopbackHub) -> None:

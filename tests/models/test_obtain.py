@@ -70,7 +70,8 @@ def test_a_source_that_fails_is_followed_by_the_next(
     sources(failing(error), delivering)
     seen: list[Progress] = []
     assert obtain(ENTRY, store, progress=seen.append).read_bytes() == DATA
-    assert seen == [Progress("toy", 500, 500, "wheels toy-part…==1.0")]
+    reason = f"hub owner/toy-GGUF: {getattr(error, 'strerror', None) or error}"
+    assert seen == [Progress("toy", 500, 500, "wheels toy-part…==1.0", reason)]
 
 
 def test_when_all_fail_one_line_says_what_each_answered(store: Store, sources: Use) -> None:

@@ -1,4 +1,3 @@
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,13 +5,11 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import IntegrityError
-from localspec.models import transfer as module
 from localspec.models.transfer import Partial
 from tests.models.sources import entry_for
 
 DATA = os.urandom(2_000_000)
 ENTRY = entry_for(DATA)
-SYNC = 64 << 10
 
 
 @pytest.fixture
@@ -52,54 +49,22 @@ def test_what_was_written_is_there_the_next_time(directory: Path) -> None:
     assert (directory / "done").read_bytes() == DATA
 
 
-def test_after_a_crash_of_the_machine_only_what_reached_the_disk_counts(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tail_that_did_not_reach_the_disk_costs_one_more_fetch(directory: Path) -> None:
     write(directory, 0, 1_000_000)
-    # The tail of a file may have its length and not its bytes then.
+    # After a crash of the machine a file may have its length and not its bytes.
     with (directory / "blob").open("r+b") as file:
         file.seek(-20_000, os.SEEK_END)
         file.write(bytes(20_000))
-    monkeypatch.setattr(module, "_boot_id", lambda: "another boot")
     partial = opened(directory)
-    assert 980_000 - SYNC <= partial.size_bytes <= 980_000
-    partial.fill(lambda: partial.write(DATA, 0))
+    offsets: list[int] = []
 
+    def fetch() -> None:
+        offsets.append(partial.size_bytes)
+        partial.write(DATA[partial.size_bytes :], partial.size_bytes)
 
-def test_where_boots_cannot_be_told_apart_it_is_the_same(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_boot_id", lambda: "")
-    write(directory, 0, 1_000_000)
-    assert 1_000_000 - SYNC - 10_000 <= opened(directory).size_bytes < 1_000_000
-
-
-def test_bytes_that_changed_on_the_disk_are_found_before_more_is_fetched(directory: Path) -> None:
-    write(directory, 0, 1_000_000)
-    with (directory / "blob").open("r+b") as file:
-        file.write(b"changed")
-    assert opened(directory).size_bytes == 0
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"{}",
-        b'{"size_bytes": -1}',
-        b'{"size_bytes": 1e9}',
-        b'{"size_bytes": 99999999999}',
-        b'{"size_bytes": "1"}',
-        b'{"other": 1}',
-        b"\xff\xfe",
-    ],
-)
-def test_a_damaged_note_costs_at_most_the_bytes(directory: Path, state: bytes) -> None:
-    write(directory, 0, 1_000_000)
-    (directory / "state.json").write_bytes(state)
-    assert opened(directory).size_bytes == 0
+    partial.fill(fetch)
+    assert offsets == [1_000_000, 0]
+    assert (directory / "blob").read_bytes() == DATA
 
 
 def test_a_longer_file_than_promised_is_begun_again(directory: Path) -> None:
@@ -109,17 +74,6 @@ def test_a_longer_file_than_promised_is_begun_again(directory: Path) -> None:
     assert opened(directory).size_bytes == 0
 
 
-def test_whole_parts_are_counted_and_what_came_beyond_them_is_kept(directory: Path) -> None:
-    partial = opened(directory)
-    partial.write(DATA[:500_000], 0)
-    partial.end_part(500_000)
-    partial.write(DATA[500_000:900_000], 500_000)
-    partial.close()
-    partial = opened(directory)
-    assert (partial.size_bytes, partial.parts, partial.parts_bytes) == (900_000, 1, 500_000)
-    partial.fill(lambda: partial.write(DATA[500_000:], 500_000))
-
-
 @pytest.mark.parametrize("data", [DATA[:-1] + b"!", DATA[:-1]])
 def test_other_bytes_are_refused_and_not_kept(directory: Path, data: bytes) -> None:
     partial = opened(directory)
@@ -127,23 +81,6 @@ def test_other_bytes_are_refused_and_not_kept(directory: Path, data: bytes) -> N
         partial.fill(lambda: partial.write(data, 0))
     assert partial.size_bytes == 0
     assert opened(directory).size_bytes == 0
-
-
-def test_a_source_that_goes_on_from_the_wrong_bytes_of_another_begins_anew(directory: Path) -> None:
-    partial = opened(directory)
-    partial.write(b"wrong", 0)
-    partial.end_part(5)
-    partial.close()
-    partial = opened(directory)
-    offsets: list[int] = []
-
-    def fetch() -> None:
-        offsets.append(partial.size_bytes)
-        partial.write(DATA[partial.size_bytes :], partial.size_bytes)
-
-    partial.fill(fetch)
-    assert offsets == [5, 0]
-    assert (partial.size_bytes, partial.parts) == (len(DATA), 0)
 
 
 def test_excess_bytes_are_refused(directory: Path) -> None:
@@ -175,9 +112,3 @@ def test_a_disk_that_takes_only_half_keeps_that_half(
             partial.write(DATA[:5000], 0)
     assert partial.size_bytes == 1000
     assert opened(directory).size_bytes == 1000
-
-
-def test_the_note_is_readable(directory: Path) -> None:
-    write(directory, 0, 1_000_000)
-    note = json.loads((directory / "state.json").read_text())
-    assert set(note) == {"size_bytes", "sha256", "boot", "parts", "parts_bytes"}

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import constants
+from msgspec.structs import replace
 
 from localspec.errors import ModelUnavailable
 from localspec.models import pull as module
@@ -100,8 +101,8 @@ def test_who_waits_no_longer_stops_the_others(
 
 
 def test_a_disk_without_room_for_all_is_told_before_any_is_fetched(store: Store) -> None:
-    large = [entry_for(b"x", name=name) for name in "ab"]
-    object.__setattr__(large[1], "size_bytes", 10**18)
+    small = [entry_for(b"x", name=name) for name in "ab"]
+    large = [small[0], replace(small[1], size_bytes=10**18)]
     with pytest.raises(
         ModelUnavailable, match=r"a and b: needs 1000000000.0 GB free in .*make room"
     ):

@@ -27,10 +27,7 @@ FITTING = {
     # gives <unk>, <s> and </s> other types and scores, which their meaning does not depend on.
     ("llama-spm", "phi-3"): (
         "vocabularies have 32000 and 32064 tokens",
-        "2 tokens are of other types, the first is 0 ('<unk>'): 2 and 3",
-        "3 scores differ, the first is of token 0 ('<unk>')",
-        "eos is token 2 and 32000",
-        "padding is token None and 32000",
+        "types of tokens and scores and special tokens differ: those of the target count",
     ),
     # llama.cpp's file for Qwen3.5 is Qwen2's with another pre-tokenizer, which splits combining marks
     # from letters or does not. Only the target's splits text.

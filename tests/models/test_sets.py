@@ -1,8 +1,8 @@
-import dataclasses
 import hashlib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from localspec.models.entries import HubSource, ModelEntry, shards_of
 from localspec.models.inventory import inventory, plan_removal, remove
@@ -24,7 +24,7 @@ def entry(tmp_path: Path) -> ModelEntry:
         (tmp_path / "mirror" / name).write_bytes(data)
         shards.append(entry_for(data, HubSource("o/r", f"Q4/{name}", None), name=name[:-5]))
     whole = entry_for(b"".join(PIECES), name="big")
-    return dataclasses.replace(whole, shards=tuple(shards))
+    return replace(whole, shards=tuple(shards))
 
 
 @pytest.fixture
@@ -48,7 +48,8 @@ def test_all_shards_arrive_under_the_names_that_llama_cpp_looks_for(
     assert path == store.path_of(entry)
     assert path.name == "model-00001-of-00003.gguf"
     assert [each.read_bytes() for each in sorted(path.parent.iterdir())] == PIECES
-    assert seen[-1] == Progress("big", 3000, 3000, f"mirror {tmp_path / 'mirror'}")
+    reason = "hub o/r: not in the hub's cache, offline"
+    assert seen[-1] == Progress("big", 3000, 3000, f"mirror {tmp_path / 'mirror'}", reason)
     registry = Registry({"big": entry}, {}, "")
     (item,) = inventory(registry, store)
     assert (item.name, item.where, item.here_bytes) == ("big", "store", 3000)

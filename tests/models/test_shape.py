@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from localspec.models.gguf import parse_header
 from localspec.models.memory import (
     ModelShape,
-    Settings,
     compute_bytes,
     layer_kv_bytes,
     model_shape,
     predict,
 )
+from localspec.options import LoadOptions
 from tests.models.gguf_builder import Content, Raw, Tensor, build
 
-SETTINGS = Settings(n_ctx=256)
+OPTIONS = LoadOptions(256, max_rows=1, n_batch=512, flash_attention=True, load_mode="copy")
 ATTENTION = {"attn_q": 8 * 8 * 4, "attn_k": 8 * 8 * 4}
 
 
@@ -108,8 +108,8 @@ def test_recurrent_layers_keep_a_state_whatever_the_context() -> None:
     assert widths(model) == [(0, 0), (8, 8)]
     state = 4 * (3 * (16 + 2 * 8) + 16 * 8)
     assert [layer.state_bytes for layer in model.layers] == [state, 0]
-    assert layer_kv_bytes(model.layers[0], Settings(256)) == state
-    assert layer_kv_bytes(model.layers[0], Settings(9999)) == state
+    assert layer_kv_bytes(model.layers[0], LoadOptions(256)) == state
+    assert layer_kv_bytes(model.layers[0], LoadOptions(9999)) == state
 
 
 def test_experts_that_are_active_together_make_the_feed_forward_width() -> None:
@@ -119,32 +119,32 @@ def test_experts_that_are_active_together_make_the_feed_forward_width() -> None:
 @pytest.mark.parametrize(("kind", "of_8"), [("f32", 32), ("f16", 16), ("bf16", 16)])
 def test_a_cache_is_cells_times_the_width_of_its_type(kind: str, of_8: int) -> None:
     (layer,) = shape([ATTENTION]).layers
-    assert layer_kv_bytes(layer, replace(SETTINGS, kv_type=kind)) == 256 * 2 * of_8
-    assert layer_kv_bytes(layer, replace(SETTINGS, kv_type=kind, n_ctx=257)) == 512 * 2 * of_8
+    assert layer_kv_bytes(layer, replace(OPTIONS, kv_type=kind)) == 256 * 2 * of_8
+    assert layer_kv_bytes(layer, replace(OPTIONS, kv_type=kind, n_ctx=257)) == 512 * 2 * of_8
 
 
 def test_places_share_a_model_out_without_losing_any() -> None:
     model = shape([ATTENTION] * 4)
-    whole = predict(model, SETTINGS)[0]
-    cpu, first, second = predict(model, SETTINGS, (1, 3))
+    whole = predict(model, OPTIONS)[0]
+    cpu, first, second = predict(model, OPTIONS, (1, 3))
     assert cpu.weights_bytes == model.input_bytes + 512
     assert first.weights_bytes == 512
     assert second.weights_bytes == 2 * 512 + model.output_bytes
     assert cpu.kv_bytes + first.kv_bytes + second.kv_bytes == whole.kv_bytes
-    assert cpu.compute_bytes == compute_bytes(model, SETTINGS)
-    assert second.compute_bytes == compute_bytes(model, SETTINGS, held=2)
+    assert cpu.compute_bytes == compute_bytes(model, OPTIONS)
+    assert second.compute_bytes == compute_bytes(model, OPTIONS, held=2, on_gpu=True)
 
 
 def test_the_last_projection_goes_to_a_gpu_first() -> None:
     model = shape([ATTENTION] * 4)
-    cpu, gpu = predict(model, SETTINGS, (1,))
+    cpu, gpu = predict(model, OPTIONS, (1,))
     assert cpu.weights_bytes == model.input_bytes + 4 * 512
     assert (gpu.weights_bytes, gpu.kv_bytes) == (model.output_bytes, 0)
 
 
 def test_a_tied_projection_is_copied_to_the_gpu() -> None:
     model = shape([ATTENTION], tied=True)
-    cpu, gpu = predict(model, SETTINGS, (2,))
+    cpu, gpu = predict(model, OPTIONS, (2,))
     assert cpu.weights_bytes == model.input_bytes
     assert gpu.weights_bytes == 512 + model.input_bytes
 
@@ -153,8 +153,8 @@ def test_repacking_beside_a_mapped_file_is_a_second_copy_of_what_is_repacked() -
     model = shape([ATTENTION])
     (layer,) = model.layers
     packed = replace(model, layers=(replace(layer, matrices={"Q4_0": 100, "F32": 7}),))
-    mapped = replace(SETTINGS, mapped_and_repacked=True)
-    more = predict(packed, mapped)[0].weights_bytes - predict(packed, SETTINGS)[0].weights_bytes
+    mapped = replace(OPTIONS, load_mode="mmap")
+    more = predict(packed, mapped)[0].weights_bytes - predict(packed, OPTIONS)[0].weights_bytes
     assert more == 100
 
 
@@ -210,4 +210,4 @@ def test_no_header_makes_it_fail(keys: dict[str, Content]) -> None:
     raw = header([ATTENTION, {"ssm_in": 0}], **keys)  # type: ignore[arg-type]
     found = model_shape(parse_header(raw, name="toy"))
     if found is not None:
-        assert predict(found, Settings(4096), (1,))[0].total_bytes >= 0
+        assert predict(found, LoadOptions(4096), (1,))[0].total_bytes >= 0

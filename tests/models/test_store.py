@@ -216,20 +216,10 @@ def no_links(*_: object) -> Never:
     raise OSError(errno.EPERM, "Operation not permitted")
 
 
-def test_without_symbolic_links_there_is_a_hard_link(
-    store: Store, cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Path, "symlink_to", no_links)
-    path = store.adopt(ENTRY, cached)
-    assert not path.is_symlink()
-    assert path.samefile(cached)
-
-
 def test_without_any_links_there_is_a_copy(
     store: Store, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "symlink_to", no_links)
-    monkeypatch.setattr(Path, "hardlink_to", no_links)
     path = store.adopt(ENTRY, cached)
     assert not path.samefile(cached)
     assert path.read_bytes() == DATA

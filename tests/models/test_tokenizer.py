@@ -5,7 +5,7 @@ import pytest
 
 from localspec.errors import ModelFileError
 from localspec.models.gguf import parse_header, read_header
-from localspec.models.tokenizer import TokenizerHeader, eog_tokens, fingerprint
+from localspec.models.tokenizer import TokenizerHeader, fingerprint
 from tests.models.gguf_builder import TOKENS, Content, build, model_file
 
 
@@ -118,23 +118,3 @@ def test_the_number_type_of_a_file_does_not_count() -> None:
         one.flags,
     )
     assert fingerprint(one) == fingerprint(other)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "changes", "eog"),
-    [
-        (["a", "<|im_end|>", "</s>"], {"eos_token_id": 0}, {0, 1, 2}),
-        (["a", "b", "c"], {"eos_token_id": 0, "eot_token_id": 1, "eom_token_id": 2}, {0, 1, 2}),
-        (["a", "b", "c"], {"eos_token_id": 7}, set()),
-        (["a", "b", "c"], {"eos_token_id": None, "model": "llama"}, {2}),
-        (["a", "<|file_sep|>", "<PAD>"], {"eos_token_id": 0}, {0, 1, 2}),
-        (["a", "<PAD>", "c"], {"eos_token_id": 0, "fim_pad_token_id": 2}, {0, 2}),
-        (["<|end|>", "<|return|>", "<|call|>"], {"eos_token_id": 1}, {1, 2}),
-        (["</s>", "<|tool_response>", "<eos>"], {"eos_token_id": 2}, {1, 2}),
-    ],
-)
-def test_the_tokens_that_end_a_reply_are_found(
-    tokens: list[str], changes: dict[str, Content | None], eog: set[int]
-) -> None:
-    base: dict[str, Content | None] = {"tokens": tokens, "token_type": None, "bos_token_id": None}
-    assert eog_tokens(tokenizer_of(**{**base, **changes})) == eog

@@ -51,7 +51,7 @@ def _open_to_others(root: Path) -> list[str]:
 
 def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     assert data_dir() == root
-    history = History.open(root / "history")
+    history = History(root / "history")
     history.add_user(history.create(), None, Message.user("Hi"))
     with recording(root / "telemetry") as talk:
         talk.reply()

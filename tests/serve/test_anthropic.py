@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from tests.serve.clients import Package
 from tests.serve.serving import Served
 
@@ -67,7 +67,7 @@ def test_what_drafts_is_chosen_and_told(server: Served, stream: bool) -> None:
     }
     text = server.client.post("/v1/messages", json=body).text
     asked = server.asked[-1]
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, Request)
     assert asked.draft == "off"
     told = json.loads(
         re.findall(r"^data: (.*message_delta.*)$", text, re.MULTILINE)[0] if stream else text

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from localspec.chat.events import Reply, Text
+from localspec.chat.request import Request
 from localspec.decoding.round import Spent, StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     EngineDied,
@@ -133,7 +133,7 @@ def test_where_bits_count_nothing_is_taken_from_what_was_asked_before(exact: boo
     engine = Dying(gets_ready=True)
 
     async def work(backend: Backend) -> None:
-        reply = backend.notices(Ask(0, (Message.user("hello"),)))
+        reply = backend.notices(Request(0, (Message.user("hello"),)))
         pending = asyncio.ensure_future(anext(reply))
         while not engine.asked:
             await asyncio.sleep(0)
@@ -141,7 +141,7 @@ def test_where_bits_count_nothing_is_taken_from_what_was_asked_before(exact: boo
         await asyncio.gather(pending, return_exceptions=True)
 
     with_backend(engine, LaunchOptions(exact=exact), work)
-    assert [each.afresh for each in engine.asked if isinstance(each, Ask)] == [exact]
+    assert [each.deterministic for each in engine.asked if isinstance(each, Request)] == [exact]
 
 
 def test_what_is_told_of_several_in_one_go_reaches_each_and_a_fault_in_one_no_other() -> None:
@@ -153,7 +153,7 @@ def test_what_is_told_of_several_in_one_go_reaches_each_and_a_fault_in_one_no_ot
             raise ValueError("of one")
 
     async def text_of(backend: Backend) -> str:
-        asked = Ask(0, (Message.user("hello"),))
+        asked = Request(0, (Message.user("hello"),))
         told = [each async for each in pieces(backend.notices(asked))]
         return "".join(each.text for each in told if isinstance(each, Text))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.options import ReplyOptions
 from tests.serve.clients import Package
 from tests.serve.serving import FIM, Served, served
@@ -42,7 +42,7 @@ SCHEMA = {"type": "object", "properties": {"uniqueItems": SET}, "required": ["un
 
 def options_of(server: Served) -> ReplyOptions:
     asked = server.asked[-1]
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, Request)
     return asked.options
 
 
@@ -101,8 +101,18 @@ def test_what_only_some_interfaces_read_is_refused_by_the_others(
     request = server.asked[asked]
     plain = server.client.post(path, json=BODIES[path])
     assert plain.status_code == 200
-    assert isinstance(request, Ask)
+    assert isinstance(request, Request)
     assert request.options != replace(options_of(server), seed=request.options.seed)
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_all_interfaces_read_the_same_sampling_fields(server: Served, path: str) -> None:
+    given = {"temperature": 0.3, "top_p": 0.7, "top_k": 9, "min_p": 0.2, "repeat_penalty": 1.1}
+    answer = server.client.post(path, json={**BODIES[path], **given, "seed": 7})
+    assert answer.status_code == 200, answer.text
+    options = options_of(server)
+    assert {name: getattr(options.sampling, name) for name in given} == given
+    assert options.seed == 7
 
 
 def test_samplers_are_refused_but_by_a_gap_whose_editors_send_them(server: Served) -> None:

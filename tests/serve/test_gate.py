@@ -1,4 +1,4 @@
-"""Gates by key: over HTTP nothing of a secret leaves in any interface, streamed or not, in words, thoughts, calls and logprobs."""
+"""Gates by key: over HTTP nothing of a secret leaves in any interface, streamed or not, in words, thoughts and calls; logprobs are refused."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from lab.planted import FORMATS, planted
-from localspec.gates.gate import gate_of_toml, usual_gate
 from localspec.serve.http import Guard
 from tests.chat.toy_calls import hermes
 from tests.serve.serving import Served, served
@@ -36,11 +35,10 @@ TOOL = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Served]:
-    stops = gate_of_toml("action = 'stop'", "gate")
     guard = Guard(
         keys=("all", "masked", "stopped"),
-        gate=usual_gate(),
-        gates={"all": None, "stopped": stops},
+        gate="usual",
+        gates={"all": "", "stopped": "action = 'stop'"},
     )
     with served(SCRIPT, guard=guard) as server:
         yield server
@@ -60,7 +58,6 @@ def user(text: str) -> dict[str, Any]:
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": (CHAT, user("key")),
-    "logprobs": (CHAT, {**user("key"), "logprobs": True, "top_logprobs": 3}),
     "calls": (CHAT, {**user("send"), "tools": [{"type": "function", "function": TOOL}]}),
     "two answers": (CHAT, {**user("key"), "n": 2}),
     "completion": (
@@ -68,7 +65,6 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "prompt": "<|im_start|>user\nkey<|im_end|>\n<|im_start|>assistant\n",
             "max_tokens": 99,
-            "logprobs": 2,
         },
     ),
     "response": (RESPONSES, {"input": "key"}),
@@ -96,6 +92,21 @@ def test_nothing_of_a_secret_leaves(server: Served, way: str, stream: bool) -> N
         assert KEY in asked(server, path, "all", **body), "another key lets it through"
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {**user("key"), "logprobs": True, "top_logprobs": 3}),
+        (TEXT, {"prompt": "key", "logprobs": 2}),
+        (RESPONSES, {"input": "key", "top_logprobs": 2}),
+    ],
+)
+def test_logprobs_are_refused_in_one_line(server: Served, path: str, body: dict[str, Any]) -> None:
+    headers = {"Authorization": "Bearer masked"}
+    done = server.client.post(path, json={"model": "a-pair", **body}, headers=headers)
+    assert done.status_code == 400
+    assert "logprobs cannot be had behind a gate" in done.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_rule_that_stops_ends_the_answer_in_every_interface(server: Served, stream: bool) -> None:
     for path, body, told in (
@@ -111,7 +122,7 @@ def test_rule_that_stops_ends_the_answer_in_every_interface(server: Served, stre
 
 def test_thoughts_are_masked_as_well() -> None:
     thinking = {"answers": {"key": f"<think>Is it {KEY}?</think>No."}, "thinks": True}
-    with served(thinking, guard=Guard(keys=("masked",), gate=usual_gate())) as server:
+    with served(thinking, guard=Guard(keys=("masked",), gate="usual")) as server:
         for stream in (False, True):
             seen = asked(server, CHAT, "masked", **user("key"), stream=stream)
             assert "reasoning_content" in seen
@@ -148,11 +159,11 @@ def _words(value: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("way", [each for each in WAYS if each not in {"logprobs", "two answers"}])
+@pytest.mark.parametrize("way", [each for each in WAYS if each != "two answers"])
 def test_nothing_of_a_secret_leaves_in_json(way: str, stream: bool) -> None:
     path, body = WAYS[way]
     script = {**ESCAPED, "calls": True, "drafts": 5}
-    with served(script, guard=Guard(keys=("masked",), gate=usual_gate())) as server:
+    with served(script, guard=Guard(keys=("masked",), gate="usual")) as server:
         seen = asked(server, path, "masked", **{**body, "max_tokens": 999}, stream=stream)
     assert not any(each in seen for each in HIDDEN)
     assert json.loads(told(seen)) == {"text": ENV_SEEN}
@@ -164,7 +175,7 @@ def test_no_format_leaves_streamed_or_not_drafted_or_not() -> None:
     answers = {asks: f"Use {secret.text} here." for asks, secret in secrets.items()}
     for drafts in (0, 6):
         script = {"answers": answers, "drafts": drafts}
-        with served(script, guard=Guard(keys=("masked",), gate=usual_gate())) as server:
+        with served(script, guard=Guard(keys=("masked",), gate="usual")) as server:
             for asks, secret in secrets.items():
                 for stream in (False, True):
                     seen = asked(server, CHAT, "masked", **user(asks), stream=stream)

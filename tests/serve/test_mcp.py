@@ -10,7 +10,6 @@ from mcp.client import Client
 from mcp_types import CallToolResult, TextContent
 
 from localspec.engine.client import EngineClient
-from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.options import LaunchOptions
 from localspec.serve.backend import Backend
 from localspec.serve.mcp import AskTools, LoadWatch, server_of
@@ -28,7 +27,7 @@ Work = Callable[[Client, Backend], Awaitable[None]]
 
 @asynccontextmanager
 async def asked(
-    script: Mapping[str, Any], mode: str, gate: Gate | None = None
+    script: Mapping[str, Any], mode: str, gate: str = ""
 ) -> AsyncIterator[tuple[Client, Backend]]:
     loading = LoadWatch()
     backend = Backend(EngineClient(command(script)), FIRST.launch, 8, loading.see)
@@ -43,9 +42,7 @@ async def asked(
         await backend.close()
 
 
-def follow(
-    work: Work, script: Mapping[str, Any], mode: str = "auto", gate: Gate | None = None
-) -> None:
+def follow(work: Work, script: Mapping[str, Any], mode: str = "auto", gate: str = "") -> None:
     async def run() -> None:
         async with asked(script, mode, gate) as (client, backend):
             await work(client, backend)
@@ -154,7 +151,7 @@ def test_answers_pass_the_gate() -> None:
         assert (words(result), result.is_error) == (f"It is {MASK}, yes.", False)
         assert KEY[4:12] not in result.model_dump_json()
 
-    follow(work, {"answers": {"key": f"It is {KEY}, yes."}, "drafts": 5}, gate=usual_gate())
+    follow(work, {"answers": {"key": f"It is {KEY}, yes."}, "drafts": 5}, gate="usual")
 
 
 @pytest.mark.parametrize(
@@ -172,5 +169,5 @@ def test_json_that_a_gate_has_broken_is_an_error_of_the_call(
         assert f"{word} by a rule of --gate" in words(result)
         assert KEY[4:12] not in words(result)
 
-    gate = gate_of_toml(f"{rules}\n{pattern}", "gate")
+    gate = f"{rules}\n{pattern}"
     follow(work, {"answers": {"json": answer}, "calls": True}, gate=gate)

@@ -15,9 +15,9 @@ from localspec.chat.events import (
     StreamEvent,
     Text,
 )
+from localspec.chat.request import Request
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
-from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, ReplyDone, ReplyEvents
 from localspec.messages import Infill, Message
 from localspec.serve.http import Guard
@@ -55,7 +55,7 @@ def value(metrics: Metrics, name: str) -> float | None:
 def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
     clock = Clock()
     metrics = Metrics(clock)
-    metrics.ask(1, Ask(0, QUESTION))
+    metrics.ask(1, Request(0, QUESTION))
     assert (metrics.running, metrics.waiting) == (0, 1)
     clock.now_s = 3.0
     metrics.see(ReplyEvents(1, (Started(10, 4),)))
@@ -80,9 +80,9 @@ def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
 def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
     metrics = Metrics()
     asked = (
-        Ask(0, QUESTION),
-        Ask(0, (), raw="Say: abc"),
-        Ask(0, (), infill=Infill("def f():\n    return", "")),
+        Request(0, QUESTION),
+        Request(0, (), raw="Say: abc"),
+        Request(0, (), infill=Infill("def f():\n    return", "")),
     )
     for number, each in enumerate(asked):
         metrics.ask(number, each)
@@ -97,7 +97,7 @@ def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
 def test_who_fails_or_dies_is_under_way_no_more() -> None:
     metrics = Metrics()
     for number in range(3):
-        metrics.ask(number, Ask(0, QUESTION))
+        metrics.ask(number, Request(0, QUESTION))
     metrics.see(Failed(0, "UsageError", "no"))
     assert metrics.waiting == 2
     metrics.see(EngineDied("gone"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from tests.serve.clients import Package
 from tests.serve.serving import Served
 
@@ -96,7 +96,7 @@ def test_the_engine_is_asked_for_no_rounds_which_no_interface_tells(server: Serv
     for stream in (False, True):
         server.chat("hello", stream=stream)
         asked = server.asked[-1]
-        assert isinstance(asked, Ask)
+        assert isinstance(asked, Request)
         assert not asked.rounds
 
 
@@ -104,7 +104,7 @@ def test_every_answer_has_a_seed_of_its_own_and_all_tokens_are_counted(server: S
     before = len(server.asked)
     once = server.chat("hello", seed=5).json()["usage"]
     usage = server.chat("hello", n=3, seed=5).json()["usage"]
-    seeds = [each.options.seed for each in server.asked[before:] if isinstance(each, Ask)]
+    seeds = [each.options.seed for each in server.asked[before:] if isinstance(each, Request)]
     assert sorted(seed or 0 for seed in seeds) == [5, 5, 6, 7]
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
         assert usage[name] == 3 * once[name] > 0, name

@@ -13,10 +13,9 @@ import msgspec
 import pytest
 
 from localspec.chat.events import Finished, RoundDone, Started, Text
-from localspec.chat.requests import Request
+from localspec.chat.request import Request
 from localspec.cli.resident import first_of
 from localspec.decoding.round import StopReason
-from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Cancel,
@@ -95,8 +94,8 @@ def connected(path: Path, wanted: LaunchOptions = PAIR) -> SharedEngine:
     return engine
 
 
-def ask(text: str, **more: Any) -> Ask:
-    return Ask(0, (Message.user(text),), **more)
+def ask(text: str, **more: Any) -> Request:
+    return Request(0, (Message.user(text),), **more)
 
 
 def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(tmp_path: Path) -> None:
@@ -111,7 +110,7 @@ def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(tmp_
             last = events[-1]
             assert isinstance(last, Finished)
             assert last.reply.text == "Hello."
-            long = Ask(0, (Message.user("x" * 5000),))
+            long = Request(0, (Message.user("x" * 5000),))
             with pytest.raises(ContextOverflow, match="--ctx"):
                 list(assistant.stream(long))
             stream = assistant.stream(ask("a story"))
@@ -149,12 +148,12 @@ def test_many_requests_are_answered_and_those_without_room_wait(tmp_path: Path) 
         shared({"answers": answers, "parallel": 2}, path, most=2),
         closing(RemoteAssistant(connected(path), count=5)) as assistant,
     ):
-        requests = (Request(n, f"number {n}.") for n in range(9))
+        requests = (Request(n, ask(f"number {n}.").messages) for n in range(9))
         found = {each.key: each.reply for each in assistant.answer(requests)}
         assert {key: reply and reply.text for key, reply in found.items()} == {
             n: f"Answer {n}." for n in range(9)
         }
-        broken = Request(1, "x" * 5000)
+        broken = ask("x" * 5000)
         (failed,) = assistant.answer(iter([broken]))
         assert isinstance(failed.error, ContextOverflow)
 
@@ -239,7 +238,7 @@ def test_nonsense_on_the_socket_ends_no_more_than_its_own_connection(tmp_path: P
             b"\n",
             b"{}\n",
             b"\xff\xfe\n",
-            b'{"v": 6, "type": "Ask"',
+            b'{"v": 6, "type": "Request"',
             b"[" * 9999 + b"\n",
         ):
             with socket.socket(socket.AF_UNIX) as stranger:
@@ -259,7 +258,7 @@ def test_every_program_is_a_client_of_its_own_and_drafts_as_it_wants(tmp_path: P
         list(programs[0].stream(ask("hello", draft="off")))
         for each in programs:
             each.close()
-    asks = [each for each in asked if isinstance(each, Ask)]
+    asks = [each for each in asked if isinstance(each, Request)]
     names = [each.client for each in asks]
     assert len({*names[:3]}) == 3, "nobody waits behind all that another program asked"
     assert names[3] == names[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from tests.serve.serving import Served
 
 SCRIPT = {"answers": {"Rhine": "It is 1233 km long."}, "otherwise": ["Hello."], "parallel": 2}
@@ -43,7 +43,7 @@ def test_the_user_is_answered_and_what_was_read_before_it_is_kept(
             continue
         assert "It is 1233 km long." in answer.text
         asked = server.asked[-1]
-        assert isinstance(asked, Ask)
+        assert isinstance(asked, Request)
         assert asked.messages[-1].role == "system"
         usage = server.client.post(path, json=bodies("It is 10 o'clock!", role)[path]).json()[
             "usage"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -151,3 +152,20 @@ def test_what_goes_wrong_later_is_an_event(tmp_path: Path) -> None:
         assert '"api_error"' in rest[-1]
         assert "[DONE]" not in rest[-1]
         (tmp_path / "go on").unlink()
+
+
+def test_an_error_in_a_stream_has_the_code_of_one_with_a_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "_CHECKED_WITHIN_S", 0.1)
+    with resting(0, tmp_path / "go on", most=2) as server:
+        first = threading.Thread(target=server.chat, args=("hello",))
+        first.start()
+        server.wait_until(1)
+        long = {"messages": [{"role": "user", "content": "x" * 5000}], "stream": True}
+        with server.client.stream("POST", "/v1/chat/completions", json=long) as answer:
+            assert answer.status_code == 200
+            (tmp_path / "go on").touch()
+            last = [line for line in answer.iter_lines() if line.startswith("data: ")][-1]
+        assert json.loads(last[6:])["error"]["code"] == "context_length_exceeded"
+        first.join()

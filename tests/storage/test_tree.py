@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from localspec.session.attachments import completions
 from localspec.storage.tree import files_below, found_below, fuzzy
-from localspec.ui.attach import completions
 from tests.hostile_repository import hostile_repository
 from tests.waiting import PATIENCE_S
 

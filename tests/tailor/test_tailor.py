@@ -257,21 +257,6 @@ def test_undo_removes_entry_and_file(data: Path) -> None:
         undo("tiny")
 
 
-def test_a_cut_head_of_an_earlier_version_is_not_loaded_and_can_be_removed(data: Path) -> None:
-    sha256 = kept(data, recipe="all Q4_0, head of 75968 ids")
-    # As that version wrote it.
-    with (data / "tailored.toml").open("a") as file:
-        file.write(f'source_sha256 = "{"0" * 64}"\nllama_cpp = "0.3.36"\n')
-    pair = load_registry().pairs["tiny"]
-    assert pair.draft_model == pair.target
-    plan = make_plan(LaunchOptions(pair="tiny", draft="model", load=OPTIONS, fit=False))
-    (note,) = (each for each in plan.notes if "tiny-tailored" in each)
-    assert "`localspec tailor --undo tiny`" in note
-    assert undo("tiny")[0].name == "tiny-tailored"
-    assert not (data / "blobs" / sha256).exists()
-    assert "tiny" not in (data / "tailored.toml").read_text()
-
-
 def test_rm_removes_it_too(data: Path) -> None:
     kept(data)
     store, registry = Store(data), load_registry()

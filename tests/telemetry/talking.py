@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, Verdict
+from localspec.launch.observe import _is_secret
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
 from localspec.telemetry.switch import Switch
@@ -90,6 +91,7 @@ def recording(
         switch or Switch(),
         lambda token: f"<{token}>".encode(),
         workload,
+        is_secret=_is_secret,
     )
     talk = Talk(recorder)
     yield talk

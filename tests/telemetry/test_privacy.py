@@ -1,19 +1,26 @@
 """No text on the disk unless it was asked for: the files are searched for what was said, and for its ids."""
 
 import json
+import os
 import struct
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from localspec.errors import UsageError
-from localspec.launch.recording import is_allowed
+from localspec.chat.request import Request
+from localspec.config.own import adopt_switches
+from localspec.launch.observe import Telemetry
+from localspec.launch.recording import recording as what_is_recorded
+from localspec.launch.recording import store_megabytes
+from localspec.messages import Message
 from localspec.telemetry.log import FILE, add_findings, read_records, set_bounds, wipe
+from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.report import make_report
-from localspec.telemetry.switch import Switch, read_switch, switch_file, write_switch
+from localspec.telemetry.switch import Switch
 from localspec.telemetry.text import proposals
-from tests.telemetry.talking import recording
+from tests.chat.test_assistant import assistant
+from tests.telemetry.talking import PAIR, recording
 
 SECRET_ASKED, SECRET_TEXT = "my password is xyzzy-plugh-42", "the answer is quuxfrobnicate"
 
@@ -125,35 +132,93 @@ def test_damaged_text_costs_no_other(tmp_path: Path) -> None:
     assert list(proposals(tmp_path, since_s=1e11)) == []
 
 
-def test_switch_is_what_was_set_and_by_default_counts_without_text(tmp_path: Path) -> None:
-    assert read_switch(tmp_path) == Switch(on=True, text=False)
-    write_switch(tmp_path, Switch(on=False, text=True, megabytes=20, days=3))
-    assert read_switch(tmp_path) == Switch(on=False, text=True, megabytes=20, days=3)
-    assert switch_file(tmp_path).stat().st_mode & 0o777 == 0o600
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's file of settings, of which no variable says anything."""
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.delenv("LOCALSPEC_TELEMETRY")
+    (tmp_path / "config").mkdir()
+    return tmp_path / "config" / "config.toml"
+
+
+def test_counts_are_recorded_by_default_and_text_where_it_is_set(settings: Path) -> None:
+    assert what_is_recorded() == Switch(text=False, megabytes=128, days=365)
+    settings.write_text('telemetry = "text"\ntelemetry_megabytes = 20\ntelemetry_days = 3\n')
+    assert what_is_recorded() == Switch(text=True, megabytes=20, days=3)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("telemetry = false", ""),
+        ('telemetry = "off"', ""),
+        ('telemetry = "perhaps"', ""),
+        ("telemetry = ", ""),
+        ("telemetry_days = 0", ""),
+        ("telemetry_megabytes = 1", ""),
+        ("", "off"),
+        ("", "0"),
+        ("", "no?"),
+        ("telemetry = true", "off"),
+    ],
+)
+def test_what_is_off_or_not_understood_records_nothing(
+    settings: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str
+) -> None:
+    settings.write_text(file)
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", text)
+    assert what_is_recorded() is None
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", '{"on": true}', '{"on": 1, "text": true, "megabytes": 128, "days": 1}',
-     '{"on": true, "text": true, "megabytes": 1, "days": 1}', "[" * 4000],
+     '{"on": true, "text": true, "megabytes": 1, "days": 1}', "[" * 4000,
+     '{"on": false, "text": false, "megabytes": 128, "days": 365}'],
 )  # fmt: skip
-def test_switch_that_nobody_understands_records_nothing(tmp_path: Path, text: str) -> None:
-    switch_file(tmp_path).write_text(text)
-    assert read_switch(tmp_path) is None
+def test_an_earlier_switch_that_was_off_or_is_not_understood_stays_off(
+    settings: Path, text: str
+) -> None:
+    switch = settings.parent.parent / "data" / "telemetry" / "switch.json"
+    switch.parent.mkdir(parents=True)
+    switch.write_text(text)
+    adopt_switches()
+    assert what_is_recorded() is None
+    assert not switch.exists()
+    assert 'telemetry = "off"' in settings.read_text()
+    adopt_switches()
+    settings.unlink()
+    assert what_is_recorded() is not None, "it is read once"
 
 
-@pytest.mark.parametrize("bad", [{"megabytes": 1}, {"megabytes": 1 << 30}, {"days": 0}])
-def test_bounds_out_of_range_are_refused(bad: dict[str, int]) -> None:
-    with pytest.raises(UsageError):
-        Switch(**bad)  # type: ignore[arg-type]
+def test_earlier_switches_are_taken_over_and_a_setting_that_says_no_stays(settings: Path) -> None:
+    data = settings.parent.parent / "data"
+    for folder in ("telemetry", "store"):
+        (data / folder).mkdir(parents=True)
+    on = '{"on": true, "text": true, "megabytes": 20, "days": 3}'
+    (data / "telemetry" / "switch.json").write_text(on)
+    (data / "store" / "on").write_text("2")
+    adopt_switches()
+    assert what_is_recorded() == Switch(text=True, megabytes=20, days=3)
+    assert store_megabytes() == 2
+    settings.write_text("telemetry = false\n")
+    (data / "telemetry" / "switch.json").write_text(on)
+    adopt_switches()
+    assert what_is_recorded() is None
 
 
-@pytest.mark.parametrize(
-    ("text", "allowed"),
-    [(None, True), ("", True), ("on", True), ("off", False), ("0", False), ("no?", False)],
-)
-def test_setting_switches_it_off(text: str | None, allowed: bool) -> None:
-    assert is_allowed({} if text is None else {"LOCALSPEC_TELEMETRY": text}) is allowed
+def test_where_no_setting_can_be_written_an_earlier_switch_still_holds(
+    settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = settings.parent.parent / "data" / "telemetry" / "switch.json"
+    switch.parent.mkdir(parents=True)
+    switch.write_text('{"on": false, "text": false, "megabytes": 128, "days": 365}')
+    settings.parent.rmdir()
+    settings.parent.write_text("no folder")
+    adopt_switches()
+    assert os.environ["LOCALSPEC_TELEMETRY"] == "off"
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "off")  # as it was
 
 
 def test_reply_with_what_a_gate_finds_leaves_no_text_and_is_counted(tmp_path: Path) -> None:
@@ -176,6 +241,18 @@ def test_draft_that_was_rejected_is_said_as_well(tmp_path: Path) -> None:
         talk.recorder.spell = lambda token: b" " + key if token == 102 else b" word"
         talk.reply(rounds=8, acceptance=0.0)
     assert key.hex().encode() not in content(tmp_path)
+
+
+def test_what_a_gate_found_in_a_reply_is_counted_when_it_is_recorded(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, PAIR, Switch(), lambda _: b"")
+    telemetry = Telemetry()
+    telemetry.recorder = recorder
+    speaker = assistant("My key is AKIAABCDEFGH234567AB.")
+    speaker.observers = (telemetry,)
+    for rules in ("usual", ""):
+        list(speaker.events(Request(1, (Message.user("hello"),), gate=rules)))
+    recorder.close(60.0)
+    assert [each[1:] for each in read_records(tmp_path).found] == [("AWS access key", "mask", 1)]
 
 
 def test_findings_are_counted_by_rule_and_kept_within_bounds(tmp_path: Path) -> None:

@@ -119,6 +119,8 @@ def test_hours_with_hardly_a_plain_round_are_left_out_of_the_comparison(tmp_path
     assert report.total.rounds_compared == 200
     assert [its.speed_up is None for its in report.by["time"].values()] == [False, True]
     assert "are of 200 of 400 rounds" in terminal_view(report)
+    assert "are of" not in terminal_view(report, every=False)
+    assert "ms per token without drafting" in terminal_view(report, every=False)
 
 
 def test_without_plain_rounds_the_calibration_is_the_measure(tmp_path: Path) -> None:

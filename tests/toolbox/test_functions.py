@@ -59,7 +59,7 @@ def test_results_are_texts_and_errors_are_told() -> None:
     assert call(lambda_named("echo", lambda text: text), '{"text": "é"}') == ("é", False)
     assert call(area, '{"of": "Peru", "unit": null, "around": null}') == ("4.0", False)
     assert call(area, '{"of": null}')[1]
-    assert call(area, '{"of": 3}') == ("TypeError: object of type 'int' has no len()", True)
+    assert call(area, '{"of": 3}') == ("area: Expected `str`, got `int` - at `$.of`", True)
     for wrong in ("{", "[]", "{}", '{"of": "a", "colour": 1}'):
         text, failed = call(area, wrong)
         assert failed

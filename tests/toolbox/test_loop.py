@@ -6,7 +6,6 @@ import pytest
 
 from localspec.calls import Tool
 from localspec.messages import Message, TextPart, ToolCall, ToolResult, with_results
-from localspec.toolbox.asked import decision
 from localspec.toolbox.loop import CarriedOut, ToolLoop
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.rules import Rule, Rules
@@ -204,31 +203,3 @@ def test_a_call_without_a_result_gets_one() -> None:
     assert found[2].parts[0].call_id == "c1"  # type: ignore[union-attr]
     assert with_results(found) == found
     assert with_results([question]) == (question,)
-
-
-@pytest.mark.parametrize(
-    ("typed", "wanted"),
-    [
-        ("y", YES),
-        ("Yes", YES),
-        ("a", ALWAYS),
-        ("always", ALWAYS),
-        ("n", Decision(allowed=False)),
-        ("no, too soon", NO),
-        ("n too soon", NO),
-    ],
-)
-def test_a_typed_answer_is_understood(typed: str, wanted: Decision) -> None:
-    assert decision(lambda _: typed, "this") == wanted
-
-
-def test_what_is_no_answer_is_asked_again() -> None:
-    lines = iter(["", "a dog is an animal", "yes please do", "what?", "n"])
-    assert decision(lambda _: next(lines), "this") == Decision(allowed=False)
-
-
-def test_no_answer_stops() -> None:
-    def gone(_: str) -> str:
-        raise EOFError
-
-    assert decision(gone, "this") is None

@@ -1,7 +1,7 @@
 """What comes over the pipe between a screen and its engine, either way."""
 
 from lab.fuzz.target import FoundError, check_message
-from localspec.engine.ask import Ask
+from localspec.chat.request import Request
 from localspec.engine.protocol import (
     Cancel,
     Counted,
@@ -19,7 +19,7 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 SEEDS = tuple(
     encode(each)
     for each in (
-        Ask(3, (Message.system("a"), Message.user("b")), ReplyOptions(seed=1, stop=("x",))),
+        Request(3, (Message.system("a"), Message.user("b")), ReplyOptions(seed=1, stop=("x",))),
         Load(LaunchOptions(pair="p", load=LoadOptions(devices=("cpu",), n_ctx=512))),
         Cancel(None),
         SaveState("/x"),

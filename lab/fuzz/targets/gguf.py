@@ -1,9 +1,10 @@
 """A model file's header: tokenizer, sizes, and whatever is computed of them before anything is loaded."""
 
 from localspec.models.gguf import GgufHeader, parse_header
-from localspec.models.memory import Settings, model_shape, predict
+from localspec.models.memory import model_shape, predict
 from localspec.models.pairs import compare_tokenizers, require_compatible
-from localspec.models.tokenizer import eog_tokens, fingerprint
+from localspec.models.tokenizer import fingerprint
+from localspec.options import LoadOptions
 from tests.models.gguf_builder import Content, Raw, Tensor, build, model_file, model_values
 
 _LLAMA: dict[str, Content] = {
@@ -43,9 +44,8 @@ def use(header: GgufHeader) -> None:
     _ = header.context_length, header.chat_template
     shape = model_shape(header)
     if shape is not None:
-        predict(shape, Settings(n_ctx=4096, rows=9))
+        predict(shape, LoadOptions(4096, max_rows=9))
     tokenizer = header.tokenizer
     fingerprint(tokenizer)
-    eog_tokens(tokenizer)
     compare_tokenizers(tokenizer, _OTHER.tokenizer)
     require_compatible(header, _OTHER)

@@ -1,4 +1,4 @@
-"""`pins.toml` and `imports.toml` beside the store, and what earlier versions kept as JSON."""
+"""`pins.toml` and `imports.toml` beside the store."""
 
 import re
 
@@ -12,18 +12,6 @@ from localspec.models.store import Store
 
 _SHA = b"0" * 64
 SEEDS = (
-    b'{"u/r:Q4_K_M": {"repo": "u/r", "revision": null, "commit": "'
-    + b"a" * 40
-    + b'", "date": "2026-11-20", '
-    b'"quant": "Q4_K_M", "files": [{"file": "a.gguf", "size_bytes": 5, "sha256": "'
-    + _SHA
-    + b'"}]}}',
-    b'{"mine": {"sha256": "'
-    + _SHA
-    + b'", "size_bytes": 5, "origin": "/x/y.gguf", "shards": [["'
-    + _SHA
-    + b'", 5]]}}',
-    b'{"mine": {"sha256": "' + _SHA + b'", "size_bytes": 5, "origin": "/x/y.gguf"}}',
     b'[models."u/r:Q4_K_M"]\nrepo = "u/r"\nrevision = "'
     + b"a" * 40
     + b'"\npinned = "2026-11-20"\nquant = "Q4_K_M"\n'
@@ -39,10 +27,7 @@ SEEDS = (
 def run(data: bytes) -> None:
     root = scratch() / "models"
     root.mkdir(exist_ok=True)
-    names = ("learnt.json", "imported.json") if data[:1] == b"{" else ("pins.toml", "imports.toml")
-    for name in ("learnt.json", "imported.json", "pins.toml", "imports.toml"):
-        (root / name).unlink(missing_ok=True)
-    for name in names:
+    for name in ("pins.toml", "imports.toml"):
         (root / name).write_bytes(data)
     store = Store(root)
     for load in (load_pins, lambda root: with_pins({}, root), load_imports):

@@ -5,11 +5,11 @@ import atexit
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, wait
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from localspec.calls import Tool
 from localspec.display import printable, printable_line
@@ -87,9 +87,10 @@ class McpToolbox:
         connection, offer = found
         server = connection.server
         access = Access.READ if server.trust_hints and offer.only_reads else Access.RUN
-        arguments = _arguments(call, offer.tool)
-        if isinstance(arguments, str):
-            return Proposal(access, f"{call.name}, which cannot be called", error=arguments)
+        try:
+            arguments = offer.tool.parse(call.arguments)
+        except UsageError as error:
+            return Proposal(access, f"{call.name}, which cannot be called", error=str(error))
         summary = f"{call.name} of the MCP server {server.name}"
         shown = json.dumps(arguments, ensure_ascii=False, indent=2)
         return Proposal(access, summary, printable(shown, "\n") if arguments else "")
@@ -97,10 +98,11 @@ class McpToolbox:
     def call(self, call: ToolCall, stop: threading.Event) -> ToolResult:
         """Call a tool of a server; see `Toolbox`. A call that is stopped may go on in a server that does not listen."""
         found = self._found(call.name)
-        arguments = "" if found is None else _arguments(call, found[1].tool)
-        if found is None or isinstance(arguments, str):
-            return ToolResult(call.id, self.propose(call).error or "", is_error=True)
+        error = self.propose(call).error
+        if found is None or error:
+            return ToolResult(call.id, error or "", is_error=True)
         connection, offer = found
+        arguments = offer.tool.parse(call.arguments)
         assert self._loop is not None, "there are connections"  # noqa: S101
         coroutine = connection.call(offer, arguments)
         try:
@@ -165,14 +167,3 @@ def require_package() -> None:
             "MCP needs the package mcp, which is not installed: run `pip install 'mcp>=2.3,<3'` where localspec is"
             " (with pipx: `pipx inject localspec 'mcp>=2.3,<3'`)"
         )
-
-
-def _arguments(call: ToolCall, tool: Tool) -> Mapping[str, Any] | str:
-    """Return a call's arguments, or why they are none."""
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError) as error:
-        return f"the arguments are no JSON ({' '.join(str(error).split())[:_SHOWN]})"
-    if not isinstance(arguments, dict):
-        return "the arguments are no JSON object"
-    return tool.without_nulls(arguments)

@@ -1,38 +1,51 @@
 """Connection: one server on an event loop: what it offers now, and calls of that. Nothing of it raises to its owner.
 
-A server that does not answer, says too much or dies costs its tools: `offers` is empty from then on. It is not started again.
+A server that does not answer or dies costs its tools: `offers` is empty from then on. It is not started again.
 """
 
 import asyncio
+import json
+import os
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
+import anyio
+import httpx2
 import mcp_types as types
 from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from localspec import __version__
 from localspec.calls import Tool
-from localspec.display import printable_line
-from localspec.toolbox.mcp.content import bounded, text_of_resource, text_of_result
+from localspec.display import printable, printable_line
 from localspec.toolbox.mcp.offers import Listed, Names, OfferedTool, offers_of
-from localspec.toolbox.mcp.pipe import pipe
 from localspec.toolbox.mcp.servers import McpServer
-from localspec.toolbox.mcp.web import web
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
 
 START_S = 30.0
 """How long a server may take until its tools are known; some are downloaded first."""
+_CONNECT_S = 10.0
+_SILENCE_S = 3600.0
+"""How long a stream of events may be silent; calls have a time limit of their own."""
+_STDERR_S = 1.0
 _SETTLE_S = 0.2
 _MOST_PAGES = 20
 _MOST_LISTED = 1_000
 _MOST_CHANGES = 20
-"""So often a server may change its tools; each time a user may have to allow them anew."""
+"""So often a server may change its tools; each time a user may have to allow them again."""
 _MOST_NOTES = 3
 _MOST_RESOURCES = 12
+_MOST_CHARS = 40_000
 _SHOWN = 300
+_READ = 64 << 10
+_LAST_BYTES = 2_000
 
 
 class _LostError(Exception):
@@ -56,7 +69,6 @@ class Connection:
         self._notify = notify
         self._client: Client | None = None
         self._gone = ""
-        self._changed = False
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
@@ -64,7 +76,7 @@ class Connection:
         try:
             await self._run()
         except Exception as error:  # of a library that a stranger's program speaks to
-            self._say(f"{self._gone or _reason(error)}; its tools are off")
+            self._lose(_reason(error))
         finally:
             self.offers, self._client = {}, None
             self.settled.set()
@@ -99,7 +111,7 @@ class Connection:
             return bounded(self._gone or _reason(error)), True
 
     async def _run(self) -> None:
-        transport = (web if self.server.url else pipe)(self.server, self._lose)
+        transport = _following(_transport(self.server), self._lose)
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(START_S):
@@ -127,14 +139,13 @@ class Connection:
         changes = 0
         while True:
             await self._woken.wait()
-            self._woken.clear()
-            if self._gone:
-                raise _LostError(self._gone)
             changes += 1
             if changes > _MOST_CHANGES:
                 raise _LostError(f"changed its tools more than {_MOST_CHANGES} times")
             await asyncio.sleep(_SETTLE_S)  # several changes may be one
-            self._changed = False
+            self._woken.clear()
+            if self._gone:
+                raise _LostError(self._gone)
             try:
                 async with asyncio.timeout(START_S):
                     await self._list(client, again=True)
@@ -148,20 +159,17 @@ class Connection:
             return
         async with client.listen(tools_list_changed=True) as events:
             async for _ in events:
-                self._change()
+                self._woken.set()
 
     async def _hear(self, message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            self._change()
-
-    def _change(self) -> None:
-        if not self._changed:
-            self._changed = True
             self._woken.set()
 
     def _lose(self, reason: str) -> None:
-        self._gone = self._gone or reason
-        self._woken.set()
+        if not self._gone:
+            self._gone, self.offers = reason, {}
+            self._say(f"{reason}; its tools are off")
+            self._woken.set()
 
     async def _list(self, client: Client, *, again: bool = False) -> None:
         """Take what the server offers in place of what it offered before."""
@@ -239,3 +247,117 @@ def _reason(error: BaseException) -> str:
         case ValidationError():
             return "sent what is not MCP"
     return f"failed ({type(error).__name__}: {error})"
+
+
+@asynccontextmanager
+async def _transport(
+    server: McpServer,
+) -> AsyncIterator["tuple[TransportStreams, Callable[[], str]]"]:
+    """Connect to a server; yield its streams, and what says why they ended: the rest of a sentence about the server."""
+    async with AsyncExitStack() as stack:
+        if server.url:
+            timeout = httpx2.Timeout(_CONNECT_S, read=_SILENCE_S)
+            client = httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout)
+            await stack.enter_async_context(client)
+            transport = streamable_http_client(server.url, http_client=client)
+            yield await stack.enter_async_context(transport), lambda: "closed the connection"
+            return
+        stderr = _Stderr()
+        program, *arguments = server.command
+        parameters = StdioServerParameters(
+            command=program, args=arguments, env=dict(server.env), cwd=server.folder
+        )
+        with os.fdopen(stderr.descriptor, "w") as errlog:
+            streams = await stack.enter_async_context(stdio_client(parameters, errlog))
+        yield streams, stderr.ending
+
+
+@asynccontextmanager
+async def _following(
+    transport: AbstractAsyncContextManager["tuple[TransportStreams, Callable[[], str]]"],
+    gone: Callable[[str], None],
+) -> AsyncIterator["TransportStreams"]:
+    """Yield a transport's streams; `gone` is called with the reason when the server closes them."""
+    async with transport as ((incoming, outgoing), ending), anyio.create_task_group() as tasks:
+        sender, receiver = anyio.create_memory_object_stream[Any](0)
+
+        async def relay() -> None:
+            async with sender:
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    async for each in incoming:
+                        await sender.send(each)
+                gone(await asyncio.to_thread(ending))
+
+        async with receiver:
+            tasks.start_soon(relay)
+            yield receiver, outgoing
+            tasks.cancel_scope.cancel()
+
+
+class _Stderr:
+    """The last words of a server on its stderr, which nobody sees unless it ends.
+
+    Attributes:
+        descriptor: where the server writes; to be closed here once it has been started.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self.descriptor = os.pipe()
+        self._last = b""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with os.fdopen(self._reading, "rb", buffering=0) as stream:
+            while piece := stream.read(_READ):
+                self._last = (self._last + piece)[-_LAST_BYTES:]
+
+    def ending(self) -> str:
+        """Return that the server ended, with the last line that it wrote."""
+        self._thread.join(_STDERR_S)
+        lines = reversed(self._last.decode(errors="replace").split("\n"))
+        line = next((text for each in lines if (text := printable_line(each))), "")
+        return f"ended: {line[:_SHOWN]}" if line else "ended"
+
+
+def text_of_result(result: types.CallToolResult) -> str:
+    """Return what a tool returned; its structured content only where it returned no text."""
+    text = "\n".join(_texts(result.content))
+    if not text and result.structured_content is not None:
+        text = json.dumps(result.structured_content, ensure_ascii=False)
+    return bounded(text or "(nothing)")
+
+
+def text_of_resource(result: types.ReadResourceResult) -> str:
+    """Return a resource's content."""
+    return bounded("\n".join(map(_resource, result.contents)) or "(nothing)")
+
+
+def bounded(text: str) -> str:
+    """Return a text without control characters, cut where it is too long."""
+    more = len(text) - _MOST_CHARS
+    cut = f"\n[{more:,} more characters are left out]" if more > 0 else ""
+    return printable(text[:_MOST_CHARS], "\n\t") + cut
+
+
+def _texts(blocks: Iterable[types.ContentBlock]) -> Iterable[str]:
+    for each in blocks:
+        match each:
+            case types.TextContent():
+                yield each.text
+            case types.EmbeddedResource():
+                yield _resource(each.resource)
+            case types.ResourceLink():
+                yield f"[resource {each.uri}: {each.name}]"
+            case types.ImageContent() | types.AudioContent():
+                yield f"[{each.mime_type}, {_size(each.data)}: only text is read]"
+
+
+def _resource(content: types.TextResourceContents | types.BlobResourceContents) -> str:
+    if isinstance(content, types.TextResourceContents):
+        return content.text
+    return f"[{content.mime_type or 'data'}, {_size(content.blob)}: only text is read]"
+
+
+def _size(base64: str) -> str:
+    return f"{len(base64) * 3 // 4:,} bytes"

@@ -6,23 +6,23 @@ A project's files name none: a server is a program of the user's.
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from localspec.errors import UsageError
-from localspec.models.toml import Table, parse_toml
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, shown
+from localspec.storage.toml import convert, key_error, parse_toml
 
 USER_FILE = "mcp.toml"
 _MOST_BYTES = 256 << 10
 _NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,23}"
-_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-_HEADER = r"[A-Za-z0-9-]+"
-_LINE = r"[^\x00-\x1f\x7f]*"
-_URL = r"https?://[^\s\x00-\x1f\x7f]+"
+_Line = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]*\Z")]
 _USUAL_CALL_S = 60
 # Programs that run another, which is what a server is called by.
 _RUNNERS = re.compile(
@@ -106,49 +106,61 @@ def _name_of(words: Sequence[str]) -> str:
     return _SAYS_NOTHING.sub("", name)[:24].strip("-") or "server"
 
 
-def _of_file(file: Path) -> Iterator[McpServer]:
+class _Server(Struct, forbid_unknown_fields=True):
+    """A server as the file describes it."""
+
+    command: Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*\Z")] = ""
+    url: Annotated[str, Meta(pattern=r"\Ahttps?://[^\s\x00-\x1f\x7f]+\Z")] = ""
+    env: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")], _Line] = {}
+    headers: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9-]+\Z")], _Line] = {}
+    folder: _Line | None = None
+    tools: tuple[_Line, ...] | None = None
+    trust_hints: bool = False
+    timeout_s: Annotated[int, Meta(ge=1, le=2**63 - 1)] = _USUAL_CALL_S
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    servers: dict[str, Any] = {}
+
+
+def _of_file(file: Path) -> Iterable[McpServer]:
     if not os.path.lexists(file):
-        return
+        return []
     try:
         text = read_bounded(file, _MOST_BYTES).decode()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageError(f"{shown(file)} cannot be read ({reason}): fix it") from error
-    top = parse_toml(text, shown(file))
-    servers = [_server(name, table) for name, table in top.tables("servers", _NAME)]
-    top.finish()
-    yield from servers
+    name = shown(file)
+    top = convert(parse_toml(text, name), _File, name)
+    return [_server(key, table, name) for key, table in top.servers.items()]
 
 
-def _server(name: str, table: Table) -> McpServer:
-    if ("command" in table) == ("url" in table):
-        raise table.error("command", "or url is needed, and not both")
-    command = table.optional_text("command", f"{_LINE}\\S{_LINE}")
-    folder = table.optional_text("folder", _LINE)
-    server = McpServer(
+def _server(name: str, table: object, file: str) -> McpServer:
+    if not re.fullmatch(_NAME, name):
+        raise key_error(file, "is not a usable name", "servers", name)
+    read = convert(table, _Server, file, "servers", name)
+    if bool(read.command) == bool(read.url):
+        raise key_error(file, "or url is needed, and not both", "servers", name, "command")
+    return McpServer(
         name=name,
-        command=() if command is None else _words(command),
-        url=table.optional_text("url", _URL) or "",
-        env=_filled(table, "env", _VARIABLE),
-        headers=_filled(table, "headers", _HEADER),
-        folder=None if folder is None else Path(folder).expanduser(),
-        tools=table.optional_list("tools", _LINE),
-        trust_hints=table.switch("trust_hints"),
-        timeout_s=table.positive("timeout_s", default=_USUAL_CALL_S),
+        command=_words(read.command) if read.command else (),
+        url=read.url,
+        env=_filled(read.env, file, "servers", name, "env"),
+        headers=_filled(read.headers, file, "servers", name, "headers"),
+        folder=None if read.folder is None else Path(read.folder).expanduser(),
+        tools=read.tools,
+        trust_hints=read.trust_hints,
+        timeout_s=read.timeout_s,
     )
-    table.finish()
-    return server
 
 
-def _filled(table: Table, key: str, name_pattern: str) -> dict[str, str]:
-    """Take named texts, with the environment's `${VARIABLES}` in them."""
-    found = {}
-    for name, text in table.texts(key, name_pattern, _LINE).items():
-        try:
-            found[name] = Template(text).substitute(os.environ)
-        except KeyError as missing:
-            variable = missing.args[0]
-            raise table.error(key, f"names the variable {variable}, which is not set") from None
-        except ValueError:
-            raise table.error(key, "has a $ that begins no variable: write $$ for it") from None
-    return found
+def _filled(texts: Mapping[str, str], file: str, *path: str) -> dict[str, str]:
+    """Return named texts with the environment's `${VARIABLES}` in them."""
+    try:
+        return {key: Template(text).substitute(os.environ) for key, text in texts.items()}
+    except KeyError as missing:
+        problem = f"names the variable {missing.args[0]}, which is not set"
+    except ValueError:
+        problem = "has a $ that begins no variable: write $$ for it"
+    raise key_error(file, problem, *path)

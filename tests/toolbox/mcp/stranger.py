@@ -20,12 +20,11 @@ ECHO: dict[str, object] = {
     },
 }
 LOOP = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
-DEEP = '{"type":"object","properties":{"a":' * 60 + "{}" + "}}" * 60
-LIES = [
+LIES: list[dict[str, object]] = [
     {"type": "object", **LOOP},
     {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(2_000)}},
     {"type": "object", "properties": {"a": {"type": "string", "pattern": "(((("}}},
-    json.loads(DEEP),
+    {"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}},
 ]
 way = sys.argv[1]
 tools = [ECHO]
@@ -58,7 +57,10 @@ def initialize() -> dict[str, object]:
 
 def listed() -> list[dict[str, object]]:
     if way == "lies":
-        return [ECHO, *({"name": f"lie{n}", "inputSchema": each} for n, each in enumerate(LIES))]
+        lies: list[dict[str, object]] = [
+            {"name": f"lie{n}", "inputSchema": each} for n, each in enumerate(LIES)
+        ]
+        return [ECHO, *lies]
     if way == "is no list":
         return [{"name": "lie", "inputSchema": "a text"}]
     if way == "has too many":
@@ -67,11 +69,6 @@ def listed() -> list[dict[str, object]]:
         odd = {**ECHO, "name": "\x1b[2J echo\n", "description": "\x1b]0;x\x07" + "long " * 10_000}
         return [odd, {**ECHO, "name": " echo "}, ECHO, ECHO]
     return tools
-
-
-def flood(write: object, piece: object) -> None:
-    while True:
-        write(piece)  # type: ignore[operator]
 
 
 def die() -> None:
@@ -84,13 +81,10 @@ def change() -> None:
     say({"method": "notifications/tools/list_changed"})
 
 
-NOTE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n'
 DOES = {
     "hangs in a call": lambda: time.sleep(1000),
     "dies in a call": die,
-    "floods a line": lambda: flood(sys.stdout.write, "x" * 65536),
-    "floods messages": lambda: flood(sys.stdout.write, NOTE * 100),
-    "floods stderr": lambda: flood(sys.stderr.write, "x" * 65536),
+    "writes to stderr": lambda: sys.stderr.write("x" * (32 << 20)),
     "changes": change,
 }
 SAYS: dict[str, dict[str, object]] = {

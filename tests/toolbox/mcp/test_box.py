@@ -4,8 +4,8 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from threading import Event
 
 import pytest
@@ -68,7 +68,13 @@ def shop() -> MCPServer:
 def here(monkeypatch: pytest.MonkeyPatch) -> MCPServer:
     """A shop in this process, in place of every program."""
     server = shop()
-    monkeypatch.setattr(connection, "pipe", lambda _server, _gone: InMemoryTransport(server))
+
+    @asynccontextmanager
+    async def transport(_: McpServer) -> AsyncIterator[object]:
+        async with InMemoryTransport(server) as streams:
+            yield streams, lambda: "ended"
+
+    monkeypatch.setattr(connection, "_transport", transport)
     return server
 
 

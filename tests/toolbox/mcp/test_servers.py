@@ -76,7 +76,7 @@ def test_without_a_file_there_are_the_commands_alone(tmp_path: Path) -> None:
         ('[servers.a]\ncommand = "x"\nenv = { A = "${NOT_SET_AT_ALL}" }\n', "NOT_SET_AT_ALL"),
         ('[servers.a]\ncommand = "x"\nenv = { A = "5$" }\n', r"\$"),
         ('[servers.a]\ncommand = "x"\nshell = true\n', "not a known key"),
-        ("servers = 1\n", "not a table"),
+        ("servers = 1\n", "must be a table"),
         ("servers", "not TOML"),
     ],
 )

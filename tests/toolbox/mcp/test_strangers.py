@@ -1,4 +1,4 @@
-"""Servers that hang, die, flood, lie, and change their mind: they cost their tools, and nothing else."""
+"""Servers that hang, die, lie, and change their mind: they cost their tools, and nothing else."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from threading import Event, Timer
 import pytest
 
 from localspec.messages import ToolCall
-from localspec.toolbox.mcp import allowance, connection, offers
+from localspec.toolbox.mcp import connection, offers
 from localspec.toolbox.toolbox import Access
 from tests.toolbox.mcp.boxes import Opened, opened, stranger
 from tests.waiting import until
@@ -75,7 +75,7 @@ def test_one_that_dies_at_the_start_is_quoted() -> None:
     with opened(stranger("dies at the start")) as box:
         assert box.names == []
         (note,) = box.notes
-        assert "code 3; it said: ?[31mno such file: token.json" in note
+        assert "ended: ?[31mno such file: token.json" in note
 
 
 def test_one_that_is_not_there_is_told() -> None:
@@ -97,20 +97,15 @@ def test_one_that_dies_in_a_call_costs_its_tools() -> None:
     with opened(stranger("dies in a call")) as box:
         result = box.call("odd__echo", ECHO)
         assert result.is_error
-        assert "code 9; it said: out of tokens" in result.text
+        assert "ended: out of tokens" in result.text
         until_gone(box)
         assert "its tools are off" in box.notes[-1]
         assert box.call("odd__echo", ECHO).is_error
 
 
-@pytest.mark.parametrize("way", ["floods a line", "floods messages", "floods stderr"])
-def test_one_that_floods_is_ended(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowance, "_MOST_BYTES", 6 << 20)
-    with opened(stranger(way)) as box:
-        result = box.call("odd__echo", ECHO)
-        assert result.is_error
-        until_gone(box)
-        assert any(word in box.notes[-1] for word in ("floods", "more than 4 MB"))
+def test_one_that_writes_much_to_stderr_goes_on() -> None:
+    with opened(stranger("writes to stderr")) as box:
+        assert box.call("odd__echo", ECHO).text == "hello"
 
 
 def test_lies_about_schemas_cost_the_tools_that_lie() -> None:

@@ -1,0 +1,139 @@
+"""Request: what is to be answered, and how; who watches and answers requests, and what comes of them. Flags, batch lines and HTTP bodies become one; its JSON goes over the engine's wire."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
+from localspec.chat.events import Event, Reply
+from localspec.errors import LocalspecError
+from localspec.messages import Infill, Message, Tagged
+from localspec.options import ReplyOptions
+
+if TYPE_CHECKING:
+    from localspec.decoding.policy import Policy
+
+
+class Request(Tagged, frozen=True):
+    """One prompt to answer: a conversation, a text as it is, or a gap in a text.
+
+    Args:
+        id: chosen by the caller, new for every request.
+        messages: the whole conversation, system prompt first. Where it begins like an earlier one, nothing is
+            evaluated twice. If its last message is the assistant's, that one goes on.
+        options: how to answer.
+        draft: what drafts for this reply alone, as `--draft` has it; None takes what was loaded. The text is the same.
+        keep: use so many of the cached tokens at most, so that two runs evaluate the same; None uses what fits.
+        ephemeral: do not remember this conversation; what was remembered before stays.
+        drop_oldest: where the conversation is too long, leave out its oldest messages, never the
+            system prompt, instead of failing.
+        raw: a text that goes to the model as it is, without the chat template; then there are no messages.
+        infill: a gap to fill in, where the model can; then there are no messages.
+        logprobs: report how likely every token was, and so many of the likeliest beside it; None reports nothing.
+        deterministic: use only whole cached chunks, so that no bit depends on what was answered before.
+        client: the sender. Of the requests that wait, those of the client with the fewest under way go first, in turns.
+        tools: functions that the model may call.
+        call_policy: which of them, how often and in what order.
+        conversation: the history's number of the conversation, so that what is said may go into the store, and leave it with
+            the conversation; None where the history does not keep it.
+        rounds: send a `RoundDone` for every round, which is most of the traffic.
+        gate: what is masked in the reply: `usual`, or the rules as TOML; empty lets everything through.
+    """
+
+    id: int
+    messages: tuple[Message, ...] = ()
+    options: ReplyOptions = ReplyOptions()
+    draft: str | None = None
+    keep: int | None = None
+    ephemeral: bool = False
+    drop_oldest: bool = False
+    raw: str | None = None
+    infill: Infill | None = None
+    logprobs: int | None = None
+    deterministic: bool = False
+    client: str = ""
+    tools: tuple[Tool, ...] = ()
+    call_policy: CallPolicy = CallPolicy()
+    conversation: int | None = None
+    rounds: bool = True
+    gate: str = ""
+
+    @property
+    def question(self) -> str:
+        """The last message of the user, or the text that goes on."""
+        if self.infill is not None:
+            return self.infill.prefix
+        users = (each.text for each in reversed(self.messages) if each.role == "user")
+        return next(users, self.raw or "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answered:
+    """What came of a request: a reply, or the reason why there is none.
+
+    Args:
+        key: of the request.
+        reply: the answer; None where `error` says why.
+        error: what is wrong with this request alone; the others go on.
+    """
+
+    key: int
+    reply: Reply | None
+    error: LocalspecError | None = None
+
+
+class Observer(Protocol):
+    """Sees how replies come about, and changes nothing; nothing of it may fail, or wait."""
+
+    def begin(
+        self, request: Request, tokens: Sequence[int], policy: "Policy"
+    ) -> Callable[[Event], None]:
+        """Return what takes the events of a reply that begins.
+
+        Args:
+            request: what is answered.
+            tokens: ids of the whole prompt.
+            policy: drafts for it; it may be told what to expect.
+        """
+        ...
+
+    def close(self) -> None:
+        """End: the models are closed."""
+        ...
+
+
+class Prefixes(Protocol):
+    """Keeps what sequences have evaluated; nothing of it may fail."""
+
+    def ready(self, slot: int, tokens: Sequence[int]) -> None:
+        """Prepare a free sequence for a prompt: keep what it would lose, and put back what is known of the prompt."""
+        ...
+
+    def close(self) -> None:
+        """Keep what the sequences hold: the models are closed."""
+        ...
+
+
+def at_once() -> bool:
+    """Say that whoever asks for the next request need not wait for it."""
+    return True
+
+
+class Answerer(Protocol):
+    """Answers requests, in whatever order they are done."""
+
+    def answer(
+        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
+    ) -> Iterator[Answered]:
+        """Take requests as there is room for them, and yield each once it is answered.
+
+        A request is taken only when it can be started, so an endless iterator is fine.
+        A reply that was cancelled is yielded as such, and nothing is taken after it.
+
+        Args:
+            requests: to answer.
+            ready: says whether the next one, or the end, can be had without waiting. While it
+                cannot, those that are under way go on.
+        """
+        ...

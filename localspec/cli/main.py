@@ -1,0 +1,293 @@
+"""The root of all commands: the verbs, and what turns whatever goes wrong into one line and a code."""
+
+import importlib
+import sys
+import traceback
+import warnings
+from contextlib import suppress
+from typing import NoReturn
+
+import click
+from click.shell_completion import get_completion_class
+
+from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
+from localspec.display import notice, printable_line
+from localspec.errors import LocalspecError, did_you_mean
+
+# group: {verb: (module, what `--help` says of it)}. The module's attribute of the verb's name is its command.
+GROUPS = {
+    "Ask": {
+        "run": ("localspec.cli.run", "Answer a prompt."),
+        "chat": ("localspec.cli.chat", "Chat in the terminal."),
+        "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
+    },
+    "Models": {
+        "search": ("localspec.cli.models", "List the models that you can download."),
+        "recommend": ("localspec.cli.pull", "Recommend models for this machine."),
+        "pull": ("localspec.cli.pull", "Download models and verify them."),
+        "import": ("localspec.cli.models", "Name a GGUF file, or give a model another name."),
+        "list": ("localspec.cli.models", "List the models on this machine."),
+        "show": ("localspec.cli.models", "Show what is known about a model."),
+        "check": ("localspec.cli.models", "Check whether one model can draft for another."),
+        "rm": ("localspec.cli.models", "Remove models from this machine."),
+    },
+    "Your conversations and files": {
+        "history": ("localspec.cli.history", "List, show, search and export conversations."),
+        "index": ("localspec.cli.index", "Index your files, to ask about them."),
+    },
+    "Serve": {
+        "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
+        "ps": ("localspec.cli.servers", "List running servers."),
+        "stop": ("localspec.cli.servers", "Stop a server."),
+        "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),
+        "worker": ("localspec.cli.worker", "Lend this machine's devices to another one."),
+    },
+    "Speed": {
+        "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
+        "bench": ("localspec.cli.bench", "Measure drafting, or compare two settings."),
+        "tailor": ("localspec.cli.tailor", "Make a faster draft model for this machine."),
+    },
+    "This machine": {
+        "config": ("localspec.cli.config", "Show and change settings."),
+        "setup": ("localspec.cli.system", "Build llama.cpp for this machine's GPU."),
+        "doctor": ("localspec.cli.system", "Check this machine."),
+        "completion": ("localspec.cli.main", "Print the completion script of a shell."),
+    },
+}
+MODULES = {verb: module for group in GROUPS.values() for verb, (module, _) in group.items()}
+# Verbs of earlier versions, and what they are now.
+MOVED = {
+    "ab": "bench --compare",
+    "pair": "check, search or show",
+    "pair check": "check",
+    "pair list": "search",
+    "pair suggest": "show",
+    "alias": "import",
+    "export-proposals": "stats --export",
+    "telemetry wipe": "stats --wipe",
+    "telemetry path": "config show",
+    "telemetry status": "doctor",
+    "telemetry text": "config set telemetry text",
+    "telemetry keep": "config set telemetry_days N, or telemetry_megabytes N",
+    "telemetry": "config set telemetry off|on|text",
+    "store wipe": "stats --wipe",
+    "store status": "doctor",
+    "store add": "gone: it saved nothing that drafting from the prompt does not",
+    "store": "config set store on|off",
+}
+# What other programs call these, and what comes closest to what only they have.
+ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
+CLOSEST = {
+    "download": "pull",
+    "install": "pull",
+    "delete": "rm",
+    "models": "list or search",
+}
+MOST_COLUMNS = 100
+
+
+_LONGEST_LINE = 1000
+# Every verb has it, and none is told: `run` looks for it.
+_DEBUG = click.Option(
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    help="Show a traceback, and llama.cpp's log, when something fails.",
+)
+_NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"
+# Python's and the linker's words where there is no room for a thread's stack, or for a library.
+_NO_ROOM = ("can't start new thread", "failed to map segment", "annot allocate memory")
+
+
+class LazyGroup(click.Group):
+    """A group that imports a verb's module only when that verb is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the verbs."""
+        return list(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Return the command of a verb, or None if there is no such verb."""
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
+        if cmd_name == "help":
+            return _help
+        if cmd_name not in MODULES:
+            return None
+        module = importlib.import_module(MODULES[cmd_name])
+        # Names that Python has taken end in an underscore: `list_`, `import_`.
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
+        for each in command.commands.values() if isinstance(command, click.Group) else [command]:
+            if _DEBUG not in each.params:
+                each.params.append(_DEBUG)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that a command line begins with.
+
+        Raises:
+            UsageError: there is none of this name; the message names what it is now, or those that are like it.
+        """
+        verb = args[0]
+        for old in (" ".join(args[:2]), verb):
+            if old in MOVED:
+                now = MOVED[old]
+                now = now if now.startswith("gone") else f"localspec {now} now"
+                raise click.UsageError(f"localspec {old} is {now}")
+        if self.get_command(ctx, verb) is None and not verb.startswith("-"):
+            closest = CLOSEST.get(verb)
+            meant = (
+                f"did you mean {closest}?" if closest else did_you_mean(verb, [*MODULES, *ALIASES])
+            )
+            if " " in verb:
+                meant = "to ask something, use `localspec run`"
+            ctx.fail(f"there is no command {verb[:40]!r}{meant and f': {meant}'}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the verbs in their groups, without importing them."""
+        width = max(map(len, MODULES))
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.ljust(width), text) for verb, (_, text) in verbs.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MOST_COLUMNS},
+)
+@click.version_option(package_name="localspec")
+def localspec() -> None:
+    """Chat with local models. Fast, offline.
+
+    A small model drafts, the large one verifies: the text is what the large model would write on its own, to the last bit with
+    --exact. On a terminal, `localspec` alone starts the chat.
+    """
+
+
+@click.command("help")
+@click.argument("verb", metavar="[COMMAND]", required=False)
+@click.pass_context
+def _help(context: click.Context, verb: str | None) -> None:
+    """Show this help, or the help of a command."""
+    root = context.find_root()
+    if verb is None:
+        click.echo(root.get_help())
+        return
+    _, command, _ = root.command.resolve_command(root, [verb])  # type: ignore[attr-defined]
+    with click.Context(command, info_name=verb, parent=root) as inner:
+        click.echo(command.get_help(inner))
+
+
+def main() -> int:  # noqa: PLR0911 - one return for each way to end
+    """Run what `sys.argv` says; return the exit code. Whatever goes wrong is said in one line."""
+    debug = "--debug" in sys.argv
+    if not (debug or sys.warnoptions):
+        warnings.simplefilter("ignore")  # a library's advice to programmers
+    try:
+        return _call()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        return _complain(_advised(error), error.exit_code, debug)
+    except LocalspecError as error:
+        return _complain(str(error), error.exit_code, debug)
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except OSError as error:
+        return _complain(_io_failure(error), 1, debug)
+    except MemoryError:
+        return _give_up(debug)
+    except Exception as error:  # the last net: a user is never shown a traceback unasked
+        if any(words in str(error) for words in _NO_ROOM):
+            return _give_up(debug)
+        text = f"{type(error).__name__}: {error}; this is a bug in localspec, --debug shows where"
+        return _complain(text, 1, debug)
+
+
+def _give_up(debug: bool) -> NoReturn:
+    """End for want of memory, at once: an interpreter that tidies up without any fills the screen with complaints."""
+    leave(_complain(_NO_MEMORY, 1, debug))
+
+
+def _call() -> int:
+    stdout = sys.stdout
+    try:
+        result = localspec.main(_implied() or sys.argv[1:], standalone_mode=False)
+    except SystemExit:
+        # Where a pipe is closed, click wraps the streams and makes it an exit with code 1.
+        if sys.stdout is stdout:
+            raise
+        return STDOUT_CLOSED
+    return result if isinstance(result, int) else 0
+
+
+def _implied() -> list[str] | None:
+    """Return the command line of somebody at a terminal who typed the program's name alone; None for any other."""
+    alone = len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty()
+    return ["chat"] if alone else None
+
+
+def _advised(error: click.ClickException) -> str:
+    """Return what click says of a wrong command line, and where the right ones are described."""
+    text = error.format_message().rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if isinstance(error, click.NoSuchOption):
+        known = [] if context is None else context.command.get_params(context)
+        meant = did_you_mean(error.option_name, [flag for each in known for flag in each.opts])
+        text = f"there is no option {error.option_name}{meant and f': {meant}'}"
+    if context is None:
+        return text
+    return f"{text}{' See' if text.endswith('?') else '; see'} `{context.command_path} --help`"
+
+
+def io_failed(error: OSError) -> int:
+    """Say that reading or writing failed; return the code."""
+    return _complain(_io_failure(error), 1, debug=False)
+
+
+def _io_failure(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if error.filename:
+        return f"{error.filename}: {reason}"
+    return f"reading or writing failed ({reason}): check the disk and the output"
+
+
+def _complain(text: str, code: int, debug: bool) -> int:
+    """Write one line that a terminal shows and does not obey; return the code."""
+    line = printable_line(text)
+    with suppress(OSError):  # where even stderr fails, the code still tells
+        if debug:
+            traceback.print_exc()
+            _show_native_log()
+        notice(f"{line[:_LONGEST_LINE]}")
+    return code
+
+
+def _show_native_log() -> None:
+    """Write what llama.cpp had to say, where it was loaded at all."""
+    backend = sys.modules.get("localspec.llama.backend")
+    for line in backend.log_lines() if backend is not None else ():
+        click.echo(line, err=True)
+
+
+_VARIABLE = "_LOCALSPEC_COMPLETE"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print the completion script of SHELL. It completes commands, options and names of models.
+
+    \b
+        eval "$(localspec completion bash)"           in ~/.bashrc
+        eval "$(localspec completion zsh)"            in ~/.zshrc
+        localspec completion fish | source            in ~/.config/fish/config.fish
+    """  # noqa: D301 - click keeps lines behind a \b
+    root = click.get_current_context().find_root().command
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - one of ours
+    click.echo(kind(root, {}, "localspec", _VARIABLE).source())

@@ -1,0 +1,166 @@
+"""`localspec doctor` and `setup`: what this machine is and what needs mending, and a build of llama.cpp for its GPU."""
+
+import json
+import sys
+import textwrap
+from collections.abc import Sequence
+
+import click
+
+from localspec.cli.interrupt import unwind_on_terminate
+from localspec.cli.option_flags import option_flags
+from localspec.cli.output import RedrawnLine
+from localspec.diagnosis import Fact, State
+from localspec.diagnosis.machine import examine
+from localspec.display import columns_of, notice, printable
+from localspec.errors import LocalspecError, UsageError
+from localspec.llama.build import build
+from localspec.llama.chosen import builds_dir, chosen
+from localspec.resources import default_threads
+from localspec.setup.gpus import BACKENDS, find_gpus
+from localspec.setup.plan import SetupPlan, decide
+from localspec.setup.steps import carry_out, steps
+
+_NAME_COLUMNS = 18
+_MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
+
+
+@click.command()
+@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
+@option_flags("offline")
+@click.option("--verify", is_flag=True, help="Read every stored model and compare its sha256.")
+def doctor(json_: bool, offline: bool, verify: bool) -> int:
+    """Check this machine: llama.cpp, devices, memory, files, settings, network.
+
+    The output holds no secrets and is safe to share. The exit code is 1 if something is broken;
+    having no network is only a warning.
+    """
+    # It loads llama.cpp, which --help does without.
+
+    sections = examine(offline=offline, verify=verify, progress=_show_file)
+    states = [fact.state for facts in sections.values() for fact in facts]
+    if json_:
+        rows = [
+            {"section": name, **fact._asdict()}
+            for name, facts in sections.items()
+            for fact in facts
+        ]
+        click.echo(json.dumps({"ok": "broken" not in states, "facts": rows}))
+    else:
+        for name, facts in sections.items():
+            click.echo("\n".join((name, *map(_line, facts), "")))
+        click.echo(_summary(states))
+    return 1 if "broken" in states else 0
+
+
+def _line(fact: Fact) -> str:
+    """Return a fact as a line, broken between words where it goes to a terminal."""
+    line = f"{_MARKS[fact.state]} {fact.name:{_NAME_COLUMNS}} {printable(fact.value)}"
+    if not sys.stdout.isatty():
+        return line
+    columns = columns_of(sys.stdout)
+    indent = " " * (_NAME_COLUMNS + 3 if columns > 3 * _NAME_COLUMNS else 4)
+    return textwrap.fill(
+        line, columns, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def _summary(states: Sequence[State]) -> str:
+    """Return the counts of problems, warnings and notes, each with its mark."""
+    parts = ["no problems"] if "broken" not in states else []
+    for state, word in (("broken", "problem"), ("warning", "warning"), ("note", "note")):
+        if count := sum(each == state for each in states):
+            parts.append(f"{count} {word}{'' if count == 1 else 's'} ({_MARKS[state]})")
+    return ", ".join(parts)
+
+
+def _show_file(name: str) -> None:
+    if sys.stderr.isatty():
+        notice(f"reading {name[:12]}…")
+
+
+@click.command()
+@click.option(
+    "--for", "backend", type=click.Choice(list(BACKENDS)), help="Build for this. Default: the GPU."
+)
+@click.option("--rpc", is_flag=True, help="Also use devices of other machines (llama.cpp's RPC).")
+@click.option(
+    "--wheels",
+    metavar="URL",
+    help="Index of prebuilt wheels to take the build from, instead of compiling.",
+)
+@click.option("--rebuild", is_flag=True, help="Build even what is there already.")
+@click.option("--dry-run", is_flag=True, help="Print the commands, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def setup(
+    backend: str | None, rpc: bool, wheels: str | None, rebuild: bool, dry_run: bool, yes: bool
+) -> int:
+    """Build llama.cpp for this machine's GPU, and use it once it has answered a question.
+
+    Until then, and if anything goes wrong, localspec keeps using the build that works. `localspec setup --for cpu` goes
+    back to the one that localspec was installed with.
+    """
+    # It loads llama.cpp, which --help does without.
+
+    used = build()
+    plan = decide(
+        find_gpus(),
+        used.backends,
+        beside=chosen() is not None,
+        backend=backend,
+        rpc=rpc,
+        rebuild=rebuild,
+        wheels=wheels,
+    )
+    click.echo(plan.reason)
+    if plan.backend is None:
+        return 0
+    if dry_run:
+        if plan.lacks:
+            click.echo(f"first install {', '.join(plan.lacks)}")
+        for step in steps(plan, used.version, builds_dir() / "NEW"):
+            click.echo(str(step))
+        return 0
+    if plan.lacks:
+        missing = ", ".join(plan.lacks)
+        raise LocalspecError(f"{plan.reason}: install {missing}, then run localspec setup again")
+    if not plan.to_own:
+        options = " ".join(plan.options) or "no options"
+        compiled = f"is compiled with {options}: {plan.minutes(default_threads())}"
+        click.echo(
+            f"llama-cpp-python {used.version} {'is fetched as a wheel' if wheels else compiled}; "
+            "the build in use stays until the new one works"
+        )
+        if not yes and not sys.stdin.isatty():
+            raise UsageError("stdin is not a terminal: pass --yes to go on")
+        if not yes:
+            click.confirm("go on?", abort=True, err=True)
+    _carry_out(plan, used.version)
+    return 0
+
+
+def _carry_out(plan: "SetupPlan", version: str) -> None:
+
+    line = RedrawnLine(enabled=True)
+
+    def show(title: str, share: float) -> None:
+        if line.drawn:
+            line.draw(f"{title}…  {share:.0%}" if share else f"{title}…")
+        elif not share:
+            click.echo(f"localspec: {title}", err=True)
+
+    with unwind_on_terminate():
+        try:
+            trial = carry_out(plan, version, show)
+        finally:
+            line.clear()
+    on = ", ".join(trial.devices) or "the CPU"
+    if trial.answer is None:
+        click.echo(f"it loads and finds {on}; `localspec pull demo` gets a model that can answer")
+    else:
+        answer = " ".join(trial.answer.split())
+        click.echo(f"it answered in {trial.seconds:.1f} s on {on}: {answer}")
+    click.echo("localspec uses it from now on")
+    needed = " ".join(f"{k}={v}" for k, v in plan.variables.items() if k.startswith("GGML_"))
+    if needed:
+        click.echo(f"set {needed} in the environment: without, it crashes, or the CPU computes")

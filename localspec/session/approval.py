@@ -1,0 +1,255 @@
+"""CallRunner: carries out the calls of an answer in a thread, and holds the question of a call that needs approval."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from localspec.calls import Tool
+from localspec.calls.policy import ASKED_FIRST, CallPolicy
+from localspec.display import duration_text
+from localspec.messages import ToolCall
+from localspec.toolbox.loop import CarriedOut, ToolLoop
+from localspec.toolbox.permissions import Decision, Permissions
+from localspec.toolbox.toolbox import Proposal, Toolbox, wait_for
+
+_LOOK_S = 0.05
+_PREVIEWED_LINES = 8
+NOBODY = "nobody can be asked here: a rule in tools.toml can allow it"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallQuestion:
+    """A call that somebody has to allow.
+
+    Args:
+        call: the call.
+        proposal: what it would do.
+        scope: what allowing it always would allow.
+    """
+
+    call: ToolCall
+    proposal: Proposal
+    scope: str
+
+
+class CallRunner:
+    """Carries out calls; see `Hands`. Nothing here waits but its own thread, and `wait`.
+
+    Args:
+        boxes: the functions.
+        permissions: what needs no question.
+        notes: what the user should know of them, a sentence each.
+        news: gets more such sentences later.
+        policy: which functions may be called, how often and in what order.
+
+    Attributes:
+        question: what the user is asked now; None while nothing is.
+    """
+
+    def __init__(
+        self,
+        boxes: Sequence[Toolbox],
+        permissions: Permissions,
+        notes: Sequence[str] = (),
+        news: SimpleQueue[str] | None = None,
+        policy: CallPolicy = ASKED_FIRST,
+    ) -> None:
+        self.notes = tuple(notes)
+        self._boxes = tuple(boxes)
+        self._news = SimpleQueue[str]() if news is None else news
+        self.question: CallQuestion | None = None
+        self._loop = ToolLoop(boxes, permissions, self, policy)
+        self._answers: SimpleQueue[Decision] = SimpleQueue()
+        self._done: SimpleQueue[str | CarriedOut] = SimpleQueue()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._running: tuple[str, float] | None = None
+        self._asked = ""
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What there is to call now."""
+        return self._loop.tools
+
+    @property
+    def policy(self) -> CallPolicy:
+        """What of it the next answer may call."""
+        return self._loop.policy
+
+    def wait(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Wait until all functions are there, are given up, or `stopped` returns True."""
+        waiting = threading.Thread(target=wait_for, args=(self._boxes, self._stop), daemon=True)
+        waiting.start()
+        while waiting.is_alive():
+            waiting.join(_LOOK_S)
+            if stopped():
+                self._stop.set()
+
+    def news(self) -> list[str]:
+        """Return what the user should know since the last call, a sentence each."""
+        found = []
+        while True:
+            try:
+                found.append(self._news.get_nowait())
+            except Empty:
+                return found
+
+    @property
+    def busy(self) -> bool:
+        """Whether calls are under way, or their results not yet taken."""
+        return self._thread is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user stopped the last calls."""
+        return self._stop.is_set()
+
+    def begin(self) -> None:
+        """Count rounds from the start: there is another question."""
+        self._loop.begin()
+
+    def forget(self) -> None:
+        """Take back what was allowed: another conversation begins."""
+        self._loop.permissions.forget()
+
+    def start(self, calls: Sequence[ToolCall]) -> None:
+        """Carry out the calls of an answer."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._loop.results,
+            args=(tuple(calls), self._stop),
+            daemon=True,
+            name="localspec-calls",
+        )
+        self._thread.start()
+
+    def answer(self, question: CallQuestion, decision: Decision | None) -> None:
+        """Answer a question; None stops all calls. One that is not asked any more stays unanswered."""
+        if decision is None:
+            self.stop()
+        elif self.question is question:
+            self.question = None
+            self._answers.put(decision)
+
+    def ask(
+        self,
+        notify: Callable[[str], None],
+        preview: Callable[[str], None],
+        prompt: Callable[[str], str] | None,
+    ) -> None:
+        """Have the open question answered at a terminal, if there is one.
+
+        Args:
+            notify: prints a line.
+            preview: prints what the call would change.
+            prompt: returns what a person answers to a short question; None where nobody can be asked.
+        """
+        question = self.question
+        if question is None:
+            return
+        if prompt is None:
+            notify(f"refused: {question.proposal.summary}; {NOBODY}")
+            self.answer(question, Decision(allowed=False, reason=NOBODY))
+            return
+        notify(question.proposal.summary)
+        if question.proposal.preview:
+            preview(question.proposal.preview)
+        self.answer(question, typed_decision(prompt, question.scope))
+
+    def stop(self) -> bool:
+        """Stop what runs, with all that it started; return whether there was something."""
+        self._stop.set()
+        return self.busy
+
+    def line(self) -> str:
+        """Return what runs, and how long it has; empty where nothing does."""
+        if self._running is None:
+            return ""
+        summary, began_s = self._running
+        return f"{summary} · {duration_text(time.monotonic() - began_s)} · Esc stops"
+
+    def take(self) -> list[str | CarriedOut]:
+        """Return the summaries of calls that began unasked, and the results of those that ended, in order.
+
+        After the last result, nothing is `busy`.
+        """
+        thread = self._thread
+        ended = thread is not None and not thread.is_alive()
+        found: list[str | CarriedOut] = []
+        while True:
+            try:
+                found.append(self._done.get_nowait())
+            except Empty:
+                break
+        if ended:
+            self._thread = self.question = self._running = None
+        return found
+
+    def close(self) -> None:
+        """End all of it."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._loop.close()
+
+    def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:
+        """Wait for the user's answer."""
+        self._answers, self._asked = SimpleQueue(), call.id
+        self.question = CallQuestion(call, proposal, self._loop.permissions.scope(call, proposal))
+        while not stop.is_set():
+            try:
+                return self._answers.get(timeout=_LOOK_S)
+            except Empty:
+                continue
+        self.question = None
+        return Decision(allowed=False, reason="they stopped the answer")
+
+    def began(self, call: ToolCall, proposal: Proposal) -> None:
+        """Take note of what runs."""
+        self._running = proposal.summary, time.monotonic()
+        if call.id != self._asked:
+            self._done.put(proposal.summary)
+
+    def ended(self, done: CarriedOut) -> None:
+        """Keep what came of it until it is taken."""
+        self._running = None
+        self._done.put(done)
+
+
+def typed_decision(ask: Callable[[str], str], scope: str) -> Decision | None:
+    """Return what a person answers; None where they stop. What is no answer is asked again.
+
+    Args:
+        ask: returns what is typed after a question; EOFError and KeyboardInterrupt stop.
+        scope: what allowing it always would allow.
+    """
+    while True:
+        try:
+            typed = ask(f"allow? y once · a always ({scope}) · n no, then why and Enter > ").strip()
+        except (EOFError, KeyboardInterrupt):
+            return None
+        word, _, reason = typed.partition(" ")
+        match word.casefold().rstrip(",.:"):
+            case "y" | "yes" if not reason:
+                return Decision(allowed=True)
+            case "a" | "always" if not reason:
+                return Decision(allowed=True, always=True)
+            case "n" | "no":
+                return Decision(allowed=False, reason=reason.strip())
+            case _:
+                continue
+
+
+def shortened_lines(text: str) -> list[str]:
+    """Return the lines of a text; of a long one the first and the last."""
+    lines = text.splitlines()
+    left_out = len(lines) - 2 * _PREVIEWED_LINES
+    if left_out <= 1:
+        return lines
+    return [
+        *lines[:_PREVIEWED_LINES],
+        f"[{left_out} more lines]",
+        *lines[-_PREVIEWED_LINES:],
+    ]

@@ -1,0 +1,365 @@
+"""SavedConversation: a conversation of the history, of which one branch is shown. Knows no engine and no screen.
+
+Several windows may show one conversation, each its own branch: what another window adds is never read into this one.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localspec.chat.events import Reply
+from localspec.decoding.round import StopReason
+from localspec.display import clean_line
+from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.history.recorder import ReplyRecorder
+from localspec.history.records import StoredMessage
+from localspec.messages import Message, with_results
+from localspec.retrieval.citing import NumberedPassage, passages_in
+from localspec.session.compaction import (
+    COMMAND,
+    REQUEST,
+    branched,
+    context_of,
+    figures_of,
+    is_request,
+    kept_from,
+    summary_at,
+)
+
+if TYPE_CHECKING:
+    from localspec.toolbox.loop import CarriedOut
+
+
+class SavedConversation:
+    """One conversation, of which one branch is shown.
+
+    Args:
+        history: keeps it.
+        system: the system prompt of new conversations.
+
+    Attributes:
+        conversation: id in the history; None before the first question.
+        messages: the branch that is shown, from its first message on.
+        system: the system prompt; None without one.
+        title: what lists call it; empty before the first question.
+        pair: what answered last, as `--pair` or `--target` names it; empty before the first answer.
+    """
+
+    def __init__(self, history: History, system: str | None = None) -> None:
+        self.history = history
+        self.system = self._usual_system = system
+        self.conversation: int | None = None
+        self.messages: list[StoredMessage] = []
+        self.title = ""
+        self.pair = ""
+
+    @property
+    def state_directory(self) -> Path | None:
+        """Where what the models evaluated of it belongs; None where nothing is saved."""
+        return (
+            None if self.conversation is None else self.history.state_directory(self.conversation)
+        )
+
+    @property
+    def number(self) -> int | None:
+        """The history's of this conversation; None before the first question, and where nothing is saved."""
+        return None if self.history.trouble is not None else self.conversation
+
+    @property
+    def passages(self) -> dict[int, NumberedPassage]:
+        """The passages of the user's files that answers may cite, by their numbers."""
+        return passages_in(each.message for each in self.messages)
+
+    @property
+    def continuing(self) -> str:
+        """Which conversation goes on, on one line."""
+        title = f", {clean_line(self.title)!r}" if self.title else ""
+        return f"continuing {self.conversation}{title}"
+
+    def new(self) -> None:
+        """Leave this conversation and begin another, with the system prompt of new ones."""
+        self.system = self._usual_system
+        self.conversation, self.messages, self.title, self.pair = None, [], "", ""
+
+    def open(self, conversation: int) -> None:
+        """Show a conversation that the history has."""
+        stored = self.history.conversation(conversation)
+        self.conversation, self.system = stored.id, stored.system
+        self.title, self.pair = stored.title, stored.pair
+        self.messages = self.history.branch(conversation)
+
+    def show_branch(self, leaf: int | None) -> None:
+        """Show the branch that ends with a message; None shows nothing."""
+        self.messages = []
+        if self.conversation is not None and leaf is not None:
+            self.messages = self.history.branch(self.conversation, leaf)
+
+    def turns_with(self, question: Message) -> tuple[Message, ...]:
+        """Return what goes to the engine with a question that `say` would add; nothing is saved."""
+        unanswered = bool(self.messages) and self.messages[-1].message.role == "user"
+        branch = self.messages[:-1] if unanswered else self.messages
+        turns = [] if self.system is None else [Message.system(self.system)]
+        return with_results([*turns, *(each.message for each in context_of(branch)), question])
+
+    def say(self, said: Message, settings: str = "") -> int:
+        """Add a question at the end and return its id. One that never got an answer is put aside.
+
+        Args:
+            said: the question.
+            settings: what the history keeps with a conversation that begins with it.
+        """
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.message.role == "user":
+            return self._add(said, last.parent)
+        if self.conversation is None:
+            self.conversation = self.history.create(system=self.system, settings=settings)
+        return self._add(said, None if last is None else last.id)
+
+    @property
+    def is_open_elsewhere(self) -> bool:
+        """Whether the next question begins a branch, since another window has gone on from the same message."""
+        if self.conversation is None or not self.messages:
+            return False
+        last = self.messages[-1]
+        place = last.parent if last.message.role == "user" else last.id
+        latest = [each.id for each in self.history.branch(self.conversation)][-1:]
+        others = self.history.messages(self.conversation)
+        return latest != [last.id] and any(
+            each.parent == place and each.id != last.id for each in others
+        )
+
+    def add_result(self, done: "CarriedOut") -> int:
+        """Add what a call of the last answer came to; return its id."""
+        assert self.conversation is not None  # noqa: S101 - it was called in one
+        message, figures = Message("tool", (done.result,)), json.dumps({"seconds": done.seconds})
+        parent, name = self.messages[-1].id, done.call.name
+        added = self.history.add_result(
+            self.conversation, parent, message, name, figures if done.begun else ""
+        )
+        self.show_branch(added)
+        return added
+
+    def add_reply(self, reply: Reply, model: str) -> None:
+        """Add a whole reply to the last message.
+
+        Args:
+            reply: the reply.
+            model: the model that gave it.
+        """
+        assert self.conversation is not None  # noqa: S101 - a question was asked in it
+        recorder = self.history.begin_reply(self.conversation, self.messages[-1].id, model)
+        self.finish_reply(recorder, reply, reply.message)
+
+    def finish_reply(
+        self, recorder: ReplyRecorder, reply: Reply, message: Message, left_out: int = 0
+    ) -> None:
+        """Save a reply with its figures, and show the branch that ends with it.
+
+        Args:
+            recorder: of the reply.
+            reply: its figures.
+            message: its words and calls.
+            left_out: turns that the context had no room for.
+        """
+        figures = {
+            "tokens": reply.completion_tokens,
+            "tokens_per_s": reply.tokens_per_s,
+            "accepted": reply.acceptance.acceptance_rate,
+            "stop": reply.stop_reason.value,
+            "seed": reply.seed,
+            "left_out": left_out,
+        }
+        end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
+        end(message, figures=json.dumps(figures))
+        self.show_branch(recorder.message)
+
+    def before(self, number: int) -> tuple[Message, ...]:
+        """Return what was said before the `number`-th question."""
+        parent = self.question(number).parent
+        return () if parent is None else self.turns(parent)
+
+    def say_compaction(self) -> str | None:
+        """Add a request to summarise what was said; return a question that has no answer, which is taken back for it.
+
+        Raises:
+            UsageError: there is nothing to summarise.
+        """
+        last = self.messages[-1] if self.messages else None
+        asked = last is not None and last.message.role == "user"
+        branch = self.messages[:-1] if asked else self.messages
+        since = context_of(branch)[0 if summary_at(branch) is None else 2 :]
+        if not any(each.message.role == "assistant" for each in since):
+            raise UsageError("nothing to summarise yet: ask something first")
+        text = self.take_back() if asked else None
+        figures = figures_of(kept_from(context_of(branch)))
+        self._add(Message.user(REQUEST), branch[-1].id, figures)
+        return None if last is None or is_request(last) else text
+
+    @property
+    def ends_with_summary(self) -> bool:
+        """Whether the last message is a summary of those before it."""
+        return bool(self.messages) and summary_at(self.messages) == len(self.messages) - 1
+
+    @property
+    def has_tried_summary(self) -> bool:
+        """Whether a summary was asked for here already, whatever came of it: nothing but a question has followed."""
+        if any(is_request(each) for each in self.messages[-3:]):
+            return True
+        asked = bool(self.messages) and self.messages[-1].message.role == "user"
+        if self.conversation is None or not asked:
+            return False
+        # A request that nothing answered gives its place to the question.
+        here, stored = self.messages[-1].siblings, self.history.messages(self.conversation)
+        answered = {each.parent for each in stored}
+        return any(
+            each.id in here and is_request(each) and each.id not in answered for each in stored
+        )
+
+    def rewrite_summary(self, text: str) -> None:
+        """Have the last summary say something else.
+
+        Raises:
+            UsageError: there is none.
+        """
+        summary = self.summary()
+        self.history.resume_reply(summary.id).finish(Message.assistant(text), summary.figures)
+        self.show_branch(self.messages[-1].id)
+
+    def summary(self) -> StoredMessage:
+        """Return the last summary.
+
+        Raises:
+            UsageError: there is none.
+        """
+        at = summary_at(self.messages)
+        if at is None:
+            raise UsageError("there is no summary yet: /compact makes one")
+        return self.messages[at]
+
+    def say_instead(self, number: int, said: Message) -> int:
+        """Ask something else in place of the `number`-th question, in a branch; return its id."""
+        return self._add(said, self.question(number).parent)
+
+    def question(self, number: int | None = None) -> StoredMessage:
+        """Return the `number`-th question, from 1 on, or the last one, which may be a request for a summary.
+
+        Raises:
+            UsageError: there is no such question.
+        """
+        asked = [each for each in self.messages if each.message.role == "user"]
+        if not asked:
+            raise UsageError("nothing was asked yet: write a question first")
+        if number is None:
+            return asked[-1]
+        questions = [each for each in asked if not is_request(each)]
+        if not 1 <= number <= len(questions):
+            raise UsageError(f"there is no question {number}: there are {len(questions)}")
+        return questions[number - 1]
+
+    def answer(self) -> StoredMessage:
+        """Return the last message, an answer.
+
+        Raises:
+            UsageError: the last message is none.
+        """
+        if not self.messages or self.messages[-1].message.role != "assistant":
+            raise UsageError("no answer yet: ask something first")
+        return self.messages[-1]
+
+    def numbers(self) -> dict[int, int]:
+        """Return the number of every question, by its id; requests for summaries have none."""
+        questions = [
+            each.id
+            for each in self.messages
+            if each.message.role == "user" and not is_request(each)
+        ]
+        return {each: number for number, each in enumerate(questions, 1)}
+
+    def take_back(self) -> str:
+        """Show the conversation as it was before the last question, and return that; the history keeps both.
+
+        Raises:
+            UsageError: nothing was asked yet.
+        """
+        last = self.question()
+        assert self.conversation is not None  # noqa: S101 - it holds a question
+        self.history.go_back(self.conversation, last.parent)
+        self.show_branch(last.parent)
+        return COMMAND if is_request(last) else last.message.typed
+
+    def turns(self, upto: int) -> tuple[Message, ...]:
+        """Return what goes to the engine, from the system prompt to the message `upto`."""
+        turns = [] if self.system is None else [Message.system(self.system)]
+        ids = [each.id for each in self.messages]
+        branch = self.messages[: ids.index(upto) + 1] if upto in ids else self.messages
+        turns += [each.message for each in context_of(branch)]
+        return with_results(turns)
+
+    def answered(self) -> tuple[Message, ...]:
+        """Return the turns up to the last answer; without one, the system prompt if there is one."""
+        answers = [each.id for each in self.messages if each.message.role == "assistant"]
+        return self.turns(answers[-1]) if answers else self.turns(0)[: self.system is not None]
+
+    def turn_aside(self, message: StoredMessage, step: int) -> int:
+        """Show the next of the messages that stand at the same place, and what follows it; return its id."""
+        at = message.siblings.index(message.id)
+        other = message.siblings[(at + step) % len(message.siblings)]
+        if self.conversation is not None and other != message.id:
+            self.messages = self.history.show(self.conversation, other)
+        return other
+
+    def branch_off(self, count: int) -> None:
+        """Go on in a conversation of its own that has the first `count` messages of this one."""
+        kept = self.messages[:count]
+        title = self.title
+        self.conversation = self.history.create(system=self.system, pair=self.pair)
+        parent: int | None = None
+        ids = dict[int, int]()
+        for each in kept:
+            if each.message.role == "user":
+                figures = branched(each, ids)
+                parent = self.history.add_user(self.conversation, parent, each.message, figures)
+                ids[each.id] = parent
+                continue
+            if each.message.role == "tool":
+                parent = self.history.add_result(
+                    self.conversation, parent, each.message, each.model, each.figures
+                )
+                continue
+            reply = self.history.begin_reply(self.conversation, parent=parent, model=each.model)
+            reply.finish(each.message, figures=each.figures)
+            parent = reply.message
+        self.rename(f"{title} (branch)")
+        self.show_branch(parent)
+
+    def set_system(self, system: str | None) -> None:
+        """Change the system prompt, from the next answer on."""
+        self.system = system
+        if self.conversation is not None:
+            self.history.update(self.conversation, system=system)
+
+    def set_pair(self, pair: str) -> None:
+        """Take note of what answers in this conversation, to be loaded when it is taken up again."""
+        if self.conversation is not None and pair != self.pair:
+            self.history.update(self.conversation, pair=pair)
+            self.pair = pair
+
+    def rename(self, title: str) -> None:
+        """Give this conversation a title.
+
+        Raises:
+            UsageError: there is nothing to name yet.
+        """
+        if self.conversation is None:
+            raise UsageError("this conversation is empty: ask something before you name it")
+        self.history.rename(self.conversation, title)
+        self.title = title
+
+    def _add(self, said: Message, parent: int | None, figures: str = "") -> int:
+        assert self.conversation is not None  # noqa: S101 - created with its first question
+        added = self.history.add_user(self.conversation, parent, said, figures)
+        self.show_branch(added)
+        if not self.title:
+            self.title = self.history.conversation(self.conversation).title
+        return added

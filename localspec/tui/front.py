@@ -1,0 +1,81 @@
+"""Front: what commands know of the way in which the user talks: on screens, or in plain lines."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from localspec.session.preferences import Preferences
+from localspec.tui.session import Session
+
+
+class Front(Protocol):
+    """Shows what a command did, and asks what it still has to know. Decides nothing."""
+
+    @property
+    def session(self) -> Session:
+        """What is being said, and to whom."""
+
+    @property
+    def preferences(self) -> Preferences:
+        """How the user likes it."""
+
+    def tell(self, text: str) -> None:
+        """Show one line of news."""
+
+    async def show_conversation(self, *, known: bool = False) -> None:
+        """Show the messages as they stand; those that are `known` were shown before."""
+
+    async def show_answer(self) -> None:
+        """Show the answer that was requested, as it grows."""
+
+    def show_loading(self) -> None:
+        """Show the models that were requested, once they are loaded, or why they cannot be."""
+
+    def copy(self, text: str) -> None:
+        """Give a text to the user, to be used elsewhere."""
+
+    def edit(self, number: int, text: str) -> None:
+        """Let the user change the `number`-th question, which says `text`."""
+
+    def compose(self, text: str) -> None:
+        """Let the user change a text and send it."""
+
+    async def open_editor(self) -> None:
+        """Let the user write in an editor of their own."""
+
+    def choose(
+        self, title: str, hints: Mapping[str, str], take: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Let the user choose a name; what is known of each is its hint. Then `take` it."""
+
+    def choose_model(self) -> None:
+        """Let the user choose a pair."""
+
+    def choose_theme(self, name: str) -> None:
+        """Change the colours; without a name, let the user choose them."""
+
+    def show_history(self, words: str) -> None:
+        """List the conversations that hold these words; without any, all."""
+
+    def show_settings(self) -> None:
+        """Show how answers are made, to be changed."""
+
+    def show_stats(self) -> None:
+        """Show what drafting did, or hide it."""
+
+    def show_text(self, title: str, text: str) -> None:
+        """Show a text to be read."""
+
+    def show_lens(self) -> None:
+        """Show where every token of the last answer came from; there are some."""
+
+    def show_race(self, text: str) -> None:
+        """Answer a text, or without one the last question, with and without drafting."""
+
+    def show_help(self) -> None:
+        """List keys and commands."""
+
+    def toggle_thoughts(self) -> None:
+        """Show thoughts and long questions, or fold them."""
+
+    def leave(self) -> None:
+        """End the chat."""

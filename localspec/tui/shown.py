@@ -1,0 +1,136 @@
+"""Shown: what a message says on the screen, made from what the history keeps. No Textual."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from localspec.display import duration_text, reading_text
+from localspec.history.records import StoredMessage
+from localspec.messages import ToolCall, ToolResult
+from localspec.retrieval.citing import NumberedPassage, citations
+from localspec.session.attachments import attached_lines
+from localspec.session.compaction import COMMAND, is_request
+from localspec.tui.exchange import Exchange
+
+_ENDINGS = {
+    "cancelled": "stopped",
+    "length": "cut at max_tokens, /continue resumes",
+    "loop": "stopped, it repeated itself",
+    "context_full": "the context is full",
+    "gated": "stopped by a rule of --gate",
+}
+
+
+SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
+
+ELSEWHERE = "Also open in another window: your question starts a new branch."
+
+Kind = Literal["question", "reply", "result", "greeting"]
+_MOST_ARGUMENTS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a message shows.
+
+    Args:
+        heading: who speaks, and which of several versions this is.
+        text: the message: Markdown of a reply, plain text of a question.
+        thoughts: of a reply.
+        note: figures and the like, below it.
+        kind: what it is; a reply is Markdown, all else is text as it is.
+    """
+
+    heading: str
+    text: str
+    thoughts: str = ""
+    note: str = ""
+    kind: Kind = "question"
+
+
+def shown(
+    message: StoredMessage,
+    number: int | None = None,
+    passages: Mapping[int, NumberedPassage] = MappingProxyType({}),
+) -> Shown:
+    """Return what a kept message shows.
+
+    Args:
+        message: it.
+        number: of a question.
+        passages: of the conversation, which an answer may cite.
+    """
+    version = ""
+    if len(message.siblings) > 1:
+        at = message.siblings.index(message.id) + 1
+        version = f" · version {at} of {len(message.siblings)}"
+    said = message.message
+    if said.role == "user":
+        note = "\n".join(f"+ {each}" for each in attached_lines(said))
+        heading = f"You · {number}{version}" if number else f"You{version}"
+        return Shown(heading, COMMAND if is_request(message) else said.typed, note=note)
+    heading = f"{message.model or 'Assistant'}{version}"
+    for each in said.parts:
+        if isinstance(each, ToolResult):
+            return _result(message, each)
+    cited = citations(said.text, passages).lines()
+    note = "\n".join(filter(None, [*cited, *map(call_line, said.calls), _note(message)]))
+    return Shown(heading, said.text, said.thinking, note, kind="reply")
+
+
+def call_line(call: ToolCall) -> str:
+    """Return a call in a line: the function and its arguments, of long ones the beginning and the end."""
+    given = " ".join(call.arguments.split())
+    if len(given) > _MOST_ARGUMENTS:
+        half = _MOST_ARGUMENTS // 2
+        given = f"{given[:half]} … {given[-half:]}"
+    return f"→ {call.name} {given}".rstrip()
+
+
+def _result(message: StoredMessage, result: ToolResult) -> Shown:
+    """Return what a result shows: the function, how long it took, and all of the text, which folds where it is long."""
+    seconds = _figures(message.figures).get("seconds")
+    took = f" · {duration_text(seconds, 1)}" if isinstance(seconds, float) else ""
+    failed = " · error" if result.is_error else ""
+    return Shown(f"{message.model or 'Result'}{took}{failed}", result.text, kind="result")
+
+
+def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Shown:
+    """Return what an answer shows while it streams; `before` is the part of a continued one."""
+    text, thoughts = exchange.answer, exchange.thoughts
+    if before is not None:
+        text, thoughts = before.message.text + text, before.message.thinking + thoughts
+    note = "\n".join(map(call_line, exchange.calls)) if exchange.tokens else _waiting(exchange)
+    return Shown(name or "Assistant", text, thoughts, note, kind="reply")
+
+
+def _waiting(exchange: Exchange) -> str:
+    if exchange.started is None:
+        return "waiting for the model …"
+    new = exchange.started.prompt_tokens - exchange.started.cached_tokens
+    return f"{reading_text(round(exchange.prefilled * new), new)} …"
+
+
+def _note(message: StoredMessage) -> str:
+    figures = _figures(message.figures)
+    parts = []
+    if isinstance(tokens := figures.get("tokens"), int):
+        parts.append(f"{tokens} token{'' if tokens == 1 else 's'}")
+    if isinstance(speed := figures.get("tokens_per_s"), float):
+        parts.append(f"{speed:.1f} tokens/s")
+    if isinstance(left_out := figures.get("left_out"), int) and left_out:
+        parts.append(f"{left_out} oldest turns left out")
+    ending = _ENDINGS.get(str(figures.get("stop")), "")
+    if message.state == "cut" and not ending:
+        ending = "interrupted, /continue resumes"
+    return " · ".join([*parts, *([ending] if ending else [])])
+
+
+def _figures(text: str) -> Mapping[str, object]:
+    try:
+        values = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}

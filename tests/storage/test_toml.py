@@ -1,0 +1,69 @@
+"""One key of a TOML text is changed, and nothing else."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.errors import UsageError
+from localspec.storage.toml import Value, with_key
+
+WRITTEN = """\
+# mine
+pair = "a"   # the usual one
+
+mirrors = [
+  "one",  # near
+  "two",
+]
+
+[aliases]
+fast = "x"
+
+[other]
+fast = "y"
+"""
+
+
+@pytest.mark.parametrize("key", ["pair", "mirrors", "new"])
+@pytest.mark.parametrize("value", ["b", 3, 0.5, True, ("p", "q"), None, 'a "quoted" \x7f\n'])
+def test_a_key_gets_its_value_and_the_rest_stays(key: str, value: Value | None) -> None:
+    changed = with_key(WRITTEN, key, value)
+    expected = {**tomllib.loads(WRITTEN), key: list(value) if isinstance(value, tuple) else value}
+    if value is None:
+        del expected[key]
+    assert tomllib.loads(changed) == expected
+    assert changed.startswith("# mine\n")
+    assert changed.endswith('\n[aliases]\nfast = "x"\n\n[other]\nfast = "y"\n')
+
+
+def test_a_key_of_a_table() -> None:
+    changed = with_key(WRITTEN, "fast", "z", "aliases")
+    assert changed == WRITTEN.replace('"x"', '"z"')
+    assert with_key(WRITTEN, "qwen3:4b", "z", "aliases") == WRITTEN.replace(
+        'fast = "x"\n', 'fast = "x"\n"qwen3:4b" = "z"\n'
+    )
+    assert with_key("", "fast", "z", "aliases") == '[aliases]\nfast = "z"\n'
+    assert with_key("a = 1\n", "fast", None, "aliases") == "a = 1\n"
+
+
+@pytest.mark.parametrize("text", ["aliases.fast = 'x'\n", "aliases = {fast = 'x'}\n"])
+def test_a_table_may_be_written_in_any_way(text: str) -> None:
+    changed = with_key(text, "slow", "z", "aliases")
+    assert tomllib.loads(changed) == {"aliases": {"fast": "x", "slow": "z"}}
+
+
+@pytest.mark.parametrize("text", ["aliases = 3\n", "aliases = [\n"])
+def test_what_cannot_be_changed_is_left_to_its_writer(text: str) -> None:
+    with pytest.raises(UsageError, match="edit it by hand"):
+        with_key(text, "slow", "z", "aliases")
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=4), st.text(max_size=9))
+def test_any_text_can_be_a_value(values: dict[str, str], key: str) -> None:
+    text = ""
+    for name, value in values.items():
+        text = with_key(text, name, value)
+    assert tomllib.loads(text) == values
+    assert tomllib.loads(with_key(text, key, "new"))[key] == "new"

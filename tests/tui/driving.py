@@ -1,0 +1,236 @@
+"""Drives the chat in a terminal that is not there, with an engine double that speaks the real protocol."""
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual import events
+from textual._compositor import LayoutUpdate
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from localspec.engine.client import EngineClient
+from localspec.history.archive import History
+from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.approval import CallRunner
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences
+from localspec.tui.app import ChatApp
+from localspec.tui.session import Session
+from tests.engine.double import command
+
+PATIENCE_S = 90.0  # a machine may be busy with something else
+SCREENS = Path(__file__).parent / "screens"
+SIZES = ((40, 12), (80, 24), (120, 40))
+PICTURE_SIZE = (80, 24)
+_DRAWN_S = 10.0
+_REFRESHES = 9
+"""Times that a screen is drawn at most until nothing of it is to be drawn any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A chat that is running."""
+
+    app: ChatApp
+    pilot: Pilot[None]
+
+    @property
+    def session(self) -> Session:
+        return self.app.session
+
+    @property
+    def contents(self) -> list[str]:
+        """What was said so far, as it is kept."""
+        return [each.message.text for each in self.session.talk.messages]
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds, and see that it does."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + PATIENCE_S
+        while not holds():
+            assert loop.time() < end_s, f"waited in vain; the screen says:\n{self.text()}"
+            await asyncio.sleep(0.02)  # a pause of the pilot asks every widget
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until all that follows from what has happened is drawn.
+
+        A pause of the pilot ends by clocks: where other programs have the processor, before anybody had a turn.
+        """
+        await self.pilot.pause()
+        for _ in range(_REFRESHES):
+            await _nobody_has_work()
+            stack = self.app.screen_stack if self.app.is_running else []
+            if not stack or not _has_to_draw(stack[-1]):
+                break
+            stack[-1]._on_timer_update()
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.settle()
+
+    async def type(self, text: str) -> None:
+        """Paste a text into the composer: quicker than its keys one by one."""
+        self.app.view.entry.composer.post_message(events.Paste(text))
+        await self.settle()
+
+    async def ask(self, text: str) -> None:
+        """Ask, and wait for the end of the answer."""
+        await self.begin(text)
+        await self.until(lambda: not self.session.busy)
+
+    async def begin(self, text: str) -> None:
+        """Ask, and wait until the question is there."""
+        await self.run(text)
+        await self.until(lambda: self.session.exchange is not None)
+
+    async def run(self, text: str) -> None:
+        """Write a text or a command, and press Enter."""
+        self.app.view.entry.composer.focus()
+        self.app.view.entry.composer.fill(text)
+        await self.settle()
+        if self.app.view.entry.composer.list_open:
+            await self.press("escape")
+        await self.press("enter")
+
+    async def ready(self) -> None:
+        await self.until(lambda: self.session.models.ready is not None)
+
+    async def sized(self, width: int, height: int) -> None:
+        """Give the terminal another size, and wait until the screen has it."""
+        await self.pilot.resize_terminal(width, height)
+        await self.until(lambda: tuple(self.app.screen.size) == (width, height))
+
+    def text(self) -> str:
+        """Return what the screen shows, the screens behind it included."""
+        compositor = self.app.screen._compositor
+        update = compositor.render_update(full=True, screen_stack=self.app._background_screens)
+        assert isinstance(update, LayoutUpdate)
+        lines = ("".join(strip.text for strip in line) for line in update.strips)
+        return "\n".join(line.rstrip() for line in lines)
+
+
+async def _nobody_has_work() -> None:
+    """Wait until nobody on the loop could go on at once, three turns in a row."""
+    loop, calm = asyncio.get_running_loop(), 0
+    end_s = loop.time() + PATIENCE_S
+    while calm < 3 and loop.time() < end_s:
+        await asyncio.sleep(0)
+        calm = 0 if loop._ready else calm + 1  # type: ignore[attr-defined]
+
+
+def _has_to_draw(screen: Screen[object]) -> bool:
+    return bool(
+        screen._layout_required
+        or screen._scroll_required
+        or screen._repaint_required
+        or screen._dirty_widgets
+        or screen._callbacks
+    )
+
+
+def drive(
+    doing: Callable[[Chat], Awaitable[None]],
+    folder: Path,
+    script: Mapping[str, Any] | None = None,
+    *,
+    size: tuple[int, int] = (80, 24),
+    preferences: Preferences | None = None,
+    pair: str | None = "toy",
+    resume: int | None = None,
+    system: str | None = None,
+    load: LaunchOptions | None = None,
+    engine: EngineClient | None = None,
+    tools: Callable[[Path], CallRunner] | None = None,
+) -> None:
+    """Start the chat, do something in it, and leave.
+
+    Args:
+        doing: what is done.
+        folder: where history and working directory are.
+        script: of the engine double.
+        size: columns and rows.
+        preferences: of the user.
+        pair: what is loaded; None leaves it to the chat.
+        resume: the conversation to take up.
+        system: the system prompt.
+        load: what is loaded, instead of the pair.
+        engine: answers, instead of the double.
+        tools: returns what carries out calls in the working directory; None where nothing may be called.
+    """
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    talk = SavedConversation(History(folder / "history"), system)
+    engine = engine or EngineClient(command(script))
+    calling = None if tools is None else tools(work)
+    launch = load or LaunchOptions(pair=pair)
+    session = Session(engine, talk, launch, ReplyOptions(), work, work=calling)
+    if resume is not None:
+        session.resume(resume)
+
+    async def run() -> None:
+        app = ChatApp(session, preferences)
+        app.view.entry.composer.cursor_blink = False
+        async with app.run_test(size=size) as pilot:
+            await doing(Chat(app, pilot))
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("localspec.tui.app._AGAIN_S", PATIENCE_S)  # keys may come late
+            asyncio.run(run())
+    finally:
+        session.close()
+
+
+async def assert_screen(chat: Chat, name: str) -> None:
+    """See that the screen is as it was, at three sizes.
+
+    LOCALSPEC_UPDATE_SCREENS=1 keeps how it is now instead.
+    """
+    for width, height in SIZES:
+        await chat.sized(width, height)
+        await _assert_kept(
+            chat, f"{name}-{width}x{height}.txt", lambda: chat.text().rstrip("\n") + "\n"
+        )
+
+
+async def assert_picture(chat: Chat, name: str) -> None:
+    """See that the screen looks as it did, colours included; kept anew like the texts of `assert_screen`.
+
+    What Textual draws is text at places with colours, and depends on no font and no machine. Only the name that
+    it gives to the picture, and the addresses of the fonts that it recommends, are left out.
+    """
+    await chat.sized(*PICTURE_SIZE)
+    await _assert_kept(chat, f"{name}.svg", lambda: _picture(chat.app))
+
+
+def _picture(app: ChatApp) -> str:
+    drawn = app.export_screenshot(title="localspec")
+    drawn = re.sub(r"terminal-\d+", "terminal", drawn)
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+    return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
+
+
+async def _assert_kept(chat: Chat, name: str, shown: Callable[[], str]) -> None:
+    """See that something comes to look as it was kept, which a busy machine may take a while for."""
+    await chat.pilot.pause(0.15)
+    loop, path = asyncio.get_running_loop(), SCREENS / name
+    end_s = loop.time() + _DRAWN_S
+    while path.exists() and shown() != path.read_text(encoding="utf-8") and loop.time() < end_s:
+        await chat.pilot.pause(0.15)
+    assert_kept(name, shown())
+
+
+def assert_kept(name: str, shown: str) -> None:
+    """See that something is as it was kept in a file; LOCALSPEC_UPDATE_SCREENS=1 keeps it anew."""
+    path = SCREENS / name
+    if os.environ.get("LOCALSPEC_UPDATE_SCREENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(shown, encoding="utf-8")
+    assert shown == path.read_text(encoding="utf-8"), shown

@@ -1,0 +1,172 @@
+"""What the screens show to a person, and for how long: one run of the chat for several facts."""
+
+from pathlib import Path
+
+import pytest
+
+from localspec.engine.protocol import ReplyEvents
+from localspec.messages import Message
+from localspec.options import ReplyOptions
+from localspec.session.preferences import read_preferences
+from localspec.tui.history_sheet import HistorySheet
+from localspec.tui.lens_sheet import LensSheet
+from localspec.tui.main_view import StatsPanel
+from localspec.tui.race import Race
+from localspec.tui.race_sheet import RaceSheet
+from tests.tui.answers import exchange, finished, tokens
+from tests.tui.driving import Chat, drive
+
+CODE = "Two blocks:\n\n```python\nx = 1\n```\n\nand\n\n```sh\nls\n```\n"
+INDENTED = "def f():\n    return some_function(an_argument, another_one)\n"
+
+
+def test_code_is_copied_by_a_click_and_by_a_key_without_its_frame(tmp_path: Path) -> None:
+    async def copy(chat: Chat) -> None:
+        await chat.ask("code?")
+        reply = chat.app.view.transcript.views[-1]
+        lines = chat.text().splitlines()
+        row = next(at for at, line in enumerate(lines) if "python" in line)
+        await chat.pilot.click(offset=(lines[row].index("copy"), row))
+        await chat.settle()
+        assert chat.app.clipboard == "x = 1"
+        reply.focus()
+        await chat.press("k")
+        assert chat.app.clipboard == "ls"
+        await chat.press("k")
+        assert chat.app.clipboard == "x = 1"
+        await chat.press("escape")
+        await chat.pilot.mouse_down(reply, offset=(2, 4))
+        await chat.pilot.hover(reply, offset=(40, 4))
+        await chat.pilot.mouse_up(reply, offset=(40, 4))
+        await chat.settle()
+        assert chat.app.screen.get_selected_text() == "  x = 1"
+        # Text does not touch the scroll bar.
+        assert all(line[-2:].strip() == "" for line in lines[: row + 3] if len(line) >= 79)
+
+    drive(copy, tmp_path, {"otherwise": [CODE]})
+
+
+def test_stats_stand_beside_the_conversation_where_there_is_room(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.press("f2")
+        await chat.ask("one?")
+        panel, transcript = chat.app.query_one(StatsPanel), chat.app.view.transcript
+        assert panel.region.y >= transcript.region.bottom
+        await chat.sized(110, 24)
+        await chat.until(lambda: panel.region.x >= transcript.region.right)
+        assert panel.region.height == transcript.region.height
+        await chat.until(lambda: "break-even" in chat.text() or "Not enough" in chat.text())
+        await chat.sized(80, 24)
+        await chat.until(lambda: panel.region.y >= transcript.region.bottom)
+
+    drive(look, tmp_path, {"otherwise": ["some answer that is drafted"], "drafts": 3})
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize("no_color", [False, True])
+def test_the_lens_and_the_race_keep_the_indentation_of_code(
+    no_color: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        cursor = chat.app.view.entry.composer.get_component_rich_style("text-area--cursor")
+        assert cursor.reverse or not no_color, "it would not be seen"
+        drafted = tokens(INDENTED, by="model", drafted=1, accepted=1)
+        made = exchange(INDENTED, done=True)
+        made.take(ReplyEvents(made.id, (drafted, tokens("\n" * 40))))
+        chat.session.exchange = made
+        await chat.press("f3")
+        await chat.until(lambda: isinstance(chat.app.screen, LensSheet))
+        await chat.settle()
+        shown = chat.text()
+        assert f"│     {'[' * no_color}return some_function" in shown
+        assert "│     another_one)" in shown
+        # Marks only where there are no colours; what they mean stays in sight.
+        assert ("[def f():" in shown) == no_color
+        await chat.press("end")
+        assert "proposed by the draft model" in chat.text()
+        await chat.press("escape")
+
+        race = Race(chat.session.engine, (Message.user("q"),), ReplyOptions())
+        for number, speed in ((1, 30.0), (2, 15.0)):
+            lane = exchange(INDENTED, number)
+            lane.finished = finished(number, INDENTED, tokens_per_s=speed)
+            race.lanes.append(lane)
+        chat.app.push_screen(RaceSheet(race))
+        await chat.until(lambda: "Esc closes" in chat.text() and chat.text().count("█") > 2)
+        lines = chat.text().splitlines()
+        first = next(at for at, line in enumerate(lines) if "def f()" in line)
+        left = [line[2:20] for line in lines[first + 1 : first + 4]]
+        assert all(line.startswith("    ") for line in left)
+        fast, slow = (line.count("█") for line in next(x for x in lines if "█" in x).split("30.0"))
+        assert fast == 2 * slow
+
+    drive(look, tmp_path, size=(60, 20))
+
+
+def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.begin("one?")
+        assert "Assistant" not in chat.text()
+        await chat.run("/new")
+        assert "still answering: wait before /new, or press Esc" in chat.text()
+        loaded.touch()
+        await chat.until(lambda: not chat.session.busy)
+        await chat.until(lambda: "wait before" not in chat.text())
+        await chat.press("ctrl+c")
+        assert chat.app.view.entry.composer.text == ""  # which had /new, to be sent again
+        await chat.press("ctrl+c")
+        assert "Ctrl+C again quits" in chat.text()
+        chat.app._told_s -= 10.0
+        await chat.press("f6")
+        assert "editing question 1" in chat.text()
+        await chat.press("escape")
+        assert "editing" not in chat.text()
+
+        await chat.press("f7")
+        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+        await chat.press("ctrl+e")
+        (written,) = chat.session.folder.iterdir()
+        assert written.name in chat.text().replace("\n", "")
+
+    loaded = tmp_path / "loaded"
+    script = {"otherwise": ["word " * 10], "pass_s": 0.01, "load_s": str(loaded)}
+    drive(look, tmp_path, script, size=(160, 24))
+
+
+def test_a_killed_engine_is_told_until_it_is_back(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.begin("one?")
+        assert "Assistant" not in chat.text()
+        await chat.until(lambda: "memory ran out; starting it again" in chat.text())
+        await chat.ready()
+        await chat.until(lambda: "memory ran out" not in chat.text())
+        assert "interrupted, /continue resumes" in chat.text()
+
+    script = {"otherwise": ["word " * 20], "load_s": 0.5, "death": {"on": "token", "at": 40}}
+    drive(look, tmp_path, script, size=(120, 24))
+
+
+def test_the_usual_colours_follow_the_terminal_and_chosen_ones_are_kept(tmp_path: Path) -> None:
+    file = tmp_path / "chat.toml"
+
+    async def begin(chat: Chat) -> None:
+        await chat.ready()
+        assert chat.app.theme == "dark"
+        assert not file.exists()
+
+    drive(begin, tmp_path, preferences=read_preferences(file))
+    file.write_text('theme = "light"\n')
+
+    async def look(chat: Chat) -> None:
+        assert chat.app.theme == "light"
+        await chat.run("/theme dark")
+        await chat.until(lambda: read_preferences(file).theme == "dark")
+        await chat.run("/theme plaid")
+        assert "there is no theme 'plaid': choose one of dark, light, " in chat.text()
+
+    drive(look, tmp_path, preferences=read_preferences(file))

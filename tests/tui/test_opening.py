@@ -1,0 +1,217 @@
+"""The chat in a real terminal, from its start to its end: what is typed meanwhile, and how it is left."""
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.history.archive import History
+from tests.cli.test_chat import alive
+from tests.tui.terminal import CHAT, ROOT, Terminal
+from tests.waiting import PATIENCE_S, until
+
+pytestmark = pytest.mark.process
+
+# What Textual writes when it takes the terminal.
+TAKEN = b"\x1b[?1003h"
+LEFT = b"\x1b[?1049l"
+NARROW = "\x1b[30;1H"  # the last row of a smaller terminal
+_NO_HANGUP = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
+
+
+@contextmanager
+def terminal(*command: str, **variables: str) -> Iterator[Terminal]:
+    """Start a program in a terminal; it is killed if it outlives the test."""
+    # A terminal behind a slow line is waited for longer, and so is ours on a busy machine.
+    given = {"SSH_CONNECTION": "slow", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)}
+    given |= variables
+    started = Terminal(*command, **given)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+        os.close(started.fd)
+
+
+def untouched() -> list[Any]:
+    """Return the modes of a terminal that no program has had."""
+    ours, theirs = pty.openpty()
+    modes = termios.tcgetattr(ours)
+    os.close(ours)
+    os.close(theirs)
+    return modes
+
+
+def ended(screen: Terminal) -> int:
+    """Read until the program ends; return its code."""
+    end_s = time.monotonic() + PATIENCE_S
+    while screen.process.poll() is None:
+        assert time.monotonic() < end_s, screen.seen[-500:]
+        screen.read()
+    while screen.read(0.1):
+        pass
+    return screen.process.returncode
+
+
+def sized(screen: Terminal, columns: int, rows: int) -> None:
+    fcntl.ioctl(screen.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    screen.process.send_signal(signal.SIGWINCH)  # it is not the terminal of the program's session
+
+
+def waiting(screen: Terminal) -> None:
+    """Wait until keys are kept for the screens: the terminal echoes none any more."""
+    assert until(lambda: not termios.tcgetattr(screen.fd)[3] & termios.ECHO)
+
+
+def localspec(*words: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "localspec", *words)
+
+
+# Textual is not there before a file is.
+_HELD = """
+import sys, time
+from pathlib import Path
+class Held:
+    def find_spec(self, name, path=None, target=None):
+        while name == "textual" and not Path({go_on!r}).exists():
+            time.sleep(0.01)
+sys.meta_path.insert(0, Held())
+"""
+
+
+def test_keys_that_come_before_textual_are_not_lost(tmp_path: Path) -> None:
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    held, go_on = tmp_path / "held", tmp_path / "go on"
+    held.mkdir()
+    (held / "sitecustomize.py").write_text(_HELD.format(go_on=str(go_on)))
+    places = {"PYTHONPATH": f"{held}{os.pathsep}{ROOT}", "LOCALSPEC_DATA_DIR": str(tmp_path)}
+    with terminal(*chat, **places) as screen:
+        waiting(screen)
+        screen.type("first secondX\x7f third")
+        assert screen.read(0.3) == b""
+        # A terminal that becomes smaller before Textual is there has all of it drawn in the new size, later ones again.
+        sized(screen, 100, 30)
+        go_on.touch()
+        screen.until(TAKEN.decode())
+        screen.until(NARROW)
+        screen.read(1.0)
+        sized(screen, 90, 30)
+        screen.until("first second third")
+        assert screen.seen.count(b"\x1b[?1049h") == 1
+        screen.type("\x11")
+        assert ended(screen) == 0
+        assert screen.seen.count(LEFT) == 1
+        assert termios.tcgetattr(screen.fd) == untouched()
+
+
+def test_the_key_that_leaves_may_come_before_textual_too(tmp_path: Path) -> None:
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        waiting(screen)
+        screen.type("\x04")
+        assert ended(screen) == 0
+        assert screen.seen.count(LEFT) == 1
+
+
+def test_enter_may_come_before_textual_too(tmp_path: Path) -> None:
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        waiting(screen)
+        screen.type("/quit\r")
+        assert ended(screen) == 0
+
+
+def test_ctrl_c_before_textual_interrupts(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    held.mkdir()
+    (held / "sitecustomize.py").write_text(_HELD.format(go_on=str(tmp_path / "never")))
+    places = {"PYTHONPATH": f"{held}{os.pathsep}{ROOT}", "LOCALSPEC_DATA_DIR": str(tmp_path)}
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    with terminal("setsid", "--ctty", "--wait", *chat, **places) as screen:
+        waiting(screen)
+        screen.type("\x03")
+        assert ended(screen) == 130
+        assert LEFT not in screen.seen
+
+
+@pytest.mark.parametrize("seen", ["", TAKEN.decode(), "lists the commands", "not be downloaded"])
+def test_a_signal_ends_the_chat_at_any_moment_and_leaves_the_terminal_as_it_was(
+    seen: str, tmp_path: Path
+) -> None:
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        waiting(screen)
+        screen.until(seen)
+        screen.process.send_signal(signal.SIGTERM)
+        assert ended(screen) == 128 + signal.SIGTERM
+        assert screen.seen.count(LEFT) == screen.seen.count(b"\x1b[?1049h")
+        assert screen.seen.count(b"\x1b[?1000h") == screen.seen.count(b"\x1b[?1000l")
+        assert termios.tcgetattr(screen.fd) == untouched()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["chat", "no-such-model"], b"no-such-model"),
+        (["chat", "--temperature", "warm"], b"temperature"),
+    ],
+)
+def test_what_goes_wrong_before_textual_leaves_the_terminal_as_it_was(
+    words: list[str], said: bytes, tmp_path: Path
+) -> None:
+    with terminal(*localspec(*words), LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        assert ended(screen) != 0
+        assert said in screen.seen
+        assert LEFT not in screen.seen
+        assert termios.tcgetattr(screen.fd) == untouched()
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize(("words", "variables"), [([], {"TERM": "dumb"}), (["--plain"], {})])
+def test_lines_are_no_screen(words: list[str], variables: dict[str, str], tmp_path: Path) -> None:
+    chat = localspec("chat", *words, "smollm2-135m", "--offline")
+    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path), **variables) as screen:
+        screen.until("> ")
+        screen.type("/quit\r")
+        assert ended(screen) == 0
+        assert b"\x1b[?1049h" not in screen.seen
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
+@pytest.mark.first(1)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_terminal_that_vanishes_without_a_signal_ends_the_chat(
+    streaming: bool, tmp_path: Path
+) -> None:
+    script = {"otherwise": ["word " * 400], "pass_s": 0.005 if streaming else 0.0}
+    code = CHAT.format(root=str(ROOT), folder=str(tmp_path), script=script)
+    with terminal(*_NO_HANGUP, sys.executable, "-c", code) as screen:
+        screen.until("context 0%")
+        screen.type("one?\r")
+        screen.until("word word")
+        if not streaming:
+            screen.until(" tokens/s")
+        children = Path(f"/proc/{screen.process.pid}/task/{screen.process.pid}/children")
+        engine = int(children.read_text().split()[0])
+        os.close(screen.fd)
+        screen.fd = os.open(os.devnull, os.O_RDONLY)
+        screen.process.wait(PATIENCE_S)
+    assert until(lambda: not alive(engine))
+    history = History(tmp_path)
+    latest = history.latest()
+    assert latest is not None
+    question, answer = history.branch(latest)
+    assert question.message.text == "one?"
+    assert answer.message.text.startswith("word word")
+    history.close()

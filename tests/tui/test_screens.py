@@ -1,0 +1,272 @@
+"""How every screen looks at three sizes: texts, to be read in a diff; and of some a picture, with its colours.
+
+After a change that is meant: LOCALSPEC_UPDATE_SCREENS=1 pytest tests/tui/test_screens.py, and look at the diff.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from localspec.chat.events import RoundDone
+from localspec.engine.protocol import ReplyEvents
+from localspec.launch.rows import ModelRow
+from localspec.messages import Message
+from localspec.options import ReplyOptions
+from localspec.session.preferences import Preferences
+from localspec.tui import picker
+from localspec.tui.history_sheet import HistorySheet
+from localspec.tui.lens_sheet import LensSheet
+from localspec.tui.picker import Picker
+from localspec.tui.race import Race
+from localspec.tui.race_sheet import RaceSheet
+from localspec.tui.sheets import ListSheet, TextSheet
+from tests.tui.answers import exchange, finished, plain, round_of, tokens
+from tests.tui.driving import Chat, assert_picture, assert_screen, drive
+
+ANSWER = """\
+A linked list is *reversed* by turning its links round:
+
+```python
+def reverse(node):
+    before = None
+    while node:
+        node.next, before, node = before, node, node.next
+    return before
+```
+
+1. one pass, no memory
+2. 日本語 and 👍 keep their widths
+"""
+TOKENS = [
+    tokens("The", by="prompt"),
+    tokens(" capital", " of", by="model", drafted=2, accepted=2),
+    tokens(" France", " is", by="lookup", drafted=1, accepted=1),
+    tokens(" Paris", by="model", drafted=1),
+    tokens("."),
+]
+PAIRS = [
+    ModelRow("coder", 1_600_000_000, True, True, "code", True, 21.0, False),
+    ModelRow("tiny", 98_000_000, False, True, "a first try", True, 200.0),
+    ModelRow("other", 500_000_000, False, True, "chat", False, 40.0),
+    ModelRow("giant", 70_000_000_000, False, False, "much"),
+]
+
+
+def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
+    """Give the last answer figures that do not depend on the machine."""
+    made = exchange(rounds=[plain(0.02), round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
+    for each in seen:
+        made.take(ReplyEvents(made.id, (each,)))
+    made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
+    chat.session.exchange = made
+    chat.app.view.tell_state()
+
+
+def test_welcome(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.until(lambda: "toy" in chat.text())
+        await assert_screen(chat, "welcome")
+
+    drive(look, tmp_path)
+
+
+def test_conversation(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("Reverse a linked list.")
+        talk = chat.session.talk
+        talk.history.resume_reply(talk.messages[-1].id).finish(
+            Message.assistant(ANSWER)
+        )  # without figures
+        talk.show_branch(talk.messages[-1].id)
+        await chat.app.view.show_messages()
+        settled(chat)
+        await chat.settle()
+        await assert_screen(chat, "conversation")
+        await assert_picture(chat, "conversation")
+
+    drive(look, tmp_path, {"otherwise": [ANSWER]})
+
+
+def test_reading_a_long_question(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.begin("\n".join(f"line {each}" for each in range(100)))
+        await chat.until(lambda: "reading 0 of 797" in chat.text())
+        await assert_screen(chat, "reading")
+        chat.session.stop()
+
+    drive(look, tmp_path, {"chunk_s": 60.0})
+
+
+def test_completion(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.press(*"/re")
+        await chat.until(lambda: "/regenerate" in chat.text())
+        await assert_screen(chat, "completion")
+
+    drive(look, tmp_path)
+
+
+def test_stats(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        settled(chat)
+        await chat.press("f2")
+        await assert_screen(chat, "stats")
+        await assert_picture(chat, "stats")
+
+    drive(look, tmp_path)
+
+
+def test_lens(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        settled(chat, TOKENS)
+        await chat.press("f3")
+        await chat.until(lambda: isinstance(chat.app.screen, LensSheet))
+        await assert_screen(chat, "lens")
+        await assert_picture(chat, "lens")
+
+    drive(look, tmp_path)
+
+
+class Lanes(Race):
+    """A race that was run."""
+
+    def start(self) -> None:
+        for number, end, speed in (
+            (1, "Paris, of course.", 30.0),
+            (2, "Paris, on the Seine.", 20.0),
+        ):
+            text = f"The capital of France is {end}"
+            rounds = [round_of(3, 2, 0.1)] * 30 if number == 1 else [plain(0.05)] * 90
+            lane = exchange(text, number, rounds)
+            lane.finished = finished(number, text, tokens_per_s=speed)
+            self.lanes.append(lane)
+
+
+def test_race(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        race = Lanes(chat.session.engine, (Message.user("q"),), ReplyOptions())
+        race.start()
+        chat.app.push_screen(RaceSheet(race))
+        await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
+        await chat.until(lambda: "differ from" in chat.text())
+        await assert_screen(chat, "race")
+        await assert_picture(chat, "race")
+
+    drive(look, tmp_path)
+
+
+def test_history(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        for question in ("How tall is the Eiffel tower?", "Reverse a linked list, please."):
+            await chat.ask(question)
+            chat.session.new()
+        await chat.app.view.show_messages()
+        chat.session.models.progress = ""
+        await chat.press("f7")
+        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+        await chat.press(*"eiffel")
+        await chat.until(lambda: "Reverse" not in chat.text())
+        await assert_screen(chat, "history")
+
+    drive(look, tmp_path)
+
+
+def test_settings(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.press("f4")
+        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+        await assert_screen(chat, "settings")
+
+    drive(look, tmp_path)
+
+
+def test_help(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.press("f1")
+        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+        await assert_screen(chat, "help")
+
+    drive(look, tmp_path, preferences=Preferences(keys={"stats": "f12"}))
+
+
+@pytest.fixture
+def _known_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.setattr(picker, "choices", lambda: list(PAIRS))
+    monkeypatch.setattr(picker, "measured_choices", lambda: list(PAIRS))
+
+
+@pytest.mark.usefixtures("_known_pairs")
+def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[object] = []
+
+    def keep(chosen: object) -> str:
+        kept.append(chosen)
+        return ""
+
+    monkeypatch.setattr("localspec.config.own.keep_model", keep)
+    # The registry has never heard of these.
+    monkeypatch.setattr("localspec.models.registry.Registry.require", lambda *_: None)
+    monkeypatch.setattr("localspec.models.names.resolve", lambda *_: None)
+
+    async def look(chat: Chat) -> None:
+        await chat.until(lambda: isinstance(chat.app.screen, Picker))
+        await chat.pilot.pause(0.2)
+        await assert_screen(chat, "first-run")
+        await chat.press("enter")
+        await chat.ready()
+        assert chat.session.models.name == "coder"
+        assert kept == [{"target": "coder"}]
+
+    drive(look, tmp_path, pair=None)
+
+
+@pytest.mark.usefixtures("_known_pairs")
+def test_all_models_by_a_key(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.until(lambda: isinstance(chat.app.screen, Picker))
+        await chat.pilot.pause(0.2)
+        assert "giant" not in chat.text()
+        await chat.press("a")
+        await chat.pilot.pause(0.2)
+        await assert_screen(chat, "all-models")
+        await chat.press("n")
+        await chat.until(lambda: not chat.app.is_running)
+
+    drive(look, tmp_path, pair=None)
+
+
+def test_full_context(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.run("one " * 40)
+        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+        await assert_screen(chat, "full-context")
+
+    drive(look, tmp_path, {"n_ctx": 100})
+
+
+def test_thoughts(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("hello?")
+        talk = chat.session.talk
+        talk.history.resume_reply(talk.messages[-1].id).finish(
+            Message.assistant("Done.", "a deep thought")
+        )
+        talk.show_branch(talk.messages[-1].id)
+        await chat.app.view.show_messages()
+        settled(chat)
+        await chat.press("ctrl+t")
+        await assert_screen(chat, "thoughts")
+
+    drive(look, tmp_path)

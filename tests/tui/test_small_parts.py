@@ -1,0 +1,202 @@
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Measuring
+from localspec.errors import UsageError
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from localspec.session.preferences import Preferences, keep_theme, read_preferences
+from localspec.tui.actions import copied
+from localspec.tui.feed import Pace
+from localspec.tui.history_sheet import age
+from localspec.tui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
+from localspec.tui.main_view import fitted
+from localspec.tui.models import Models
+from localspec.tui.settings import ChatSettings
+from tests.tui.test_shown import message
+
+ANSWER = "Look:\n\n```python\nx = 1\n```\n\nand\n\n~~~\ny\n~~~\n"
+
+
+def test_a_line_keeps_what_is_wanted_most() -> None:
+    right = ["20 tokens/s · context 3% ░░", "20 tokens/s · context 3%", "context 3%"]
+    assert fitted(["model"], right, 35).endswith("  20 tokens/s · context 3% ░░")
+    assert fitted(["model"], right, 32).endswith("  20 tokens/s · context 3%")
+    busy = ["model · answering, Esc stops", "model · Esc stops", "model"]
+    assert fitted(busy, right, 40) == "model · answering, Esc stops  context 3%"
+    assert fitted(busy, right, 39) == "model · Esc stops            context 3%"
+    assert fitted(busy, right, 28) == "model             context 3%"
+    assert fitted(["model"], [], 12) == "model       "
+
+
+def test_a_line_is_cut_between_words() -> None:
+    right = ["context 3%"]
+    assert fitted(["a very long name of a model"], right, 30) == "a very long name…   context 3%"
+    assert fitted(["a very long name of a model"], right, 12) == "a very long…"
+    assert fitted(["a-very-long-name"], right, 12) == "a-very-long…"
+
+
+@pytest.mark.parametrize("width", range(1, 70))
+def test_a_line_is_never_wider_than_the_screen(width: int) -> None:
+    left = ["日本語モデル · answering", "日本語モデル"]
+    assert cell_len(fitted(left, ["20 tokens/s · context 3%", "context 3%"], width)) <= width
+
+
+def test_a_copy_is_the_answer_a_block_of_its_code_or_everything() -> None:
+    talk = [message("user", "hi"), message(text=ANSWER)]
+    assert copied(talk, "") == ANSWER
+    assert copied(talk, "code") == "y"
+    assert copied(talk, "1") == "x = 1"
+    assert copied(talk, "all") == f"user: hi\n\nassistant: {ANSWER}"
+
+
+def test_what_is_not_there_is_not_copied() -> None:
+    with pytest.raises(UsageError, match="no answer to copy"):
+        copied([message("user", "hi")], "")
+    with pytest.raises(UsageError, match="no block of code: /copy"):
+        copied([message(text="prose")], "code")
+    with pytest.raises(UsageError, match="from 1 to 2"):
+        copied([message(text=ANSWER)], "3")
+
+
+def test_code_of_a_stopped_answer_has_no_end() -> None:
+    assert copied([message(text="```\nhalf\nof it")], "code") == "half\nof it"
+
+
+def test_settings_are_read_as_what_they_are() -> None:
+    usual = ChatSettings()
+    assert usual.changed("temperature", "0.5").options.sampling.temperature == 0.5
+    assert usual.changed("seed", "7").options.seed == 7
+    assert usual.changed("seed", "7").changed("seed", "off").options.seed is None
+    assert usual.changed("draft", "off").draft == "off"
+    assert usual.changed("draft", "on").draft == "auto"
+    assert usual.from_json('{"draft": false}').draft == "off"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", "hot"),
+        ("temperature", "-1"),
+        ("top_k", "1.5"),
+        ("stop", "x"),
+        ("max_tokens", "0"),
+        ("draft", "maybe"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_name(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        ChatSettings().changed(name, value)
+
+
+def test_a_mistyped_setting_is_answered_with_the_one_that_is_meant() -> None:
+    with pytest.raises(UsageError, match=r"no setting 'temprature': did you mean temperature\?"):
+        ChatSettings().changed("temprature", "1")
+    with pytest.raises(UsageError, match="no setting 'xyzzy': choose one of temperature"):
+        ChatSettings().changed("xyzzy", "1")
+
+
+def test_settings_are_kept_with_a_conversation_but_the_seed() -> None:
+    settings = ChatSettings(
+        ReplyOptions(SamplingParams(temperature=0.1, top_k=3), seed=9), draft="off"
+    )
+    kept = ChatSettings().from_json(settings.as_json())
+    assert kept == ChatSettings(ReplyOptions(SamplingParams(temperature=0.1, top_k=3)), draft="off")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"temperature": "x"}', '{"top_p": 7}', "3"])
+def test_damaged_settings_change_nothing(text: str) -> None:
+    settings = ChatSettings(ReplyOptions(SamplingParams(top_k=5)))
+    assert settings.from_json(text) == settings
+
+
+def test_every_setting_has_a_text() -> None:
+    settings = ChatSettings()
+    assert settings.text_of("temperature") == "0.8"
+    assert settings.text_of("seed") == "random"
+    assert settings.changed("seed", "3").changed("seed", "random") == settings
+    assert settings.text_of("draft") == "auto"
+
+
+def test_preferences_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "chat.toml"
+    file.write_text('theme = "nord"\n[keys]\nstats = "ctrl+s"\n[personas]\nbrief = "Be brief."\n')
+    assert read_preferences(file) == Preferences(
+        "nord", {"stats": "ctrl+s"}, {"brief": "Be brief."}
+    )
+    assert read_preferences(tmp_path / "none") == Preferences()
+    file.write_text("compact = 'auto'")
+    assert read_preferences(file).compact == "auto"
+
+
+def test_a_theme_is_kept_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / "settings/chat.toml"
+    keep_theme(read_preferences(file), "light")
+    assert read_preferences(file).theme == "light"
+    file.write_text('# mine\ntheme = "light"\n[keys]\nstats = "ctrl+s"\n')
+    keep_theme(read_preferences(file), "nord")
+    assert file.read_text() == '# mine\ntheme = "nord"\n[keys]\nstats = "ctrl+s"\n'
+    keep_theme(Preferences(), "light")  # nowhere to keep it
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=",
+        "color = 1",
+        "theme = 1",
+        "[keys]\na = 1",
+        "keys = 3",
+        '"\xff"',
+        "[personas.a]",
+        "compact = 1",
+        "compact = 'never'",
+    ],
+)
+def test_wrong_preferences_are_one_line(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "chat.toml"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError) as caught:
+        read_preferences(file)
+    assert "\n" not in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_every_key_has_a_name_of_its_own_and_no_two_share_one() -> None:
+    rows = key_list({})
+    assert len(rows) == len(IN_APP) + len(IN_COMPOSER) + len(ON_MESSAGE)
+    assert len({name for _, _, name in rows}) == len(rows)
+
+
+def test_chosen_keys_are_listed() -> None:
+    rows = key_list({"stats": "ctrl+s"})
+    assert ("Ctrl+S", "Stats", "/stats") in rows
+    assert ("PageUp", "Scroll up", "page_back") in rows
+    assert ("Ctrl+_", "Undo typing", "undo") in rows, "the command /undo is another"
+    assert ("Ctrl+J, Shift+Enter, Alt+Enter", "New line", "newline") in rows
+
+
+def test_ages() -> None:
+    assert [age(each) for each in (0, 60, 7200, 86400 * 3)] == [
+        "just now",
+        "1 minute ago",
+        "2 hours ago",
+        "3 days ago",
+    ]
+
+
+def test_measuring_is_told_since_it_takes_a_while() -> None:
+    models = Models(EngineClient(), LaunchOptions())
+    models.take(Measuring("toy", 0.4))
+    assert models.line == "measuring toy on this machine: 40%"
+
+
+def test_what_streams_is_drawn_as_often_as_it_is_cheap() -> None:
+    pace = Pace()
+    pace.drawn(100.0, 7.0)
+    assert not pace.is_due(100.1, 7.006)  # 6 ms of a tenth of a second
+    assert pace.is_due(100.21, 7.006)
+    assert not pace.is_due(100.4, 7.1)  # however dear, it is not left out for ever
+    assert pace.is_due(100.5, 7.1)

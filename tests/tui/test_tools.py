@@ -1,0 +1,243 @@
+"""Calls on the screens and in lines: shown, asked about, carried out, stopped, kept."""
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.engine.client import EngineClient
+from localspec.history.archive import History
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences
+from localspec.toolbox.rules import Rule, Rules
+from localspec.tui import approval_sheet, plain
+from localspec.tui.approval_sheet import ApprovalSheet
+from localspec.tui.plain import Lines
+from localspec.tui.session import Session
+from tests.engine.double import command
+from tests.tui.driving import Chat, drive
+from tests.tui.tools import BUG, MENDED, SCRIPT, work
+
+ROLES = ["user", "assistant", "tool", "assistant", "tool", "assistant", "tool", "assistant"]
+
+
+@pytest.fixture(autouse=True)
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is typing something else."""
+    monkeypatch.setattr(approval_sheet, "CALM_S", 0.0)
+
+
+def sheet(chat: Chat) -> ApprovalSheet | None:
+    return next((e for e in chat.app.screen_stack if isinstance(e, ApprovalSheet)), None)
+
+
+async def asked(chat: Chat, word: str) -> None:
+    """Wait for a question about something."""
+
+    def is_there() -> bool:
+        found = sheet(chat)
+        return found is not None and word in found.question.proposal.summary
+
+    await chat.until(is_there)
+
+
+def roles(chat: Chat) -> list[str]:
+    return [each.message.role for each in chat.session.talk.messages]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_a_bug_is_mended_after_three_questions(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def doing(chat: Chat) -> None:
+        file = chat.session.folder / "add.py"
+        await chat.ready()
+        await chat.begin("mend it")
+        await asked(chat, "read add.py")
+        await chat.press("y")
+        await asked(chat, "change add.py")
+        text = chat.text()
+        assert "-    return a - b" in text
+        assert "+    return a + b" in text
+        assert "y once" in text
+        await chat.until(lambda: "waits for your answer" in chat.text().splitlines()[-1])
+        assert file.read_text() == BUG
+        await chat.press("y")
+        await asked(chat, "run grep")
+        assert "onfined" in chat.text()
+        assert file.read_text() == MENDED
+        await chat.press("y")
+        await chat.until(lambda: not chat.session.busy)
+        assert roles(chat) == ROLES
+        text = chat.text()
+        assert "It is mended." in text
+        assert "→ run_command" in text
+        assert "passed" in text
+        assert re.search(r"run_command · \d+\.\d s", text)
+
+    drive(doing, tmp_path, SCRIPT, size=size, tools=work)
+    history = History(tmp_path / "history")
+    messages = history.branch(1)
+    history.close()
+    assert [each.message.role for each in messages] == ROLES
+
+
+def test_results_and_what_follows_them_stay_in_the_window_that_called(tmp_path: Path) -> None:
+    async def doing(chat: Chat) -> None:
+        await chat.ready()
+        await chat.begin("mend it")
+        await asked(chat, "read add.py")
+        other = SavedConversation(History(tmp_path / "history"))
+        other.open(1)
+        await chat.press("y")
+        await asked(chat, "change add.py")
+        other.say_instead(1, Message.user("FOX?"))
+        await chat.press("y")
+        await asked(chat, "run grep")
+        other.say_instead(1, Message.user("FOX again?"))
+        other.history.close()
+        await chat.press("y")
+        await chat.until(lambda: not chat.session.busy)
+        assert roles(chat) == ROLES
+        assert "FOX" not in chat.text()
+
+    drive(doing, tmp_path, SCRIPT, tools=work)
+
+
+def test_a_refusal_with_a_reason_reaches_the_model(tmp_path: Path) -> None:
+    async def doing(chat: Chat) -> None:
+        await chat.ready()
+        await chat.begin("mend it")
+        await asked(chat, "read")
+        await chat.press("a")
+        await asked(chat, "change")
+        await chat.press("n", *"not now", "enter")
+        await chat.until(lambda: not chat.session.busy)
+        assert chat.contents[-1] == "Then not."
+        (result,) = chat.session.talk.messages[-2].message.parts
+        assert result.text == "the user refused this call: not now"  # type: ignore[union-attr]
+        assert (chat.session.folder / "add.py").read_text() == BUG
+        await chat.begin("mend it again")
+        await asked(chat, "change")  # reading is not asked about again
+        await chat.press("escape")
+        await chat.until(lambda: not chat.session.busy)
+        assert roles(chat)[-1] == "tool"
+        assert sheet(chat) is None
+        await chat.run("/new")
+        await chat.begin("mend it")
+        await asked(chat, "read")  # what was allowed ended with the conversation
+        await chat.press("escape")
+        await chat.until(lambda: not chat.session.busy)
+
+    drive(doing, tmp_path, SCRIPT, tools=work)
+
+
+def test_escape_stops_a_command_and_the_conversation_goes_on(tmp_path: Path) -> None:
+    async def doing(chat: Chat) -> None:
+        await chat.ready()
+        await chat.begin("wait")
+        await asked(chat, "run echo begun")
+        await chat.press("y")
+        await chat.until((chat.session.folder / "begun").exists)
+        await chat.until(lambda: "Esc stops" in chat.text())
+        await chat.press("escape")
+        await chat.until(lambda: not chat.session.busy)
+        assert roles(chat) == ["user", "assistant", "tool"]
+        assert "it was stopped by the user" in chat.text()
+        await chat.ask("stopped?")
+        assert chat.contents[-1] == "It was stopped."
+
+    drive(doing, tmp_path, SCRIPT, tools=work)
+
+
+def test_a_key_that_was_meant_for_the_composer_answers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approval_sheet, "CALM_S", 3600.0)
+
+    async def doing(chat: Chat) -> None:
+        await chat.ready()
+        await chat.begin("mend it")
+        await asked(chat, "read")
+        await chat.press("y", "a", "n", "y")
+        assert sheet(chat) is not None
+        assert chat.session.busy
+        await chat.press("escape")
+        await chat.until(lambda: not chat.session.busy)
+        assert roles(chat) == ["user", "assistant", "tool"]
+
+    drive(doing, tmp_path, SCRIPT, tools=work)
+
+
+def test_a_conversation_with_calls_is_taken_up_again_without_tools(tmp_path: Path) -> None:
+    async def doing(chat: Chat) -> None:
+        await chat.ready()
+        await chat.ask("mend it")
+        assert roles(chat) == ROLES
+
+    rules = Rules(allow=(Rule("*"),))
+    drive(doing, tmp_path, SCRIPT, tools=lambda folder: work(folder, rules))
+
+    async def again(chat: Chat) -> None:
+        await chat.ready()
+        assert "It is mended." in chat.text()
+        await chat.ask("passed?")
+        assert chat.contents[-1] == "It is mended."
+        await chat.run("/export")
+        await chat.until(lambda: list(chat.session.folder.glob("*.md")))
+        (file,) = chat.session.folder.glob("*.md")
+        assert "run_command" in file.read_text()
+
+    drive(again, tmp_path, SCRIPT, resume=1)
+
+
+def lines(
+    folder: Path, *typed: str, answers: Iterator[str] | None = None, rules: Rules | None = None
+) -> tuple[str, str, list[str]]:
+    """SavedConversation in lines; return the answers, the news, and the roles of what was said."""
+    history = History(folder / "history")
+    calling = work(folder, rules)
+    session = Session(
+        EngineClient(command(SCRIPT)), SavedConversation(history), LaunchOptions(pair="toy"), ReplyOptions(),
+        folder, work=calling,
+    )  # fmt: skip
+    out, err = io.StringIO(), io.StringIO()
+    ask = None if answers is None else lambda _: next(answers)
+    front = Lines(session, Preferences(), out, err, terminal=False, ask=ask)
+    try:
+        plain.run(front, typed)
+        found: list[str] = [each.message.role for each in session.talk.messages]
+        return out.getvalue(), err.getvalue(), found
+    finally:
+        session.close()
+
+
+def test_lines_ask_and_show_what_came_of_it(tmp_path: Path) -> None:
+    out, err, found = lines(tmp_path, "mend it", answers=iter(["y", "what?", "y", "y"]))
+    assert out == "I look.\nIt is mended.\n"
+    assert found == ROLES
+    assert "+    return a + b" in err
+    assert '→ read_file {"path": "add.py"}' in err
+    assert "localspec: passed" in err
+    assert (tmp_path / "add.py").read_text() == MENDED
+
+
+def test_lines_refuse_where_nobody_can_be_asked(tmp_path: Path) -> None:
+    rules = Rules(allow=(Rule("read_file"),))
+    out, err, _ = lines(tmp_path, "mend it", rules=rules)
+    assert out == "I look.\nThen not.\n"
+    assert "refused: change add.py" in err
+    assert "tools.toml" in err
+    assert (tmp_path / "add.py").read_text() == BUG
+
+
+def test_lines_do_what_rules_allow(tmp_path: Path) -> None:
+    rules = Rules(
+        allow=(Rule("read_file"), Rule("edit_file", "add.py"), Rule("run_command")),
+        deny=(Rule("run_command", "rm"),),
+    )
+    out, _, found = lines(tmp_path, "mend it", rules=rules)
+    assert out.endswith("It is mended.\n")
+    assert found == ROLES
