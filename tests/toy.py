@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.drafter import Drafter, Forecast, Plan
+from localspec.decoding.drafters.drafter import Drafter, DraftForecast, Plan
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Logits, Pass, Passed, Role
 from localspec.decoding.noise import Noise
@@ -331,7 +331,7 @@ class Unforeseen:
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         assert isinstance(chooser, Chooser)
 
-    def forecast(self, tokens: Sequence[int]) -> Forecast | None:
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:
         return None
 
     def learn(self, done: Round) -> None:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts, beside_s
-from localspec.decoding.drafters.drafter import PLAIN, Drafter, Forecast, Plan
+from localspec.decoding.drafters.drafter import PLAIN, Drafter, DraftForecast, Plan
 from localspec.decoding.drafters.worth import best_length
 from localspec.decoding.round import Round
 
@@ -233,7 +233,7 @@ class AdaptivePolicy:
     def _growing(
         self,
         drafter: Drafter,
-        forecast: Forecast,
+        forecast: DraftForecast,
         verify_s: Sequence[float],
         affordable_s: float,
         ledger: _Ledger,

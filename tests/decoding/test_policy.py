@@ -5,7 +5,7 @@ import pytest
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
-from localspec.decoding.drafters.drafter import Forecast, Plan
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.worth import Worth, best_length
 from localspec.decoding.model import Logits, Pass
@@ -85,8 +85,8 @@ class Knowing(Unforeseen):
     reserve: float = 0.0
     learnt: list[Round] = field(default_factory=list)
 
-    def forecast(self, tokens: Sequence[int]) -> Forecast:
-        return Forecast([self.chance] * 31, self.step_s, self.start_s)
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast:
+        return DraftForecast([self.chance] * 31, self.step_s, self.start_s)
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
@@ -164,8 +164,8 @@ def test_a_draft_model_that_is_too_dear_by_what_passes_take_is_let_go_of_in_a_co
             super().__init__("model", 0.9, 0.1)
             self.costs = RunningCosts(PassCosts((1,), (0.2,)))
 
-        def forecast(self, tokens: Sequence[int]) -> Forecast:
-            return Forecast([0.9] * 31, self.costs.of(1))
+        def forecast(self, tokens: Sequence[int]) -> DraftForecast:
+            return DraftForecast([0.9] * 31, self.costs.of(1))
 
         def learn(self, done: Round) -> None:
             if done.draft.passes:

@@ -13,7 +13,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts, PassCosts, window_length
 from localspec.decoding.drafters import register
-from localspec.decoding.drafters.drafter import Forecast, Plan
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.register import (
     DRAFTERS,
     WITHOUT_MODEL,
@@ -54,8 +54,8 @@ class SeriesDrafter:
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         self._text = list(tokens)
 
-    def forecast(self, tokens: Sequence[int]) -> Forecast:
-        return Forecast([self._chance] * 31)
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast:
+        return DraftForecast([self._chance] * 31)
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
@@ -174,7 +174,7 @@ def test_what_drafts_without_a_draft_model_needs_none() -> None:
 
 
 PACKAGE = """
-from localspec.decoding.drafters.drafter import Forecast
+from localspec.decoding.drafters.drafter import DraftForecast
 from localspec.decoding.drafters.register import DrafterEntry
 from localspec.decoding.round import Draft
 
@@ -186,7 +186,7 @@ class Doubling:
         pass
 
     def forecast(self, tokens):
-        return Forecast([0.9] * 8)
+        return DraftForecast([0.9] * 8)
 
     def propose(self, tokens, plan, chooser):
         yield from ()

@@ -11,7 +11,7 @@ from localspec.decoding.round import OFF, Draft, Round
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class DraftForecast:
     """What a drafter expects of the next tokens.
 
     Args:
@@ -48,7 +48,7 @@ class Drafter(Protocol):
         """
         ...
 
-    def forecast(self, tokens: Sequence[int]) -> Forecast | None:
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:
         """Return what it expects, without side effects; None if it has nothing to propose.
 
         Args:
@@ -84,7 +84,7 @@ class Plan:
     drafter: Drafter
     draft_length: int
     rate: float = 0.0
-    forecast: Forecast | None = None
+    forecast: DraftForecast | None = None
     verify_s: Sequence[float] = ()
     branches: int = 0
 

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.drafter import Forecast, Plan
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
@@ -22,10 +22,10 @@ class ForcedDrafter:
         """Take in the constraint of another reply; see `Drafter`."""
         self._chooser = chooser
 
-    def forecast(self, tokens: Sequence[int]) -> Forecast | None:
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:
         """Return that the tokens that must follow are certain; see `Drafter`."""
         certain = () if self._chooser is None else self._chooser.forced(tokens)
-        return Forecast((1.0,) * len(certain)) if certain else None
+        return DraftForecast((1.0,) * len(certain)) if certain else None
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser

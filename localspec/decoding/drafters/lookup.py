@@ -5,7 +5,7 @@ from collections.abc import Collection, Generator, Sequence
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.copying import CopySource, FollowedText
-from localspec.decoding.drafters.drafter import Forecast, Plan
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.estimator import Estimator
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.model import Logits, Pass
@@ -57,10 +57,10 @@ class LookupDrafter:
         """Follow another text; see `Drafter`."""
         self._source.begin(tokens)
 
-    def forecast(self, tokens: Sequence[int]) -> Forecast | None:  # noqa: ARG002 - the protocol's signature
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:  # noqa: ARG002 - the protocol's signature
         """Return how likely what follows in the source is; see `Drafter`."""
         chances = self._chances(LONGEST)
-        return Forecast(chances) if chances else None
+        return DraftForecast(chances) if chances else None
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser

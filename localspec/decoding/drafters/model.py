@@ -9,7 +9,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
 from localspec.decoding.drafters.branches import Branches
-from localspec.decoding.drafters.drafter import Forecast, Plan
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.estimator import Estimator
 from localspec.decoding.drafters.growing_draft import GrowingDraft
 from localspec.decoding.drafters.register import Material
@@ -127,14 +127,14 @@ class ModelDrafter:
         if self._costs is not None:
             self._costs.check()
 
-    def forecast(self, tokens: Sequence[int]) -> Forecast | None:
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:
         """Return the chance of a token that is not drafted yet, and what passes take; see `Drafter`."""
         read = None if self._costs is None else self._read(tokens)
         if self._costs is None or read is None:
             return None
         usual = self._by_gap.mean(self._often)
         late_s = self._catch_up_s(self._window.lag(read))
-        return Forecast((usual,) * _MOST, self._costs.of(1), late_s)
+        return DraftForecast((usual,) * _MOST, self._costs.of(1), late_s)
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
