@@ -56,25 +56,25 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     # What loads models comes only where no server has them in memory.
     # One of them says what is masked in answers; what masks comes only where something is.
     # Where passes are made, one says which build makes them.
-    "run --help": (script("run", "--help"), 61, {"platformdirs"}),
+    "run --help": (script("run", "--help"), 54, {"platformdirs"}),
     # A verb's module imports all that the verb needs, so its help does, too; of `run` and `chat` what a first token waits for.
-    "batch --help": (script("batch", "--help"), 148, MODEL_LIBRARIES),
-    "stats --help": (script("stats", "--help"), 40, {"platformdirs", "rich.console"}),
-    "bench --help": (script("bench", "--help"), 132, MODEL_LIBRARIES),
-    "tailor --help": (script("tailor", "--help"), 139, MODEL_LIBRARIES),
-    "pull --help": (script("pull", "--help"), 106, MODEL_LIBRARIES),
-    "list --help": (script("list", "--help"), 58, {"numpy", "platformdirs"}),
-    "check --help": (script("check", "--help"), 58, {"numpy", "platformdirs"}),
-    "config --help": (script("config", "--help"), 32, {"platformdirs"}),
-    "index --help": (script("index", "--help"), 61, {"numpy", "platformdirs", "sqlite3"}),
-    "doctor --help": (script("doctor", "--help"), 101, MODEL_LIBRARIES),
-    "chat --help": (script("chat", "--help"), 51, {"platformdirs"}),
+    "batch --help": (script("batch", "--help"), 143, MODEL_LIBRARIES),
+    "stats --help": (script("stats", "--help"), 38, {"platformdirs", "rich.console"}),
+    "bench --help": (script("bench", "--help"), 128, MODEL_LIBRARIES),
+    "tailor --help": (script("tailor", "--help"), 136, MODEL_LIBRARIES),
+    "pull --help": (script("pull", "--help"), 104, MODEL_LIBRARIES),
+    "list --help": (script("list", "--help"), 59, {"numpy", "platformdirs"}),
+    "check --help": (script("check", "--help"), 59, {"numpy", "platformdirs"}),
+    "config --help": (script("config", "--help"), 34, {"platformdirs"}),
+    "index --help": (script("index", "--help"), 66, {"numpy", "platformdirs", "sqlite3"}),
+    "doctor --help": (script("doctor", "--help"), 105, MODEL_LIBRARIES),
+    "chat --help": (script("chat", "--help"), 47, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
-        100,
+        92,
         {"asyncio", "platformdirs", "rich.console", "sqlite3", "ssl", "textual"},
     ),
-    "engine's process": (_ENGINE, 131, MODEL_LIBRARIES),
+    "engine's process": (_ENGINE, 130, MODEL_LIBRARIES),
 }
 
 

@@ -17,7 +17,7 @@ from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
-from localspec.telemetry import prior
+from localspec.telemetry import log
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
 from localspec.telemetry.switch import Switch
@@ -122,7 +122,7 @@ def test_greedy_texts_and_others_are_asked_about_apart(
         asked.append(greedy)
         return {}
 
-    monkeypatch.setattr(prior, "read_prior", read)
+    monkeypatch.setattr(log, "read_prior", read)
     models = SimpleNamespace(
         target_name="a", draft_model_name=None, tokenizer=SimpleNamespace(piece=lambda _: b"")
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.faults.ground import Ended, Ground
-from localspec.telemetry.log import read_lines, read_records
+from localspec.telemetry.log import read_records
 
 _ABOUT_A_FAULT = ("Traceback", "bug in localspec", "Exception ", "core dumped")
 
@@ -49,8 +49,8 @@ def messages(ground: Ground) -> list[tuple[str, str, str]]:
 def assert_sound_telemetry(ground: Ground) -> int:
     """See that the record of replies can be read, and has each of them once; return how many there are."""
     directory = ground.data / "telemetry"
-    lines = [line.raw for line in read_lines(directory) if line.kind == "reply"]
-    assert len(lines) == len(set(lines))
+    bodies = [str(each) for each in read_records(directory).replies.values()]
+    assert len(bodies) == len(set(bodies))
     return len(read_records(directory).replies)
 
 

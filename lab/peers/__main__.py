@@ -21,7 +21,7 @@ from localspec.bench.bench import Bench, Result, run_bench
 from localspec.bench.measure import BenchModels, Runs, Watchers, prompt_tokens
 from localspec.bench.report import ALL, document, figures, table
 from localspec.cli.bench import bench, bench_request
-from localspec.cli.settings import configured
+from localspec.cli.options import configured
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import LocalspecError, UsageError
 

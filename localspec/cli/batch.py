@@ -11,12 +11,19 @@ from localspec.batch.output import open_output
 from localspec.batch.request import Form
 from localspec.batch.source import FORMATS, Format, Source
 from localspec.cli.batch_run import BatchOptions, BatchRun
-from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
+from localspec.cli.options import (
+    SectionedCommand,
+    configured,
+    gate_option,
+    gate_rules,
+    launch_options,
+    option_flags,
+    own_option,
+    parallel_count,
+    reply_options,
+    with_own,
+)
 from localspec.cli.recorded import workload_option
-from localspec.cli.resident import own_option
-from localspec.cli.sections import SectionedCommand
-from localspec.cli.settings import configured, with_own
-from localspec.cli.structure import gate_option, gate_rules
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
 from localspec.storage.paths import shown

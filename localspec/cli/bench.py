@@ -24,10 +24,14 @@ from localspec.bench.report import (
 from localspec.bench.trial import Trial
 from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
-from localspec.cli.option_flags import launch_options, option_flags, reply_options
+from localspec.cli.options import (
+    SectionedCommand,
+    configured,
+    launch_options,
+    option_flags,
+    reply_options,
+)
 from localspec.cli.output import ProgressLine, RedrawnLine
-from localspec.cli.sections import SectionedCommand
-from localspec.cli.settings import configured
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, notice
 from localspec.errors import UsageError

@@ -4,15 +4,16 @@ from typing import Any
 
 import click
 
-from localspec.cli.completions import complete_models
-from localspec.cli.docs import docs_options
 from localspec.cli.hands import tools_option
-from localspec.cli.option_flags import option_flags
-from localspec.cli.question import continue_option, system_options
-from localspec.cli.resident import own_option
-from localspec.cli.sections import SectionedCommand
-from localspec.cli.structure import gate_option
-from localspec.cli.words import is_model, named, require_model
+from localspec.cli.options import (
+    SectionedCommand,
+    complete_models,
+    gate_option,
+    option_flags,
+    own_option,
+)
+from localspec.cli.prompt import is_model, named, require_model
+from localspec.cli.question import continue_option, docs_options, system_options
 from localspec.errors import UsageError
 
 

@@ -11,14 +11,11 @@ from typing import Any
 
 import click
 
-from localspec.cli.docs import docs_of
 from localspec.cli.hands import call_runner, pressed_answer, wants_tools
-from localspec.cli.option_flags import launch_options, reply_options
-from localspec.cli.question import system_prompt
+from localspec.cli.options import configured, gate_rules, launch_options, reply_options, with_own
+from localspec.cli.prompt import named, stored_conversation
+from localspec.cli.question import docs_of, system_prompt
 from localspec.cli.resident import resident
-from localspec.cli.settings import configured, with_own
-from localspec.cli.structure import gate_rules
-from localspec.cli.words import named, stored_conversation
 from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError
@@ -60,7 +57,7 @@ def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
     # A conversation has its models.
     asks = own_models and not screens and flags["go_on"] is None
     if asks:
-        from localspec.cli.first_run import with_model  # noqa: PLC0415 - screens have a list
+        from localspec.cli.options import with_model  # noqa: PLC0415 - screens have a list
 
         found = with_model(flags)
     else:

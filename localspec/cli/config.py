@@ -4,8 +4,8 @@ import json
 
 import click
 
-from localspec.cli.completions import complete_keys
-from localspec.cli.words import require_model
+from localspec.cli.options import complete_keys
+from localspec.cli.prompt import require_model
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.own import MODEL, adopt_switches, keep_model, overruled, set_own, unset_own

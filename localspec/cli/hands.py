@@ -16,8 +16,8 @@ import msgspec
 from localspec.calls.policy import ASKED_FIRST
 from localspec.chat.events import Event, Reply
 from localspec.chat.request import Request
-from localspec.cli.docs import checked_docs
-from localspec.cli.option_flags import tool_rules_option
+from localspec.cli.options import tool_rules_option
+from localspec.cli.question import checked_docs
 from localspec.display import clean, duration_text, notice, printable
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from localspec.cli.settings import configured
-from localspec.cli.structure import gate_option, gate_rules
+from localspec.cli.options import configured, gate_option, gate_rules
 from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import click
 
-from localspec.cli.completions import complete_indexes, complete_models
-from localspec.cli.docs import tell_of_missing_model
+from localspec.cli.options import complete_indexes, complete_models, configured
 from localspec.cli.output import ProgressLine, RedrawnLine
-from localspec.cli.settings import configured
+from localspec.cli.question import tell_of_missing_model
 from localspec.display import notice, printable, printable_line
 from localspec.errors import UsageError
 from localspec.retrieval.embedding import embed, vector_model

@@ -40,7 +40,7 @@ GROUPS = {
         "ps": ("localspec.cli.servers", "List running servers."),
         "stop": ("localspec.cli.servers", "Stop a server."),
         "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),
-        "worker": ("localspec.cli.worker", "Lend this machine's devices to another one."),
+        "worker": ("localspec.cli.system", "Lend this machine's devices to another one."),
     },
     "Speed": {
         "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),

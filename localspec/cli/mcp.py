@@ -8,12 +8,18 @@ from typing import Any
 import click
 
 from localspec.cli import leave
-from localspec.cli.completions import complete_models
-from localspec.cli.first_run import with_model
-from localspec.cli.option_flags import launch_options, option_flags, reply_options
-from localspec.cli.resident import own_option, resident
-from localspec.cli.settings import with_own
-from localspec.cli.structure import gate_option, gate_rules
+from localspec.cli.options import (
+    complete_models,
+    gate_option,
+    gate_rules,
+    launch_options,
+    option_flags,
+    own_option,
+    reply_options,
+    with_model,
+    with_own,
+)
+from localspec.cli.resident import resident
 from localspec.display import notice
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions

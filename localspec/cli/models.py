@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from localspec.chat.call_finder import offers_tools
-from localspec.cli.completions import complete_models
-from localspec.cli.words import require_model
+from localspec.cli.options import complete_models
+from localspec.cli.prompt import require_model
 from localspec.config.own import write_keys
 from localspec.display import columns_of, cut, table
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError

@@ -7,11 +7,9 @@ from typing import Any
 
 import click
 
-from localspec.cli.completions import complete_models
 from localspec.cli.interrupt import unwind_on_terminate
-from localspec.cli.option_flags import option_flags
+from localspec.cli.options import complete_models, configured, option_flags
 from localspec.cli.output import ProgressLine
-from localspec.cli.settings import configured
 from localspec.display import notice, printable, table
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.fit import forecast

@@ -1,11 +1,9 @@
 """A server of this user that has the model in memory already answers for `run`, `chat` and `batch`."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from localspec.errors import LocalspecError
 from localspec.options import LaunchOptions
@@ -13,17 +11,6 @@ from localspec.options import LaunchOptions
 if TYPE_CHECKING:
     from localspec.engine.shared import SharedEngine
     from localspec.serve.running import Running
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def own_option(command: Function) -> Function:
-    """Add the flag that has nobody else answer."""
-    return click.option(
-        "--own",
-        is_flag=True,
-        help="Load the model here, even if a running server has it in memory.",
-    )(command)
 
 
 def recorded_here() -> str:

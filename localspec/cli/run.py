@@ -17,15 +17,26 @@ import msgspec
 from localspec.chat.events import Event, Finished, Reply, Text, Withheld
 from localspec.chat.request import Request
 from localspec.cli import CUT_OFF, INTERRUPTED
-from localspec.cli.completions import complete_models
-from localspec.cli.docs import cited_json, cited_lines, docs_options
-from localspec.cli.first_run import with_model
 from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, typed_answer, wants_tools
-from localspec.cli.option_flags import launch_options, option_flags, reply_options
+from localspec.cli.options import (
+    SectionedCommand,
+    complete_models,
+    gate_option,
+    gate_rules,
+    launch_options,
+    option_flags,
+    own_option,
+    reply_options,
+    with_model,
+    with_own,
+)
 from localspec.cli.output import AnswerStream, ReadingLine
-from localspec.cli.prompt import read_prompt
+from localspec.cli.prompt import conversation_and_words, model_and_prompt, named, read_prompt
 from localspec.cli.question import (
+    cited_json,
+    cited_lines,
     continue_option,
+    docs_options,
     question,
     question_options,
     system_options,
@@ -41,11 +52,7 @@ from localspec.cli.report import (
     not_whole,
     one_line,
 )
-from localspec.cli.resident import own_option, resident
-from localspec.cli.sections import SectionedCommand
-from localspec.cli.settings import with_own
-from localspec.cli.structure import gate_option, gate_rules
-from localspec.cli.words import conversation_and_words, model_and_prompt, named
+from localspec.cli.resident import resident
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
 from localspec.errors import ContextOverflow, LocalspecError, UsageError

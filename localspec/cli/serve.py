@@ -17,23 +17,24 @@ from typing import Any
 import click
 import uvicorn
 
-from localspec.cli.completions import complete_models
-from localspec.cli.listening import BACKLOG, LOOPBACK, keys_of, listening
-from localspec.cli.option_flags import (
+from localspec.cli.options import (
+    SectionedCommand,
+    complete_models,
+    configured,
+    gate_option,
+    gate_rules,
     launch_options,
     option_flags,
     parallel_count,
     reply_options,
     tool_rules_option,
+    with_own,
 )
 from localspec.cli.output import ProgressLine
 from localspec.cli.own_engine import show_loading
+from localspec.cli.prompt import require_model
 from localspec.cli.resident import recorded_here
-from localspec.cli.sections import SectionedCommand
-from localspec.cli.servers import start_in_background
-from localspec.cli.settings import configured, with_own
-from localspec.cli.structure import gate_option, gate_rules
-from localspec.cli.words import require_model
+from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
 from localspec.engine.client import COMMAND, EngineClient
 from localspec.engine.protocol import EngineDied, Notice, Ready

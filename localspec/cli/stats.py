@@ -19,13 +19,12 @@ from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
 from localspec.storage.token_log import FILE
 from localspec.storage.token_log import wipe as wipe_store
-from localspec.telemetry.document import as_json
-from localspec.telemetry.log import read_records, retag, said_of_before, wipe
-from localspec.telemetry.moments import since as moment
+from localspec.telemetry.log import read_records, retag, wipe
 from localspec.telemetry.reply import required
 from localspec.telemetry.report import make_report
 from localspec.telemetry.text import proposals
-from localspec.telemetry.view import html_page, replies_view, terminal_view
+from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view
+from localspec.telemetry.view import since as moment
 
 _OFF = "telemetry is off, `localspec config set telemetry on` switches it on"
 
@@ -95,12 +94,10 @@ def stats(since: str | None, **flags: Any) -> None:
 
 def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> None:
 
-    records, before = read_records(directory), said_of_before(directory)
+    records = read_records(directory)
     if not records.replies:
         why = "ask something first" if recording() else _OFF
-        raise LocalspecError(before or f"nothing was recorded yet: {why}")
-    if before is not None:
-        notice(before)
+        raise LocalspecError(f"nothing was recorded yet: {why}")
     html, last = flags["html"], flags["replies"]
     if last is not None:
         for line in replies_view(list(records.replies.values())[: -last - 1 : -1]):
@@ -126,7 +123,7 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
             raise UsageError(f"--retag {each[:40]!r}: write it like 12=code")
         asked.append((int(number), required(workload)))
     for reply, kind in asked:
-        if not retag(directory, reply, kind, time.time()):
+        if not retag(directory, reply, kind):
             raise UsageError(f"there is no reply {reply}: see `localspec stats --replies 20`")
 
 

@@ -11,12 +11,15 @@ import click
 
 from localspec.bench.prompts import bundled, per_workload, read
 from localspec.cli import INTERRUPTED
-from localspec.cli.completions import complete_models
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
-from localspec.cli.option_flags import launch_options, option_flags
+from localspec.cli.options import (
+    SectionedCommand,
+    complete_models,
+    configured,
+    launch_options,
+    option_flags,
+)
 from localspec.cli.output import ProgressLine
-from localspec.cli.sections import SectionedCommand
-from localspec.cli.settings import configured
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, table
 from localspec.errors import LocalspecError, UsageError

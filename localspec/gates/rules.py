@@ -28,7 +28,7 @@ class GateRule:
         name: what people read where it was masked.
         group: what it belongs to: `secrets`, `email`, `telephone`, `payment`, or `own`.
         body: what is not to be seen; a part of it neither, where the text ends in it.
-        head: what it begins with.
+        head: what it begins with; where a body may begin like the rest of it, the shorter alternative comes first.
         before: characters that do not stand before it.
         after: characters that do not stand behind it.
         tail: characters behind it that belong to it, however many there are; a full stop only where another follows.
@@ -146,7 +146,7 @@ _BEGINNINGS = (
     _key("Anthropic key", "sk-ant-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
     _key("OpenAI key", "sk-(proj|svcacct|admin)-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
     GateRule(
-        "API key", "secrets", f"[{_LETTERS}]{{32}}", "sk-(or-v1-)?", before=_URLSAFE, tail=_LETTERS
+        "API key", "secrets", f"[{_LETTERS}]{{32}}", "sk-(|or-v1-)", before=_URLSAFE, tail=_LETTERS
     ),
     _key("Google key", "AIza", f"[{_URLSAFE}]{{35}}", _URLSAFE),
     _key("Google secret", "GOCSPX-", f"[{_URLSAFE}]{{28}}", _URLSAFE),
@@ -190,7 +190,7 @@ _BEGINNINGS = (
         "secrets",
         rf"[{_LETTERS}+/=_.!@#%^&*~-]{{7,63}}[{_LETTERS}+/=_!@#%^&*~-]",
         r"(?i)(?=[abprstABPRST])(pass(word|wd|phrase)|pwd|secret([_-]?(access)?[_-]?key)?|(api|access|auth|private)[_-]?key|(access|auth|api|bearer|refresh)?[_-]?token)"
-        r"[\"']?( is)?\s{0,2}(=|:|:=|=>)\s{0,2}[\"']?",
+        r"[\"']?( is)?\s{0,2}(:=|=>|=|:)\s{0,2}[\"']?",
         before=_LETTERS,
         after=r"(\[",
         tail=rf"{_LETTERS}+/=_.!@#%^&*~-",

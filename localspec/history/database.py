@@ -1,7 +1,8 @@
 """The history's file, and the changes that it has not taken yet.
 
 What the file refuses, since the disk is full or it may not be written, waits as rows in memory, is read from there, and is
-written when the file takes it. Until then `trouble` says why, in one line.
+written when the file takes it. Until then `trouble` says why, in one line. Only messages that are whole are searched, so a reply that grows is not indexed
+every second.
 """
 
 import math
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from localspec.errors import HistoryError
-from localspec.history.schema import STEPS
 from localspec.storage.database import (
     DatabaseTooNewError,
     empty_log,
@@ -25,6 +25,67 @@ from localspec.storage.database import (
     open_read_only,
     transaction,
 )
+
+_FIRST = """
+CREATE TABLE conversation (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again: a directory is named after it
+    title TEXT NOT NULL DEFAULT '',
+    system TEXT,
+    pair TEXT NOT NULL DEFAULT '',
+    settings TEXT NOT NULL DEFAULT '',
+    created_s REAL NOT NULL,
+    updated_s REAL NOT NULL,
+    leaf INTEGER REFERENCES message(id)
+) STRICT;
+CREATE TABLE message (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    conversation INTEGER NOT NULL REFERENCES conversation(id),
+    parent INTEGER REFERENCES message(id),
+    role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
+    content TEXT NOT NULL,
+    thinking TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL CHECK (state IN ('streaming', 'complete', 'cut')),
+    created_s REAL NOT NULL,
+    model TEXT NOT NULL DEFAULT '',
+    figures TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX message_by_conversation ON message(conversation, parent);
+CREATE INDEX message_by_parent ON message(parent);
+CREATE INDEX conversation_by_time ON conversation(updated_s);
+CREATE VIRTUAL TABLE found USING fts5(
+    content, content='message', content_rowid='id', tokenize='unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER message_inserted AFTER INSERT ON message WHEN new.state != 'streaming' BEGIN
+    INSERT INTO found(rowid, content) VALUES (new.id, new.content);
+END;
+CREATE TRIGGER message_deleted AFTER DELETE ON message WHEN old.state != 'streaming' BEGIN
+    INSERT INTO found(found, rowid, content) VALUES ('delete', old.id, old.content);
+END;
+-- One trigger for both: SQLite promises no order among several, and the old text has to leave first.
+CREATE TRIGGER message_updated AFTER UPDATE OF content, state ON message BEGIN
+    INSERT INTO found(found, rowid, content)
+        SELECT 'delete', old.id, old.content WHERE old.state != 'streaming';
+    INSERT INTO found(rowid, content)
+        SELECT new.id, new.content WHERE new.state != 'streaming';
+END;
+"""
+
+# What an assistant calls, or that a message is the result of a call, as JSON; see `records.acts_of`. A result has the
+# role `user`, since the check of the first step knows no other, and SQLite changes no check.
+_SECOND = """
+ALTER TABLE message ADD COLUMN acts TEXT NOT NULL DEFAULT '';
+"""
+
+# What the user calls a conversation, to find it again.
+_THIRD = """
+CREATE TABLE tag (
+    conversation INTEGER NOT NULL REFERENCES conversation(id),
+    name TEXT NOT NULL,
+    PRIMARY KEY (conversation, name)
+) STRICT, WITHOUT ROWID;
+"""
+
+STEPS = (_FIRST, _SECOND, _THIRD)
 
 RETRY_S = 10.0
 _CHECK_S = 0.1

@@ -88,7 +88,7 @@ class Telemetry:
             if not isinstance(drafter, ModelDrafter):
                 continue
             # They bring patterns, which others start without.
-            from localspec.telemetry.prior import read_prior  # noqa: PLC0415
+            from localspec.telemetry.log import read_prior  # noqa: PLC0415
             from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
             kind = (self._workload or workload_of(asked), greedy)

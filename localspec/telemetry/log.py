@@ -1,89 +1,48 @@
-"""Log: one file of JSON lines, to which every reply adds one; its bounds, and its end.
+"""Log: one SQLite table of records, to which every reply adds one; its bounds, and its end.
 
-A line is a `reply`, the `text` of one that was recorded with text, a `retag` of one, a `shift` that drift found, or how
-often rules of `gates` found something, never what. Whoever
-writes holds the directory's lock. What is torn or damaged is left out. Beside it stands what drift remembers.
+A record is a reply, with its text where that is recorded, a shift that drift found, or how often rules of gates found
+something, never what. A reply's number is its row's.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from localspec.errors import LocalspecError
-from localspec.storage.files import (
-    private_directory,
-    private_opener,
-    read_bounded,
-    write_atomic,
-)
-from localspec.storage.locks import locked
-from localspec.telemetry.reply import WORKLOADS, ReplyRecord, checked
+from localspec.telemetry.reply import GateCount, Pair, Record, ReplyRecord, Shift
 from localspec.telemetry.switch import Switch
 
-FILE, STATE = "replies.jsonl", "drift.json"
-BEFORE = "telemetry.db"
-"""What versions until November 2026 wrote; it is not read."""
-_HEAD = re.compile(rb'\{"kind": "(\w+)", "at": (\d+(?:\.\d+)?),(?: "id": (\d{1,15}),)?')
-_MOST_LINE = 64 << 20
-_ENOUGH = 0.85
-"""Share of the bound that is left once it was reached."""
+if TYPE_CHECKING:
+    import sqlite3
+
+FILE = "replies.db"
+LINES = "replies.jsonl"
+"""What versions until 24 November 2026 wrote: it becomes part of the file, and is removed."""
+_STEPS = (
+    """
+CREATE TABLE record (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    pair TEXT NOT NULL,
+    workload TEXT NOT NULL,
+    body BLOB NOT NULL,
+    text BLOB
+) STRICT;
+CREATE INDEX record_by_time ON record(at);
+CREATE INDEX record_by_pair ON record(pair, workload);
+""",
+)
+_ADD = "INSERT OR IGNORE INTO record(id, at, pair, workload, body, text) VALUES (?, ?, ?, ?, ?, ?)"
+_LATEST = "SELECT * FROM record WHERE pair = ? AND workload = ? ORDER BY id DESC LIMIT ?"
+_OLDEST = "DELETE FROM record WHERE id IN (SELECT id FROM record ORDER BY id LIMIT 1 + (SELECT count(*) / 8 FROM record))"
 _DAY_S = 86400.0
-_MOST_STATE_BYTES = 16 << 20
-_MOST_DRIFTS = 48
-"""Drafters on kinds of text that are followed: the latest. A state takes some 2 kB."""
-
-DAMAGED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
-"""What comes of reading what nobody wrote like this."""
-
-
-class LogLine(NamedTuple):
-    """One line, not parsed yet: its kind, when that was in seconds since 1970, and the reply that a `text` is of."""
-
-    kind: str
-    at: float
-    id: int
-    raw: bytes
-
-
-class Shift(NamedTuple):
-    """A drafter came to be accepted at another rate.
-
-    Args:
-        at: when that was found, seconds since 1970.
-        pair: the name of what answers.
-        workload: kind of text.
-        drafter: its name.
-        since_s: when it began.
-        before: acceptance rate until then.
-        after: and since.
-    """
-
-    at: float
-    pair: str
-    workload: str
-    drafter: str
-    since_s: float
-    before: float
-    after: float
-
-
-class GateCount(NamedTuple):
-    """How often a rule of a gate found something in the answers of a while, and what was done about it.
-
-    Args:
-        at: when that was, seconds since 1970.
-        rule: its name.
-        action: `mask`, `ask`, `stop` or `note`.
-        times: how often.
-    """
-
-    at: float
-    rule: str
-    action: str
-    times: int
+_PRIOR_REPLIES = 170
+"""An answer waits for them, and a policy counts 300 tokens a bucket at most."""
+_HALF_LIFE_S = 30 * _DAY_S
 
 
 class Records(NamedTuple):
@@ -96,126 +55,76 @@ class Records(NamedTuple):
 
 
 def size_bytes(directory: Path) -> int:
-    """Return what all files take."""
-    size = 0
-    for path in _files(directory):
-        with suppress(FileNotFoundError):  # what stood beside another, as that was written anew
-            size += path.stat().st_size
-    return size
+    """Return the bytes that all files take."""
+    with suppress(OSError):
+        return sum(path.stat().st_size for path in directory.iterdir())
+    return 0
 
 
-def said_of_before(directory: Path) -> str | None:
-    """Return a sentence on what an earlier version has left; None where there is nothing."""
-    if not (directory / BEFORE).exists():
-        return None
-    return (
-        f"{directory / BEFORE} was recorded by an earlier localspec and is no longer read: "
-        "`localspec stats --wipe` removes it, with all that was recorded since"
-    )
-
-
-def append(directory: Path, *lines: tuple[str, dict[str, Any]]) -> None:
-    """Add lines, each a kind and what it says, the moment `at` first; the caller holds the lock.
-
-    Raises:
-        OSError: there is no room for them.
-    """
-    content = [json.dumps({"kind": kind, **values}).encode() + b"\n" for kind, values in lines]
-    whole = b"\n" + b"".join(content)  # what is torn before it ends here
-    with open(directory / FILE, "ab", buffering=0, opener=private_opener) as stream:
-        if stream.write(whole) < len(whole):
-            raise OSError(0, "the disk is full")
-
-
-def read_lines(directory: Path, tail_bytes: int | None = None) -> Iterator[LogLine]:
-    """Yield all lines, or those at the file's end.
-
-    Raises:
-        LocalspecError: the file cannot be read.
-    """
-    path = directory / FILE
-    try:
-        with path.open("rb") as stream:
-            if tail_bytes is not None:
-                stream.seek(max(0, path.stat().st_size - tail_bytes))
-            while raw := stream.readline(_MOST_LINE):
-                if head := _HEAD.match(raw):
-                    yield LogLine(head[1].decode(), float(head[2]), int(head[3] or 0), raw)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise LocalspecError(
-            f"{path} cannot be read ({error.strerror}): `localspec stats --wipe` starts afresh"
-        ) from error
-
-
-def parsed(line: LogLine) -> dict[str, Any]:
-    """Return what a line says; raises one of `DAMAGED` where it is."""
-    values: dict[str, Any] = json.loads(line.raw)
-    del values["kind"]
-    return values
-
-
-def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
+def read_records(directory: Path) -> Records:
     """Return what was recorded, as users have tagged it.
 
     Raises:
         LocalspecError: the file cannot be read.
     """
     replies, shifts, texts, found = records = Records({}, [], set(), [])
-    for line in read_lines(directory, tail_bytes):
-        with suppress(*DAMAGED):
-            if line.kind == "reply":
-                reply = ReplyRecord.from_json(parsed(line))
-                replies[reply.id] = reply
-            elif line.kind == "text":
-                texts.add(line.id)
-            elif line.kind == "retag":
-                values = parsed(line)
-                reply = replies[values["id"]]
-                reply.workload, reply.by_user = WORKLOADS[WORKLOADS.index(values["workload"])], True
-            elif line.kind == "shift":
-                shift = Shift(**parsed(line))
-                checked(shift[1:4], (), (shift.at, *shift[4:]))
-                shifts.append(shift)
-            elif line.kind == "gate":
-                each = GateCount(**parsed(line))
-                checked((each.rule, each.action), (each.times,), (each.at,))
-                found.append(each)
+    if not (directory / FILE).exists() and not (directory / LINES).exists():
+        return records
+    with _opened(directory) as connection:
+        rows = connection.execute(
+            "SELECT id, body, text IS NOT NULL AS said FROM record ORDER BY id"
+        )
+        for row in rows:
+            match _decoded(row["body"]):
+                case ReplyRecord() as reply:
+                    replies[row["id"]] = reply
+                    reply.id = row["id"]
+                    if row["said"]:
+                        texts.add(row["id"])
+                case Shift() as shift:
+                    shifts.append(shift)
+                case GateCount() as count:
+                    found.append(count)
     return records
 
 
+def read_texts(directory: Path, since_s: float) -> Iterator[tuple[ReplyRecord, bytes]]:
+    """Yield the replies with text that began since a moment, and their texts.
+
+    Raises:
+        LocalspecError: the file cannot be read.
+    """
+    if (directory / FILE).exists() or (directory / LINES).exists():
+        with _opened(directory) as connection:
+            rows = (
+                "SELECT id, body, text FROM record WHERE text IS NOT NULL AND at >= ? ORDER BY id"
+            )
+            for row in connection.execute(rows, (since_s,)):
+                if isinstance(reply := _decoded(row["body"]), ReplyRecord):
+                    reply.id = row["id"]
+                    yield reply, row["text"]
+
+
 def store(
-    directory: Path, reply: ReplyRecord, said: dict[str, Any] | None, switch: Switch, now_s: float
+    directory: Path, reply: ReplyRecord, text: bytes | None, switch: Switch, now_s: float
 ) -> None:
     """Write a reply that has ended.
 
     Args:
         directory: of the records; made where it is missing.
-        reply: gets its number.
-        said: what was said; None where that is not recorded.
+        reply: the record.
+        text: what was said, as JSON; None where that is not recorded.
         switch: the bounds.
         now_s: seconds since 1970.
 
     Raises:
-        OSError: it cannot be written.
+        LocalspecError: it cannot be written.
     """
-    private_directory(directory)
-    with locked(directory):
-        path = directory / STATE
-        last, drifts = _read_state(path)
-        if last is None:
-            last = max(read_records(directory).replies, default=0)
-        reply.id = last + 1
-        lines = [("reply", reply.to_json())]
-        if said is not None:
-            lines.append(("text", {"at": reply.at, "id": reply.id, **said}))
-        lines += [("shift", shift._asdict()) for shift in _shifts(reply, drifts)]
-        latest = dict(list(drifts.items())[-_MOST_DRIFTS:])
-        state = {"replies": reply.id, "drifts": latest}
-        write_atomic(path, json.dumps(state).encode())  # first: no number is given twice
-        append(directory, *lines)
-        keep_within_bounds(directory, switch.megabytes, switch.days, now_s)
+    with _opened(directory, changes=True) as connection:
+        _add(connection, reply, text=text)
+        for shift in _shifts(connection, reply):
+            _add(connection, shift)
+        _keep_within_bounds(connection, switch, now_s)
 
 
 def add_findings(
@@ -230,139 +139,204 @@ def add_findings(
         now_s: seconds since 1970.
 
     Raises:
-        OSError: it cannot be written.
+        LocalspecError: it cannot be written.
     """
-    private_directory(directory)
-    with locked(directory):
-        lines = [
-            ("gate", GateCount(now_s, *key, count)._asdict())
-            for key, count in sorted(counts.items())
-        ]
-        append(directory, *lines)
-        keep_within_bounds(directory, switch.megabytes, switch.days, now_s)
+    with _opened(directory, changes=True) as connection:
+        for (rule, action), times in sorted(counts.items()):
+            _add(connection, GateCount(now_s, rule, action, times))
+        _keep_within_bounds(connection, switch, now_s)
 
 
-def _read_state(path: Path) -> tuple[int | None, dict[str, Any]]:
-    """Return the last reply's number, and the states of drift; nothing where they cannot be read."""
-    try:
-        state = json.loads(read_bounded(path, _MOST_STATE_BYTES))
-        return int(state["replies"]), dict(state["drifts"])
-    except (OSError, *DAMAGED):
-        return None, {}
-
-
-def _shifts(reply: ReplyRecord, drifts: dict[str, Any]) -> list[Shift]:
-    """Let drift see a reply; return what it found. The states that it used are the last ones then."""
-    from localspec.telemetry.drift import Drift  # noqa: PLC0415 - it brings numpy, which only this needs
-
-    found = []
-    for drafter, lots in reply.lots.items():
-        key = "\n".join((reply.pair.name, reply.workload, drafter))
-        try:
-            drift = Drift.from_json(drifts.pop(key))
-        except DAMAGED:
-            drift = Drift()
-        for lot in lots:
-            change = drift.add(reply.id, reply.at, *lot)
-            if change is not None:
-                found.append(Shift(reply.at, reply.pair.name, reply.workload, drafter, *change))
-        drifts[key] = drift.to_json()
-    return found
-
-
-def retag(directory: Path, reply: int, workload: str, now_s: float) -> bool:
+def retag(directory: Path, number: int, workload: str) -> bool:
     """Take a reply for another kind of text; False where there is none of that number.
 
     Raises:
-        LocalspecError: the records cannot be read or written.
+        LocalspecError: the file cannot be read or written.
     """
-    with _changing(directory):
-        if reply not in read_records(directory).replies:
-            return False
-        append(directory, ("retag", {"at": now_s, "id": reply, "workload": workload}))
+    reply = read_records(directory).replies.get(number)
+    if reply is None:
+        return False
+    reply.workload, reply.by_user = workload, True
+    change = "UPDATE record SET workload = ?, body = ? WHERE id = ?"
+    with _opened(directory, changes=True) as connection:
+        connection.execute(change, (workload, msgspec.json.encode(reply), number))
     return True
-
-
-def set_bounds(directory: Path, megabytes: int, days: int, now_s: float) -> None:
-    """Keep what is there within new bounds, at once; see `keep_within_bounds`.
-
-    Raises:
-        LocalspecError: it cannot be written.
-    """
-    with _changing(directory):
-        keep_within_bounds(directory, megabytes, days, now_s, slack_s=0.0)
-
-
-def keep_within_bounds(
-    directory: Path, megabytes: int, days: int, now_s: float, slack_s: float = _DAY_S
-) -> None:
-    """Remove what is too old, and the oldest where it is too much; the caller holds the lock.
-
-    Args:
-        directory: of the log.
-        megabytes: most that it takes.
-        days: how long lines are kept.
-        now_s: seconds since 1970.
-        slack_s: how much older they may get, so that not every reply has the file written anew.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    oldest_s, most = now_s - days * _DAY_S, megabytes << 20
-    for path in directory.glob(f"{BEFORE}*"):
-        if path.stat().st_mtime < oldest_s:
-            path.unlink()
-    first = next(read_lines(directory), None)
-    if first is None:
-        return
-    size, passed = (directory / FILE).stat().st_size, 0
-    start = size - _ENOUGH * most if size > most else 0
-
-    def keeps(line: LogLine) -> bool:
-        nonlocal passed
-        passed += len(line.raw)
-        return passed > start and line.at >= oldest_s
-
-    if start or first.at < oldest_s - slack_s:
-        _keep(directory, keeps)
 
 
 def wipe(directory: Path, *, only_text: bool = False) -> bool:
     """Remove what was recorded, or only what of it is text; say whether there was anything.
 
-    What earlier versions have left goes in either case, for it may hold text.
-
     Raises:
         LocalspecError: it cannot be removed.
     """
-    with _changing(directory):
-        gone = list(directory.glob(f"{BEFORE}*") if only_text else _files(directory))
-        for path in gone:
-            path.unlink()
-        text = any(line.kind == "text" for line in read_lines(directory))
-        if text:
-            _keep(directory, lambda line: line.kind != "text")
-    return text or bool(gone)
+    try:
+        paths = [path for path in directory.iterdir() if only_text or path.is_file()]
+        if not only_text:
+            for path in paths:
+                path.unlink()
+        elif paths:
+            with _opened(directory, changes=True) as connection:
+                gone = connection.execute("UPDATE record SET text = NULL WHERE text IS NOT NULL")
+                return gone.rowcount > 0
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _trouble(directory, error) from error
+    return bool(paths)
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    for name in (BEFORE, FILE, STATE):
-        yield from directory.glob(f"*{name}*")  # with what a process that was killed has left
+def read_prior(
+    directory: Path, pair: Pair, workload: str, *, greedy: bool, now_s: float
+) -> dict[str, Mapping[int, tuple[float, float]]]:
+    """Return by drafter, and by bucket of the gap, see `GAPS`, the share that was accepted, and how many tokens say so.
+
+    What is long ago counts as fewer tokens, what was before a shift not at all. Nothing is returned where nothing is known,
+    or it cannot be read.
+
+    Args:
+        directory: of the records.
+        pair: what answers.
+        workload: kind of text.
+        greedy: whether the temperature is 0.
+        now_s: seconds since 1970.
+    """
+    sums: dict[str, dict[int, tuple[float, float]]] = {}
+    if not (directory / FILE).exists():
+        return {}
+    try:
+        with _opened(directory) as connection:
+            replies, since_s = _latest(connection, pair.name, workload, _PRIOR_REPLIES)
+    except LocalspecError:
+        return {}
+    for reply in replies:
+        weight = 0.5 ** (max(0.0, now_s - reply.at) / _HALF_LIFE_S)
+        for drafter, kinds in reply.tallies.items():
+            if reply.greedy != greedy or reply.at < since_s.get(drafter, 0.0):
+                continue
+            earned = sums.setdefault(drafter, {})
+            for bucket, (tried, accepted) in enumerate(kinds.get("gap", ())):
+                before = earned.get(bucket, (0.0, 0.0))
+                earned[bucket] = (before[0] + weight * tried, before[1] + weight * accepted)
+    return {
+        drafter: {at: (hits / tried, tried) for at, (tried, hits) in earned.items() if tried}
+        for drafter, earned in sums.items()
+    }
 
 
 @contextmanager
-def _changing(directory: Path) -> Iterator[None]:
+def _opened(directory: Path, *, changes: bool = False) -> Iterator["sqlite3.Connection"]:
+    """Open the file; what is changed within is changed all or nothing."""
+    import sqlite3  # noqa: PLC0415 - `--help` reads no records
+
+    from localspec.storage import database  # noqa: PLC0415
+
     try:
-        private_directory(directory)
-        with locked(directory):
-            yield
-    except OSError as error:
-        place = error.filename or directory
-        raise LocalspecError(
-            f"{place} cannot be changed ({error.strerror}): check its permissions"
-        ) from error
+        with closing(database.open_database(directory / FILE, _STEPS)) as connection:
+            if (directory / LINES).exists():
+                with database.transaction(connection):
+                    _adopt(connection, directory / LINES)
+                for name in (LINES, "drift.json"):
+                    (directory / name).unlink(missing_ok=True)
+            with database.transaction(connection) if changes else nullcontext():
+                yield connection
+            if changes:
+                database.empty_log(connection)  # which may hold text that is gone
+    except (OSError, sqlite3.Error, database.DatabaseTooNewError) as error:
+        raise _trouble(directory, error) from error
 
 
-def _keep(directory: Path, keeps: Callable[[LogLine], bool]) -> None:
-    lines = (line.raw for line in read_lines(directory) if keeps(line))
-    write_atomic(directory / FILE, lines)
+def _trouble(directory: Path, error: Exception) -> LocalspecError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return LocalspecError(
+        f"{directory / FILE} cannot be used ({reason}): check its permissions; `localspec stats --wipe` starts afresh"
+    )
+
+
+def _add(
+    connection: "sqlite3.Connection",
+    record: Record,
+    number: int | None = None,
+    text: bytes | None = None,
+) -> None:
+    pair, workload = "", ""
+    if isinstance(record, ReplyRecord):
+        pair, workload = record.pair.name, record.workload
+    elif isinstance(record, Shift):
+        pair, workload = record.pair, record.workload
+    row = (number, record.at, pair, workload, msgspec.json.encode(record), text)
+    connection.execute(_ADD, row)
+
+
+def _decoded(body: bytes) -> Record | None:
+    """Return a record; None where something else has written it."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        record: Record = msgspec.json.decode(body, type=Record)
+        return record
+    return None
+
+
+def _latest(
+    connection: "sqlite3.Connection", pair: str, workload: str, most: int
+) -> tuple[list[ReplyRecord], dict[str, float]]:
+    """Return the last replies of a pair on a kind of text, oldest first, and since when a drafter is accepted as it is."""
+    rows = connection.execute(_LATEST, (pair, workload, most)).fetchall()
+    records = [_decoded(row["body"]) for row in reversed(rows)]
+    since_s = {each.drafter: each.since_s for each in records if isinstance(each, Shift)}
+    return [each for each in records if isinstance(each, ReplyRecord)], since_s
+
+
+def _shifts(connection: "sqlite3.Connection", reply: ReplyRecord) -> Iterator[Shift]:
+    """Yield what the last reply shows of its drafters."""
+    from localspec.telemetry.drift import MOST_REPLIES, Rate, find_drift  # noqa: PLC0415
+
+    replies, since_s = _latest(connection, reply.pair.name, reply.workload, MOST_REPLIES)
+    for drafter in reply.tallies:
+        rates = [
+            Rate(each.at, *each.judged(drafter))
+            for each in replies
+            if each.at >= since_s.get(drafter, 0.0)
+        ]
+        if (found := find_drift(rates)) is not None:
+            yield Shift(reply.at, reply.pair.name, reply.workload, drafter, *found)
+
+
+def _keep_within_bounds(connection: "sqlite3.Connection", switch: Switch, now_s: float) -> None:
+    """Remove what is too old, and the oldest eighth where it is too much."""
+    connection.execute("DELETE FROM record WHERE at < ?", (now_s - switch.days * _DAY_S,))
+    pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    while connection.execute(pages).fetchone()[0] > switch.megabytes << 20:
+        if not connection.execute(_OLDEST).rowcount:
+            break
+
+
+def _adopt(connection: "sqlite3.Connection", path: Path) -> None:
+    """Take over what an earlier version wrote, a JSON object a line, and remove it; what is torn is left out."""
+    lines = (
+        path.read_bytes().splitlines() if path.exists() else []
+    )  # another process may have done it
+    replies = dict[int, ReplyRecord]()
+    texts = dict[int, bytes]()
+    others = list[Shift | GateCount]()
+    for line in lines:
+        with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            values: dict[str, Any] = json.loads(line)
+            kind, at = values.pop("kind"), values["at"]
+            if kind == "reply":
+                number, cells = values.pop("id"), dict[str, dict[int, list[int]]]()
+                for drafter, depth, *counts in values["cells"]:
+                    cells.setdefault(drafter, {})[depth] = counts
+                replies[number] = msgspec.convert(
+                    {**values, "cells": cells, "type": "reply"}, ReplyRecord
+                )
+            elif kind == "text":
+                number = values.pop("id")
+                texts[number] = json.dumps({**values, "at": at}).encode()
+            elif kind == "retag":
+                reply = replies[values["id"]]
+                reply.workload, reply.by_user = values["workload"], True
+            else:
+                others.append(msgspec.convert({**values, "type": kind}, Shift | GateCount))
+    for number, reply in replies.items():
+        _add(connection, reply, number, texts.get(number))
+    for each in others:
+        _add(connection, each)

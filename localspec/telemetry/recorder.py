@@ -7,15 +7,17 @@ Nothing here ever fails an answer, or makes it wait. Where something is impossib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Optional
 
+import msgspec
+
 from localspec.decoding.round import Round
 from localspec.telemetry.reply import Pair, ReplyRecord
 from localspec.telemetry.switch import Switch
-from localspec.telemetry.text import Said
+from localspec.telemetry.text import ReplyTokens
 
 _LAST_WORDS_S = 1.0
 
@@ -57,7 +59,7 @@ class Recorder:
             greedy: whether the temperature is 0.
         """
         record = ReplyRecord(self.now(), self.pair, greedy, len(tokens))
-        said = Said(list(tokens)) if self.switch.text else None
+        said = ReplyTokens(list(tokens)) if self.switch.text else None
         return ReplyTrace(self, asked, record, said, time.perf_counter())
 
     def put(self, trace: "ReplyTrace") -> None:
@@ -75,7 +77,8 @@ class Recorder:
 
     def give_up(self, error: Exception) -> None:
         """Record nothing any more, because of this."""
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        cause = error.__cause__ or error
+        reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         reason = " ".join(reason.split())
         self.trouble = f"telemetry is off for this run ({reason}): check {self.directory}"
 
@@ -105,7 +108,7 @@ class ReplyTrace:
     recorder: Recorder
     asked: str
     record: ReplyRecord
-    said: Said | None
+    said: ReplyTokens | None
     start_s: float
     text: str = ""
     findings: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -137,7 +140,7 @@ class ReplyTrace:
         """Write the record; called by the recorder's thread.
 
         Raises:
-            OSError: it cannot be written.
+            LocalspecError: it cannot be written.
         """
         # What is imported here, no answer has to wait for.
         from localspec.telemetry.log import add_findings, store  # noqa: PLC0415
@@ -148,7 +151,7 @@ class ReplyTrace:
         record.workload = recorder.workload or workload_of(self.asked, self.text)
         # A text with holes would teach a draft model nothing.
         private = self.said is not None and self.said.has_secret(recorder.is_secret)
-        said = None if self.said is None or private else asdict(self.said)
+        said = None if self.said is None or private else msgspec.json.encode(self.said)
         store(recorder.directory, record, said, recorder.switch, recorder.now())
         if self.findings:
             add_findings(recorder.directory, self.findings, recorder.switch, recorder.now())

@@ -1,11 +1,13 @@
-"""ReplyRecord: the one record that a reply leaves, added up while its rounds go by. Counts and times: no text, no ids."""
+"""Records of the log: what a reply leaves, added up while its rounds go by, and what is found besides. Counts and times: no text, no ids.
+
+Each stands in the log as the JSON of its fields.
+"""
 
 from bisect import bisect
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from itertools import chain
 from operator import add, attrgetter
-from typing import Any, Self
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
 
 from localspec.decoding.drafters.register import counted_as
 from localspec.decoding.round import GAPS, Round
@@ -16,31 +18,32 @@ WORKLOADS = ("code", "edit", "chat", "summarise", "structured", "creative")
 STAGES = ("draft_prefill", "draft", "verify", "sample", "truncate", "other")
 COUNTS = ("rounds", "drafted", "accepted", "confirmed", *(f"{stage}_us" for stage in STAGES))
 NOTHING = (0,) * len(COUNTS)
-LOT = 5
-"""Consecutive rounds of one drafter whose sums drift is told."""
 _SPENT_S = attrgetter(*(f"{stage}_s" for stage in STAGES))
 _LEAST_DEPTH = 256
 _MOST = 1 << 53
 
-Pairs = list[list[int]]
+Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Number = Annotated[float, Meta(ge=0, le=_MOST)]
+Sums = Annotated[tuple[Count, ...], Meta(min_length=len(COUNTS), max_length=len(COUNTS))]
+"""Sums of `COUNTS`."""
+Pairs = list[tuple[Count, Count]]
 """By bucket: tokens that were judged, and how many of them were accepted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """What answers.
 
     Args:
         target: its name.
-        draft_model: likewise; empty without one.
+        draft_model: its draft model's; empty without one.
         plain_s: seconds of a plain pass as it was calibrated; None where it was not.
         at_once: how many texts it makes at once; their passes are shared.
     """
 
     target: str
     draft_model: str = ""
-    plain_s: float | None = None
-    at_once: int = 1
+    plain_s: Number | None = None
+    at_once: Count = 1
 
     @property
     def name(self) -> str:
@@ -49,8 +52,7 @@ class Pair:
         return models if self.at_once == 1 else f"{models}, {self.at_once} at a time"
 
 
-@dataclass(slots=True)
-class ReplyRecord:
+class ReplyRecord(Struct, tag="reply"):
     """What is known of one reply.
 
     Args:
@@ -60,7 +62,7 @@ class ReplyRecord:
         prompt: tokens of the prompt.
         workload: what kind of text it is.
         by_user: whether the user said so.
-        id: its number; 0 before it is written.
+        id: its number in the log, which its body does not know.
         tokens: what came of it.
         prefill_s: seconds of evaluating the prompt.
         decode_s: seconds from there to the last token.
@@ -70,37 +72,44 @@ class ReplyRecord:
             of a `gap` its place in `GAPS`, and of a `rank` the correction's place among the drafter's choices, 0 being
             farther; of ranks only the first number counts. Of a `branch`, a second choice that was verified, too, it is
             its place in the draft.
-        lots: by drafter, consecutive rounds: how many, tokens judged and accepted in them.
     """
 
-    at: float
+    at: Number
     pair: Pair
     greedy: bool
-    prompt: int
+    prompt: Count
     workload: str = "chat"
     by_user: bool = False
-    id: int = 0
-    tokens: int = 0
-    prefill_s: float = 0.0
-    decode_s: float = 0.0
-    wall_s: float = 0.0
-    cells: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+    id: Count = 0
+    tokens: Count = 0
+    prefill_s: Number = 0.0
+    decode_s: Number = 0.0
+    wall_s: Number = 0.0
+    cells: dict[str, dict[Count, Sums]] = field(default_factory=dict)
     tallies: dict[str, dict[str, Pairs]] = field(default_factory=dict)
-    lots: dict[str, list[list[int]]] = field(default_factory=dict)
 
     @property
     def sums(self) -> list[int]:
         """Sums of `COUNTS` over all rounds."""
-        return [sum(column) for column in zip(*self.cells.values(), strict=True)] or [*NOTHING]
+        cells = (counts for by_depth in self.cells.values() for counts in by_depth.values())
+        return [sum(column) for column in zip(*cells, strict=True)] or [*NOTHING]
+
+    def judged(self, drafter: str) -> tuple[int, int]:
+        """Return the tokens of a drafter that were judged, and how many of them were accepted."""
+        pairs = self.tallies.get(drafter, {}).get("position", [])
+        return sum(tried for tried, _ in pairs), sum(hits for _, hits in pairs)
 
     def add(self, done: Round) -> None:
         """Count a round. The prompt's own token is a token, and no round."""
         if not done.is_first:
             drafter = counted_as(done)
-            key = (drafter, _depth_from(self.prompt + self.tokens))
+            by_depth, depth = (
+                self.cells.setdefault(drafter, {}),
+                _depth_from(self.prompt + self.tokens),
+            )
             spent_us = (max(0, round(1e6 * each)) for each in _SPENT_S(done.spent))
             counts = (1, done.drafted, done.accepted, len(done.confirmed), *spent_us)
-            self.cells[key] = tuple(map(add, self.cells.get(key, NOTHING), counts))
+            by_depth[depth] = tuple(map(add, by_depth.get(depth, NOTHING), counts))
             if done.drafted:
                 self._judge(drafter, done)
         self.tokens += len(done.confirmed)
@@ -121,54 +130,54 @@ class ReplyRecord:
             _count(kinds.setdefault("branch", []), at, branch)
         if gaps and accepted < done.drafted:
             _count(kinds.setdefault("rank", []), done.correction_rank or 0, False)
-        lots = self.lots.setdefault(drafter, [])
-        if not lots or lots[-1][0] == LOT:
-            lots.append([0, 0, 0])
-        lots[-1] = list(map(add, lots[-1], (1, judged, accepted)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        cells = [[*key, *counts] for key, counts in self.cells.items()]
-        return {**asdict(self), "cells": cells}
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
-        """Return what `to_json` was called on.
+class Shift(Struct, frozen=True, tag="shift"):
+    """A drafter came to be accepted at another rate.
 
-        Raises:
-            TypeError, ValueError, LookupError or AttributeError: it was not.
-        """
-        pair = Pair(**values["pair"])
-        cells = {(drafter, depth): tuple(counts) for drafter, depth, *counts in values["cells"]}
-        reply = cls(**{**values, "pair": pair, "cells": cells})
-        tallied = [*chain(*(its for kinds in reply.tallies.values() for its in kinds.values()))]
-        names = (pair.target, pair.draft_model, reply.workload, *(drafter for drafter, _ in cells))
-        numbers = (reply.at, reply.prefill_s, reply.decode_s, reply.wall_s, pair.plain_s or 0)
-        checked(names, (reply.id, reply.prompt, reply.tokens, pair.at_once), numbers)
-        depths = (depth for _, depth in cells)
-        checked((), chain(depths, *cells.values(), *tallied), ())
-        if {*map(len, cells.values())} - {len(COUNTS)} or any(hits > its for its, hits in tallied):
-            raise ValueError
-        return reply
+    Args:
+        at: when that was found, seconds since 1970.
+        pair: the name of what answers.
+        workload: kind of text.
+        drafter: its name.
+        since_s: when it began.
+        before: acceptance rate until then.
+        after: and since.
+    """
+
+    at: Number
+    pair: str
+    workload: str
+    drafter: str
+    since_s: Number
+    before: Number
+    after: Number
+
+
+class GateCount(Struct, frozen=True, tag="gate"):
+    """How often a rule of a gate found something in the answers of a while, and what was done about it.
+
+    Args:
+        at: when that was, seconds since 1970.
+        rule: its name.
+        action: `mask`, `ask`, `stop` or `note`.
+        times: how often.
+    """
+
+    at: Number
+    rule: str
+    action: str
+    times: Count
+
+
+Record = ReplyRecord | Shift | GateCount
 
 
 def _count(pairs: Pairs, bucket: int, hit: bool) -> None:
     while len(pairs) <= bucket:
-        pairs.append([0, 0])
-    pairs[bucket][0] += 1
-    pairs[bucket][1] += hit
-
-
-def checked(texts: Iterable[Any], counts: Iterable[Any], numbers: Iterable[Any]) -> None:
-    """Raise ValueError or TypeError where texts, counts, or numbers from 0 on are none."""
-    counts = list(counts)
-    if not (
-        {*map(type, texts)} <= {str}
-        and {*map(type, counts)} <= {int}
-        and 0 <= min(counts, default=0) <= max(counts, default=0) <= _MOST
-        and all(0 <= each <= _MOST for each in numbers)
-    ):
-        raise ValueError
+        pairs.append((0, 0))
+    tried, hits = pairs[bucket]
+    pairs[bucket] = (tried + 1, hits + hit)
 
 
 def _depth_from(depth: int) -> int:

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from localspec.decoding.round import OFF
 from localspec.decoding.stats import AcceptanceCounts
-from localspec.telemetry.log import Records, Shift
-from localspec.telemetry.reply import NOTHING, STAGES, Pairs
+from localspec.telemetry.log import Records
+from localspec.telemetry.reply import NOTHING, STAGES, Shift
 
 _FEW_ROUNDS, LEAST_ROUNDS = 5, 20
 """Plain rounds at one depth before they count, and before they are believed: in all, or there as they are."""
@@ -188,7 +188,9 @@ class Report:
         default_factory=lambda: {each: {} for each in _GROUPS}
     )
     step_s: int = _HOUR_S
-    tallies: dict[str, dict[str, Pairs]] = field(default_factory=lambda: defaultdict(dict))
+    tallies: dict[str, dict[str, list[list[int]]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     plain: dict[str, PlainCost] = field(default_factory=dict)
     found: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -207,13 +209,18 @@ def make_report(records: Records, since_s: float | None = None) -> Report:
     plain: dict[tuple[int | None, str], dict[int, tuple[int, float]]] = {}
     for reply in replies:
         hour, name = int(reply.at // _HOUR_S), reply.pair.name
-        for (drafter, depth), counts in reply.cells.items():
+        cells_of_reply = [
+            (drafter, depth, counts)
+            for drafter, by_depth in reply.cells.items()
+            for depth, counts in by_depth.items()
+        ]
+        for drafter, depth, counts in cells_of_reply:
             place = (hour, name, reply.workload, drafter, depth, reply.id)
             cells[place] = tuple(map(add, cells.get(place, NOTHING), counts))
             for when in (hour, None) if drafter == OFF else ():
-                by_depth = plain.setdefault((when, name), {})
-                rounds, seconds = by_depth.get(depth, (0, 0.0))
-                by_depth[depth] = (rounds + counts[0], seconds + sum(counts[4:]) / 1e6)
+                measured = plain.setdefault((when, name), {})
+                rounds, seconds = measured.get(depth, (0, 0.0))
+                measured[depth] = (rounds + counts[0], seconds + sum(counts[4:]) / 1e6)
         for drafter, kinds in reply.tallies.items():
             for kind, pairs in kinds.items():
                 whole = report.tallies[kind].setdefault(drafter, [])

@@ -1,4 +1,4 @@
-"""Said: what was said in a reply, where text was switched on; and proposals, as data to train a better draft model on.
+"""ReplyTokens: the tokens of a reply, where text is recorded; and proposals, as data to train a better draft model on.
 
 A proposal is one JSON object a line:
 
@@ -19,9 +19,11 @@ target says, so each line gives `accepted + 1` positions with the right token, a
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import Struct, field
 
 from localspec.decoding.round import Round
 from localspec.telemetry.reply import ReplyRecord
@@ -30,18 +32,29 @@ _NEXT_IS = {(False, True): "plain", (True, True): "bonus", (True, False): "corre
 """By whether something was drafted, and all of it accepted."""
 
 
-@dataclass(slots=True)
-class Said:
+class RoundTokens(Struct):
+    """The tokens of a round, as a proposal has them, and those that it confirmed."""
+
+    drafter: str
+    draft_ids: Sequence[int]
+    accepted: int
+    next_id: int
+    correction_rank: int | None
+    confidences: list[float]
+    confirmed: Sequence[int]
+
+
+class ReplyTokens(Struct):
     """The ids of one reply, and their bytes.
 
     Args:
         prompt: ids before the first round: the prompt, and the token that it gives.
-        rounds: each as a proposal has it, and the ids that it `confirmed`.
+        rounds: of each round.
         pieces: the bytes of every id, in hexadecimal.
     """
 
     prompt: list[int]
-    rounds: list[dict[str, Any]] = field(default_factory=list)
+    rounds: list[RoundTokens] = field(default_factory=list)
     pieces: dict[int, str] = field(default_factory=dict)
 
     def add(self, done: Round) -> None:
@@ -49,35 +62,33 @@ class Said:
         if done.is_first:
             self.prompt += done.confirmed
             return
+        confidences = [round(each, 3) for each in done.draft.confidences]
+        draft, verdict = done.draft, done.verdict
         self.rounds.append(
-            {
-                "drafter": done.draft.drafter,
-                "draft_ids": done.draft.tokens,
-                "accepted": done.verdict.accepted,
-                "next_id": done.verdict.choices[0],
-                "correction_rank": done.correction_rank,
-                "confidences": [round(each, 3) for each in done.draft.confidences],
-                "confirmed": done.confirmed,
-            }
+            RoundTokens(
+                *(draft.drafter, draft.tokens, verdict.accepted, verdict.choices[0]),
+                *(done.correction_rank, confidences, done.confirmed),
+            )
         )
 
     def spell(self, spell: Callable[[int], bytes]) -> None:
         """Note the bytes of all ids."""
         ids = set(self.prompt)
         for each in self.rounds:
-            ids.update(each["draft_ids"], each["confirmed"], [each["next_id"]])
+            ids.update(each.draft_ids, each.confirmed, [each.next_id])
         self.pieces = {token: spell(token).hex() for token in ids}
 
     def has_secret(self, is_secret: Callable[[str], bool]) -> bool:
         """Return whether anything in what was said, or drafted, is a secret; to be called after `spell`."""
         ids = [*self.prompt]
         for each in self.rounds:
-            if is_secret(self._text(each["draft_ids"])):
+            if is_secret(self.text(each.draft_ids)):
                 return True
-            ids += each["confirmed"]
-        return is_secret(self._text(ids))
+            ids += each.confirmed
+        return is_secret(self.text(ids))
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
         return b"".join(bytes.fromhex(self.pieces[each]) for each in ids).decode(errors="replace")
 
 
@@ -95,38 +106,31 @@ def proposals(
     Raises:
         LocalspecError: the records cannot be read.
     """
-    # An answer needs none of it.
-    from localspec.telemetry.log import DAMAGED, parsed, read_lines, read_records  # noqa: PLC0415
+    from localspec.telemetry.log import read_texts  # noqa: PLC0415 - an answer needs none of it
 
-    replies = read_records(directory).replies
-    for line in read_lines(directory):
-        if line.kind == "text" and line.at >= since_s and line.id in replies:
-            with suppress(*DAMAGED):
-                for each in _of_reply(replies[line.id], parsed(line), most_context):
-                    if each["drafter"] in drafters if drafters else each["draft_ids"]:
-                        yield each
+    for reply, text in read_texts(directory, since_s):
+        with suppress(msgspec.DecodeError, ValueError, LookupError):
+            tokens = msgspec.json.decode(text, type=ReplyTokens)
+            for each in _proposals_of(reply, tokens, most_context):
+                if each["drafter"] in drafters if drafters else each["draft_ids"]:
+                    yield each
 
 
-def _of_reply(
-    reply: ReplyRecord, said: dict[str, Any], most_context: int
+def _proposals_of(
+    reply: ReplyRecord, tokens: ReplyTokens, most_context: int
 ) -> Iterator[dict[str, Any]]:
-    pieces = {int(token): bytes.fromhex(piece) for token, piece in said["pieces"].items()}
-    context = list(said["prompt"])
-
-    def text(tokens: Collection[int]) -> str:
-        return b"".join(pieces[token] for token in tokens).decode(errors="replace")
-
-    for n, done in enumerate(said["rounds"], start=1):
-        seen, confirmed = context[-most_context:], done.pop("confirmed")
+    context = [*tokens.prompt]
+    for n, done in enumerate(tokens.rounds, start=1):
+        shown = context[-most_context:]
+        values = msgspec.structs.asdict(done)
+        del values["confirmed"]
         yield {
-            **done,
-            "context_ids": seen,
-            "context": text(seen),
-            "draft": text(done["draft_ids"]),
-            "next": text([done["next_id"]]),
-            "next_is": _NEXT_IS[
-                bool(done["draft_ids"]), done["accepted"] == len(done["draft_ids"])
-            ],
+            **values,
+            "context_ids": shown,
+            "context": tokens.text(shown),
+            "draft": tokens.text(done.draft_ids),
+            "next": tokens.text([done.next_id]),
+            "next_is": _NEXT_IS[bool(done.draft_ids), done.accepted == len(done.draft_ids)],
             "round": n,
             "target": reply.pair.target,
             "draft_model": reply.pair.draft_model or None,
@@ -134,4 +138,4 @@ def _of_reply(
             "greedy": reply.greedy,
             "reply": reply.id,
         }
-        context += confirmed
+        context += done.confirmed

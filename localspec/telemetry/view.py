@@ -1,7 +1,11 @@
-"""View: a report in tables and sentences, for a terminal and as a page that needs nothing else."""
+"""View: a report in tables and sentences, for a terminal and as a page that needs nothing else, and as JSON."""
 
 import io
+import json
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -9,12 +13,19 @@ from rich.table import Table
 from rich.text import Text
 
 from localspec.display import duration_text, sparkline
-from localspec.telemetry.log import Shift
-from localspec.telemetry.moments import day, minute
-from localspec.telemetry.reply import STAGES, Pairs, ReplyRecord
+from localspec.errors import UsageError
+from localspec.telemetry.reply import STAGES, ReplyRecord, Shift
 from localspec.telemetry.report import LEAST_ROUNDS, PlainCost, Report, RoundSums
 
 _NO_WIDTH = 400
+_UNITS_S = {"h": 3600, "d": 86400, "w": 604800}
+_FIGURES = (
+    *("rounds", "drafted", "accepted", "confirmed", "acceptance_rate", "mean_acceptance_length"),
+    *("seconds", "rounds_compared", "speed_up", "saved_s"),
+)
+_TALLIES = {"position": "positions", "confidence": "confidences", "branch": "branches"}
+Buckets = Sequence[Sequence[int]]
+"""By bucket: tokens that were judged, and how many of them were accepted."""
 _HEADERS = ("", "rounds", "tokens", "accepted", "per pass", "speed-up", "saved")
 _PERIODS = {3600: "hour", 86400: "day", 604800: "week"}
 _PAGE = """<!doctype html>
@@ -189,7 +200,7 @@ def _section(title: str, rows: Mapping[str, RoundSums], wide: bool) -> Iterator[
 
 
 def _rates(
-    title: str, by_drafter: Mapping[str, Pairs], label: Callable[[int], str], wide: bool
+    title: str, by_drafter: Mapping[str, Buckets], label: Callable[[int], str], wide: bool
 ) -> Iterator[RenderableType]:
     """Yield by drafter which share of the tokens of a bucket was accepted; of ranks, which share of them it is."""
     known = {at for pairs in by_drafter.values() for at, (tried, _) in enumerate(pairs) if tried}
@@ -206,7 +217,7 @@ def _rates(
         yield from _table(title, ("", *map(label, buckets)), rows)
 
 
-def _shares(ranks: Pairs) -> Pairs:
+def _shares(ranks: Buckets) -> Buckets:
     """Return how many corrections there were for each rank that occurred, and how many were of it; 0 is farther."""
     whole = sum(count for count, _ in ranks)
     return [[whole if count else 0, count] for count, _ in ranks]
@@ -258,3 +269,93 @@ def _trend(report: Report) -> Iterator[RenderableType]:
         if known := [value for value in values if value is not None]:
             low, high = min(known), max(known)
             yield f"  {name} {sparkline(values, low, high)}  {low:.2f} to {high:.2f}"
+
+
+def as_json(report: Report) -> str:
+    """Return one JSON object, on one line. Durations are in seconds, moments in seconds since 1970."""
+    rows = {
+        group: {str(name): _row(its) for name, its in by.items()} for group, by in report.by.items()
+    }
+    for name, row in rows["pair"].items():
+        row["plain"] = _plain(report.plain.get(name))
+    for name, row in rows["drafter"].items():
+        for kind, plural in _TALLIES.items():
+            row[plural] = _buckets(report.tallies[kind].get(name, []))
+        ranks = enumerate(report.tallies["rank"].get(name, []))
+        row["correction_ranks"] = {str(at or "farther"): its[0] for at, its in ranks if its[0]}
+    return json.dumps(
+        {
+            "since": report.since_s,
+            "first": report.first_s,
+            "replies": report.replies,
+            "total": _row(report.total),
+            **{f"{group}s": rows[group] for group in ("pair", "workload", "drafter", "depth")},
+            "trend": [{"start": at, **_row(its)} for at, its in report.by["time"].items()],
+            "trend_step_s": report.step_s,
+            "changes": [_change(each) for each in report.shifts],
+            "found": [
+                {"rule": rule, "action": action, "count": count}
+                for (rule, action), count in sorted(report.found.items())
+            ],
+        }
+    )
+
+
+def _row(its: RoundSums) -> dict[str, Any]:
+    stages_s = {stage: round(seconds, 6) for stage, seconds in its.stages_s.items()}
+    figures = {name: _rounded(getattr(its, name)) for name in _FIGURES}
+    return {**figures, "is_measurable": its.is_measurable, "stages_s": stages_s}
+
+
+def _plain(cost: PlainCost | None) -> dict[str, Any] | None:
+    if cost is None:
+        return None
+    known = {"source": cost.source, "rounds": cost.rounds, "base_s": _rounded(cost.base_s)}
+    return {**known, "slope_s_per_token": cost.slope_s}
+
+
+def _change(shift: Shift) -> dict[str, Any]:
+    moments = {"since": shift.since_s, "found": shift.at}
+    where = {"pair": shift.pair, "workload": shift.workload, "drafter": shift.drafter}
+    return {**where, **moments, "before": _rounded(shift.before), "after": _rounded(shift.after)}
+
+
+def _buckets(pairs: Buckets) -> list[dict[str, int]]:
+    names = ("bucket", "judged", "accepted")
+    return [dict(zip(names, (at, *both), strict=True)) for at, both in enumerate(pairs) if both[0]]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def day(at_s: float) -> str:
+    """Return the day of a moment, in seconds since 1970, where the user is; `?` where there is none."""
+    return minute(at_s).partition(" ")[0]
+
+
+def minute(at_s: float) -> str:
+    """Return day and minute likewise."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
+    except (OverflowError, ValueError, OSError):
+        return "?"
+
+
+def since(text: str, now_s: float | None = None) -> float:
+    """Return the moment that `2026-11-20`, `2026-11-20T08:00`, `12h`, `7d` or `4w` means, in seconds since 1970.
+
+    Raises:
+        UsageError: it means none.
+    """
+    now_s = time.time() if now_s is None else now_s
+    found = re.fullmatch(r"(\d{1,6})([hdw])", text.strip())
+    if found:
+        return now_s - int(found[1]) * _UNITS_S[found[2]]
+    try:
+        # A date is one of where the user is.
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"{text[:40]!r} is not a time: write a date like 2026-11-20, or 12h, 7d, 4w"
+        ) from None

@@ -47,22 +47,24 @@ class Race:
     _died: str = ""
 
     @property
-    def done(self) -> bool:
-        """Whether both have ended, or one that ended puts an end to the race, or the engine is gone."""
-        return (
-            bool(self._died)
-            or self.stopped
-            or any(each.failure for each in self.lanes)
-            or (len(self.lanes) == 2 and all(each.done for each in self.lanes))
-        )
+    def _ended(self) -> str:
+        """Why there is nothing to compare; empty where there is, or will be."""
+        for lane in self.lanes:
+            if lane.failure:
+                return lane.failure.reason
+            if lane.finished and lane.finished.reply.stop_reason is StopReason.CANCELLED:
+                return "stopped: there is nothing to compare"
+        return self._died and f"{self._died}; there is nothing to compare"
 
     @property
-    def stopped(self) -> bool:
-        """Whether the user put an end to it."""
-        return any(
-            each.finished and each.finished.reply.stop_reason is StopReason.CANCELLED
-            for each in self.lanes
-        )
+    def done(self) -> bool:
+        """Whether both have ended, or one that ended puts an end to the race, or the engine is gone."""
+        return bool(self._ended) or (len(self.lanes) == 2 and all(e.done for e in self.lanes))
+
+    @property
+    def texts(self) -> list[str]:
+        """What the requests have come to, thoughts included."""
+        return [each.thoughts + each.answer for each in self.lanes]
 
     def start(self) -> None:
         """Ask for the first answer, with drafting."""
@@ -88,31 +90,24 @@ class Race:
 
         Source of a difference, if there is one: passes of different widths round differently.
         """
-        texts = [each.thoughts + each.answer for each in self.lanes]
-        if len(texts) < 2:
+        if len(self.lanes) < 2:
             return None
-        pairs = enumerate(zip(*texts, strict=False))
+        pairs = enumerate(zip(*self.texts, strict=False))
         return next((index for index, (one, other) in pairs if one != other), None)
 
     def verdict(self) -> str:
         """Return the outcome in a sentence; what there is of it while it runs."""
-        if any(each.failure for each in self.lanes):
-            return next(each.failure.reason for each in self.lanes if each.failure)
-        if self._died:
-            return f"{self._died}; there is nothing to compare"
+        if self._ended:
+            return self._ended
         if not self.done:
             return "with drafting first, then without, so that each has the whole machine"
-        if self.stopped:
-            return "stopped: there is nothing to compare"
-        with_draft, without = self.lanes
-        one, other = with_draft.thoughts + with_draft.answer, without.thoughts + without.answer
-        fork = self.fork()
+        one, other = self.texts
         if one == other:
             texts = "the texts are equal"
         else:
-            at = min(len(one), len(other)) if fork is None else fork
+            at = min(len(one), len(other)) if (fork := self.fork()) is None else fork
             texts = f"the texts differ from character {at + 1} on, as they may when two tokens are nearly tied"
-        return f"{_outcome(with_draft, without)}; {texts}"
+        return f"{_outcome(*self.lanes)}; {texts}"
 
     def _ask(self, draft: str | None) -> None:
         started = self.lanes[0].started if self.lanes else None

@@ -9,22 +9,20 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from localspec.display import clean, clean_line, shortened
+from localspec.display import clean, clean_line
 from localspec.tui.exchange import Exchange
 from localspec.tui.race import Race
 from localspec.tui.sheets import Frame, Hanging
 
 _REDRAW_S = 0.2
 _NAMES = ("with drafting", "without")
-_COLOURS = ("$primary", "$secondary")
-_FIGURES = len(" 1234.5 tokens/s")
 
 
 class RaceSheet(ModalScreen[None]):
     """Shows a race.
 
     Args:
-        race: has been started; somebody else feeds it.
+        race: has been started; the session feeds it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", "Stop, then close")]
@@ -32,8 +30,8 @@ class RaceSheet(ModalScreen[None]):
     def __init__(self, race: Race) -> None:
         super().__init__()
         self._race = race
-        self._lanes = [Hanging(), Hanging()]
-        self._heads = [Static(markup=False, classes="head"), Static(markup=False, classes="head")]
+        self._heads = [Static(markup=False, classes="head") for _ in _NAMES]
+        self._lanes = [Hanging() for _ in _NAMES]
         self._sheet = Frame("Race", "", "race")
         self._verdict = Static(classes="verdict", markup=False)
 
@@ -56,14 +54,10 @@ class RaceSheet(ModalScreen[None]):
         """Show what there is."""
         race = self._race
         fork = race.fork() if race.done else None
-        fastest = max((each.tokens_per_s or 0.0 for each in race.lanes), default=0.0)
-        for index, head in enumerate(self._heads):
-            lane = race.lanes[index] if index < len(race.lanes) else None
-            room = head.content_size.width - _FIGURES
-            bar = speed_bar(lane, fastest, room, _COLOURS[index])
-            line = head_line(_NAMES[index], lane, head.content_size.width)
-            head.update(Content("\n").join([line, bar]))
-            self._lanes[index].show(text_of(lane, fork))
+        lanes = [*race.lanes, *[None] * (len(_NAMES) - len(race.lanes))]
+        for name, head, view, lane in zip(_NAMES, self._heads, self._lanes, lanes, strict=True):
+            head.update(Content(f"{name}\n{_figures(lane)}").stylize("bold", 0, len(name)))
+            view.show(_text(lane, fork))
         self._sheet.tell_keys("Esc closes" if race.done else "Esc stops")
         self._verdict.update(clean_line(race.verdict()))
         if not race.done:
@@ -77,31 +71,18 @@ class RaceSheet(ModalScreen[None]):
             self._race.stop()
 
 
-def head_line(name: str, lane: Exchange | None, width: int) -> Content:
-    """Return what stands above a lane: its name, and how long it wrote, as far as there is room."""
+def _figures(lane: Exchange | None) -> str:
+    """Return how fast a lane wrote, and how long."""
     if lane is None:
-        told = "waits"
-    elif lane.finished is None:
-        told = f"{lane.tokens} tokens"
-    else:
-        told = f"{lane.tokens} tokens in {lane.finished.reply.decode_s:.1f} s"
-    return Content(shortened(f"{name} · {told}", width)).stylize("bold", 0, len(name))
+        return "waits"
+    took = "" if lane.finished is None else f" in {lane.finished.reply.decode_s:.1f} s"
+    speed = f"{lane.tokens_per_s:.1f} tokens/s · " if lane.tokens_per_s else ""
+    return f"{speed}{lane.tokens} tokens{took}"
 
 
-def speed_bar(lane: Exchange | None, fastest: float, width: int, colour: str) -> Content:
-    """Return the speed of a lane, as a bar and in figures; that of the fastest fills the width."""
-    speed = None if lane is None else lane.tokens_per_s
-    if not speed or not fastest:
-        return Content("")
-    bar = "█" * max(round(speed / fastest * width), 1)
-    return Content.assemble((bar, colour), f" {speed:.1f} tokens/s")
-
-
-def text_of(lane: Exchange | None, fork: int | None) -> Content:
+def _text(lane: Exchange | None, fork: int | None) -> Content:
     """Return a lane's text, with a mark where it forks from the other's."""
-    if lane is None:
-        return Content("")
-    text = lane.thoughts + lane.answer
+    text = "" if lane is None else lane.thoughts + lane.answer
     if fork is None:
         return Content(clean(text))
     return Content.assemble(

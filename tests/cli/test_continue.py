@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.cli.words import conversation_and_words
+from localspec.cli.prompt import conversation_and_words
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.messages import Message

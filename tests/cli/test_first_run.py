@@ -11,7 +11,7 @@ import click
 import pytest
 
 from localspec.cli import main as root
-from localspec.cli.first_run import with_model
+from localspec.cli.options import with_model
 from localspec.errors import UsageError
 from localspec.launch.rows import ModelRow
 from localspec.models.registry import load_registry

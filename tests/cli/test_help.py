@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli import main as root
-from localspec.cli import sections
+from localspec.cli import options as sections
 from localspec.config import keys
 from tests.cli.command import assert_one_complaint, localspec
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.cli.structure import structured
+from localspec.cli.options import structured
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
 from tests.cli.command import PLAIN, answer, localspec

@@ -9,7 +9,7 @@ import pytest
 
 from localspec.storage.token_log import FILE as STORE_FILE
 from localspec.storage.token_log import TokenLog
-from localspec.telemetry.log import BEFORE, FILE, read_records
+from localspec.telemetry.log import FILE, read_records
 from localspec.telemetry.switch import Switch
 from tests.cli.command import PLAIN, assert_one_complaint, localspec
 from tests.telemetry.talking import recording
@@ -140,23 +140,6 @@ def test_records_that_are_nonsense_are_told_and_wiped(
     assert localspec("stats", "--wipe", env=elsewhere).err == "localspec: nothing was recorded\n"
 
 
-def test_what_an_earlier_version_left_is_retired_with_a_sentence(
-    tmp_path: Path, elsewhere: dict[str, str]
-) -> None:
-    (tmp_path / "telemetry").mkdir()
-    (tmp_path / "telemetry" / BEFORE).write_bytes(b"SQLite format 3\0")
-    done = localspec("stats", env=elsewhere)
-    assert_one_complaint(done, 1)
-    assert "earlier localspec" in done.err
-    with recording(tmp_path / "telemetry") as talk:
-        talk.reply()
-    done = localspec("stats", env=elsewhere)
-    assert done.code == 0
-    assert "earlier localspec" in done.err
-    assert localspec("stats", "--wipe", env=elsewhere).code == 0
-    assert list((tmp_path / "telemetry").iterdir()) == []
-
-
 def test_proposals_are_json_lines(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     with recording(tmp_path / "telemetry", Switch(text=True)) as talk:
         talk.reply(rounds=10)
@@ -177,7 +160,7 @@ def test_run_imports_nothing_that_only_writes_or_shows() -> None:
     done = run([sys.executable, "-c", IMPORTED_BY_RUN], capture_output=True, text=True, check=True)
     imported = set(done.stdout.split())
     assert "localspec.launch.observe" in imported
-    unwanted = ("storing", "log", "drift", "report", "view", "workload", "prior")
+    unwanted = ("storing", "log", "drift", "report", "view", "workload")
     assert not imported & {"rich.console", *(f"localspec.telemetry.{name}" for name in unwanted)}
 
 

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli.main import localspec
+from localspec.cli.prompt import model_and_prompt, require_model
 from localspec.cli.question import question, system_prompt, templated
-from localspec.cli.words import model_and_prompt, require_model
 from localspec.errors import LocalspecError, ModelUnavailable, TemplateError, UsageError
 from localspec.models.registry import load_registry
 

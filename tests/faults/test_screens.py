@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.history.schema import STEPS
+from localspec.history.database import STEPS
 from localspec.tui.models import Phase
 from tests.tui.driving import Chat, drive
 

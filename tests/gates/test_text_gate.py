@@ -77,6 +77,21 @@ def test_text_that_ends_in_a_secret_shows_nothing_of_it(which: str) -> None:
                 assert shown == f"It is {masked(secret)}"
 
 
+@pytest.mark.parametrize(
+    ("text", "seen_of_it"),
+    [
+        ("sk-or", "[masked: API key]"),
+        ("sk-or-v1-a", "[masked: API key]"),
+        ("password := aB3", "password := [masked: password]"),
+    ],
+)
+def test_text_that_is_cut_where_head_and_body_begin_alike_shows_nothing(
+    text: str, seen_of_it: str
+) -> None:
+    reader = usual_gate().text()
+    assert seen([*reader.feed(text), *reader.flush(cut=True)]) == seen_of_it
+
+
 @examples(50)
 @given(st.text(), st.data())
 def test_what_holds_nothing_passes_as_it_is(text: str, data: st.DataObject) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from localspec.history import database as databases
 from localspec.history.archive import History
-from localspec.history.schema import STEPS
+from localspec.history.database import STEPS
 from localspec.messages import Message
 from tests.history.test_archive import said, talk
 from tests.waiting import PATIENCE_S

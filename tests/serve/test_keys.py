@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.cli.listening import keys_of
+from localspec.cli.servers import keys_of
 from localspec.errors import UsageError
 from localspec.serve.http import Guard
 from tests.serve.serving import served

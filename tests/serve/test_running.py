@@ -11,8 +11,8 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli.listening import listening
 from localspec.cli.main import localspec as cli
+from localspec.cli.servers import listening
 from localspec.errors import UsageError
 from localspec.serve.running import Running, announced, directory, runs, servers
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec

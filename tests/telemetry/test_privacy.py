@@ -2,7 +2,9 @@
 
 import json
 import os
+import sqlite3
 import struct
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,8 +16,9 @@ from localspec.launch.observe import Telemetry
 from localspec.launch.recording import recording as what_is_recorded
 from localspec.launch.recording import store_megabytes
 from localspec.messages import Message
-from localspec.telemetry.log import FILE, add_findings, read_records, set_bounds, wipe
+from localspec.telemetry.log import FILE, add_findings, read_records, wipe
 from localspec.telemetry.recorder import Recorder
+from localspec.telemetry.reply import GateCount
 from localspec.telemetry.report import make_report
 from localspec.telemetry.switch import Switch
 from localspec.telemetry.text import proposals
@@ -126,8 +129,9 @@ def test_damaged_text_costs_no_other(tmp_path: Path) -> None:
     with recording(tmp_path, Switch(text=True)) as talk:
         talk.reply(rounds=5)
         talk.reply(rounds=5)
-    path = tmp_path / FILE
-    path.write_text(path.read_text().replace('"prompt": [1000', '"prompt": ["x"', 1))
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        connection.execute("UPDATE record SET text = ? WHERE id = 1", (b'{"prompt": ["x"]}',))
+        connection.commit()
     assert {each["reply"] for each in proposals(tmp_path)} == {2}
     assert list(proposals(tmp_path, since_s=1e11)) == []
 
@@ -252,7 +256,8 @@ def test_what_a_gate_found_in_a_reply_is_counted_when_it_is_recorded(tmp_path: P
     for rules in ("usual", ""):
         list(speaker.events(Request(1, (Message.user("hello"),), gate=rules)))
     recorder.close(60.0)
-    assert [each[1:] for each in read_records(tmp_path).found] == [("AWS access key", "mask", 1)]
+    (found,) = read_records(tmp_path).found
+    assert (found.rule, found.action, found.times) == ("AWS access key", "mask", 1)
 
 
 def test_findings_are_counted_by_rule_and_kept_within_bounds(tmp_path: Path) -> None:
@@ -262,14 +267,14 @@ def test_findings_are_counted_by_rule_and_kept_within_bounds(tmp_path: Path) -> 
     add_findings(tmp_path, {("GitHub token", "mask"): 3}, Switch(), now_s + 9)
     records = read_records(tmp_path)
     assert records.found == [
-        (now_s, "GitHub token", "mask", 2),
-        (now_s, "e-mail address", "note", 1),
-        (now_s + 9, "GitHub token", "mask", 3),
+        GateCount(now_s, "GitHub token", "mask", 2),
+        GateCount(now_s, "e-mail address", "note", 1),
+        GateCount(now_s + 9, "GitHub token", "mask", 3),
     ]
     assert make_report(records).found == {
         ("GitHub token", "mask"): 5,
         ("e-mail address", "note"): 1,
     }
     assert make_report(records, now_s + 5).found == {("GitHub token", "mask"): 3}
-    set_bounds(tmp_path, 16, 1, now_s + 3 * 86400)
+    add_findings(tmp_path, {}, Switch(days=1), now_s + 3 * 86400)
     assert read_records(tmp_path).found == []

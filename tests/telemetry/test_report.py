@@ -13,12 +13,10 @@ import pytest
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.display import sparkline
 from localspec.errors import UsageError
-from localspec.telemetry.document import as_json
 from localspec.telemetry.log import read_records
-from localspec.telemetry.moments import since
 from localspec.telemetry.reply import Pair
 from localspec.telemetry.report import Report, make_report, plain_cost
-from localspec.telemetry.view import html_page, replies_view, terminal_view
+from localspec.telemetry.view import as_json, html_page, replies_view, since, terminal_view
 from tests.telemetry.talking import first, recording
 
 
@@ -234,9 +232,9 @@ def test_second_choices_are_recorded_by_their_place_and_apart_from_what_was_draf
         trace.note(Round(draft, Verdict(0, 2), (2,)))
         trace.end("", 0.1, 0.034)
     (reply,) = read_records(tmp_path).replies.values()
-    assert reply.tallies["model"]["branch"] == [[2, 0], [2, 1]]
-    assert reply.tallies["model"]["rank"] == [[0, 0], [0, 0], [1, 0], [1, 0]]
-    assert reply.cells["model", 0][:4] == (2, 4, 1, 4)
+    assert reply.tallies["model"]["branch"] == [(2, 0), (2, 1)]
+    assert reply.tallies["model"]["rank"] == [(0, 0), (0, 0), (1, 0), (1, 0)]
+    assert reply.cells["model"][0][:4] == (2, 4, 1, 4)
     report = report_of(tmp_path)
     assert "second choices" in terminal_view(report)
     assert json.loads(as_json(report))["drafters"]["model"]["branches"] == [

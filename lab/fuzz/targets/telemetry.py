@@ -1,15 +1,13 @@
-"""The telemetry's log, damaged or made by somebody else."""
+"""The telemetry's log as an earlier version wrote it, damaged or made by another program."""
 
 import shutil
 
 from lab.fuzz.scratch import scratch
-from localspec.telemetry.document import as_json
-from localspec.telemetry.log import FILE, read_records, size_bytes
-from localspec.telemetry.prior import read_prior
+from localspec.telemetry.log import LINES, read_prior, read_records, size_bytes
 from localspec.telemetry.reply import Pair
 from localspec.telemetry.report import make_report
 from localspec.telemetry.text import proposals
-from localspec.telemetry.view import html_page, replies_view, terminal_view
+from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view
 
 RECORD = b"""
 {"kind": "reply", "at": 3600.0, "pair": {"target": "t", "draft_model": "d", "plain_s": 0.02, "at_once": 1},\
@@ -47,7 +45,7 @@ def run(data: bytes) -> None:
     folder = scratch() / "telemetry"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    (folder / FILE).write_bytes(data)
+    (folder / LINES).write_bytes(data)
     records = read_records(folder)
     size_bytes(folder)
     report = make_report(records)
