@@ -43,10 +43,10 @@ from localspec.decoding.stats import AcceptanceStats
 from localspec.launch.drafting import Drafting
 from localspec.launch.store import SaidWriter
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
-from localspec.storage import files, locks, once, paths, tree
+from localspec.storage import files, locks, paths, tree
 from localspec.storage.token_log import TokenLog, of_conversation
 
-REPOSITORY = (files, locks, once, paths, tree)
+REPOSITORY = (files, locks, paths, tree)
 FUNCTIONS = (
     files.private_directory,
     files.write_atomic,
@@ -54,7 +54,7 @@ FUNCTIONS = (
     files.free_bytes,
     files.size_text,
     locks.try_lock,
-    once.first_time,
+    paths.first_time,
     paths.read_named,
     tree.fuzzy,
     tree.found_below,

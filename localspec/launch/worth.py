@@ -19,8 +19,7 @@ from localspec.models.registry import load_registry
 from localspec.models.store import Store, is_here
 from localspec.options import LoadOptions
 from localspec.storage.files import size_text
-from localspec.storage.once import first_time
-from localspec.storage.paths import data_dir
+from localspec.storage.paths import data_dir, first_time
 
 # Qwen2.5-Coder 1.5B on two cores, docs/measurements/pass-costs.md: a draft model of a third of the
 # target's size does not pay with these, and one of a quarter may.

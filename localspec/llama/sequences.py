@@ -5,10 +5,7 @@ a prompt, another copies instead of evaluating it again. Those that run move tog
 an idle one that stands between them moves away with what it holds.
 """
 
-import mmap
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits, Pass
@@ -67,7 +64,6 @@ class LlamaSequences:
         family: list[_Sibling] = []
         family += [_Sibling(self._native, number, family) for number in range(count)]
         self._family = family
-        self._moved: list[_Moved] = []
         for each in family:
             each.sharing = sharing and self.can_truncate
         self.views: Sequence[LlamaSequence] = family
@@ -120,7 +116,6 @@ class LlamaSequences:
             for i, part in zip(order, parts, strict=True):
                 self._family[asked[i][0]].resync(part.chain)
             raise
-        self._put_back()
         answers, start, all_rows = dict[int, Logits](), 0, self._native.rows(rows)
         for i, part in zip(order, parts, strict=True):
             self._family[asked[i][0]].evaluated(part.chain)
@@ -151,49 +146,18 @@ class LlamaSequences:
         coming = [
             each for each in map(self._family.__getitem__, running) if each.number not in window
         ]
-        for each in ways:
-            self._hold(each)
         for sequence, other in zip(coming, ways, strict=True):
             self._move(sequence, other)
 
-    def _hold(self, idle: "_Sibling") -> None:
-        """Take what an idle sequence holds out of llama.cpp's memory, until the next pass was made.
-
-        With that pass llama.cpp makes its copies, so only then is there room for it elsewhere.
-        """
-        if idle.n_cached:
-            with suppress(PassFailed, OSError):  # then it is forgotten
-                copy = self._native.copied(idle.number)
-                self._moved.append(_Moved(idle, copy, idle.cached, idle.in_chunks))
-
     def _move(self, sequence: "_Sibling", idle: "_Sibling") -> None:
-        """Exchange the numbers of a sequence and an idle one, which holds nothing then."""
+        """Exchange the numbers of a sequence and an idle one, which forgets what it holds."""
         self._native.copy(sequence.number, idle.number)
         idle.number, sequence.number = sequence.number, idle.number
         idle.forget()
 
-    def _put_back(self) -> None:
-        """Let those that had to move hold again what they held."""
-        moved, self._moved = self._moved, []
-        for each in moved:
-            if each.sequence.n_cached == 0 and self._native.put_back(
-                each.sequence.number, each.copy
-            ):
-                each.sequence.assume(each.tokens, each.in_chunks)
-
     def close(self) -> None:
         """Free the context; closing twice is harmless."""
         self._native.close()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Moved:
-    """What a sequence held that had to move."""
-
-    sequence: "_Sibling"
-    copy: mmap.mmap
-    tokens: Sequence[int]
-    in_chunks: int
 
 
 class _Sibling(LlamaSequence):

@@ -1,15 +1,18 @@
 """Where localspec keeps what it fetched and is told, and how a path is shown; knows no models."""
 
+import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, UsageError
 from localspec.storage.files import private_directory
 
 DATA_DIR_VARIABLE = "LOCALSPEC_DATA_DIR"
 CONFIG_DIR_VARIABLE = "LOCALSPEC_CONFIG_DIR"
+_NOTICES = "told"
 
 
 def data_dir() -> Path:
@@ -37,6 +40,21 @@ def data_dir() -> Path:
             f"set {DATA_DIR_VARIABLE} to a directory that you can write to"
         ) from error
     return path
+
+
+def first_time(what: str) -> bool:
+    """Return whether a notice is the first of its kind on this machine, and note it; False where that cannot be noted.
+
+    Args:
+        what: any words for it.
+    """
+    with suppress(OSError, LocalspecError):
+        folder = data_dir() / _NOTICES
+        private_directory(folder)
+        # An empty file that only one program can make.
+        (folder / hashlib.sha256(what.encode()).hexdigest()).touch(exist_ok=False)
+        return True
+    return False
 
 
 def config_dir() -> Path:
