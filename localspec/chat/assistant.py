@@ -41,7 +41,7 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import ContextOverflow, LocalspecError, UsageError

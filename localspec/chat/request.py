@@ -13,7 +13,7 @@ from localspec.messages import Infill, Message, Tagged
 from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
-    from localspec.decoding.policy.policy import Policy
+    from localspec.decoding.policy import Policy
 
 
 class Request(Tagged, frozen=True):

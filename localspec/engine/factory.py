@@ -9,7 +9,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 
 

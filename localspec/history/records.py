@@ -35,6 +35,15 @@ class StoredMessage:
     figures: str
     siblings: tuple[int, ...]
 
+    @property
+    def known_figures(self) -> Mapping[str, object]:
+        """The figures; none where they are damaged or another program wrote them."""
+        try:
+            values = json.loads(self.figures or "{}")
+        except (ValueError, RecursionError):
+            return {}
+        return values if isinstance(values, dict) else {}
+
 
 @dataclass(frozen=True, slots=True)
 class StoredConversation:

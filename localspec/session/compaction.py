@@ -31,7 +31,7 @@ def figures_of(kept: int | None) -> str:
 
 def is_request(message: StoredMessage) -> bool:
     """Return whether a message asks for a summary."""
-    return message.message.role == "user" and _KEY in _figures(message)
+    return message.message.role == "user" and _KEY in message.known_figures
 
 
 def summary_at(branch: Sequence[StoredMessage]) -> int | None:
@@ -78,7 +78,7 @@ def kept_from(context: Sequence[StoredMessage]) -> int | None:
 
 
 def _kept_at(context: Sequence[StoredMessage], request: StoredMessage) -> int:
-    kept = _figures(request)[_KEY]
+    kept = request.known_figures[_KEY]
     return next((at for at, each in enumerate(context) if each.id == kept), len(context))
 
 
@@ -92,13 +92,5 @@ def branched(message: StoredMessage, ids: Mapping[int, int]) -> str:
     """Return what the history keeps with a question in another conversation, where messages have other ids."""
     if not is_request(message):
         return message.figures
-    kept = _figures(message)[_KEY]
+    kept = message.known_figures[_KEY]
     return figures_of(ids.get(kept) if isinstance(kept, int) else None)
-
-
-def _figures(message: StoredMessage) -> dict[str, object]:
-    try:
-        found = json.loads(message.figures or "{}")
-    except (ValueError, RecursionError):  # written by somebody else
-        return {}
-    return found if isinstance(found, dict) else {}

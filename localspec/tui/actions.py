@@ -93,11 +93,6 @@ async def default(front: Front, argument: str) -> None:
     front.tell(overruled or f"{name} is now your default model")
 
 
-async def editor(front: Front, argument: str) -> None:  # noqa: ARG001
-    """Let the user write in an editor of their own."""
-    await front.open_editor()
-
-
 async def set_(front: Front, argument: str) -> None:
     """Change a setting, or show them all to be changed."""
     name, _, value = argument.partition(" ")
@@ -108,16 +103,6 @@ async def set_(front: Front, argument: str) -> None:
         front.tell(f"{name} is now {front.session.setting(name)}")
     else:
         front.show_settings()
-
-
-async def think(front: Front, argument: str) -> None:  # noqa: ARG001 - every command takes one
-    """Show thoughts and long questions, or fold them."""
-    front.toggle_thoughts()
-
-
-async def stats(front: Front, argument: str) -> None:  # noqa: ARG001
-    """Show what drafting did, or hide it."""
-    front.show_stats()
 
 
 async def reveal(front: Front, argument: str) -> None:  # noqa: ARG001
@@ -138,11 +123,6 @@ async def lens(front: Front, argument: str) -> None:  # noqa: ARG001
     front.show_lens()
 
 
-async def race(front: Front, argument: str) -> None:
-    """Answer with and without drafting, side by side."""
-    front.show_race(argument)
-
-
 async def stop(front: Front, argument: str) -> None:  # noqa: ARG001
     """Stop what runs."""
     front.tell("stopped" if front.session.stop() else "nothing to stop")
@@ -154,21 +134,6 @@ async def restart(front: Front, argument: str) -> None:  # noqa: ARG001
     await front.show_conversation(known=True)
     front.tell("restarting the model")
     front.show_loading()
-
-
-async def theme(front: Front, argument: str) -> None:
-    """Change the colours."""
-    front.choose_theme(argument)
-
-
-async def help_(front: Front, argument: str) -> None:  # noqa: ARG001
-    """List keys and commands."""
-    front.show_help()
-
-
-async def quit_(front: Front, argument: str) -> None:  # noqa: ARG001
-    """End the chat."""
-    front.leave()
 
 
 _NONE = {"-", "off", "none"}

@@ -44,7 +44,7 @@ class Command:
     name: str
     usage: str
     summary: str
-    do: Callable[[Front, str], Awaitable[None]]
+    do: Callable[[Front, str], Awaitable[None] | None]
     aliases: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     while_busy: bool = False
@@ -118,7 +118,7 @@ COMMANDS: Sequence[Command] = (
         "think",
         "",
         "show or hide thoughts and long questions",
-        actions.think,
+        lambda front, _: front.toggle_thoughts(),
         while_busy=True,
         rare=True,
     ),
@@ -126,14 +126,19 @@ COMMANDS: Sequence[Command] = (
         "stats",
         "",
         "show where the time goes and what drafting gains",
-        actions.stats,
+        lambda front, _: front.show_stats(),
         while_busy=True,
     ),
     Command(
         "reveal", "", "show what a rule of --gate masked until you ask", actions.reveal, rare=True
     ),
     Command("lens", "", "show where every token of the last answer comes from", actions.lens),
-    Command("race", "[TEXT]", "answer with and without drafting, side by side", actions.race),
+    Command(
+        "race",
+        "[TEXT]",
+        "answer with and without drafting, side by side",
+        lambda front, text: front.show_race(text),
+    ),
     Command(
         "docs",
         "[NAME|off|N]",
@@ -164,13 +169,30 @@ COMMANDS: Sequence[Command] = (
     ),
     Command("restart", "", "restart the model", actions.restart, while_busy=True, rare=True),
     Command(
-        "editor", "", "write the question in $EDITOR", actions.editor, while_busy=True, rare=True
+        "editor",
+        "",
+        "write the question in $EDITOR",
+        lambda front, _: front.open_editor(),
+        while_busy=True,
+        rare=True,
     ),
     Command(
-        "theme", "[NAME]", "show or change the colours", actions.theme, while_busy=True, rare=True
+        "theme",
+        "[NAME]",
+        "show or change the colours",
+        lambda front, name: front.choose_theme(name),
+        while_busy=True,
+        rare=True,
     ),
-    Command("help", "", "list commands and keys", actions.help_, ("?",), while_busy=True),
-    Command("quit", "", "quit", actions.quit_, ("bye", "exit"), while_busy=True),
+    Command(
+        "help",
+        "",
+        "list commands and keys",
+        lambda front, _: front.show_help(),
+        ("?",),
+        while_busy=True,
+    ),
+    Command("quit", "", "quit", lambda front, _: front.leave(), ("bye", "exit"), while_busy=True),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 # Commands of earlier versions, and what they are now.
@@ -231,7 +253,9 @@ async def run(front: Front, command: Command, argument: str) -> None:
     """
     if front.session.busy and not command.while_busy:
         raise StillAnswering(f"still answering: wait before /{command.name}, or press Esc to stop")
-    await command.do(front, argument)
+    under_way = command.do(front, argument)
+    if under_way is not None:
+        await under_way
 
 
 def matching(line: str) -> list[Command]:

@@ -1,6 +1,5 @@
 """Shown: what a message says on the screen, made from what the history keeps. No Textual."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -91,7 +90,7 @@ def call_line(call: ToolCall) -> str:
 
 def _result(message: StoredMessage, result: ToolResult) -> Shown:
     """Return what a result shows: the function, how long it took, and all of the text, which folds where it is long."""
-    seconds = _figures(message.figures).get("seconds")
+    seconds = message.known_figures.get("seconds")
     took = f" · {duration_text(seconds, 1)}" if isinstance(seconds, float) else ""
     failed = " · error" if result.is_error else ""
     return Shown(f"{message.model or 'Result'}{took}{failed}", result.text, kind="result")
@@ -114,7 +113,7 @@ def _waiting(exchange: Exchange) -> str:
 
 
 def _note(message: StoredMessage) -> str:
-    figures = _figures(message.figures)
+    figures = message.known_figures
     parts = []
     if isinstance(tokens := figures.get("tokens"), int):
         parts.append(f"{tokens} token{'' if tokens == 1 else 's'}")
@@ -126,11 +125,3 @@ def _note(message: StoredMessage) -> str:
     if message.state == "cut" and not ending:
         ending = "interrupted, /continue resumes"
     return " · ".join([*parts, *([ending] if ending else [])])
-
-
-def _figures(text: str) -> Mapping[str, object]:
-    try:
-        values = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    return values if isinstance(values, dict) else {}

@@ -49,7 +49,7 @@ from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.engine.serving import serve
