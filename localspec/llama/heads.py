@@ -37,9 +37,9 @@ from localspec.options import LoadOptions
 _KEPT = 512
 """Tokens of which at least the target's rows are kept; at most twice as many."""
 _N_BATCH = 64
+"""Most tokens of a pass of the heads: some of their graphs compute logits of every token, wanted or not."""
 _ROWS = 11
 """Most rows of logits that a pass of heads gives."""
-"""Most tokens of a pass of the heads: some of their graphs compute logits of every token, wanted or not."""
 
 
 class TargetRows:
