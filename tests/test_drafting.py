@@ -4,15 +4,13 @@ from functools import partial
 
 import pytest
 
-from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.costs import PairCosts, PassCosts, window_length
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
+from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
-from localspec.decoding.stats import window_length
 from localspec.errors import UsageError
 from localspec.launch.drafting import Drafting, DraftMode, draft_mode
 from localspec.launch.load import consecutive
@@ -26,11 +24,8 @@ def drafting(
 ) -> Drafting:
     views = [CachedModel(random_table(1, n_vocab=8), 60) for _ in range(count)]
     draft_models = ToySequences(views) if model else None
-    batch = None
-    if count > 1 and costs is not None:
-        batch = BatchWidths(costs.target, costs.draft_model)
     ids = partial(SharedIds, 8) if model else None
-    return Drafting(count, draft_models, ids, (), costs, longest, batch)
+    return Drafting(count, draft_models, ids, (), costs, longest)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +80,7 @@ def test_auto_is_adaptive_and_may_use_the_draft_model() -> None:
     assert isinstance(policy, AdaptivePolicy)
     assert [type(each) for each in policy.drafters] == [LookupDrafter, ModelDrafter, ForcedDrafter]
     policy.begin(range(3), GREEDY)
-    for n in range(3, 10):  # it is asked once there is something to compare it with
+    for n in range(3, 10):  # rounds without a draft show what they take
         plan = policy.plan([token % 8 for token in range(n)], 50)
         token = n % 8
         policy.learn(Round(Draft(), Verdict(0, token), (token,), Spent(verify_s=0.01)))
@@ -96,13 +91,13 @@ def test_each_sequence_of_a_batch_drafts_for_itself() -> None:
     made = drafting(count=3)
     policies = [made.policy("auto", slot) for slot in range(3)]
     for policy in policies:
-        assert isinstance(policy, BatchPolicy)
+        assert isinstance(policy, AdaptivePolicy)
         assert [each.name for each in policy.drafters] == ["lookup", "model", "forced"]
     assert len({id(policy) for policy in policies}) == 3
     # A draft model that pays alone, but not beside three others, is not asked.
     dear = PairCosts(PassCosts((1, 96), (1.0, 60.0)), PassCosts((1, 96), (0.05, 5.0)))
     beside = drafting(dear, count=3).policy("auto", 1)
-    assert isinstance(beside, BatchPolicy)
+    assert isinstance(beside, AdaptivePolicy)
     assert [each.name for each in beside.drafters] == ["lookup", "forced"]
 
 
@@ -142,20 +137,3 @@ def test_a_draft_model_starts_with_what_two_plain_steps_evaluate() -> None:
 )
 def test_only_widths_without_a_gap_are_of_use(widths: tuple[int, ...], last: int) -> None:
     assert consecutive(widths) == last
-
-
-def test_a_draft_models_passes_cost_each_sequence_its_own_share(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slots: list[int] = []
-    shared = BatchWidths.draft_costs
-
-    def costs(batch: BatchWidths, slot: int) -> object:
-        slots.append(slot)
-        return shared(batch, slot)
-
-    monkeypatch.setattr(BatchWidths, "draft_costs", costs)
-    made = drafting(count=3)
-    for slot in range(3):
-        made.policy("auto", slot)
-    assert set(slots) == {0, 1, 2}

@@ -10,10 +10,9 @@ import pytest
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Request
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.drafters.growing_draft import GrowingDraft
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
-from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
 from localspec.messages import Message
@@ -74,15 +73,15 @@ def _inform(policy: AdaptivePolicy, *asked: str) -> None:
 def _stops_at(policy: AdaptivePolicy) -> bool:
     """Return whether a draft goes on after two tokens whose gaps are small."""
     policy.begin(range(50), SAMPLED)
-    # The reply's first token is known; what it has still to show is looked for in the first few.
     for n in range(50, 60):
         policy.plan(list(range(n)), 400)
         policy.learn(Round(Draft(), Verdict(0, n), (n,), Spent(verify_s=TARGET.of(1))))
-    stopping = policy.plan(list(range(60)), 390).stopping
-    assert stopping is not None
-    drafter, draft = policy.drafters[0], stopping.grow()
+    policy._ledgers["model"].rounds = 9
+    worth = policy.plan(list(range(60)), 390).worth()
+    assert worth is not None
+    drafter = policy.drafters[0]
     assert isinstance(drafter, ModelDrafter)
-    return not [draft.goes_on(drafter._chance(gap)) for gap in (1.6, 2.4)][-1]
+    return not [worth.add(drafter._chance(gap)) for gap in (1.6, 2.4)][-1]
 
 
 def test_what_was_rejected_before_is_given_up_sooner(directory: Path) -> None:
@@ -103,19 +102,13 @@ def test_another_kind_of_text_starts_afresh(directory: Path) -> None:
 def test_what_is_learnt_here_counts_beside_it() -> None:
     drafter = _drafter()
     policy = AdaptivePolicy(TARGET, 31, [drafter])
-    drafter.expect({3: (0.99, 1000.0)}, greedy=False)
+    drafter.expect({3: (0.99, 1000.0)})
     assert not _stops_at(policy)
     assert drafter._chance(1.6) > 0.9
     for _ in range(80):
-        ids = SharedIds(100)
-        proposed = GrowingDraft([4], 2, 2, ids, (), SAMPLED, None, drafter._chance)
-        drafter._last = proposed
-        proposed._prefix += (5, 6)
-        proposed.gaps += (1.6, 2.4)
-        proposed.passes = 2
-        draft = Draft((5, 6), (0.5, 0.5), "model", (1.6, 2.4))
+        draft = Draft((5, 6), (0.5, 0.5), "model", (1.6, 2.4), passes=2)
         policy.learn(Round(draft, Verdict(0, 9), (9,), Spent(draft_s=0.02, verify_s=0.055)))
-    drafter.expect({3: (0.99, 1000.0)}, greedy=False)
+    drafter.expect({3: (0.99, 1000.0)})
     assert drafter._chance(1.6) < 0.5
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from localspec.calibration.values import KeptCosts
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.policy.batching import draft_model_could_win
+from localspec.decoding.costs import PairCosts, PassCosts, draft_model_could_win
 from localspec.errors import (
     ModelFileError,
     ModelLoadError,

@@ -10,7 +10,7 @@ import pytest
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Finished, RequestFailed, Text, TokenLogprob
 from localspec.chat.request import Request
-from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.policy import plain_policy
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams

@@ -6,7 +6,6 @@ import math
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -19,11 +18,12 @@ from localspec.batch.request import Form, line_request
 from localspec.batch.source import Line
 from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
-from localspec.cli import batch, bench, chat, chat_fronts, run, run_here
+from localspec.cli import batch, bench, chat, chat_fronts, run
 from localspec.config.keys import KEYS, from_variable
 from localspec.engine.protocol import Load
 from localspec.engine.wire import COMMANDS, encode
 from localspec.errors import UsageError
+from localspec.launch import engine
 from localspec.models.registry import load_registry
 from localspec.options import (
     LaunchOptions,
@@ -112,11 +112,10 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
-    monkeypatch.setattr(run_here, "make_plan", lambda launch, *_, **__: launch)
-    monkeypatch.setattr(run_here, "load", _loaded)
-    # With workers, `run` has an engine of its own.
     monkeypatch.setattr(
-        run, "_by_own_engine", lambda launch, asked, *_: _arrive(launch, asked().options)
+        engine,
+        "open_engine",
+        lambda load, *_, first, **__: _arrive(load.options, first.request().options),
     )
     monkeypatch.setattr(chat_fronts, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
@@ -139,15 +138,6 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
 
 def _arrive(launch: LaunchOptions, reply: ReplyOptions) -> None:
     raise ArrivedError(launch, reply)
-
-
-def _loaded(launch: LaunchOptions, *_: object, observe: object, keep: object) -> SimpleNamespace:
-    """Return a runtime of a plan, which is its own launch here."""
-    assert callable(observe)
-    assistant = SimpleNamespace(
-        notes=(), events=lambda request, **_: _arrive(launch, request.options)
-    )
-    return SimpleNamespace(assistant=assistant, target=SimpleNamespace(n_ctx=1 << 40))
 
 
 def _session(

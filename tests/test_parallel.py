@@ -11,8 +11,7 @@ from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.model import Role
-from localspec.decoding.policy.batching import BatchPolicy
-from localspec.decoding.policy.policy import FixedPolicy
+from localspec.decoding.policy import AdaptivePolicy, FixedPolicy
 from localspec.errors import ModelLoadError
 from localspec.launch import load as loading
 from localspec.launch import plan as planning
@@ -101,7 +100,7 @@ def test_auto_keeps_a_draft_model_that_pays_beside_the_others(
     assistant = load(plan, parallel=2).assistant
     assert (assistant.models.draft_models is not None) is pays
     for policy in assistant.policies:
-        assert isinstance(policy, BatchPolicy)
+        assert isinstance(policy, AdaptivePolicy)
         assert [each.name for each in policy.drafters] == (
             ["lookup", "model", "forced"] if pays else ["lookup", "forced"]
         )

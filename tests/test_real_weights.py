@@ -15,7 +15,7 @@ import localspec
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import StopReason
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan

@@ -7,7 +7,7 @@ import pytest
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Event, Finished, Reply, RoundDone
 from localspec.chat.request import Request
-from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.errors import UsageError
 from localspec.history.archive import History

@@ -10,7 +10,7 @@ import pytest
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import StopReason
 from localspec.errors import PassFailed, UsageError
 from localspec.launch.load import load

@@ -14,7 +14,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.decoding.drafters.forced import ForcedDrafter
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.launch.load import load

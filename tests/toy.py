@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.drafter import Drafter, Plan, Terms
+from localspec.decoding.drafters.drafter import Drafter, DraftForecast, Plan
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Logits, Pass, Passed, Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.decoding.round import Draft, Round, StopReason
 from localspec.decoding.scheduler import Scheduler
 from localspec.errors import PassFailed
@@ -324,21 +324,18 @@ class ToySequences:
 
 
 class Unforeseen:
-    """What drafters have in common that promise nothing and learn nothing."""
+    """What drafters have in common that forecast nothing and learn nothing."""
 
-    shares_passes = False
+    reserve = 0.0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         assert isinstance(chooser, Chooser)
 
-    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:
         return None
 
-    def foreseen_s(self) -> float:
-        return 0.0
-
-    def learn(self, done: Round, steps: float) -> None:
-        assert steps > 0
+    def learn(self, done: Round) -> None:
+        assert done.confirmed
 
 
 @dataclass(frozen=True)
@@ -393,12 +390,8 @@ class Branching:
     ) -> None:
         self.within, self.most, self.text = within, most, text
         self.n_vocab, self.random = n_vocab, random
-        self.name, self.shares_passes = within.name, within.shares_passes
-        self.begin, self.foreseen_s, self.learn = within.begin, within.foreseen_s, within.learn
-
-    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
-        plan = self.within.promise(tokens, terms)
-        return None if plan is None else replace(plan, drafter=self)
+        self.name, self.reserve = within.name, within.reserve
+        self.begin, self.forecast, self.learn = within.begin, within.forecast, within.learn
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
@@ -442,23 +435,23 @@ class MadPolicy:
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         length = min(self.random.choice((-3, 0, 1, 1, 2, 3, 4, room, 1000)), self.longest)
         drafter = self.random.choice(self.drafters)
-        return drafter.promise(tokens, self._terms()) or Plan(drafter, length)
+        forecast = drafter.forecast(tokens)
+        if forecast is None or self.random.random() < 0.3:
+            return Plan(drafter, length)
+        most = min(self.random.randrange(9), self.longest)
+        row_s = self.random.choice((0.0, 0.1, 1.0))
+        verify_s = [1.0 + k * row_s for k in range(most + 1)]
+        branches = self.random.choice((0, 3, 7))
+        return Plan(drafter, most, 1.5, forecast, verify_s, branches)
 
     def learn(self, done: Round) -> None:
         assert len(done.confirmed) <= done.verdict.confirmed
         assert done.spent.round_s > 0
-        steps = self.random.choice((0.1, 1.0, 30.0))
         for drafter in self.drafters:
-            drafter.learn(done, steps)
+            drafter.learn(done)
 
     def end(self) -> None:
         pass
-
-    def _terms(self) -> Terms:
-        most = min(self.random.randrange(9), self.longest)
-        row_s = self.random.choice((0.0, 0.1, 1.0))
-        budget, branches = self.random.uniform(-9.0, 90.0), self.random.choice((0, 3, 7))
-        return Terms([1.0 + k * row_s for k in range(most + 1)], budget, branches)
 
 
 class Stopwatch:

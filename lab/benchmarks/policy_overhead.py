@@ -30,9 +30,9 @@ from lab.simulator.costs import scaled
 from lab.simulator.loop import Watched, run
 from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
-from localspec.decoding.drafters.early_stopping import EarlyStopping, Growth
 from localspec.decoding.drafters.growing_draft import GrowingDraft
-from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.drafters.worth import Worth
+from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Round
 from localspec.decoding.scheduler import Scheduler
 
@@ -143,7 +143,7 @@ def overhead(world: World) -> tuple[list[float], list[float], float]:
 
     places = [
         (policy, AdaptivePolicy, "plan"), (policy, AdaptivePolicy, "learn"),
-        (policy, EarlyStopping, "begins"), (policy, Growth, "goes_on"),
+        (policy, Worth, "__init__"), (policy, Worth, "add"),
         (outside, Alone, "missing"), (outside, Alone, "evaluate"), (outside, Alone, "together"),
         (outside, GrowingDraft, "__call__"),
     ]  # fmt: skip

@@ -37,8 +37,7 @@ from localspec.chat.request import Request
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.adaptive import LONGEST_DRAFT
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import LONGEST_DRAFT, Policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.launch.drafting import Drafting

@@ -29,6 +29,7 @@ from lab.simulator.texts import (
     adversarial,
     bimodal,
     drifting,
+    measured_under_load,
     miscalibrated,
     repetitive,
     short_replies,
@@ -95,6 +96,14 @@ WORLDS: dict[str, Build] = {
     "miscalibrated-target-dearer": miscalibrated(stationary(F16, 0.9), 1.3, 0.7),
     "miscalibrated-draft-dearer": miscalibrated(stationary(F16, 0.9), 0.7, 1.3),
     "miscalibrated-wide-dearer": miscalibrated(stationary(GPU, 0.6), 1.0, 1.0, 1.4),
+    **{
+        f"table-under-load-{agreement}": measured_under_load(stationary(Q4_K_M, agreement))
+        for agreement in (0.0, 0.5, 0.7, 0.85, 0.95)
+    },
+    "table-under-load-short-replies": measured_under_load(
+        short_replies(Q4_K_M, 0.7, length=120, n=10)
+    ),
+    "table-under-load-copy": measured_under_load(bimodal(Q4_K_M, COPIED, NEW)),
     "slow-midway-f16": slow_midway(stationary(F16, 0.85)),
     "slow-midway-gpu": slow_midway(stationary(GPU, 0.85)),
     "short-replies-f16": short_replies(F16, 0.85),

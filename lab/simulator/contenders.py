@@ -10,12 +10,12 @@ from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts
+from localspec.decoding.drafters.branches import MOST_BRANCHES
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
-from localspec.decoding.policy.adaptive import LONGEST_DRAFT, MOST_BRANCHES
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import LONGEST_DRAFT, FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed
 from localspec.launch.drafting import AUTO, Drafting
@@ -103,7 +103,7 @@ class MovingAverage:
         seen = [1.0] * accepted + [0.0] * (accepted < len(done.draft.tokens))
         for hit in seen:
             self.agreement += self._weight * (hit - self.agreement)
-        self._drafter.learn(done, 1.0)
+        self._drafter.learn(done)
 
     def end(self) -> None:
         pass

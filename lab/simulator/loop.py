@@ -20,7 +20,7 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Passed, Role
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.decoding.round import Round, StopReason
 from localspec.decoding.scheduler import Scheduler
 

@@ -24,7 +24,7 @@ from localspec.bench.measure import (
 from localspec.bench.prompts import BenchPrompt
 from localspec.bench.trial import Slot, Trial, speed_ratio
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.errors import UsageError
 from localspec.llama.build import build
 from localspec.options import LaunchOptions, ReplyOptions

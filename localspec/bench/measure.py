@@ -21,7 +21,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, Reply, RoundDone
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.decoding.round import Round, StopReason
 from localspec.errors import ContextOverflow
 from localspec.launch.load import load as load_plan

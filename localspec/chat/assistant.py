@@ -41,8 +41,7 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.policy import Policy
-from localspec.decoding.round import StopReason
+from localspec.decoding.policy import Policy
 from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
@@ -285,7 +284,7 @@ class Assistant:
                 for key in sorted(mine):
                     for answered in self._answered(key):
                         mine.remove(key)
-                        taking = taking and not _was_cancelled(answered)
+                        taking = taking and not answered.is_cancelled
                         yield answered
         finally:
             for key in mine:
@@ -671,7 +670,3 @@ def _gate(request: Request) -> "GatedReply | None":
     from localspec.chat.gated import GatedReply, gate_of  # few have one
 
     return GatedReply(gate_of(request.gate))
-
-
-def _was_cancelled(answered: Answered) -> bool:
-    return answered.reply is not None and answered.reply.stop_reason is StopReason.CANCELLED

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import Event, Reply
+from localspec.decoding.round import StopReason
 from localspec.errors import LocalspecError
 from localspec.messages import Infill, Message, Tagged
 from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
-    from localspec.decoding.policy.policy import Policy
+    from localspec.decoding.policy import Policy
 
 
 class Request(Tagged, frozen=True):
@@ -81,6 +82,11 @@ class Answered:
     key: int
     reply: Reply | None
     error: LocalspecError | None = None
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the reply was cut off by whoever asked."""
+        return self.reply is not None and self.reply.stop_reason is StopReason.CANCELLED
 
 
 class Observer(Protocol):

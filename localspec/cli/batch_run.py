@@ -5,10 +5,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from localspec import __version__
 from localspec.batch.batch import BatchJob, Tally
@@ -16,19 +15,17 @@ from localspec.batch.output import FinishedLines, Output
 from localspec.batch.record import Receipt, encoded, options_digest
 from localspec.batch.request import Form
 from localspec.batch.source import Format, ReadAhead, Source
-from localspec.chat.request import Answerer, at_once
+from localspec.chat.request import at_once
 from localspec.cli import INTERRUPTED
-from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
+from localspec.cli.interrupt import Interrupts, code_of
 from localspec.cli.output import ProgressLine, RedrawnLine
-from localspec.cli.recorded import recorded
-from localspec.cli.resident import resident
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, notice
-from localspec.engine.remote import EngineGone, RemoteAssistant
+from localspec.engine.engine import Engine, EngineGone, Interrupted, entered
+from localspec.engine.protocol import Load
 from localspec.engine.shared import SharedEngine
 from localspec.errors import LocalspecError
-from localspec.launch.load import load
-from localspec.launch.observe import Telemetry
+from localspec.launch.engine import open_engine, resident
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.llama.build import build
 from localspec.models.gguf import model_files
@@ -36,14 +33,8 @@ from localspec.models.store import model_sha256
 from localspec.options import LaunchOptions
 from localspec.storage.paths import data_dir
 
-if TYPE_CHECKING:
-    from localspec.engine.client import EngineClient
-    from localspec.engine.protocol import Ready
-
 SOME_FAILED = 5
 _SEED_BITS = 32
-_USUAL_PARALLEL = 4
-"""What a server answers at a time, if its user did not say."""
 _REPORT_EVERY_S = 30.0
 _DRAW_EVERY_S = 0.1
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -124,6 +115,7 @@ class BatchRun:
         self._source = source
         self._output = output
         self._cancel = cancel
+        self._signals = Interrupts(_ENDINGS)
         self._finished = FinishedLines()
         if options.resume:
             self._finished = output.finished(retry_failed=options.retry_failed)
@@ -131,13 +123,15 @@ class BatchRun:
     def run(self) -> int:
         """Answer the lines, and return the exit code."""
         options, again = self._options, f"use --resume to continue {self._output.name}"
-        server = resident(options.launch, {"own": options.own, "workload": options.workload})
+        load = Load(options.launch, workload=options.workload)
+        server = None if options.own else resident(load)
         launch = _without_workers(options.launch) if options.launch.workers else options.launch
         # What a server has in memory already needs no more of it.
         launch = replace(launch, fit=launch.fit and server is None)
-        with self._line() as line, unwind_on_terminate():
+        signals = self._signals
+        with self._line() as line, signals.planning():
             plan = make_plan(launch, line.download, parallel=options.parallel)
-        with cancel_on_interrupt(self._cancel, _ENDINGS) as received:
+        with signals.running(self._cancel.set):
             try:
                 tally = self._answer(plan, server)
             except EngineGone as error:
@@ -146,7 +140,7 @@ class BatchRun:
             except Cancelled:
                 if self._output.path is not None:
                     self._notify(f"stopped: {again}")
-                return code_of(received[0]) if received else INTERRUPTED
+                return code_of(signals.received[0]) if signals.received else INTERRUPTED
         return SOME_FAILED if tally.failed else 0
 
     def _answer(self, plan: LoadPlan, server: SharedEngine | None) -> Tally:
@@ -179,11 +173,13 @@ class BatchRun:
             notify=progress.update,
         )
         if batch.needs_answers():
-            with self._answerer(plan, server) as (answerer, models, notes):
-                self._notify(*notes, f"seed {receipt.seed}")
+            with self._engine(plan, server) as engine:
+                ready = engine.ready
+                self._notify(*ready.notes, f"seed {receipt.seed}")
                 progress.begin()
                 try:
-                    batch.answer(answerer, models)
+                    models = {"target": ready.target, "draft_model": ready.draft_model}
+                    batch.answer(engine, models)
                 finally:
                     progress.end()
         if batch.stopped:
@@ -224,47 +220,26 @@ class BatchRun:
             return model_sha256(model_files(file), data_dir(), on_share)
 
     @contextmanager
-    def _answerer(
-        self, plan: LoadPlan, server: SharedEngine | None
-    ) -> Iterator[tuple[Answerer, dict[str, str | None], tuple[str, ...]]]:
-        """Yield what answers, in this process, a child, or a server; the models' names; and what users should know of it."""
-        options = self._options
-        if server is None and not options.launch.workers:
-            telemetry = Telemetry(options.workload)
-            with self._line() as line:
-                assistant = load(
-                    plan,
-                    self._cancel,
-                    line.load,
-                    line.measure,
-                    parallel=options.parallel,
-                    observe=telemetry.observe,
-                ).assistant
+    def _engine(self, plan: LoadPlan, server: SharedEngine | None) -> Iterator[Engine]:
+        """Yield what answers, in this process, a child, or a server.
+
+        Raises:
+            Cancelled: it was stopped before it was loaded.
+        """
+        options, line = self._options, self._line()
+        load = Load(options.launch, options.parallel, workload=options.workload)
+        opening = open_engine(
+            load, line.show, self._signals, own=True, shared=server, plan=plan, notify=self._notify
+        )
+        with ExitStack() as stack:
+            try:
+                with line:
+                    engine = stack.enter_context(entered(opening))
+            except Interrupted:
+                raise Cancelled from None
             if not options.form.raw:
-                _ = assistant.template  # without one, every line would say so
-            models = assistant.models
-            names = {"target": models.target_name, "draft_model": models.draft_model_name}
-            with recorded(telemetry, quiet=options.quiet):
-                yield assistant, names, assistant.notes
-            return
-        engine, ready = self._child() if server is None else (server, server.ready)
-        names = {"target": ready.target, "draft_model": ready.draft_model}
-        count = options.parallel or _USUAL_PARALLEL
-        with closing(RemoteAssistant(engine, lambda: self._cancel.is_set, count)) as remote:
-            yield remote, names, ready.notes
-
-    def _child(self) -> "tuple[EngineClient, Ready]":
-        """Start an engine in a process of its own, as workers need it."""
-        from localspec.cli.own_engine import loaded_engine  # noqa: PLC0415 - few have workers
-
-        options = self._options
-        arguments = ["auto" if options.parallel is None else str(options.parallel)]
-        arguments += [f"workload={options.workload}"] if options.workload else []
-        with self._line() as line:
-            found = loaded_engine(options.launch, line, lambda: self._cancel.is_set, *arguments)
-        if found is None:
-            raise Cancelled
-        return found
+                engine.require_template()  # without one, every line would say so
+            yield engine
 
     def _line(self) -> ProgressLine:
         return ProgressLine(enabled=not self._options.quiet)

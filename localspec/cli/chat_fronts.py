@@ -15,7 +15,6 @@ from localspec.cli.hands import call_runner, pressed_answer, wants_tools
 from localspec.cli.options import configured, gate_rules, launch_options, reply_options, with_own
 from localspec.cli.prompt import named, stored_conversation
 from localspec.cli.question import docs_of, system_prompt
-from localspec.cli.resident import resident
 from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError
@@ -93,8 +92,10 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))
 
-    gate = gate_rules(flags["gate"])
-    engine = EngineClient(find=lambda wanted: resident(wanted, flags), gate=gate)
+    from localspec.launch.engine import server_finder  # noqa: PLC0415 - screens need it later
+
+    find = server_finder(own=flags["own"], workload=flags.get("workload"))
+    engine = EngineClient(find=find, gate=gate_rules(flags["gate"]))
     work = call_runner(Path.cwd(), flags) if wants_tools(flags) else None
     return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
 

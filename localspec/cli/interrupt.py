@@ -4,17 +4,64 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from localspec.decoding.cancel import CancelFlag
 
 
+class Interrupts:
+    """Ctrl-C and the like as what ends an engine's work; see `launch.engine.Signals`.
+
+    Args:
+        also: signals that are to do the same once something is loaded or answered.
+
+    Attributes:
+        is_set: whether one came.
+        received: which ones did.
+    """
+
+    def __init__(self, also: Iterable[signal.Signals] = ()) -> None:
+        self.is_set = False
+        self.received: list[int] = []
+        self._also = tuple(also)
+        self._stop: Callable[[], None] = lambda: None
+        self._runs = False
+
+    def set(self) -> None:
+        """End what runs."""
+        self.is_set = True
+        self._stop()
+
+    def planning(self) -> AbstractContextManager[None]:
+        """See `Signals`: Ctrl-C raises KeyboardInterrupt, others SystemExit."""
+        return unwind_on_terminate()
+
+    @contextmanager
+    def running(self, stop: Callable[[], None]) -> Iterator[None]:
+        """See `Signals`; a second one ends the program."""
+        before, self._stop = self._stop, stop
+        if self.is_set:
+            stop()
+        try:
+            if self._runs:
+                yield
+                return
+            self._runs = True
+            try:
+                with cancel_on_interrupt(self, self._also) as self.received:
+                    yield
+            finally:
+                self._runs = False
+        finally:
+            self._stop = before
+
+
 @contextmanager
 def cancel_on_interrupt(
-    cancel: "CancelFlag", also: Iterable[signal.Signals] = ()
+    cancel: "CancelFlag | Interrupts", also: Iterable[signal.Signals] = ()
 ) -> Iterator[list[int]]:
     """Let Ctrl-C set `cancel`, also in the middle of a native call; a second one ends the program.
 

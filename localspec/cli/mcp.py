@@ -19,7 +19,6 @@ from localspec.cli.options import (
     with_model,
     with_own,
 )
-from localspec.cli.resident import resident
 from localspec.display import notice
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
@@ -64,6 +63,7 @@ def mcp(name: str | None, **flags: Any) -> int:
 async def _served(flags: dict[str, Any], gate: str) -> None:
     # Imported here: no other verb needs them.
     from localspec.engine.client import EngineClient  # noqa: PLC0415
+    from localspec.launch.engine import server_finder  # noqa: PLC0415
     from localspec.models.registry import load_registry  # noqa: PLC0415
     from localspec.serve.backend import Backend  # noqa: PLC0415
     from localspec.serve.catalogue import Catalogue  # noqa: PLC0415
@@ -76,7 +76,7 @@ async def _served(flags: dict[str, Any], gate: str) -> None:
     launch = launch_options(flags)
     name = launch.pair or launch.target or load_registry().default_pair
     model = ServedModel(name, launch, options_of(None))
-    engine = EngineClient(find=lambda wanted: resident(wanted, flags))
+    engine = EngineClient(find=server_finder(own=flags["own"], workload=flags.get("workload")))
     loading = LoadWatch()
     backend = Backend(engine, launch, _MOST, loading.see)
     residence = Residence(backend, None, _KEEP_ALIVE_S, _MOST)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
+    from localspec.engine.protocol import Notice
     from localspec.models.transfer import Progress
 
 
@@ -74,6 +75,20 @@ class ProgressLine:
     def __exit__(self, *_: object) -> None:
         self._stop_bars()
         self._line.clear()
+
+    def show(self, moment: "Notice") -> None:
+        """Show how far loading is, if a notice of an engine says so."""
+        # Most that show a progress load nothing.
+        from localspec.engine.protocol import Downloading, Loading, Measuring  # noqa: PLC0415
+        from localspec.models.transfer import Progress  # noqa: PLC0415
+
+        match moment:
+            case Downloading(name, done, total, source):
+                self.download(Progress(name, done, total, source))
+            case Loading(name, share):
+                self.load(name, share)
+            case Measuring(name, share):
+                self.measure(name, share)
 
     def download(self, progress: "Progress") -> None:
         """Show how far a download is, or several; elsewhere than on a terminal, that it began."""

@@ -4,11 +4,10 @@ Imports nothing that loads models: where a server has them in memory already, it
 """
 
 import codecs
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from types import FrameType
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +16,7 @@ import msgspec
 from localspec.chat.events import Event, Finished, Reply, Text, Withheld
 from localspec.chat.request import Request
 from localspec.cli import CUT_OFF, INTERRUPTED
-from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, typed_answer, wants_tools
+from localspec.cli.hands import RepliesAndCalls, tools_option, typed_answer, wants_tools
 from localspec.cli.options import (
     SectionedCommand,
     complete_models,
@@ -52,7 +51,6 @@ from localspec.cli.report import (
     not_whole,
     one_line,
 )
-from localspec.cli.resident import resident
 from localspec.decoding.round import StopReason
 from localspec.display import code_blocks, notice, printable, wrapped
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
@@ -61,7 +59,6 @@ from localspec.options import LaunchOptions, ReplyOptions
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
-    from localspec.engine.shared import SharedEngine
     from localspec.history.records import StoredConversation
     from localspec.session.conversation import SavedConversation
     from localspec.toolbox.loop import CarriedOut
@@ -339,12 +336,7 @@ def _answer(
         prompt: all that is asked, by which a context is sized.
     """
     silent = flags["json_"] or flags["code"]
-    stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
-    shown = _Shown(stream, flags)
-
-    def answer(asked: Request, stream: Stream, stopped: Callable[[], bool]) -> Reply:
-        return turns.answered(asked, lambda each: shown(stream(each, lambda: False)), stopped)
-
+    shown = _Shown(AnswerStream(silent=silent, show_thinking=flags["show_thinking"]), flags)
     untold = [flags["unasked"]] if flags["unasked"] else []
 
     def tell(*notes: str) -> None:
@@ -352,28 +344,87 @@ def _answer(
             notice(note)
         untold.clear()
 
-    engine = resident(request, flags)
-    if engine is not None:
-        from localspec.engine.remote import EngineGone  # noqa: PLC0415 - few have a server
+    try:
+        return _answered(request, flags, asked, turns, prompt, shown, tell)
+    except _AnswerHere as here:
+        tell(str(here))
+        own = {**flags, "own": True}
+        return _answered(request, own, asked, turns, prompt, shown, tell)
+
+
+class _AnswerHere(LocalspecError):
+    """A server did not answer, for this reason, and nothing came of it yet."""
+
+
+def _answered(
+    launch: LaunchOptions,
+    flags: dict[str, Any],
+    asked: Callable[..., Request],
+    turns: RepliesAndCalls,
+    prompt: str,
+    shown: "_Shown",
+    tell: Callable[..., None],
+) -> RunOutcome | None:
+    """Answer by an engine; return None where loading was interrupted.
+
+    Raises:
+        _AnswerHere: a server cannot, and this process may.
+    """
+    # Help and errors of flags do without all of this.
+    from localspec.cli.interrupt import Interrupts  # noqa: PLC0415
+    from localspec.cli.output import ProgressLine  # noqa: PLC0415
+    from localspec.engine.engine import (  # noqa: PLC0415
+        EngineGone,
+        FirstRequest,
+        Interrupted,
+        entered,
+        iterate,
+    )
+    from localspec.engine.protocol import Downloading, Load, Notice  # noqa: PLC0415
+    from localspec.launch.engine import open_engine  # noqa: PLC0415
+
+    interrupts, line = Interrupts(), ProgressLine(enabled=not flags["quiet"])
+    load = Load(launch, keep=wants_tools(flags), workload=flags["workload"])
+
+    def progress(moment: Notice) -> None:
+        if isinstance(moment, Downloading):
+            tell()  # which model it is that is being downloaded
+        line.show(moment)
+
+    first = FirstRequest(prompt, partial(asked, save=False))
+    opening = open_engine(load, progress, interrupts, own=flags["own"], first=first, notify=tell)
+    with ExitStack() as stack:
+        try:
+            with line:
+                engine = stack.enter_context(entered(opening))
+        except Interrupted:
+            return None
+
+        def answer(request: Request) -> Reply:
+            return shown(iterate(engine.stream(request)))
 
         tell(*engine.ready.notes)
         try:
-            return _by_server(engine, asked(), answer)
+            reply = turns.answered(asked(), answer, lambda: interrupts.is_set)
         except EngineGone as error:
-            if shown.begun or turns.said:  # what was called is not carried out twice
-                gone = EngineGone(f"{error}, in the middle of the answer: ask again")
-                shown.break_off(gone)
-                raise gone from None
-            tell(f"{error}: loading the model here")
+            if engine.is_shared and not (shown.begun or turns.said):
+                raise _AnswerHere(f"{error}: loading the model here") from None
+            # What was called is not carried out twice.
+            when = (
+                ", in the middle of the answer: ask again"
+                if engine.is_shared
+                else ": ask again when it is back"
+            )
+            gone = EngineGone(f"{error}{when}")
+            shown.break_off(gone)
+            raise gone from None
         except ContextOverflow:
-            if request.load.n_ctx is not None or shown.begun or turns.said:
+            if not engine.is_shared or launch.load.n_ctx is not None or shown.begun or turns.said:
                 raise
-            tell("the server's context is too small for this prompt: loading the model here")
-    if request.workers:
-        return _by_own_engine(request, asked, flags, tell, answer, shown)
-    from localspec.cli.run_here import answered_here  # noqa: PLC0415 - all that loads comes with it
-
-    return answered_here(request, asked, flags, tell, answer, prompt)
+            reason = "the server's context is too small for this prompt: loading the model here"
+            raise _AnswerHere(reason) from None
+        ready = engine.ready
+        return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s, engine.no_drafting)
 
 
 class _Shown:
@@ -443,71 +494,6 @@ class _Shown:
             click.echo(cut_short_as_json(text, thinking, error, only_ascii=_only_ascii()))
         elif self._flags["code"] and text:
             _print_code(text, quiet=self._flags["quiet"])
-
-
-def _by_server(
-    engine: "SharedEngine",
-    asked: Request,
-    answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
-) -> RunOutcome:
-    from localspec.engine.remote import RemoteAssistant  # noqa: PLC0415
-
-    ready = engine.ready
-    with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
-        reply = answer(asked, assistant.stream, stopped)
-    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s, assistant.no_drafting)
-
-
-def _by_own_engine(
-    request: LaunchOptions,
-    asked: Callable[[], Request],
-    flags: dict[str, Any],
-    tell: Callable[..., None],
-    answer: Callable[[Request, Stream, Callable[[], bool]], Reply],
-    shown: _Shown,
-) -> RunOutcome | None:
-    """Answer by an engine in a process of its own; return None where loading was interrupted."""
-    from localspec.cli.output import ProgressLine  # noqa: PLC0415
-    from localspec.cli.own_engine import loaded_engine  # noqa: PLC0415 - few have workers
-    from localspec.engine.remote import EngineGone, RemoteAssistant  # noqa: PLC0415
-
-    workload = [f"workload={flags['workload']}"] if flags["workload"] else []
-    arguments = ["1", *(["keep"] if wants_tools(flags) else []), *workload]
-    with _interrupted() as stopped:
-        with ProgressLine(enabled=not flags["quiet"]) as line:
-            found = loaded_engine(request, line, stopped, *arguments, on_download=tell)
-        if found is None:
-            return None
-        client, ready = found
-        tell(*ready.notes)
-        with closing(RemoteAssistant(client, stopped)) as assistant:
-            try:
-                reply = answer(asked(), assistant.stream, stopped)
-            except EngineGone as error:
-                gone = EngineGone(f"{error}: ask again when it is back")
-                shown.break_off(gone)
-                raise gone from None
-    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s, assistant.no_drafting)
-
-
-@contextmanager
-def _interrupted() -> Iterator[Callable[[], bool]]:
-    """Yield what says whether Ctrl-C came; a second one ends the program. Where it is ignored, it stays so."""
-    came = False
-
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        if came:
-            signal.default_int_handler(number, frame)
-        came = True
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: came
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _only_ascii() -> bool:

@@ -31,15 +31,15 @@ from localspec.cli.options import (
     with_own,
 )
 from localspec.cli.output import ProgressLine
-from localspec.cli.own_engine import show_loading
 from localspec.cli.prompt import require_model
-from localspec.cli.resident import recorded_here
 from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
-from localspec.engine.client import COMMAND, EngineClient
-from localspec.engine.protocol import EngineDied, Notice, Ready
-from localspec.engine.remote import error_named
+from localspec.engine.client import EngineClient
+from localspec.engine.engine import error_named
+from localspec.engine.protocol import EngineDied, Load, Notice, Ready
+from localspec.engine.running import Running, announced, directory, engine_socket
 from localspec.errors import UsageError
+from localspec.launch.engine import recorded_here
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.answering import Service
 from localspec.serve.app import application
@@ -48,7 +48,6 @@ from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
-from localspec.serve.running import Running, announced, directory, engine_socket
 from localspec.serve.sharing import FRAME_BYTES, Sharing
 
 _MOST_WAITING = 10_000
@@ -202,7 +201,7 @@ async def served_here(
     """
     launch, metrics = launch_options(flags), Metrics()
     line = ProgressLine(enabled=not flags["quiet"])
-    engine = EngineClient(_command(flags))
+    engine = EngineClient(settings=Load(parallel=flags["parallel"], keep=not flags["forget"]))
     backend = _backend(engine, launch, metrics, line, flags)
     try:
         with line:
@@ -219,12 +218,6 @@ async def served_here(
     finally:
         await backend.close()
     return 0
-
-
-def _command(flags: dict[str, Any]) -> tuple[str, ...]:
-    """Return what starts the engine."""
-    parallel = "auto" if flags["parallel"] is None else str(flags["parallel"])
-    return (*COMMAND, parallel, *(() if flags["forget"] else ("keep",)))
 
 
 def _backend(
@@ -327,4 +320,4 @@ def _show(seen: Notice, line: ProgressLine) -> None:
     if isinstance(seen, EngineDied):
         notice(seen.reason)
     else:
-        show_loading(seen, line)
+        line.show(seen)

@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 
 from localspec.display import notice, table
+from localspec.engine.running import Running, clear_logs, directory, runs, servers
 from localspec.errors import LocalspecError, UsageError
-from localspec.serve.running import Running, clear_logs, directory, runs, servers
 
 _PATIENCE_S = 30.0
 _LOOK_S = 0.05

@@ -3,10 +3,19 @@
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from localspec.decoding.drafters.worth import best_length
+
+WORTH_TRYING = 1.1
+"""Tokens that a plain round's time has to promise: chances and costs are estimates."""
+DOUBT = 1.1
+"""How far off a speed-up may be that is foreseen, or was measured beside other programs."""
+AT_BEST = 0.96
+"""Chance of a drafted token on the text that a draft model knows best: edits and quotes of a real pair."""
+_NEARLY = 0.95
 _MEMORY = 12
 _OUTLIER = 1.5
-_FORGETS = 100
-"""Plain passes in a row after which what only wide passes showed counts half."""
+_FORGETS = 80
+"""Plain passes in a row after which what wide passes showed counts half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +78,17 @@ class RunningCosts:
 
     def __init__(self, table: PassCosts) -> None:
         self.table = table
-        self._factor = 1.0
-        self._passes = 0
-        self._wide, self._wide_passes, self._plain_passes = 1.0, 0, 0
-        self._of_width: dict[int, float] = {}
-        # Of the first widths the table's seconds, with what only that width showed.
-        self._narrow: list[float] = []
+        self._factor = self._wide = 1.0
+        self._passes = self._wide_passes = self._plain_passes = 0
+        self._seconds: list[float] = []  # of the first widths, by the table
+
+    def check(self) -> None:
+        """Let the next passes say more than usual: a table may have been measured on another day."""
+        self._passes = self._wide_passes = 0
 
     def of(self, width: int) -> float:
         """Return the seconds of a pass of this width, as of now."""
-        known = width <= len(self._narrow)
-        alone = self._narrow[width - 1] if known else self._alone(width)
-        return alone * (self._factor * self._wide if width > 1 else self._factor)
+        return self.table.of(width) * (self._factor * self._wide if width > 1 else self._factor)
 
     def upto(self, width: int, beside: int = 0, token_s: float = 0.0) -> list[float]:
         """Return the seconds of passes of 1 to `width` tokens, as of now.
@@ -90,46 +98,103 @@ class RunningCosts:
             beside: tokens that each pass has beside them.
             token_s: seconds that each of them takes besides.
         """
-        narrow, factor, widest = self._narrow, self._factor * self._wide, beside + width
-        if widest > len(narrow):
-            narrow += map(self._alone, range(len(narrow) + 1, widest + 1))
-        found = [
-            seconds * factor + token_s * own
-            for own, seconds in enumerate(narrow[beside:widest], start=1)
+        table, factor, widest = self._seconds, self._factor * self._wide, beside + width
+        if widest > len(table):
+            table += map(self.table.of, range(len(table) + 1, widest + 1))
+        seconds = [
+            each * factor + token_s * own for own, each in enumerate(table[beside:widest], start=1)
         ]
         if not beside:
-            found[0] = narrow[0] * self._factor + token_s
-        return found
-
-    def _alone(self, width: int) -> float:
-        return self.table.of(width) * self._of_width.get(width, 1.0)
+            seconds[0] = table[0] * self._factor + token_s
+        return seconds
 
     def add(self, width: int, seconds: float) -> None:
         """Take in what a pass took; one that was disturbed counts no more than half as long again."""
         if seconds <= 0:
             return
-        now = self.of(width)
-        ratio = min(max(seconds / now, 1 / _OUTLIER), _OUTLIER)
-        # The first passes say more: a table may have been measured on another day.
+        ratio = min(max(seconds / self.of(width), 1 / _OUTLIER), _OUTLIER)
+        if width > 1:
+            self._plain_passes = 0
+            self._wide_passes += 1
+            wide = self._wide * ratio ** (1 / min(1 + self._wide_passes, _MEMORY))
+            self._wide = min(max(wide, 0.25), 4.0)
+            self._factor *= ratio ** (1 / _MEMORY)
+            return
         self._passes += 1
         self._factor *= ratio ** (1 / min(1 + self._passes, _MEMORY))
-        if width == 1:
-            self._plain_passes += 1
-            if self._plain_passes % _FORGETS == 0:
-                self._forget()
-            return
-        self._plain_passes = 0
-        self._wide_passes += 1
-        self._wide *= ratio ** (1 / min(1 + self._wide_passes, _MEMORY))
-        self._wide = min(max(self._wide, 0.5), 2.0)
-        # What only one width shows stays with it, and more slowly.
-        own = self._of_width.get(width, 1.0) * ratio ** (1 / (4 * _MEMORY))
-        self._of_width[width] = min(max(own, 0.5), 2.0)
-        if width <= len(self._narrow):
-            self._narrow[width - 1] = self._alone(width)
+        self._plain_passes += 1
+        if self._plain_passes % _FORGETS == 0:
+            self._wide **= 0.5  # nothing would correct it while no wide pass is made
 
-    def _forget(self) -> None:
-        """Halve what only wide passes showed: while none is made, nothing would correct it."""
-        self._wide **= 0.5
-        self._of_width = {width: own**0.5 for width, own in self._of_width.items()}
-        self._narrow.clear()
+
+def beside_s(costs: PassCosts, others: int, most: int, token_s: float = 0.0) -> list[float]:
+    """Return what passes of 1 to `most` tokens cost one sequence beside others of one token each.
+
+    A plain pass costs its share of the pass of all. What is wider than the others is evaluated after them, in a
+    pass of its own.
+    """
+    share_s = costs.of(others + 1) / (others + 1)
+    own_s = (
+        [0.0, *(costs.of(width) for width in range(1, most))]
+        if others
+        else [costs.of(width) - share_s for width in range(1, most + 1)]
+    )
+    return [share_s + each + token_s * width for width, each in enumerate(own_s, start=1)]
+
+
+def could_pay(costs: PassCosts, count: int, longest: int) -> bool:
+    """Return whether one of `count` sequences could gain by a draft of which every token is accepted."""
+    seconds = beside_s(costs, count - 1, longest + 1)
+    rate, plain = best_length([1.0] * longest, seconds)[1], 1 / seconds[0]
+    return rate > WORTH_TRYING * plain
+
+
+def draft_model_could_win(
+    costs: PairCosts, longest: int, count: int = 1, by: float = WORTH_TRYING
+) -> bool:
+    """Return whether drafts of up to `longest` tokens by the draft model could ever pay.
+
+    Asked before it is loaded: of a draft model that would have to be right throughout, more is lost on the way to such
+    a text than earned there.
+
+    Args:
+        costs: of the pair's passes.
+        longest: most tokens of a draft.
+        count: how many sequences share the passes, all of them drafting.
+        by: the speed-up that they have to reach on text that a draft model knows best.
+    """
+    if costs.draft_model is None:
+        return False
+    verify_s = [costs.target.of(count * width) for width in range(1, longest + 2)]
+    step_s = costs.draft_model.of(count)
+    return best_length([AT_BEST] * longest, verify_s, step_s)[1] > by / verify_s[0]
+
+
+def best_count(costs: PassCosts, most: int) -> int:
+    """Return the least number of sequences that gives nearly the most tokens per second.
+
+    Beyond the knee of the curve, more of them take memory and make every reply slower, for next to nothing.
+
+    Args:
+        costs: of passes by their width.
+        most: that there may be, 1 or more; of those, only widths that were measured are considered.
+    """
+    rates = {count: count / costs.of(count) for count in costs.widths if count <= most}
+    best = max(rates.values())
+    return next(count for count, rate in rates.items() if rate >= _NEARLY * best)
+
+
+def window_length(target: PassCosts, draft_model: PassCosts, n_ctx: int) -> int:
+    """Return how much of a long text a draft model is to start with.
+
+    As much as it evaluates in the time of two plain steps; at least 32 tokens, with which it can
+    show what it is good for.
+
+    Args:
+        target: costs of the target's passes.
+        draft_model: costs of the draft model's.
+        n_ctx: the draft model's context.
+    """
+    widest = draft_model.widths[-1]
+    token_s = draft_model.of(widest) / widest
+    return min(n_ctx, max(32, int(2 * target.of(1) / token_s)))

@@ -11,7 +11,7 @@ from typing import TypeVar
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
 from localspec.decoding.model import LanguageModel, Logits, Pass, Passed, Role
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.speculative import speculative_round
 

@@ -36,6 +36,7 @@ class Draft:
             empty if the drafter does not know.
         alternatives: the drafter's second and third choice for each, best first; likewise.
         branches: places of tokens whose second choice is verified, too; descending.
+        passes: of a draft model, that it took.
     """
 
     tokens: tuple[int, ...] = ()
@@ -44,6 +45,7 @@ class Draft:
     gaps: tuple[float, ...] = ()
     alternatives: tuple[tuple[int, ...], ...] = ()
     branches: tuple[int, ...] = ()
+    passes: int = 0
 
     @property
     def second_choices(self) -> tuple[int, ...]:

@@ -48,19 +48,23 @@ class EngineClient:
         command: starts the engine's process.
         find: returns the engine of a server that has in memory what is to be loaded; None where there is none. With it,
             the process is started only when it is needed.
+        settings: how to load, whatever it is.
     """
 
     def __init__(
         self,
         command: Sequence[str] = COMMAND,
         find: "Callable[[LaunchOptions], SharedEngine | None] | None" = None,
+        settings: Load | None = None,
         gate: str = "",
     ) -> None:
+        self._settings = settings or Load()
         self._gate = gate
         self.withheld: list[Withheld] = []
         self._command = tuple(command)
         self._find = find
         self._inbox: SimpleQueue[Notice] = SimpleQueue()
+        self._deliver: Callable[[Notice], None] = self._inbox.put
         self._process: EngineProcess | SharedEngine | None = None
         self._asked_load: LaunchOptions | None = None
         self._last_loaded: LaunchOptions | None = None
@@ -83,10 +87,10 @@ class EngineClient:
 
     def _start(self) -> None:
         try:
-            self._process = EngineProcess(self._command, self._inbox)
+            self._process = EngineProcess(self._command, self._take)
         except OSError as error:
             reason = error.strerror or str(error)
-            self._inbox.put(EngineDied(f"the engine cannot be started: {reason}"))
+            self._deliver(EngineDied(f"the engine cannot be started: {reason}"))
 
     def restart(self) -> None:
         """Start a new process in place of one that died or hangs, and load what was loaded last.
@@ -104,19 +108,19 @@ class EngineClient:
         self._asked_load = options
         shared = None if self._find is None else self._find(options)
         if shared is not None:
-            self._inbox.put(shared.ready)
+            self._take(shared.ready)
             self.attach(shared)
             return
         if self._find is not None and not isinstance(self._process, EngineProcess):
             self.close()
             self._start()
-        self._say(Load(options))
+        self._say(msgspec.structs.replace(self._settings, options=options))
 
     def attach(self, shared: "SharedEngine") -> None:
         """Ask the engine of a server from now on, in place of one's own."""
         self.close()
         self._process = shared
-        shared.listen(self._inbox)
+        shared.listen(self._take)
 
     def ask(
         self,
@@ -179,24 +183,31 @@ class EngineClient:
         notices: list[Notice] = []
         while True:
             try:
-                notice = self._inbox.get_nowait()
+                notices.append(self._inbox.get_nowait())
             except Empty:
                 return notices
-            notices.append(self._noted(notice))
 
     def wait(self, timeout_s: float) -> Notice | None:
         """Return the next notice as soon as it is there, None if none comes; for a thread that does nothing else."""
         try:
-            return self._noted(self._inbox.get(timeout=timeout_s))
+            return self._inbox.get(timeout=timeout_s)
         except Empty:
             return None
 
-    def _noted(self, notice: Notice) -> Notice:
+    def next(self) -> Notice:
+        """Return the next notice as soon as it is there."""
+        return self._inbox.get()
+
+    def listen(self, deliver: Callable[[Notice], None]) -> None:
+        """Have what comes in delivered by threads from now on, in place of `drain`, `wait` and `next`."""
+        self._deliver = deliver
+
+    def _take(self, notice: Notice) -> None:
         if isinstance(notice, Ready):
             self._last_loaded = self._asked_load
         elif isinstance(notice, ReplyEvents):
             self.withheld += (each for each in notice.events if isinstance(each, Withheld))
-        return notice
+        self._deliver(notice)
 
     def close(self, wait_s: float = 3.0) -> None:
         """End the process, by force if it takes longer than `wait_s`; closing twice is harmless."""
@@ -206,10 +217,10 @@ class EngineClient:
 
     def _say(self, command: Command) -> None:
         if self._process is None:
-            self._inbox.put(EngineDied("the engine is not running: restart it"))
+            self._deliver(EngineDied("the engine is not running: restart it"))
             return
         try:
             self._process.say(encode(command))
         except FrameError as error:
             number = command.id if isinstance(command, Question) else None
-            self._inbox.put(Failed(number, "FrameError", str(error)))
+            self._deliver(Failed(number, "FrameError", str(error)))

@@ -9,9 +9,8 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
-from localspec.decoding.policy.policy import Policy
-from localspec.engine.protocol import Downloading, Loading, Measuring
-from localspec.options import LaunchOptions
+from localspec.decoding.policy import Policy
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 
 
 class StateLeftError(Exception):
@@ -56,13 +55,13 @@ class Loaded:
 class Factory(Protocol):
     """Loads what a client asks for; raises the errors of `localspec.launch`."""
 
-    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
+    def fetch(self, load: Load, tell: Callable[[Downloading], None]) -> None:
         """Obtain the files and check that they fit each other. A KeyboardInterrupt may end it anywhere."""
         ...
 
     def load(
         self,
-        options: LaunchOptions,
+        load: Load,
         cancel: CancelFlag,
         tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:

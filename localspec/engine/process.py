@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from localspec.display import printable
@@ -57,14 +57,14 @@ class EngineProcess:
 
     Args:
         command: starts it.
-        inbox: gets what it tells, and in the end `EngineDied`, unless it was ended from here.
+        deliver: takes what it tells, in a thread, and in the end `EngineDied`, unless it was ended from here.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], inbox: SimpleQueue[Notice]) -> None:
-        self._inbox = inbox
+    def __init__(self, command: Sequence[str], deliver: Callable[[Notice], None]) -> None:
+        self._deliver = deliver
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._stderr = b""
         self._ending = False
@@ -134,7 +134,7 @@ class EngineProcess:
             code = self._child.wait()
         self._listener.join(_DYING_S)
         if not self._ending:
-            self._inbox.put(EngineDied(cause_of_death(code, self._stderr)))
+            self._deliver(EngineDied(cause_of_death(code, self._stderr)))
 
     def _take_notices(self) -> None:
         assert self._child.stdout is not None  # noqa: S101
@@ -142,12 +142,12 @@ class EngineProcess:
             # A line without its end is what a dying child was about to say.
             while (line := pipe.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
                 try:
-                    self._inbox.put(NOTICES.decode(line))
+                    self._deliver(NOTICES.decode(line))
                 except FrameError as error:  # what follows cannot be trusted
                     self._give_up(f"the engine sent an invalid message: {error}")
 
     def _give_up(self, reason: str) -> None:
-        self._inbox.put(EngineDied(reason))
+        self._deliver(EngineDied(reason))
         self._ending = True
         self._child.kill()
 

@@ -25,9 +25,18 @@ class Load(Tagged, frozen=True):
     """Load a pair in place of the one that is loaded: `Ready`, or `LoadCancelled`.
 
     What was loaded before is kept until the new files are here and checked.
+
+    Args:
+        options: what.
+        parallel: how many requests are answered at once; None takes what pays and the memory holds.
+        keep: whether what is evaluated is kept from run to run.
+        workload: what kind of text all of it is, for the telemetry; None guesses.
     """
 
     options: LaunchOptions = LaunchOptions()
+    parallel: int | None = 1
+    keep: bool = False
+    workload: str | None = None
 
 
 class Count(Tagged, frozen=True):

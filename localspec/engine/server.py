@@ -33,7 +33,6 @@ from localspec.engine.protocol import (
 )
 from localspec.engine.requests import Requests
 from localspec.errors import TemplateError, UsageError
-from localspec.options import LaunchOptions
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +99,7 @@ class Server:
     def _tried(self, command: Command) -> None:
         match command:
             case Load():
-                self._load(command.options)
+                self._load(command)
             case Request():
                 answering = self._loaded()
                 answering.submit(command)
@@ -118,23 +117,23 @@ class Server:
             case RestoreState():
                 self._restore(command)
 
-    def _load(self, options: LaunchOptions) -> None:
+    def _load(self, command: Load) -> None:
         try:
-            self._fetch(options)
+            self._fetch(command)
             # Only now does the old pair go, and its memory is free before the new one is planned.
             self._drop()
-            loaded = self.factory.load(options, self.cancel, self.tell)
+            loaded = self.factory.load(command, self.cancel, self.tell)
         except (Cancelled, KeyboardInterrupt):
             kept = self.answering
             self.tell(LoadCancelled(None if kept is None else kept.target_name))
             return
         self.answering = Answering(loaded, self.tell)
-        self.tell(_ready(loaded))
+        self.tell(ready_of(loaded))
 
-    def _fetch(self, options: LaunchOptions) -> None:
+    def _fetch(self, command: Load) -> None:
         with self.interruption.allowed():
             if not self.cancel.is_set:
-                self.factory.fetch(options, self.tell)
+                self.factory.fetch(command, self.tell)
         if self.cancel.is_set:  # also where a library took the interruption for an error of its own
             raise Cancelled
 
@@ -165,7 +164,8 @@ class Server:
             self.answering = None
 
 
-def _ready(loaded: Loaded) -> Ready:
+def ready_of(loaded: Loaded) -> Ready:
+    """Return what is told of models that are loaded."""
     assistant, costs = loaded.assistant, loaded.costs
     try:
         thinks = bool(thinking_tags(assistant.template.source))

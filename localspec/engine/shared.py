@@ -6,8 +6,8 @@ meanwhile and the first question has it loaded again, and else `Failed`. Waits f
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import BinaryIO
 
 import msgspec
@@ -49,10 +49,10 @@ class SharedEngine:
         self._ending = False
         self._thread: threading.Thread | None = None
 
-    def listen(self, inbox: SimpleQueue[Notice]) -> None:
-        """Have what it says put there from now on, and in the end `EngineDied`, unless it was ended from here."""
+    def listen(self, deliver: Callable[[Notice], None]) -> None:
+        """Have what it says delivered by a thread from now on, and in the end `EngineDied`, unless it was ended from here."""
         self._thread = threading.Thread(
-            target=self._read, args=(inbox,), daemon=True, name="localspec-shared-engine"
+            target=self._read, args=(deliver,), daemon=True, name="localspec-shared-engine"
         )
         self._thread.start()
 
@@ -72,19 +72,19 @@ class SharedEngine:
             self._stream.close()
         self._connection.close()
 
-    def _read(self, inbox: SimpleQueue[Notice]) -> None:
+    def _read(self, deliver: Callable[[Notice], None]) -> None:
         reason = f"the server that answered (process {self.pid}) is gone"
         try:
             with self._stream as stream:
                 while (line := stream.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
-                    inbox.put(NOTICES.decode(line))
+                    deliver(NOTICES.decode(line))
         except OSError:
             pass
         except FrameError as error:  # what follows cannot be trusted
             reason = f"the server (process {self.pid}) speaks nonsense: {error}"
         self.alive = False
         if not self._ending:
-            inbox.put(EngineDied(reason))
+            deliver(EngineDied(reason))
 
 
 def shared_engine(path: str, pid: int, options: LaunchOptions) -> SharedEngine | None:

@@ -1,11 +1,6 @@
-"""`python -m localspec.launch.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do.
-
-Its first argument is the number of requests to answer at once, or `auto`; without one it is one. Behind it, `keep`
-has what is evaluated kept from run to run, and `workload=KIND` says what kind of text all of it is.
-"""
+"""`python -m localspec.launch.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do."""
 
 import gc
-import sys
 from collections.abc import Callable
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -17,45 +12,32 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
-from localspec.engine.protocol import Downloading, Loading, Measuring
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.engine.serving import serve
 from localspec.launch.kept_prefixes import keeper
-from localspec.launch.load import HOLD_UP_S, Runtime, load
+from localspec.launch.load import HOLD_UP_S, Runtime
+from localspec.launch.load import load as load_plan
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.model import give_back_memory
 from localspec.llama.state import StateUnfitError, restore_state, save_state
-from localspec.options import LaunchOptions
-
-_KIND = "workload="
 
 
 class RuntimeFactory:
-    """Loads what the engine's client asks for, and has its replies recorded.
+    """Loads what the engine's client asks for, and has its replies recorded."""
 
-    Args:
-        parallel: how many requests are answered at once; None takes what pays and the memory holds.
-        keep: whether what is evaluated is kept from run to run.
-        workload: what kind of text all of it is, for the telemetry; None guesses.
-    """
-
-    def __init__(
-        self, parallel: int | None, *, keep: bool = False, workload: str | None = None
-    ) -> None:
-        self._parallel = parallel
-        self._keep = keep
-        self._workload = workload
+    def __init__(self) -> None:
         self._assistant: Assistant | None = None
 
-    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
+    def fetch(self, load: Load, tell: Callable[[Downloading], None]) -> None:
         """Obtain the files and check them; the memory is not looked at, another pair may still be in it."""
         make_plan(
-            replace(options, fit=False), lambda progress: tell(Downloading(*astuple(progress)))
+            replace(load.options, fit=False), lambda progress: tell(Downloading(*astuple(progress)))
         )
 
     def load(
         self,
-        options: LaunchOptions,
+        load: Load,
         cancel: CancelFlag,
         tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
@@ -65,19 +47,19 @@ class RuntimeFactory:
         gc.collect()
         give_back_memory()
         # One conversation grows; several share the memory.
-        plan = make_plan(options, parallel=self._parallel, roomy=self._parallel == 1)
-        runtime = load(
+        plan = make_plan(load.options, parallel=load.parallel, roomy=load.parallel == 1)
+        runtime = load_plan(
             plan,
             cancel,
             lambda name, share: tell(Loading(name, share)),
             lambda name, share: tell(Measuring(name, share)),
-            parallel=self._parallel,
+            parallel=load.parallel,
             hold_up_s=HOLD_UP_S,
-            observe=Telemetry(self._workload).observe,
-            keep=keeper(plan.target) if self._keep else None,
+            observe=Telemetry(load.workload).observe,
+            keep=keeper(plan.target) if load.keep else None,
         )
         self._assistant = runtime.assistant
-        return _loaded(runtime, plan.target)
+        return loaded(runtime, plan.target)
 
     def close(self) -> None:
         """Have what was recorded, and what was evaluated, written down."""
@@ -85,7 +67,8 @@ class RuntimeFactory:
             self._assistant.settle()
 
 
-def _loaded(runtime: Runtime, path: Path) -> Loaded:
+def loaded(runtime: Runtime, path: Path) -> Loaded:
+    """Return what a server can have done with a runtime, whose target is a file."""
     context, identity = runtime.target, file_identity(path)
 
     def save(directory: Path, remembered: tuple[Segment, ...]) -> SavedState:
@@ -119,11 +102,5 @@ def _segments(remembered: list[Any]) -> tuple[Segment, ...]:
 
 
 if __name__ == "__main__":
-    told = sys.argv[1] if sys.argv[1:] else "1"
-    kinds = [each.removeprefix(_KIND) for each in sys.argv[2:] if each.startswith(_KIND)]
-    factory = RuntimeFactory(
-        None if told == "auto" else int(told),
-        keep="keep" in sys.argv[2:],
-        workload=kinds[0] if kinds else None,
-    )
+    factory = RuntimeFactory()
     serve(factory, localspec.__version__, factory.close)

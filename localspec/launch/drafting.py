@@ -1,24 +1,27 @@
 """Drafting: the policies that loaded models can run with, by the names that users give them."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from localspec.decoding.costs import PairCosts
+from localspec.decoding.costs import PairCosts, draft_model_could_win, window_length
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.register import (
-    DRAFTERS,
     WITHOUT_MODEL,
     DrafterEntry,
     Material,
     asks_draft_model,
+    drafters,
 )
-from localspec.decoding.policy.adaptive import LONGEST_DRAFT, AdaptivePolicy
-from localspec.decoding.policy.batching import BatchPolicy, BatchWidths, draft_model_could_win
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import (
+    LONGEST_DRAFT,
+    AdaptivePolicy,
+    FixedPolicy,
+    Policy,
+    plain_policy,
+)
 from localspec.decoding.round import OFF
 from localspec.decoding.scheduler import Sequences
-from localspec.decoding.stats import window_length
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions
 
@@ -59,7 +62,7 @@ class DraftMode:
     @property
     def needs_heads(self) -> bool:
         """Whether it cannot do without heads of the target."""
-        return self.kind in DRAFTERS and DRAFTERS[self.kind].needs_heads
+        return self.kind in drafters() and drafters()[self.kind].needs_heads
 
     @property
     def may_use_draft_model(self) -> bool:
@@ -80,12 +83,12 @@ def draft_mode(text: str, draft_length: int | None = None) -> DraftMode:
     kind, colon, length = text.partition(":")
     if kind in {OFF, AUTO} and not colon:
         return DraftMode(kind)
-    if kind not in DRAFTERS or (colon and not length.isdecimal()):
+    if kind not in drafters() or (colon and not length.isdecimal()):
         raise UsageError(
-            f"draft mode {text!r}: choose {OFF}, {AUTO}, {' or '.join(DRAFTERS)}, a drafter with a "
+            f"draft mode {text!r}: choose {OFF}, {AUTO}, {' or '.join(drafters())}, a drafter with a "
             "length if you like, as in model:3"
         )
-    drafted = int(length) if colon else draft_length or DRAFTERS[kind].usual_length
+    drafted = int(length) if colon else draft_length or drafters()[kind].usual_length
     LaunchOptions(draft_length=drafted)  # which says what lengths there are
     return DraftMode(kind, drafted)
 
@@ -112,10 +115,10 @@ class Drafting:
         eog: ids that end a generation.
         costs: what passes cost; None if they were not measured, and `auto` looks up.
         longest: most tokens of any draft.
-        batch: all sequences, if there are several.
         said: what was said in other conversations; None where that is not kept.
         has_heads: whether `draft_models` are heads.
         branches: most branches of a pass of the target.
+        running: slots of the sequences that are answering.
     """
 
     count: int
@@ -124,10 +127,10 @@ class Drafting:
     eog: Collection[int]
     costs: PairCosts | None
     longest: int
-    batch: BatchWidths | None = None
     said: "SaidBefore | None" = None
     has_heads: bool = False
     branches: int = 0
+    running: set[int] = field(default_factory=set)
 
     def policy(self, mode: str | DraftMode, slot: int = 0) -> Policy:
         """Return a policy without memories for one sequence.
@@ -146,23 +149,22 @@ class Drafting:
             raise UsageError(f"draft mode {mode.name!r} needs a draft model: none is loaded")
         if mode.needs_heads and not self.has_heads:
             raise UsageError(f"draft mode {mode.name!r} needs heads of the target: none are loaded")
-        if mode.kind in DRAFTERS and DRAFTERS[mode.kind].needs_store and self.said is None:
+        if mode.kind in drafters() and drafters()[mode.kind].needs_store and self.said is None:
             raise UsageError(
                 f"draft mode {mode.name!r} needs the store of what was said: `localspec config set store on`"
             )
         if mode.kind != AUTO or self.costs is None:
-            entry = DRAFTERS[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
+            entry = drafters()[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
             length = min(mode.draft_length or entry.usual_length, self.longest)
             return FixedPolicy(self._drafter(entry, slot, fixed=True), length)
         longest = min(self.longest, LONGEST_DRAFT)
-        drafters = [
+        able = [
             self._drafter(entry, slot, fixed=False)
-            for entry in DRAFTERS.values()
+            for entry in drafters().values()
             if (not entry.needs_store or self.said is not None) and self._could_win(entry, longest)
         ]
-        if self.batch is not None:
-            return BatchPolicy(self.batch, slot, longest, drafters)
-        return AdaptivePolicy(self.costs.target, longest, drafters, self.branches)
+        target = self.costs.target
+        return AdaptivePolicy(target, longest, able, self.branches, self.running, slot)
 
     def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
         """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""
@@ -185,6 +187,4 @@ class Drafting:
         draft_costs = None if costs is None else costs.draft_model
         if costs is not None and draft_costs is not None:
             fresh = window_length(costs.target, draft_costs, view.n_ctx)
-            if self.batch is not None:
-                draft_costs = self.batch.draft_costs(slot)
         return entry.make(Material(self.eog, view, spelling, draft_costs, fresh, fixed, self.said))

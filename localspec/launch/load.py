@@ -18,15 +18,9 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Prefixes
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PairCosts
-from localspec.decoding.drafters.backoff import DRAFT_ROWS
+from localspec.decoding.costs import PairCosts, best_count, draft_model_could_win
+from localspec.decoding.drafters.branches import MOST_BRANCHES
 from localspec.decoding.model import Role
-from localspec.decoding.policy.adaptive import MOST_BRANCHES
-from localspec.decoding.policy.batching import (
-    BatchWidths,
-    best_count,
-    draft_model_could_win,
-)
 from localspec.decoding.scheduler import Sequences
 from localspec.errors import ModelLoadError
 from localspec.grammar import Grammars
@@ -202,7 +196,7 @@ class _Loading:
             if costs is not None:
                 costs = self._with_heads(costs, heads)
         if draft_model is not None:
-            small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=DRAFT_ROWS)
+            small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=1)
             draft_models = self._draft_sequences(draft_model, small, parallel)
         self.notes += self._unforeseen(targets, draft_models, parallel)
         return self._assembled(targets, draft_models, costs, longest, parallel, observe)
@@ -222,9 +216,6 @@ class _Loading:
         observe: Observe,
     ) -> Runtime:
         plan, vocabulary = self.plan, targets.views[0].model.vocabulary
-        batch = None
-        if parallel > 1 and costs is not None:
-            batch = BatchWidths(costs.target, costs.draft_model)
         said, observers = None, tuple[Observer, ...]()
         if store_megabytes() is not None:
             from localspec.launch.store import opened_store  # noqa: PLC0415 - few have one
@@ -241,7 +232,6 @@ class _Loading:
             eog=vocabulary.eog,
             costs=costs,
             longest=longest,
-            batch=batch,
             said=said,
             has_heads=has_heads,
             branches=targets.most_branches,
@@ -364,8 +354,9 @@ class _Loading:
         self, model: LlamaModel, options: LoadOptions, parallel: int
     ) -> LlamaSequences | None:
         options = self._trained_for(model, options, tell=False)
-        rows = max(DRAFT_ROWS, parallel)
-        sequences = LlamaSequences(model, self.cancel, options, parallel, rows, pass_s=self._pass_s)
+        sequences = LlamaSequences(
+            model, self.cancel, options, parallel, parallel, pass_s=self._pass_s
+        )
         if sequences.can_truncate:
             return sequences
         self.notes.append(

@@ -9,9 +9,8 @@ from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Request
 from localspec.decoding.costs import PairCosts
-from localspec.decoding.drafters.drafter import StartsFromRecords
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.policy import AdaptivePolicy, Policy
 from localspec.launch.recording import recording, telemetry_dir
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
@@ -86,7 +85,7 @@ class Telemetry:
         if not isinstance(policy, AdaptivePolicy) or self.recorder is None:
             return
         for drafter in policy.drafters:
-            if not isinstance(drafter, StartsFromRecords):
+            if not isinstance(drafter, ModelDrafter):
                 continue
             # They bring patterns, which others start without.
             from localspec.telemetry.log import read_prior  # noqa: PLC0415
@@ -97,7 +96,7 @@ class Telemetry:
                 directory, pair = self.recorder.directory, self.recorder.pair
                 found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
                 self._known[kind] = found.get(drafter.name, {})
-            drafter.expect(self._known[kind], greedy=greedy)
+            drafter.expect(self._known[kind])
 
 
 def _is_secret(text: str) -> bool:

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.calibration.calibrated import kept_costs, pair_costs
-from localspec.decoding.costs import PairCosts
+from localspec.decoding.costs import DOUBT, WORTH_TRYING, PairCosts, draft_model_could_win
 from localspec.decoding.drafters.register import WITHOUT_MODEL
-from localspec.decoding.lengths import DOUBT, WORTH_TRYING
 from localspec.decoding.model import Role
-from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.errors import ModelFileError, PairMismatch, UsageError
 from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import context_with_room, plan_fit

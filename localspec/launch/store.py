@@ -9,7 +9,7 @@ from pathlib import Path
 
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.request import Observer, Request
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.gates.gate import usual_gate
 from localspec.gates.ledger import Decided, Ledger
 from localspec.launch.recording import store_megabytes

@@ -3,11 +3,15 @@
 from pathlib import Path
 
 from localspec.calibration.calibrated import kept_costs
-from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.lengths import DOUBT, WORTH_TRYING
+from localspec.decoding.costs import (
+    DOUBT,
+    WORTH_TRYING,
+    PairCosts,
+    PassCosts,
+    draft_model_could_win,
+)
 from localspec.decoding.model import Role
-from localspec.decoding.policy.adaptive import LONGEST_DRAFT
-from localspec.decoding.policy.batching import draft_model_could_win
+from localspec.decoding.policy import LONGEST_DRAFT
 from localspec.llama.devices import offloads
 from localspec.models.entries import ModelEntry
 from localspec.models.inventory import inventory

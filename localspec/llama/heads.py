@@ -17,7 +17,6 @@ from typing import cast
 import numpy as np
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.scheduler import SequenceView
 from localspec.errors import PassFailed
@@ -39,6 +38,8 @@ _KEPT = 512
 """Tokens of which at least the target's rows are kept; at most twice as many."""
 _N_BATCH = 64
 """Most tokens of a pass of the heads: some of their graphs compute logits of every token, wanted or not."""
+_ROWS = 11
+"""Most rows of logits that a pass of heads gives."""
 
 
 class TargetRows:
@@ -153,7 +154,7 @@ class LlamaHeads:
     def knows(self, tokens: Sequence[int]) -> bool:
         """Whether the target's rows reach so far that a token can be drafted to follow `tokens`."""
         begin = self._rows.begin
-        most = len(tokens) - 2 - DRAFT_ROWS  # some of the latest tokens are compared
+        most = len(tokens) - 2 - _ROWS
         reaches = begin <= most or (begin == 0 and not self._is_eagle3)
         return reaches and self._rows.end(tokens) >= len(tokens) - 1
 
@@ -321,7 +322,7 @@ class _HeadsContext(NativeContext):
         self._embedding_width = width
         self._target, self._mtp = target.handle, mtp
         n_ctx = target.n_ctx
-        super().__init__(model, cancel, replace(options, n_ctx=n_ctx, n_batch=_N_BATCH), DRAFT_ROWS)
+        super().__init__(model, cancel, replace(options, n_ctx=n_ctx, n_batch=_N_BATCH), _ROWS)
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
         params = super()._params(options, rows)

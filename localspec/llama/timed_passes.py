@@ -10,6 +10,8 @@ from statistics import median
 from localspec.decoding.costs import PassCosts
 
 _DISTURBED, _AGREED = 1.2, 1.05
+_BLOCK = 4
+"""Kernels take so many tokens together, and what remains one by one: costs fall at no other width."""
 _CHECKED = 4
 """Passes of a width after which it may well be dearer than a wider one: kernels have such stairs."""
 
@@ -55,7 +57,10 @@ class Measured:
     @property
     def disturbed(self) -> bool:
         """Whether other programs took so much of the machine that costs may be far too high."""
-        return self.gave_way or self.spread is None or self.spread > _DISTURBED
+        if self.gave_way or self.spread is None or self.spread > _DISTURBED:
+            return True
+        times = {w: [s] for w, s in zip(self.costs.widths, self.costs.seconds, strict=True)}
+        return any(_is_outdone(width, times) for width in times)
 
 
 def sample(
@@ -115,8 +120,19 @@ def _settled(width: int, times: dict[int, list[float]]) -> int:
     fastest, second = sorted(seen)[:2]
     if second > _AGREED * fastest:
         return 1
+    if _is_outdone(width, times):
+        return 1
     outdone = any(min(other) <= fastest for wider, other in times.items() if wider > width)
     return 1 if outdone and len(seen) < _CHECKED else 2
+
+
+def _is_outdone(width: int, times: dict[int, list[float]]) -> bool:
+    """Return whether a pass cannot have taken what was seen: one of more tokens, whose kernels do all that its own do, took less."""
+    return width % _BLOCK == 0 and any(
+        _AGREED * min(other) < min(times[width])
+        for wider, other in times.items()
+        if width < wider < width + _BLOCK
+    )
 
 
 def _at_most(width: int, times: dict[int, list[float]]) -> float:

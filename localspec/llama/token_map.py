@@ -245,23 +245,6 @@ class MappedIds:
             self._text = tokens
         return self._all
 
-    def since(self, tokens: Sequence[int], count: int) -> Sequence[int]:
-        """Return where tokens begin, in the draft model's ids from the end; see `Spelling`."""
-        table, read = self._table, self.read(tokens)
-        if read is None:
-            return ()
-        places, behind = dict[int, int](), 0
-        for ids, each in enumerate(reversed(read[-_SEEN * count :]), start=1):
-            behind += len(table.draft_bytes(each)) or 1
-            places[behind] = ids
-        found, behind = [], 0
-        for token in reversed(tokens[-count:]):
-            control = table.control(token)
-            size = len(table.target_bytes(token)) if control is None else len(control)
-            behind += size
-            found.append(places.get(behind, 0) if size else 0)
-        return found[::-1]
-
     def row(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a row by the target's ids: the chance of a token is that of all ids that begin with it."""
         self._table.row(logits, self._row)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.memory import ModelShape, context_of, predict
 from localspec.options import LoadOptions
@@ -243,9 +242,7 @@ def fit(
     while True:
         big, small = target.with_context(n_ctx), None
         if draft_model is not None:
-            small = draft_model.with_context(
-                n_ctx, kv_type=target.options.kv_type, max_rows=DRAFT_ROWS
-            )
+            small = draft_model.with_context(n_ctx, kv_type=target.options.kv_type, max_rows=1)
         for drafter in (small, None) if small else (None,):
             plan = _place(big, drafter, machine)
             if plan is None:

@@ -197,6 +197,11 @@ async def merged(
     replies: Sequence[AsyncGenerator[Told | ReplyDone]],
 ) -> AsyncGenerator[tuple[int, Told | ReplyDone]]:
     """Yield what several answers bring, each with its place, as it comes; an error of one ends all."""
+    if len(replies) == 1:
+        async with aclosing(replies[0]) as only:
+            async for each in only:
+                yield 0, each
+        return
     queue: asyncio.Queue[tuple[int, Told | ReplyDone | Exception | None]] = asyncio.Queue()
 
     async def follow(at: int, reply: AsyncGenerator[Told | ReplyDone]) -> None:

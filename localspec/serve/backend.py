@@ -5,7 +5,6 @@ error, and a new process loads the same models.
 """
 
 import asyncio
-import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -44,8 +43,6 @@ _AGAIN_S = 5.0
 """An engine whose worker was away tries to load again at a request, but no sooner."""
 _LAST_WORDS_S = 20.0
 """How long the engine may take to write down what it has evaluated."""
-_LOOK_S = 0.5
-"""How often the thread that listens looks whether it is still needed."""
 
 
 class Busy(LocalspecError):
@@ -113,6 +110,7 @@ class Backend:
         self._on_ask = on_ask
         self._max_wait_s = max_wait_s
         self._loop = asyncio.get_running_loop()
+        client.listen(self._receive)
         self._asked: dict[int, asyncio.Queue[Notice]] = {}
         self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
         self._loaded: asyncio.Future[Ready] = self._loop.create_future()
@@ -153,12 +151,10 @@ class Backend:
         """
         self._client.start()
         self._client.load(self._launch)
-        self._follow()
         return await asyncio.shield(self._loaded)
 
     async def wait(self) -> None:
         """Begin without a model, in place of `start`; `load` brings one."""
-        self._follow()
         await self.unload()
 
     async def load(self, launch: LaunchOptions) -> Ready:
@@ -283,21 +279,10 @@ class Backend:
     def _forget(self, number: int) -> bool:
         return self._asked.pop(number, None) is not None
 
-    def _follow(self) -> None:
-        threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
-
-    def _listen(self) -> None:
-        while not self._closed:
-            notice = self._client.wait(_LOOK_S)
-            if notice is not None:
-                # Those of all answers come together, and wake the loop once.
-                told = [notice, *self._client.drain()]
-                with suppress(RuntimeError):  # the loop is closed: nobody is there any more
-                    self._loop.call_soon_threadsafe(self._heard_all, told)
-
-    def _heard_all(self, told: Sequence[Notice]) -> None:
-        for notice in told:
-            self._loop.call_soon(self._heard, notice)  # a fault in one is no other's
+    def _receive(self, notice: Notice) -> None:
+        """Take a notice from the thread that reads."""
+        with suppress(RuntimeError):  # the loop is closed: nobody is there any more
+            self._loop.call_soon_threadsafe(self._heard, notice)
 
     def _heard(self, notice: Notice) -> None:
         self._watch(notice)

@@ -13,7 +13,7 @@ from localspec.bench.prompts import BenchPrompt
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import StopReason
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel

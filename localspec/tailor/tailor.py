@@ -15,8 +15,7 @@ from localspec.bench.measure import prompt_tokens
 from localspec.bench.prompts import BenchPrompt
 from localspec.calibration.calibrated import calibrated
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PairCosts
-from localspec.decoding.lengths import WORTH_TRYING
+from localspec.decoding.costs import WORTH_TRYING, PairCosts
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan

@@ -8,7 +8,7 @@ from localspec.bench.trial import Slot, Trial
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.drafters.lookup import LookupDrafter
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.errors import ContextOverflow
 from localspec.options import ReplyOptions
 from tests.chat.test_assistant import END, TEMPLATE, Teller, Tellers, models_of

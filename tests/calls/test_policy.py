@@ -15,7 +15,7 @@ from localspec.calls.policy import CallOffer, CallPolicy, Made, policy_of_toml
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.decoding.model import Logits
-from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.policy import plain_policy
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolResult
 from localspec.options import ReplyOptions, SamplingParams

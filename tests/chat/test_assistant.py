@@ -18,7 +18,7 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import Drafter, Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.model import Logits, Pass
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import Draft, Round, StopReason
 from localspec.errors import ContextOverflow, TemplateError, UsageError
 from localspec.options import ReplyOptions, SamplingParams

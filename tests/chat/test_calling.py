@@ -15,7 +15,7 @@ from localspec.chat.tokenizer import BREAK
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
-from localspec.decoding.policy.policy import FixedPolicy, plain_policy
+from localspec.decoding.policy import FixedPolicy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolResult

@@ -7,7 +7,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, RoundDone, Started, Text
 from localspec.chat.request import Request
-from localspec.decoding.policy.policy import Policy, plain_policy
+from localspec.decoding.policy import Policy, plain_policy
 from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.test_assistant import TEMPLATE, Teller, Tellers, models_of
 from tests.chat.toy_tokenizer import spelled

@@ -12,7 +12,7 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, RequestFailed, RoundDone, Started
 from localspec.chat.request import Answered, Request
 from localspec.decoding.model import Logits
-from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, PassFailed, TemplateError
 from localspec.messages import Message

@@ -1,7 +1,8 @@
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,19 @@ from localspec.cli.report import RunOutcome, as_json, one_line
 from localspec.cli.run import _answer, _Shown
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
-from localspec.engine.remote import EngineGone
+from localspec.engine.engine import Engine, EngineGone
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
 from localspec.errors import ContextOverflow
-from localspec.messages import ToolCall, ToolResult
+from localspec.messages import Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.toolbox.loop import CarriedOut
+
+FLAGS: dict[str, Any] = {
+    **dict.fromkeys(("quiet", "json_"), True),
+    **dict.fromkeys(("code", "show_thinking", "own"), False),
+    "unasked": "",
+    "workload": None,
+}
 
 
 def outcome(given: Reply, target: str = "big") -> RunOutcome:
@@ -175,45 +184,72 @@ def test_answer_that_never_began_prints_nothing(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == ""
 
 
+class Scripted(Engine):
+    """An engine that tells of every request what it is given."""
+
+    def __init__(self, told: Callable[[int], Notice], *, is_shared: bool) -> None:
+        super().__init__(Ready("big", "small", "off", 4096, (), 0.0, False), is_shared=is_shared)
+        self._told = told
+
+    def cancel(self, number: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def _submit(self, request: Request) -> int:
+        return 1
+
+    def _receive(self) -> Notice:
+        return self._told(1)
+
+
+def opening(server: Callable[[int], Notice], here: Callable[[int], Notice]) -> Any:
+    """Return what opens an engine of a server, or with `own` one here."""
+
+    @asynccontextmanager
+    async def opened(*_: object, own: bool, **__: object) -> AsyncIterator[Engine]:
+        yield Scripted(here if own else server, is_shared=not own)
+
+    return opened
+
+
 def test_calls_that_were_carried_out_are_not_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The server goes away between a reply that is nothing but a call and the next one."""
-    flags = {"quiet": True, "json_": True, "code": False, "show_thinking": False, "unasked": ""}
-    turns, asked_here = RepliesAndCalls(flags), []
-    server = SimpleNamespace(ready=SimpleNamespace(notes=()))
+    turns = RepliesAndCalls(FLAGS)
 
-    def by_server(*_: object) -> None:
+    def gone(_: int) -> Notice:
         turns.said.append(replace(reply(), text="", calls=(ToolCall("a", "write", "{}"),)))
-        raise EngineGone("the server is gone")
+        return EngineDied("the server is gone")
 
-    monkeypatch.setattr("localspec.cli.run.resident", lambda *_: server)
-    monkeypatch.setattr("localspec.cli.run._by_server", by_server)
-    monkeypatch.setattr("localspec.cli.run_here.answered_here", lambda *_: asked_here.append(1))
+    def here(_: int) -> Notice:
+        pytest.fail("it is asked for again")
+
+    monkeypatch.setattr("localspec.launch.engine.open_engine", opening(gone, here))
     with pytest.raises(EngineGone, match="in the middle of the answer: ask again"):
-        _answer(LaunchOptions(), lambda: Request(0, ()), flags, turns, "")
-    assert (asked_here, capsys.readouterr().out) == ([], "")
+        _answer(LaunchOptions(), asked, FLAGS, turns, "")
+    assert capsys.readouterr().out == ""
+
+
+def asked(*, save: bool = True) -> Request:
+    return Request(0, (Message.user("hello"),) if save else ())
 
 
 def test_a_prompt_that_is_too_long_for_the_servers_context_is_answered_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = {"quiet": False, "json_": True, "code": False, "show_thinking": False, "unasked": ""}
-    server = SimpleNamespace(ready=SimpleNamespace(notes=()))
-
-    def by_server(*_: object) -> None:
-        raise ContextOverflow("the prompt has 9000 tokens and the context holds 4096")
-
-    def here(*_: object) -> RunOutcome:
-        return outcome(reply())
-
-    monkeypatch.setattr("localspec.cli.run.resident", lambda *_: server)
-    monkeypatch.setattr("localspec.cli.run._by_server", by_server)
-    monkeypatch.setattr("localspec.cli.run_here.answered_here", here)
+    reason = "the prompt has 9000 tokens and the context holds 4096"
+    opened = opening(
+        lambda number: Failed(number, "ContextOverflow", reason),
+        lambda number: ReplyDone(number, reply(), Message.assistant("Grüße")),
+    )
+    monkeypatch.setattr("localspec.launch.engine.open_engine", opened)
 
     def answered(n_ctx: int | None) -> RunOutcome | None:
-        launch, turns = LaunchOptions(load=LoadOptions(n_ctx=n_ctx)), RepliesAndCalls(flags)
-        return _answer(launch, lambda: Request(0, ()), flags, turns, "")
+        launch, flags = LaunchOptions(load=LoadOptions(n_ctx=n_ctx)), {**FLAGS, "quiet": False}
+        return _answer(launch, asked, flags, RepliesAndCalls(flags), "")
 
     assert answered(None) is not None
     assert "too small for this prompt: loading the model here" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from localspec.serve.running import Running, announced, engine_socket
+from localspec.engine.running import Running, announced, engine_socket
 from localspec.storage.paths import data_dir
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started
 from tests.waiting import PATIENCE_S, until

@@ -16,7 +16,7 @@ from tests.telemetry.talking import recording
 
 IMPORTED_BY_RUN = """
 import sys
-import localspec.cli.run, localspec.cli.run_here
+import localspec.cli.run, localspec.launch.local_engine
 print(*sorted(sys.modules))
 """
 

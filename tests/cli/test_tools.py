@@ -18,16 +18,20 @@ from localspec.calls.policy import CallPolicy
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.chat.request import Request
-from localspec.cli import hands, run_here
+from localspec.cli import hands
 from localspec.cli.hands import RepliesAndCalls, pressed_answer, toolboxes
 from localspec.cli.output import AnswerStream
 from localspec.cli.question import question
 from localspec.cli.run import _Shown
-from localspec.cli.run_here import before_question
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.round import Spent, StopReason
+from localspec.engine.engine import FirstRequest, Interrupted, NoSignals
+from localspec.engine.factory import Loaded
+from localspec.engine.protocol import Load
+from localspec.launch import local_engine
+from localspec.launch.local_engine import before_question
 from localspec.messages import Message, ToolCall
-from localspec.options import LaunchOptions, ReplyOptions
+from localspec.options import ReplyOptions
 from localspec.retrieval.index import VectorModel, open_index
 from localspec.session.approval import typed_decision
 from localspec.toolbox.permissions import Decision
@@ -103,27 +107,31 @@ def test_a_question_is_not_saved_before_the_model_is_loaded_for_good(
     """Its context is counted first, and a second load for a larger one may be interrupted."""
     speaker, saved, loads = assistant("x"), [], count()
     target = SimpleNamespace(n_ctx=8, model=SimpleNamespace(n_ctx_train=4096))
-    runtime = SimpleNamespace(assistant=speaker, target=target)
-    plan = SimpleNamespace(options=SimpleNamespace(n_ctx=4096))
+    runtime = SimpleNamespace(assistant=speaker, target=target, costs=None, drafting=None)
+    plan = SimpleNamespace(options=SimpleNamespace(n_ctx=4096), target=Path("x"))
 
-    def loaded(*_: object) -> tuple[object, None]:
+    def load(*_: object, **__: object) -> object:
         if next(loads):
             raise Cancelled
-        return runtime, None
+        return runtime
 
-    monkeypatch.setattr(run_here, "_planned", lambda *_: plan)
-    monkeypatch.setattr(run_here, "_loaded", loaded)
-    monkeypatch.setattr(run_here, "may_need_more", lambda *_: True)
+    monkeypatch.setattr(local_engine, "make_plan", lambda *_, **__: plan)
+    monkeypatch.setattr(local_engine, "load_plan", load)
+    monkeypatch.setattr(
+        local_engine,
+        "loaded",
+        lambda *_: Loaded(speaker, None, None, None),  # type: ignore[arg-type]
+    )
+    monkeypatch.setattr(local_engine, "may_need_more", lambda *_: True)
 
-    def asked(*, save: bool = True) -> Request:
-        saved.append(save)
+    def asked() -> Request:
+        saved.append(False)
         return Request(0, (Message.user("hello"),), ReplyOptions())
 
-    flags = {"quiet": True, "max_tokens": None, "workload": None}
-    found = run_here.answered_here(
-        LaunchOptions(), asked, flags, lambda *_: None, lambda *_: pytest.fail("loaded"), "hello"
-    )
-    assert (found, next(loads), saved) == (None, 2, [False])
+    first = FirstRequest("hello", asked)
+    with pytest.raises(Interrupted):
+        local_engine.local_engine(Load(), lambda _: None, NoSignals(), None, first, print)
+    assert (next(loads), saved) == (2, [False])
 
 
 class Terminal:
@@ -194,7 +202,7 @@ def test_a_call_is_told_once_and_never_on_stdout(
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     call = ToolCall("1", "list_folder", "{}")
     block = '```json\n{"name": "list_folder", "arguments": {}}\n```'
-    flags = {**dict.fromkeys(("quiet", "json_", "docs", "offline")), "tools": True}
+    flags = {**dict.fromkeys(("quiet", "json_", "code", "docs", "offline")), "tools": True}
     turns = RepliesAndCalls({**flags, "mcp": (), "files": (), "tool_rules": CallPolicy()})
     shown = _Shown(AnswerStream(silent=False, show_thinking=False), {**flags, "mcp": ()})
 

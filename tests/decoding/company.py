@@ -12,13 +12,11 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Passed, Role
-from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
-from localspec.decoding.policy.policy import FixedPolicy, Policy
+from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy
 from localspec.decoding.round import Round, StopReason
 from localspec.decoding.scheduler import Ended, Scheduler, Sequences
 from localspec.errors import PassFailed
 from tests.decoding.worlds import (
-    CHEAP,
     FLAT,
     SHARED,
     PlansTwice,
@@ -186,7 +184,7 @@ class Company:
             shared_chunk=random.choice((None, None, 1, 3, 8)),
             on_chunk=self._on_chunk,
         )
-        self._batch = BatchWidths(FLAT, CHEAP if Role.DRAFT_MODEL in self._sequences else None)
+        self._answering: set[int] = set()
         self._waiting = draw_lines(random, base, random.randint(1, 2 * self._count))
         self._running: dict[int, Running] = {}
         self._to_stop: set[int] = set()
@@ -352,7 +350,7 @@ class Company:
         if world.drafter == "auto" and self._random.random() < 0.7:
             able: Sequence[Drafter]
             able = [drafters[name] for name in ("lookup", "store", "model") if name in drafters]
-            return PlansTwice(BatchPolicy(self._batch, slot, self._longest, able))
+            return PlansTwice(AdaptivePolicy(FLAT, self._longest, able, 0, self._answering, slot))
         if world.drafter in {"model", "lookup", "oracle"}:
             drafter = drafters.get(fixed_in(world), drafters["off"])
             return FixedPolicy(drafter, min(world.draft_length, self._longest))

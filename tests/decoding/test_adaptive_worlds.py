@@ -33,6 +33,7 @@ def seeds(name: str) -> range:
 # setting, which meets another text.
 REACHED = {
     "bimodal-f16": 0.2,
+    "bimodal-copy-f16": 0.12,  # 0.1 dearer than by looking back; decisions/0074
     "bimodal-four-times": 0.25,
     "bimodal-rtx3090-q4_0": 0.15,
     "bimodal-metal-q8_0": 0.12,
@@ -67,15 +68,15 @@ def test_regret_is_at_most_a_twentieth_and_no_500_tokens_are_slower_than_097_of_
 
 @pytest.mark.parametrize("agreement", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("length", [64, 150])
-def test_a_draft_model_is_not_looked_back_at_where_no_outcome_would_have_it_draft(
+def test_a_draft_model_is_not_asked_where_it_would_have_to_be_right_nearly_always(
     agreement: float, length: int
 ) -> None:
-    """By the tables it could win, so it is loaded; but each look costs three steps, and what it may draft then loses."""
+    """By the tables it could win, so it is loaded; but what is accepted nine times in ten loses."""
     world = short_replies(ACROSS, agreement, length=length, n=3)(0)
     assert run(world, adaptive).draft_passes == 0
 
 
-def test_where_a_short_draft_would_pay_it_is_asked_at_once() -> None:
+def test_where_a_short_draft_would_pay_it_is_asked_soon() -> None:
     world = short_replies(F16, 0.85, length=20, n=1)(0)
     assert run(world, adaptive).draft_passes > 0
 

@@ -14,13 +14,13 @@ from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts
+from localspec.decoding.drafters.branches import Branches
 from localspec.decoding.drafters.drafter import Plan
-from localspec.decoding.drafters.early_stopping import EarlyStopping
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
+from localspec.decoding.drafters.worth import Worth
 from localspec.decoding.model import Pass, Role
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.policy import FixedPolicy, Policy
+from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.speculative import speculative_round, verify
 from localspec.decoding.stats import AcceptanceStats
@@ -108,20 +108,20 @@ def grown(
 ) -> tuple[int, ...]:
     """Return the branches of a draft whose further rows cost so much each, in plain rounds."""
     verify_s = [1 + row_s * width for width in range(13)]
-    stopping = EarlyStopping(0.0, 0.0, verify_s, 1.0, branches=branches, second_right=caught)
-    growth = stopping.grow()
+    worth, second = Worth(0.0, 0.0, verify_s, 1.0), Branches()
     for chance in chances:
-        growth.goes_on(chance)
-    assert growth.kept == len(chances)
-    return growth.branches(range(len(chances)), most)
+        worth.add(chance)
+    assert worth.kept == len(chances)
+    second._right = caught
+    return second.choose(worth, [(5,)] * len(chances), (), min(branches, most - len(chances)))
 
 
 def test_a_branch_grows_where_it_is_expected_to_pay_its_row() -> None:
-    # They are worth 0.4 of 0.1, of 0.9 * 0.5, and of 0.9 * 0.5 * 0.2 tokens, and a row counts a tenth more than it costs.
+    # They are worth 0.4 of 0.1, of 0.9 * 0.5, and of 0.9 * 0.5 * 0.2 tokens, less the row that is evaluated again.
     chances = [0.9, 0.5, 0.8]
     assert grown(chances, 0.0) == (2, 1, 0)
-    assert grown(chances, 0.034) == (1, 0)
-    assert grown(chances, 0.037) == (1,)
+    assert grown(chances, 0.034) == (2, 1, 0)
+    assert grown(chances, 0.037) == (1, 0)
     assert grown(chances, 0.1) == (1,)
     assert grown(chances, 0.2) == ()
 
@@ -137,12 +137,11 @@ def test_there_are_as_many_branches_as_there_is_room_for() -> None:
 
 def test_a_stair_that_several_branches_climb_together_is_worth_it() -> None:
     verify_s = (1.0, 1.0, 1.0, 1.0, 1.15, 1.15, 1.15)
-    stopping = EarlyStopping(0.0, 0.0, verify_s, 1.0, branches=7, second_right=0.4)
-    growth = stopping.grow()
+    worth, second = Worth(0.0, 0.0, verify_s, 1.0), Branches()
     for chance in (0.7, 0.7, 0.7):
-        growth.goes_on(chance)
-    assert growth.branches((0,), 9) == ()
-    assert growth.branches((0, 1, 2), 9) == (2, 1, 0)
+        worth.add(chance)
+    assert second.choose(worth, [(5,), (), (9,)], (9,), 7) == (), "one may branch alone"
+    assert second.choose(worth, [(5,)] * 3, (9,), 7) == (2, 1, 0)
 
 
 def drafted(policy: AdaptivePolicy, plan: Plan, text: list[int], model: CachedModel) -> Draft:
@@ -163,12 +162,15 @@ def drafted(policy: AdaptivePolicy, plan: Plan, text: list[int], model: CachedMo
 
 
 def proven(branches: int, longest: int = 9) -> tuple[AdaptivePolicy, CachedModel]:
-    """Return a policy whose draft model has nothing to prove, on a machine where width is free."""
+    """Return a policy that has seen what passes take, and drafts of a draft model, on a machine where width is free."""
     model = CachedModel(random_table(5, 12, window=64, kind="flat"), 200)
     drafter = ModelDrafter(model, SharedIds(12), eog=(3,), costs=CHEAP)
-    drafter.expect({2: (0.7, 200.0)}, greedy=True)
+    drafter.expect({2: (0.7, 200.0)})
     policy = AdaptivePolicy(FREE, longest, [drafter], branches)
     policy.begin([1, 2, 4], GREEDY)
+    for _ in range(6):
+        policy.learn(Round(Draft(), Verdict(0, 7), (7,), Spent(verify_s=0.01)))
+    policy._ledgers["model"].rounds = 9
     return policy, model
 
 
@@ -215,31 +217,11 @@ def test_the_pass_after_a_branch_leaves_room_for_it() -> None:
 
 @pytest.mark.parametrize("hit", [True, False])
 def test_how_often_second_choices_are_right_is_learnt_of_every_rejection(*, hit: bool) -> None:
-    policy, model = proven(branches=7)
-    drafter, text = policy.drafters[0], [1, 2, 4]
-    before = plan_caught(policy, text)
-    assert before == pytest.approx(0.42)
-    for _ in range(30):
-        plan = policy.plan(text, room=100)
-        if plan.drafter is not drafter:
-            policy.learn(Round(Draft(), Verdict(0, 7), (7,), Spent(verify_s=0.01)))
-            text.append(7)
-            continue
-        draft = drafted(policy, plan, text, model)
-        draft = Draft(draft.tokens, draft.confidences, "model", draft.gaps, draft.alternatives)
-        others = draft.alternatives[0]
-        token = others[0] if hit else others[1]
-        policy.learn(Round(draft, Verdict(0, token), (token,), Spent(verify_s=0.01)))
-        text.append(token)
-    assert isinstance(drafter, ModelDrafter)
-    after = drafter._second_right[True].chance(0)
-    assert after > 0.55 if hit else after < 0.35
-
-
-def plan_caught(policy: AdaptivePolicy, text: list[int]) -> float:
-    stopping = policy.plan(text, room=100).stopping
-    assert stopping is not None
-    return stopping.second_right
+    second, draft = Branches(), Draft((1,), (0.5,), "model", (1.0,), ((2, 3),))
+    for _ in range(40):
+        token = 2 if hit else 3
+        second.learn(Round(draft, Verdict(0, token), (token,)))
+    assert second._right > 0.55 if hit else second._right < 0.35
 
 
 @dataclass(slots=True)

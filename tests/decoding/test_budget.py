@@ -2,26 +2,26 @@ from random import Random
 
 import pytest
 
-from localspec.decoding.policy.budget import Budget
+from localspec.decoding.policy import Budget
 
 
 def test_rounds_that_lose_draw_on_it_and_gains_refill_it_up_to_the_limit() -> None:
     budget = Budget(limit=5.0, window=100)
-    budget.settle(confirmed=1, cost_steps=2.5)
-    assert budget.steps == 3.5
-    budget.settle(confirmed=16, cost_steps=6.0)
-    assert budget.steps == 5.0
+    budget.settle(confirmed=1, steps=2.5)
+    assert budget.left == 3.5
+    budget.settle(confirmed=16, steps=6.0)
+    assert budget.left == 5.0
 
 
 def test_what_was_lost_is_forgiven_when_the_window_has_gone_by() -> None:
     budget = Budget(limit=5.0, window=100)
-    budget.settle(confirmed=1, cost_steps=4.0)
+    budget.settle(confirmed=1, steps=4.0)
     for _ in range(99):
-        budget.settle(confirmed=1, cost_steps=1.0)
-    assert budget.steps == 2.0
-    budget.settle(confirmed=1, cost_steps=1.0)
-    budget.settle(confirmed=1, cost_steps=1.0)
-    assert budget.steps == 5.0
+        budget.settle(confirmed=1, steps=1.0)
+    assert budget.left == 2.0
+    budget.settle(confirmed=1, steps=1.0)
+    budget.settle(confirmed=1, steps=1.0)
+    assert budget.left == 5.0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -31,7 +31,7 @@ def test_nobody_who_spends_only_what_is_there_loses_more_than_the_limit(seed: in
     marks = [0.0]  # what each token had cost by its end; a round's tokens come at its end
     while len(marks) < 6000:
         cost = random.uniform(1.0, 9.0)
-        if cost - 1 > budget.steps:
+        if cost - 1 > budget.left:
             cost = 1.0
         confirmed = random.choice((1, 1, 1, 1, 6)) if cost > 1 else 1
         budget.settle(confirmed, cost)

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.drafters.drafter import Terms
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
@@ -59,14 +58,12 @@ def test_what_must_follow_is_drafted_and_never_rejected(mode: str, temperature: 
         assert done.verdict.accepted == done.drafted
 
 
-def test_it_promises_no_more_than_pays_and_nothing_where_a_choice_is_left() -> None:
+def test_what_must_follow_is_certain_and_nothing_is_forecast_where_a_choice_is_left() -> None:
     drafter = ForcedDrafter()
     drafter.begin([3], chooser(0.0))
-    dear = Terms([1.0 + 2.0 * (drafted > 1) for drafted in range(32)], budget=0.0)
-    plan = drafter.promise([3, 9], dear)
-    assert plan is not None
-    assert plan.draft_length == 1
-    assert plan.rate == 2.0
-    assert drafter.promise([3, 9, 4, 7, 1], dear) is None
+    forecast = drafter.forecast([3, 9])
+    assert forecast is not None
+    assert set(forecast.chances) == {1.0}
+    assert drafter.forecast([3, 9, 4, 7, 1]) is None
     drafter.begin([3, 9], GREEDY)
-    assert drafter.promise([3, 9], dear) is None, "without a constraint nothing is certain"
+    assert drafter.forecast([3, 9]) is None, "without a constraint nothing is certain"

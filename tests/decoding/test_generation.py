@@ -13,7 +13,7 @@ from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Logits, Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.policy import FixedPolicy, plain_policy
+from localspec.decoding.policy import FixedPolicy, plain_policy
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.speculative import speculative_round
 from localspec.options import SamplingParams

@@ -6,14 +6,15 @@ from hypothesis import strategies as st
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter, make
 from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.worth import best_length
 from localspec.decoding.noise import Noise
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.options import SamplingParams
 from tests.decoding.worlds import SomeResidues
-from tests.toy import GREEDY, SAMPLED
+from tests.toy import GREEDY
 
 CHOOSER = Chooser(SamplingParams(), Noise(0))
 Q4_K_M = PassCosts(
@@ -35,13 +36,9 @@ def following(
     return drafter
 
 
-def follow(drafter: LookupDrafter, *confirmed: int, steps: float = 1.0) -> None:
+def follow(drafter: LookupDrafter, *confirmed: int) -> None:
     done = Round(Draft(), Verdict(0, confirmed[-1]), confirmed)
-    drafter.learn(done, steps)
-
-
-def terms(most: int = 31, budget: float = 14.5, costs: PassCosts = Q4_K_M) -> Terms:
-    return Terms([costs.of(drafted + 1) for drafted in range(most + 1)], budget)
+    drafter.learn(done)
 
 
 def propose(
@@ -155,68 +152,26 @@ def test_a_fixed_one_copies_after_five_tokens_and_a_weighed_one_after_two() -> N
             assert bool(propose(drafter, text, 3).tokens) is (matched == length)
 
 
-def test_a_long_match_promises_more_than_plain_decoding_and_a_short_one_less() -> None:
-    long = following(COPIED).promise(COPIED, terms())
+def test_a_long_match_is_worth_a_pass_and_a_short_one_is_not() -> None:
+    verify_s = [Q4_K_M.of(width) for width in range(1, 33)]
+    long = following(COPIED).forecast(COPIED)
     assert long is not None
-    assert long.drafter.name == "lookup"
-    assert long.rate > 1.1 / Q4_K_M.of(1)
-    short = following(text := [*COPIED[:41], 100, 101]).promise(text, terms())
+    length, rate = best_length(long.chances, verify_s)
+    assert length == 15, "where 16 cost less than 12"
+    assert rate > 1.1 / Q4_K_M.of(1)
+    short = following(text := [*COPIED[:41], 100, 101]).forecast(text)
     assert short is not None
-    assert short.rate < 1 / Q4_K_M.of(1)
+    assert best_length(short.chances, verify_s)[0] == 0
+    assert short.step_s == short.start_s == 0.0
 
 
-def test_a_copy_is_as_long_as_its_chances_say_that_it_pays() -> None:
-    bold = following(COPIED)
-    follow(bold, 120, steps=-20.0)
-    plan = bold.promise([*COPIED, 120], terms())
-    assert plan is not None
-    assert plan.draft_length == 15, "where 16 cost less than 12"
-
-
-def test_no_more_is_promised_than_there_is_room_for() -> None:
-    plan = following(COPIED, known=50).promise(COPIED, terms(most=3))
-    assert plan is None or plan.draft_length <= 3
-    assert following(COPIED).promise(COPIED, terms(most=0)) is None
-
-
-def test_promising_changes_nothing() -> None:
+def test_a_forecast_changes_nothing() -> None:
     drafter = following(COPIED, known=50)
-    assert drafter.promise(COPIED, terms()) == drafter.promise(COPIED, terms())
+    assert drafter.forecast(COPIED) == drafter.forecast(COPIED)
 
 
-def test_what_the_budget_does_not_cover_is_not_promised() -> None:
-    drafter = following(COPIED, known=50)
-    plans = [drafter.promise(COPIED, terms(budget=budget)) for budget in (14.5, 3.0, 0.0)]
-    lengths = [0 if plan is None else plan.draft_length for plan in plans]
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[0] > lengths[1]
-    assert lengths[2] == 0
-
-
-def test_rounds_that_lost_leave_less_for_copying_and_rounds_that_gained_leave_more() -> None:
-    lengths = {}
-    for steps in (1.0, 9.0, -20.0):
-        drafter = following(COPIED[:-1])
-        follow(drafter, COPIED[-1], steps=steps)
-        plan = drafter.promise(COPIED, terms())
-        lengths[steps] = 0 if plan is None else plan.draft_length
-    assert lengths[9.0] == 0
-    assert 0 < lengths[1.0] < lengths[-20.0]
-
-
-def test_every_reply_begins_with_the_same_care_whatever_the_budget_is() -> None:
-    drafter = following(COPIED)
-    careful = drafter.promise(COPIED, terms())
-    assert careful == drafter.promise(COPIED, terms(budget=1000.0))
-    follow(drafter, 120, steps=-20.0)
-    bold = drafter.promise([*COPIED, 120], terms())
-    assert careful is not None
-    assert bold is not None
-    assert careful.draft_length < bold.draft_length
-    drafter.begin(COPIED, SAMPLED)
-    again = drafter.promise(COPIED, terms())
-    assert again is not None
-    assert again.draft_length == careful.draft_length
+def test_where_nothing_matches_nothing_is_forecast() -> None:
+    assert following(text := list(range(40))).forecast(text) is None
 
 
 def test_a_source_that_is_wrong_again_and_again_is_believed_less_though_nothing_was_drafted() -> (
@@ -234,8 +189,3 @@ def test_a_source_that_is_wrong_again_and_again_is_believed_less_though_nothing_
         follow(drafter, wrong)
     assert len(sure) == 12
     assert sure[-1] < 0.85 * sure[0]
-
-
-def test_a_copy_takes_no_time_that_could_be_foreseen() -> None:
-    assert following(COPIED).foreseen_s() == 0.0
-    assert not LookupDrafter.shares_passes

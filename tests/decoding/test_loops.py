@@ -11,7 +11,7 @@ from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.generation import Limits, LoopGuard
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.policy import FixedPolicy, plain_policy
+from localspec.decoding.policy import FixedPolicy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.options import SamplingParams
 from tests.examples import examples

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,22 +10,19 @@ from hypothesis import strategies as st
 
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafters.backoff import Hindsight
-from localspec.decoding.drafters.drafter import Plan, Terms
-from localspec.decoding.drafters.early_stopping import EarlyStopping
+from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.model import ModelDrafter, make
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.policy import FixedPolicy
+from localspec.decoding.policy import FixedPolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.sampling import candidates
 from localspec.options import SamplingParams
 from tests.toy import (
     GREEDY,
-    Asked,
     CachedModel,
     Model,
     Table,
@@ -38,16 +36,26 @@ CHOOSER = Chooser(SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0), Nois
 CHEAP = PassCosts((1, 32), (0.001, 0.002))
 
 
+@dataclass(frozen=True)
+class PlanWith(Plan):
+    """A plan whose drafts are judged by something else."""
+
+    judged: object = None
+
+    def worth(self) -> Any:
+        return self.judged
+
+
 def propose(
     drafter: ModelDrafter,
     model: Model,
     tokens: Sequence[int],
     draft_length: int,
     chooser: Chooser = CHOOSER,
-    stopping: object = None,
+    worth: object = None,
 ) -> Draft:
     """Make the passes that a proposal asks for; those without rows go to the cache."""
-    plan = Plan(drafter, draft_length, stopping=stopping)  # type: ignore[arg-type]
+    plan = PlanWith(drafter, draft_length, judged=worth)
     asking = drafter.propose(tokens, plan, chooser)
     try:
         request = next(asking)
@@ -103,37 +111,21 @@ def test_drafted_tokens_are_what_the_draft_model_chooses_under_the_shared_noise(
         assert len({token, *others}) == 3, "its second and third choice"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stopping:
     """Stops after so many tokens, and keeps so many of them."""
 
     after: int
-    kept: int
-    compared: tuple[bool, ...] = ()
-    branches: int = 0
-    usual: float = 0.5
-    seen: list[Hindsight] = field(default_factory=list)
-
-    def begins(self, hindsight: Sequence[Hindsight]) -> bool:
-        self.seen[:] = hindsight
-        return sum(each.hit for each in hindsight) > 1
-
-    def grow(self) -> "Growing":
-        return Growing(self)
-
-
-@dataclass
-class Growing:
-    stopping: Stopping
+    most_kept: int
     length: int = 0
 
-    def goes_on(self, _: float) -> bool:
+    def add(self, _: float) -> bool:
         self.length += 1
-        return self.length < self.stopping.after
+        return self.length < self.after
 
     @property
     def kept(self) -> int:
-        return min(self.stopping.kept, self.length)
+        return min(self.most_kept, self.length)
 
 
 @pytest.mark.parametrize(("after", "kept"), [(1, 1), (3, 3), (3, 1), (3, 0), (9, 9)])
@@ -144,59 +136,13 @@ def test_drafting_stops_where_it_is_told_and_what_is_not_worth_it_is_kept_back(
     whole = proposed(model, [1, 2], 6)
     model.asked.clear()
     drafter = ModelDrafter(model, SharedIds(8), (), CHEAP)
-    draft = propose(drafter, model, [1, 2], 6, stopping=Stopping(after, kept))
+    draft = propose(drafter, model, [1, 2], 6, worth=Stopping(after, kept))
     assert len(model.asked) == min(after, 6)
     assert draft.tokens == whole.tokens[: min(kept, 6)]
     assert draft.gaps == whole.gaps[: len(draft.tokens)]
     assert draft.alternatives == whole.alternatives[: len(draft.tokens)]
     assert draft.confidences == whole.confidences[: len(draft.tokens)]
-    late_s = CHEAP.of(2) - CHEAP.of(1)  # two tokens of the text were not evaluated before
-    assert drafter.foreseen_s() == pytest.approx(late_s + min(after, 6) * CHEAP.of(1))
-
-
-def test_looking_back_shows_which_tokens_would_have_been_proposed() -> None:
-    model = UncachedModel(random_table(5, n_vocab=8), 40)
-    said = [1, 2, *proposed(model, [1, 2], 6).tokens]
-    said[4] = (said[4] + 1) % 8  # the target said something else there
-    stopping = Stopping(3, 3, compared=(True,) * 4)
-    propose(ModelDrafter(model, SharedIds(8), (), most_rows=9), model, said, 6, stopping=stopping)
-    alone = [proposed(model, said[:at], 1) for at in range(4, 8)]
-    assert [each.gap for each in stopping.seen] == [each.gaps[0] for each in alone]
-    assert [each.hit for each in stopping.seen] == [
-        each.tokens[0] == token for each, token in zip(alone, said[4:], strict=True)
-    ]
-    assert not stopping.seen[0].hit
-
-
-def test_nothing_is_proposed_where_looking_back_speaks_against_it() -> None:
-    model = UncachedModel(always(3), 40)
-    drafter, stopping = ModelDrafter(model, SharedIds(6), ()), Stopping(3, 3, compared=(True,) * 4)
-    assert propose(drafter, model, [1, 2, 2, 2, 3, 2], 5, stopping=stopping).tokens == ()
-    assert propose(drafter, model, [1, 2, 2, 3, 3, 2], 5, stopping=stopping).tokens == (3, 3, 3)
-
-
-def test_it_looks_back_no_further_than_a_pass_has_rows() -> None:
-    model, stopping = UncachedModel(always(3), 40), Stopping(3, 3, compared=(True,) * 9)
-    propose(
-        ModelDrafter(model, SharedIds(6), (), most_rows=4), model, [3] * 12, 5, stopping=stopping
-    )
-    assert len(stopping.seen) == 3
-    propose(
-        ModelDrafter(model, SharedIds(6), (), most_rows=40), model, [3] * 4, 5, stopping=stopping
-    )
-    assert len(stopping.seen) == 3
-    small = UncachedModel(always(3), 6)
-    propose(
-        ModelDrafter(small, SharedIds(6), (), most_rows=40), small, [3] * 12, 5, stopping=stopping
-    )
-    assert len(stopping.seen) == 2, "the window of a small context holds no more"
-
-
-def test_what_is_looked_back_at_is_evaluated_once() -> None:
-    model = CachedModel(always(3), 60)
-    sure = EarlyStopping(0.99, 0.01, (1.0,) * 4, 1.0, (True,) * 4)
-    propose(ModelDrafter(model, SharedIds(6), ()), model, [3] * 30, 3, stopping=sure)
-    assert model.asked == [Asked(0, 25, 25), Asked(5, 30, 5), Asked(1, 31, 1), Asked(1, 32, 1)]
+    assert draft.passes == min(after, 6)
 
 
 @pytest.mark.parametrize(("n_tokens", "prefilled"), [(16, False), (17, True)])
@@ -295,7 +241,7 @@ def test_nothing_is_proposed_where_no_shared_id_may_follow() -> None:
     drafted = propose(
         ModelDrafter(model, SharedIds(5), ()), model, [1], 3, Chooser(banned, Noise(0))
     )
-    assert drafted == Draft(drafter="model")
+    assert drafted == Draft(drafter="model", passes=1)
 
 
 def test_accepted_tokens_stay_in_the_draft_models_cache() -> None:
@@ -316,107 +262,66 @@ def test_confirmed_tokens_are_not_changed() -> None:
     assert tokens == [1, 2]
 
 
-# What it promises. Plain rounds of a second, each drafted row a twentieth more.
-
-
-def terms(most: int = 8, budget: float = 14.5) -> Terms:
-    return Terms([1 + 0.05 * drafted for drafted in range(most + 1)], budget)
+# What it forecasts.
 
 
 def drafting(costs: PassCosts | None = CHEAP) -> ModelDrafter:
-    """Return a drafter in the midst of a reply, of which nothing was drafted."""
     drafter = ModelDrafter(CachedModel(always(3), 200), SharedIds(6), (), costs)
     drafter.begin([3], GREEDY)
-    for _ in range(20):
-        drafter.learn(Round(Draft(), Verdict(0, 3), (3,), Spent(verify_s=1.0)), 1.0)
     return drafter
 
 
-def drafted(plan: Plan, text: list[int], accepted: int, steps: float = 1.0) -> None:
-    """Let the plan's drafter propose as it plans, and learn that so many tokens were accepted."""
-    drafter = plan.drafter
-    assert isinstance(drafter, ModelDrafter)
-    model = drafter._window._model
-    assert isinstance(model, CachedModel)
-    draft = propose(drafter, model, text, plan.draft_length, stopping=plan.stopping)
-    confirmed = (*draft.tokens[:accepted], 3)
-    spent = Spent(0.0, 0.001 * len(draft.tokens), 1.0)
-    drafter.learn(Round(draft, Verdict(accepted, 3), confirmed, spent), steps)
+def settled(drafter: ModelDrafter, accepted: int, count: int = 30, pass_s: float = 0.001) -> None:
+    """Let so many rounds of three drafted tokens end with so many accepted."""
+    draft = Draft((3, 3, 3), (0.9,) * 3, "model", (1.6,) * 3, ((),) * 3, (), 3)
+    for _ in range(count):
+        confirmed = (*draft.tokens[:accepted], 4)
+        drafter.learn(Round(draft, Verdict(accepted, 4), confirmed, Spent(0.0, 3 * pass_s, 1.0)))
 
 
-def test_nothing_is_promised_while_it_is_not_known_what_passes_cost() -> None:
-    assert drafting(None).promise([3] * 20, terms()) is None
+def test_nothing_is_forecast_while_it_is_not_known_what_passes_cost() -> None:
+    assert drafting(None).forecast([3] * 20) is None
 
 
-def test_a_first_try_begins_with_a_comparison_and_whoever_was_right_needs_no_other() -> None:
-    drafter, text = drafting(), [3] * 40
-    plan = drafter.promise(text, terms())
-    assert plan is not None
-    assert plan.stopping is not None
-    assert plan.stopping.compared == (True,) * 10
-    drafted(plan, text, accepted=8)
-    again = drafter.promise([3] * 49, terms())
+def test_nothing_is_forecast_after_an_id_that_the_models_do_not_share() -> None:
+    assert drafting().forecast([*[3] * 19, 6]) is None
+
+
+def test_a_forecast_is_of_the_chances_as_the_text_is_and_of_what_passes_take_now() -> None:
+    drafter = drafting()
+    first = drafter.forecast([3] * 20)
+    assert first is not None
+    assert first == drafter.forecast([3] * 20), "no side effects"
+    assert first.step_s == CHEAP.of(1)
+    assert first.start_s == pytest.approx(CHEAP.of(20) - CHEAP.of(1))
+    settled(drafter, accepted=0, pass_s=0.004, count=60)
+    later = drafter.forecast([3] * 20)
+    assert later is not None
+    assert later.chances[0] < 0.6 * first.chances[0]
+    assert later.step_s == pytest.approx(0.004, rel=0.1)
+    settled(drafter, accepted=3)
+    again = drafter.forecast([3] * 20)
     assert again is not None
-    assert again.stopping is not None
-    assert again.stopping.compared == ()
-    drafter.begin([3], GREEDY)
-    assert drafter.promise([3] * 60, terms()) is not None, "it has shown what it is good for"
+    assert again.chances[0] > first.chances[0]
 
 
-def test_who_was_wrong_about_what_was_said_proposes_nothing_and_rests() -> None:
-    drafter, text = drafting(), [2] * 40
-    plan = drafter.promise(text, terms())
-    assert plan is not None
-    drafted(plan, text, accepted=0)
-    assert drafter.promise(text, terms()) is None
-    assert drafter.foreseen_s() > 0, "the comparison took a pass"
+def test_a_model_for_which_passes_are_not_known_learns_all_the_same() -> None:
+    settled(drafting(None), accepted=1)
 
 
-def test_nothing_is_promised_after_an_id_that_the_models_do_not_share() -> None:
-    assert drafting().promise([*[3] * 19, 6], terms()) is None
+def test_what_drafts_earned_before_is_where_chances_start() -> None:
+    """By the ten buckets in which conversations are recorded; what is learnt here counts beside it."""
+    drafter = drafting()
+    usual = drafter._chance(1.6)
+    drafter.expect({3: (0.99, 1000.0)})
+    assert drafter._chance(1.6) > 0.9 > usual
+    drafter.expect({})
+    assert drafter._chance(1.6) == pytest.approx(usual)
 
 
-def test_promising_has_no_side_effects() -> None:
-    drafter, text, usual = drafting(), [3] * 40, terms()
-    first = drafter.promise(text, usual)
-    drafter.promise([3] * 90, terms(most=2))
-    assert drafter.promise(text, usual) == first
-
-
-def test_a_long_text_has_to_pay_over_many_rounds() -> None:
-    near, far = drafting(), drafting()
-    short, long = near.promise([3] * 15, terms()), far.promise([3] * 150, terms())
-    assert short is not None
-    assert long is not None
-    assert long.rate < short.rate
-
-
-def test_what_the_budget_does_not_cover_is_not_promised() -> None:
-    dear = PassCosts((1, 16, 32), (0.1, 0.2, 30.0))  # catching up takes 30 plain rounds
-    assert drafting(dear).promise([3] * 32, terms()) is None
-    assert drafting(dear).promise([3] * 12, terms()) is not None
-    assert drafting(dear).promise([3] * 12, terms(budget=0.0)) is None
-
-
-def test_before_the_first_pass_three_times_the_cost_has_to_be_covered() -> None:
-    dear = PassCosts((1, 32), (0.5, 1.0))
-    lengths = []
-    for seen in (False, True):
-        drafter, text = drafting(dear), [3] * 12
-        if seen:
-            first = drafter.promise(text, terms(budget=9.0))
-            assert first is not None
-            drafted(first, text, accepted=3)
-        plan = drafter.promise([3] * 15, terms(budget=3.0))
-        lengths.append(0 if plan is None else plan.draft_length)
-    assert lengths[1] > 2 * lengths[0]
-
-
-def test_who_drafts_for_a_fixed_length_is_made_without_costs() -> None:
-    model = CachedModel(always(3), 40)
+def test_the_registers_drafter_forecasts_unless_it_always_drafts() -> None:
     for fixed in (True, False):
-        drafter = make(Material((), model, SharedIds(6), CHEAP, fixed=fixed))
+        model = CachedModel(always(3), 200)
+        drafter = make(Material((), model, SharedIds(6), CHEAP, fresh=50, fixed=fixed))
         drafter.begin([3], GREEDY)
-        for _ in range(20):
-            drafter.learn(Round(Draft(), Verdict(0, 3), (3,), Spent(verify_s=1.0)), 1.0)
-        assert (drafter.promise([3] * 20, terms()) is None) is fixed
+        assert (drafter.forecast([3] * 20) is None) is fixed

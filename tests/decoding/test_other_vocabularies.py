@@ -22,7 +22,7 @@ from localspec.llama.token_map import MappedIds, TokenMap
 from localspec.options import SamplingParams
 from tests.decoding.company import check_company
 from tests.decoding.planting import plant
-from tests.decoding.test_model_drafter import Stopping, propose
+from tests.decoding.test_model_drafter import propose
 from tests.decoding.worlds import OTHER, RENAMED, SHARED, check_same_text, random_world, seeds
 from tests.toy import GREEDY, Table, UncachedModel
 from tests.toy_vocabulary import ToyTokens
@@ -123,17 +123,6 @@ def test_what_a_constraint_forbids_is_not_written_in_place_of_what_it_allows() -
 
     model, chooser = reciting(), Chooser(SamplingParams(temperature=0), Noise(0), Without())
     assert propose(drafter_of(model), model, TEXT[:3], 9, chooser).tokens == (4,)
-
-
-def test_looking_back_asks_where_both_begin_a_token() -> None:
-    model = reciting()
-    text = [*TEXT[:5], 2]  # the target says `b` where the draft model would have gone on with ` ba`
-    stopping = Stopping(3, 3, compared=(True, False, True, True, True, True))
-    propose(drafter_of(model), model, text, 5, GREEDY, stopping=stopping)
-    hits = [each.hit for each in stopping.seen]
-    assert hits == [True, True, False, False], (
-        "nothing precedes the first, and `a` begins within an id"
-    )
 
 
 def first_failing(check: Callable[[int, str], None], vocabularies: Sequence[str]) -> int | None:

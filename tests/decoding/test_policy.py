@@ -1,8 +1,15 @@
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
 import pytest
 
-from localspec.decoding.drafters.drafter import Plan
+from localspec.decoding.choose import Chooser
+from localspec.decoding.costs import PassCosts, RunningCosts
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
-from localspec.decoding.policy.policy import FixedPolicy, plain_policy
+from localspec.decoding.drafters.worth import Worth, best_length
+from localspec.decoding.model import Logits, Pass
+from localspec.decoding.policy import MOST_LOST, AdaptivePolicy, FixedPolicy, plain_policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from tests.toy import GREEDY, Unforeseen
 
@@ -31,7 +38,7 @@ def test_drafter_of_a_fixed_policy_follows_the_text() -> None:
         def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
             raise AssertionError("nothing is proposed here")
 
-        def learn(self, done: Round, steps: float) -> None:
+        def learn(self, done: Round) -> None:
             told.append(done.confirmed)
 
     policy = FixedPolicy(Listening(), 3)
@@ -39,3 +46,150 @@ def test_drafter_of_a_fixed_policy_follows_the_text() -> None:
     policy.learn(Round(Draft(), Verdict(0, 4), (4,), Spent(verify_s=1.0)))
     policy.end()
     assert told == [([1, 2, 3], True), (4,)]
+
+
+STAIRS = PassCosts((1, 2, 3, 4, 8, 32), (1.0, 1.8, 2.4, 1.5, 2.0, 8.0))
+FLAT = PassCosts((1, 32), (1.0, 1.31))
+
+
+def test_every_length_is_looked_at_since_costs_have_dips() -> None:
+    verify_s = [STAIRS.of(width) for width in range(1, 33)]
+    assert best_length([0.8] * 3, verify_s)[0] == 3
+    assert best_length([0.8, 0.8], verify_s)[1] == pytest.approx(2.44 / 2.4)
+    assert best_length([0.3] * 9, verify_s) == (0, 1.0)
+    assert best_length([0.99] * 31, verify_s, affordable_s=1.6)[0] == 3
+    assert best_length([0.99] * 31, verify_s, step_s=2.0)[0] == 0
+    assert best_length([], verify_s) == (0, 1.0)
+
+
+def test_a_draft_grows_while_more_of_it_is_worth_its_passes_and_its_tail_is_cut() -> None:
+    verify_s = [FLAT.of(width) for width in range(1, 33)]
+    worth = Worth(0.9, 0.1, verify_s, 3.0)
+    assert [worth.add(chance) for chance in (0.95, 0.95, 0.9)] == [True] * 3
+    assert worth.kept == 3
+    assert not worth.add(0.01)
+    assert worth.kept == 3, "what is hardly right is not verified"
+    nothing = Worth(0.5, 0.9, verify_s, 1.0)
+    assert not nothing.add(0.001)
+    assert nothing.kept == 0
+
+
+@dataclass
+class Knowing(Unforeseen):
+    """Forecasts the same at every round, by passes of a draft model or without any."""
+
+    name: str = "knowing"
+    chance: float = 0.9
+    step_s: float = 0.0
+    start_s: float = 0.0
+    reserve: float = 0.0
+    learnt: list[Round] = field(default_factory=list)
+
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast:
+        return DraftForecast([self.chance] * 31, self.step_s, self.start_s)
+
+    def propose(
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        raise AssertionError("its rounds are made by hand")
+
+    def learn(self, done: Round) -> None:
+        self.learnt.append(done)
+
+
+def played(
+    policy: AdaptivePolicy, accepted: float, tokens: int, costs: PassCosts, step_s: float = 0.0
+) -> tuple[int, float, int]:
+    """Let a policy draft as it plans, with a share of each draft accepted; return tokens, seconds and drafted rounds."""
+    said, seconds, drafted = 0, 0.0, 0
+    while said < tokens:
+        plan = policy.plan([0] * (said + 2), 1000)
+        length = plan.draft_length
+        name = plan.drafter.name
+        draft = Draft((1,) * length, (0.9,) * length, name if length else "off")
+        if step_s and length:
+            draft = Draft((1,) * length, (0.9,) * length, name, passes=length)
+        right = int(accepted * length)
+        verify_s, draft_s = costs.of(length + 1), length * step_s
+        spent = Spent(draft_s=draft_s, verify_s=verify_s)
+        policy.learn(Round(draft, Verdict(right, 2), (1,) * right + (2,), spent))
+        said, seconds, drafted = said + right + 1, seconds + spent.round_s, drafted + bool(length)
+    return said, seconds, drafted
+
+
+@pytest.mark.parametrize("step_s", [0.0, 0.1])
+def test_drafts_that_fail_lose_no_more_than_the_budget(step_s: float) -> None:
+    policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=step_s)])
+    policy.begin([0, 0], GREEDY)
+    said, seconds, drafted = played(policy, 0.0, 500, FLAT, step_s)
+    assert drafted > 0
+    assert seconds - said <= MOST_LOST
+
+
+def test_drafts_that_come_true_are_as_long_as_pays_after_short_ones_to_begin_with() -> None:
+    policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=0.01)])
+    policy.begin([0, 0], GREEDY)
+    assert policy.plan([0, 0], 100).draft_length == 0, "the first rounds show what they take"
+    played(policy, 1.0, 6, FLAT, 0.01)
+    lengths = []
+    for _ in range(6):
+        lengths.append(policy.plan([0, 0], 100).draft_length)
+        played(policy, 1.0, 1, FLAT, 0.01)
+    assert lengths[0] == 1
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == 31
+
+
+def test_a_drafter_leaves_others_its_reserve_until_it_has_gained_as_much() -> None:
+    lengths = {}
+    for reserve in (0.0, 14.0):
+        policy = AdaptivePolicy(PassCosts((1, 32), (1.0, 8.0)), 31, [Knowing(reserve=reserve)])
+        policy.begin([0, 0], GREEDY)
+        lengths[reserve] = policy.plan([0, 0], 100).draft_length
+        if reserve:
+            played(policy, 1.0, 60, PassCosts((1, 32), (1.0, 8.0)))
+            assert policy.plan([0, 0], 100).draft_length == lengths[0.0]
+    assert lengths[14.0] < lengths[0.0]
+
+
+def test_a_draft_model_that_is_too_dear_by_what_passes_take_is_let_go_of_in_a_conversation() -> (
+    None
+):
+    """By the table it pays; the first drafts, which are short, show that it does not."""
+    said = PassCosts((1, 2, 4, 32), (1.0, 1.05, 1.2, 3.0))
+    true = PassCosts((1, 2, 4, 32), (1.0, 1.9, 2.9, 11.0))
+
+    class Measuring(Knowing):
+        def __init__(self) -> None:
+            super().__init__("model", 0.9, 0.1)
+            self.costs = RunningCosts(PassCosts((1,), (0.2,)))
+
+        def forecast(self, tokens: Sequence[int]) -> DraftForecast:
+            return DraftForecast([0.9] * 31, self.costs.of(1))
+
+        def learn(self, done: Round) -> None:
+            if done.draft.passes:
+                self.costs.add(1, done.spent.draft_s / done.draft.passes)
+
+    policy = AdaptivePolicy(said, 31, [Measuring()])
+    policy.begin([0, 0], GREEDY)
+    tokens, seconds, drafted = played(policy, 0.4, 200, true, 0.65)
+    assert 0 < drafted < 15
+    assert seconds - tokens < 1.5 * MOST_LOST, "as far as costs were foreseen"
+    tokens, seconds, _ = played(policy, 0.4, 800, true, 0.65)
+    assert seconds < tokens / 0.97
+
+
+def test_beside_others_a_draft_model_has_to_pay_a_pass_of_its_own() -> None:
+    answering: set[int] = set()
+    policies = [AdaptivePolicy(FLAT, 31, [Knowing()], 0, answering, slot) for slot in range(3)]
+    policies[0].begin([0, 0], GREEDY)
+    alone = policies[0].plan([0, 0], 100).draft_length
+    for policy in policies[1:]:
+        policy.begin([0, 0], GREEDY)
+    beside = policies[0].plan([0, 0], 100)
+    assert beside.rate > 0 or beside.draft_length == 0
+    played(policies[0], 1.0, 50, PassCosts((1,), (1000.0,)))  # others' time is not its own
+    for policy in policies[1:]:
+        policy.end()
+    assert policies[0].plan([0, 0], 100).draft_length == alone > 0

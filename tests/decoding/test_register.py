@@ -1,8 +1,9 @@
 """The register of drafters: a new one is its file, and one entry."""
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.choose import Chooser
-from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.costs import PairCosts, PassCosts, window_length
+from localspec.decoding.drafters import register
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.register import (
     DRAFTERS,
     WITHOUT_MODEL,
@@ -22,14 +24,13 @@ from localspec.decoding.drafters.register import (
 )
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Generation, Limits
-from localspec.decoding.lengths import best_length
 from localspec.decoding.model import Logits, Pass, Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.policy import Policy, plain_policy
+from localspec.decoding.policy import AdaptivePolicy, Policy, plain_policy
 from localspec.decoding.round import Draft, Round
 from localspec.decoding.scheduler import Scheduler
-from localspec.decoding.stats import AcceptanceStats, window_length
+from localspec.decoding.stats import AcceptanceStats
+from localspec.errors import UsageError
 from localspec.launch.drafting import Drafting
 from localspec.options import SamplingParams
 from tests.decoding.worlds import SaidTwice
@@ -43,7 +44,7 @@ class SeriesDrafter:
     """What a file of a new drafter would hold: goes on with a series of numbers by its last step."""
 
     name = "series"
-    shares_passes = False
+    reserve = 0.0
 
     def __init__(self, n_vocab: int) -> None:
         self._n_vocab = n_vocab
@@ -53,10 +54,8 @@ class SeriesDrafter:
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         self._text = list(tokens)
 
-    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
-        affordable_s = (1 + terms.budget) * terms.plain_s
-        worth = best_length([self._chance] * terms.most, terms.verify_s, affordable_s)
-        return None if worth is None else Plan(self, worth.draft_length, worth.rate)
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast:
+        return DraftForecast([self._chance] * 31)
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
@@ -66,10 +65,7 @@ class SeriesDrafter:
         kept = tuple(drafted[: chooser.admitted(tokens, drafted)])
         return Draft(kept, (self._chance,) * len(kept), self.name)
 
-    def foreseen_s(self) -> float:
-        return 0.0
-
-    def learn(self, done: Round, steps: float) -> None:
+    def learn(self, done: Round) -> None:
         for token in done.confirmed:
             right = self._goes_on(self._text, 1) == [token]
             self._chance += 0.2 * (right - self._chance)
@@ -86,7 +82,9 @@ def series(monkeypatch: pytest.MonkeyPatch) -> DrafterEntry:
     module = ModuleType("localspec.decoding.drafters.series")
     module.make = lambda material: SeriesDrafter(60)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    entry = DrafterEntry("series", "series", 5, False, "()", "underline", "the series went on")
+    entry = DrafterEntry(
+        "series", module.__name__, 5, False, "()", "underline", "the series went on"
+    )
     monkeypatch.setitem(DRAFTERS, entry.name, entry)
     return entry
 
@@ -166,10 +164,82 @@ def test_every_entry_makes_a_drafter_of_its_name() -> None:
             Material((), model, SharedIds(60), CHEAP.draft_model, said=SaidTwice([]))
         )
         assert drafter.name == name
-        assert drafter.shares_passes is asks_passes(name)
+        assert asks_passes(name) is (name in {"model", "heads"})
         assert entry.needs_draft_model is asks_draft_model(name)
 
 
 def test_what_drafts_without_a_draft_model_needs_none() -> None:
     assert not asks_draft_model(WITHOUT_MODEL)
     assert not asks_draft_model("off")
+
+
+PACKAGE = """
+from localspec.decoding.drafters.drafter import DraftForecast
+from localspec.decoding.drafters.register import DrafterEntry
+from localspec.decoding.round import Draft
+
+
+class Doubling:
+    name, reserve = "doubling", 5.0
+
+    def begin(self, tokens, chooser):
+        pass
+
+    def forecast(self, tokens):
+        return DraftForecast([0.9] * 8)
+
+    def propose(self, tokens, plan, chooser):
+        yield from ()
+        drafted = [(tokens[-1] + 3 * place) % 60 for place in range(1, plan.draft_length + 1)]
+        kept = tuple(drafted[: chooser.admitted(tokens, drafted)])
+        return Draft(kept, (0.9,) * len(kept), self.name)
+
+    def learn(self, done):
+        pass
+
+
+def make(material):
+    return Doubling()
+
+
+ENTRY = DrafterEntry("doubling", __name__, 5, False, "<>", "accent", "every third number")
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package as it lies where it was installed: a module, and metadata with an entry point."""
+    (tmp_path / "doubling.py").write_text(PACKAGE)
+    metadata = tmp_path / "doubling-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: doubling\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[localspec.drafters]\ndoubling = doubling:ENTRY\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(register, "DRAFTERS", dict(DRAFTERS))
+    register._register_others.cache_clear()
+    yield tmp_path
+    register._register_others.cache_clear()
+    sys.modules.pop("doubling", None)
+
+
+@pytest.mark.parametrize("mode", ["auto", "doubling", "doubling:3"])
+@pytest.mark.usefixtures("installed")
+def test_a_drafter_of_another_package_is_found_by_its_entry_point_and_drafts(mode: str) -> None:
+    target = ToySequences([CachedModel(counting(), N_CTX)])
+    plain = said_by([plain_policy()], target)
+    drafted = said_by([Drafting(1, None, None, (), CHEAP, longest=31).policy(mode)], target)
+    assert drafted[0].tokens == plain[0].tokens
+    assert sum(done.accepted for done in drafted[0].rounds) >= 12
+    assert {done.draft.drafter for done in drafted[0].rounds} >= {"doubling"}
+
+
+def test_a_package_that_cannot_be_imported_is_named(installed: Path) -> None:
+    (installed / "doubling.py").write_text("import nothing_of_this_name")
+    with pytest.raises(UsageError, match="nothing_of_this_name"):
+        register.drafters()
+
+
+def test_another_package_takes_no_name_that_there_is(installed: Path) -> None:
+    text = PACKAGE.replace('DrafterEntry("doubling"', 'DrafterEntry("lookup"')
+    (installed / "doubling.py").write_text(text)
+    assert register.drafters()["lookup"].module == "localspec.decoding.drafters.lookup"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.decoding.drafters.window import Window
+from localspec.decoding.drafters.model import Window
 from tests.toy import CachedModel, random_table
 
 

@@ -27,8 +27,7 @@ from localspec.decoding.drafters.store import StoreDrafter
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.decoding.sampling import candidates
 from localspec.decoding.stats import AcceptanceStats
@@ -386,17 +385,13 @@ class PlansTwice:
 
 
 def _values(plan: Plan) -> tuple[object, ...]:
-    stopping = plan.stopping
-    values = (plan.drafter, plan.draft_length, plan.rate)
-    if stopping is None:
-        return values
-    return (*values, len(stopping.verify_s), stopping.usual, stopping.rate, stopping.compared)
+    return (plan.drafter, plan.draft_length, plan.rate, plan.forecast, tuple(plan.verify_s))
 
 
 def drafters_of(
     world: World, draft_model: LanguageModel | None, text: Sequence[int]
 ) -> dict[str, Drafter]:
-    """Return who may draft in a world, by name; whoever promises nothing among them."""
+    """Return who may draft in a world, by name; whoever forecasts nothing among them."""
     drafters: dict[str, Drafter] = {
         "off": PLAIN.drafter,
         "lookup": LookupDrafter(world.eog, world.min_match),
@@ -405,16 +400,13 @@ def drafters_of(
     }
     if draft_model is not None:
         costs = None if world.drafter == "model" else CHEAP
-        by_model = ModelDrafter(
-            draft_model, world.spelling(), world.eog, costs, world.fresh, world.draft_rows
-        )
-        if world.branches:  # nothing to prove: short texts have branches of the policy's own, too
-            for greedy in (True, False):
-                by_model.expect({6: (0.9, 100.0)}, greedy=greedy)
+        by_model = ModelDrafter(draft_model, world.spelling(), world.eog, costs, world.fresh)
+        if world.branches:
+            by_model.expect({6: (0.9, 100.0)})
         drafters["model"] = by_model
         same = SharedIds(min(world.n_vocab, world.draft_n_vocab))
         drafters["heads"] = HeadsDrafter(
-            _SometimesKnows(draft_model, world.whim), same, world.eog, costs, world.draft_rows
+            _SometimesKnows(draft_model, world.whim), same, world.eog, costs
         )
     for name in ("oracle", "lookup", "model") if world.branches else ():
         if name in drafters and not (name == "model" and world.drafter == "auto"):

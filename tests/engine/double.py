@@ -49,9 +49,9 @@ from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
-from localspec.engine.protocol import Downloading, Loading, Measuring
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.engine.serving import serve
 from localspec.launch.drafting import draft_mode
 from localspec.options import LaunchOptions
@@ -100,8 +100,8 @@ class ScriptedFactory:
         self._script = script
         self._death = Death(**script["death"]) if "death" in script else NEVER
 
-    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
-        name = name_of(options)
+    def fetch(self, load: Load, tell: Callable[[Downloading], None]) -> None:
+        name = name_of(load.options)
         self._death.strike("fetch", 0)
         self._refuse("refuses", name)
         download = self._script.get("download")
@@ -113,10 +113,11 @@ class ScriptedFactory:
 
     def load(
         self,
-        options: LaunchOptions,
+        load: Load,
         cancel: CancelFlag,
         tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
+        options = load.options
         name = name_of(options)
         self._refuse("too_large", name)
         tell(Loading(name, 0.0))

@@ -13,7 +13,7 @@ import numpy as np
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
 from localspec.errors import PassFailed
@@ -228,12 +228,12 @@ class KnowingDrafter:
 
     script: Script
     name: str = "model"
-    shares_passes: bool = False
+    reserve: float = 0.0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         pass
 
-    def promise(self, tokens: Sequence[int], terms: Terms) -> None:
+    def forecast(self, tokens: Sequence[int]) -> None:
         pass
 
     def propose(
@@ -249,10 +249,7 @@ class KnowingDrafter:
         name = "lookup" if len(tokens) % 2 else "model"
         return Draft(tuple(drafted), (0.5,) * len(drafted), name)
 
-    def foreseen_s(self) -> float:
-        return 0.0
-
-    def learn(self, done: Round, steps: float) -> None:
+    def learn(self, done: Round) -> None:
         pass
 
 

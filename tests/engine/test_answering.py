@@ -11,7 +11,7 @@ from localspec.chat.conversation import Conversation, KnownConversations
 from localspec.chat.events import Event, Finished, RoundDone, Started, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.policy import Policy
 from localspec.decoding.round import StopReason
 from localspec.engine.answering import Answering
 from localspec.engine.protocol import Notice, ReplyDone, ReplyEvents

@@ -1,13 +1,12 @@
 """An engine that spells texts, in this process: by tokens of one to four characters, one at a time or in rounds of several, as drafting confirms them.
 
-It stands where `EngineClient` and `RemoteAssistant` have the engine of a server, speaks the real protocol, and filters as a request says.
+It stands where `EngineClient` and `RemoteEngine` have the engine of a server, speaks the real protocol, and filters as a request says.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from queue import SimpleQueue
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
 
 from lab.planted import FORMATS, Planted, planted
@@ -21,7 +20,7 @@ from localspec.messages import Message
 
 _N_CTX = 1 << 20
 _WINDOW = 8
-_READY = Ready("toy", None, "off", _N_CTX, (), 0.0, thinks=False)
+READY = Ready("toy", None, "off", _N_CTX, (), 0.0, thinks=False)
 ABOUT = ("Use {} here.\n", "- {} \n", 'say "{}" and go on.\n', "| {} |\n", "({}) is it.\n")
 
 
@@ -38,14 +37,14 @@ class Spelling:
     texts: Sequence[str]
     most: int
     seed: int = 0
-    ready: Ready = _READY
+    ready: Ready = READY
     pid: int = 1
     rests: bool = False
     alive: bool = True
-    _inbox: SimpleQueue[Notice] = field(default_factory=SimpleQueue)
+    _deliver: Callable[[Notice], None] = lambda _: None
 
-    def listen(self, inbox: SimpleQueue[Notice]) -> None:
-        self._inbox = inbox
+    def listen(self, deliver: Callable[[Notice], None]) -> None:
+        self._deliver = deliver
 
     def end(self, wait_s: float) -> None:
         pass
@@ -56,9 +55,9 @@ class Spelling:
             case Request():
                 which = re.findall(r"\d+", command.question)[-1]
                 for notice in self._answered(command, int(which)):
-                    self._inbox.put(notice)
+                    self._deliver(notice)
             case Count(id=number):
-                self._inbox.put(Counted(number, 1, _N_CTX))
+                self._deliver(Counted(number, 1, _N_CTX))
 
     def _answered(self, request: Request, which: int) -> Iterator[Notice]:
         number, reply = request.id, GatedReply(gate_of(request.gate)) if request.gate else None

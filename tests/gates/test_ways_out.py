@@ -17,7 +17,7 @@ from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
 from localspec.chat.request import Request
 from localspec.engine.client import EngineClient
-from localspec.engine.remote import RemoteAssistant
+from localspec.engine.engine import RemoteEngine, iterate
 from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
 from localspec.launch.observe import _is_secret
@@ -34,7 +34,7 @@ from localspec.tui.plain import Lines
 from localspec.tui.session import Session
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG
-from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
+from tests.gates.spelling import READY, Spelling, json_of, leaked, secrets_of, texts_of
 from tests.serve.serving import served
 from tests.telemetry.talking import PAIR, drafted, first
 from tests.tui.test_gate import on_disk
@@ -91,10 +91,10 @@ def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
 @ROUNDS
 def test_run_and_what_it_tells_of_rounds(most: int) -> None:
     seen = list[str]()
-    with closing(RemoteAssistant(spelling(most))) as assistant:
+    with closing(RemoteEngine(spelling(most), READY)) as engine:
         for number in range(len(TEXTS)):
             request = Request(0, (Message.user(f"{number}"),), gate="usual")
-            for event in assistant.stream(request):
+            for event in iterate(engine.stream(request)):
                 match event:
                     case Text(text=text) | Finished(reply=text):
                         seen.append(text if isinstance(text, str) else text.text)
@@ -108,8 +108,8 @@ def test_batch(tmp_path: Path, most: int) -> None:
     lines = [json.dumps({"prompt": f"text {number}?"}) for number in range(len(TEXTS))]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     form, out = Form(ReplyOptions(), gate="usual"), tmp_path / "out.jsonl"
-    with closing(RemoteAssistant(spelling(most), count=4)) as assistant:
-        tally, _ = run_batch(tmp_path / "in.jsonl", out, assistant, form=form)
+    with closing(RemoteEngine(spelling(most), READY, 4)) as engine:
+        tally, _ = run_batch(tmp_path / "in.jsonl", out, engine, form=form)
     assert tally.answered == len(TEXTS)
     assert_nothing_leaks(out.read_text())
 

@@ -13,8 +13,7 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.policy.adaptive import LONGEST_DRAFT, AdaptivePolicy
-from localspec.decoding.policy.policy import FixedPolicy, Policy
+from localspec.decoding.policy import LONGEST_DRAFT, AdaptivePolicy, FixedPolicy, Policy
 from localspec.decoding.round import Round, Spent
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
@@ -50,8 +49,8 @@ class Believing(AdaptivePolicy):
 
     def learn(self, done: Round) -> None:
         """Take in what came of a round, as if it had been made there."""
-        drafter = self._by_name.get(done.draft.drafter)
-        draft_s = 0.0 if drafter is None else drafter.foreseen_s()
+        forecast = self._planned.forecast
+        draft_s = 0.0 if forecast is None else done.draft.passes * forecast.step_s
         verify_s = self._costs.target.of(done.width + self._again)
         self.seconds += verify_s + draft_s
         super().learn(replace(done, spent=Spent(draft_s=draft_s, verify_s=verify_s)))

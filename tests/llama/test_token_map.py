@@ -87,15 +87,7 @@ def test_a_text_is_cut_as_the_draft_model_cuts_it(table: TokenMap) -> None:
 def test_nothing_is_read_while_a_text_ends_within_a_character(table: TokenMap) -> None:
     spelling = table.spelling()
     assert spelling.read([1, 9]) is None
-    assert spelling.since([1, 9], 2) == ()
     assert spelling.read([1, 9, 10]) == [3, 8]
-
-
-def test_where_tokens_begin_is_counted_in_ids_from_the_end(table: TokenMap) -> None:
-    spelling = table.spelling()
-    assert spelling.since([6, 7, 1], 3) == [3, 1, 0], "` b` and `a` are one id"
-    assert spelling.since([1, 2, 0, 4], 9) == [3, 0, 2, 1]
-    assert spelling.since([1, 8, 4], 3) == [2, 0, 1], "what the draft model has not begins nowhere"
 
 
 def test_a_text_begins_as_the_draft_model_wants_it() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.fit import FitPlan, Machine, ModelLoad, Place, split_layers
 from localspec.models.fit import fit as fit_loads
@@ -92,7 +91,7 @@ def test_a_gpu_without_memory_of_its_own_adds_none(big: ModelShape) -> None:
 
 
 def test_both_models_have_to_fit_together(big: ModelShape, small: ModelShape) -> None:
-    together = need_mb(big) + need_mb(small, max_rows=DRAFT_ROWS)
+    together = need_mb(big) + need_mb(small, max_rows=1)
     assert fit(big, small, machine(together)).draft_layers == 0
     assert fit(big, small, machine(together - 3)).draft_layers is None
 
@@ -174,7 +173,7 @@ def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
 def test_where_a_gpu_has_the_rams_memory_and_the_ram_is_less_the_ram_is_named(
     big: ModelShape, small: ModelShape
 ) -> None:
-    free = need_mb(big) + need_mb(small, max_rows=DRAFT_ROWS)
+    free = need_mb(big) + need_mb(small, max_rows=1)
     gpu = Place("GPU0", 2 * free * MB, 0, shares_ram=True)
     plans = [
         fit(big, small, Machine(Place("RAM", mb * MB, 0), (gpu,)))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from queue import Empty, SimpleQueue
 from typing import Any, cast
 
 import pytest
@@ -31,19 +30,25 @@ REPLY = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "o
 MOST = 5
 
 
+class Delivery:
+    """Gives notices to whoever listens."""
+
+    put: Callable[[Notice], None]
+
+
 class Dying:
     """An engine that dies as often as it is told, and gets ready in between or not."""
 
     def __init__(self, *, gets_ready: bool) -> None:
-        self.inbox: SimpleQueue[Notice] = SimpleQueue()
+        self.inbox = Delivery()
         self.asked: list[Question] = []
         self.starts = 0
         self.alive = True
-        self._gets_ready = gets_ready
+        self.gets_ready = gets_ready
 
     def start(self) -> None:
         self.starts += 1
-        if self.starts == 1 or self._gets_ready:
+        if self.starts == 1 or self.gets_ready:
             self.inbox.put(READY)
 
     restart = start
@@ -58,17 +63,8 @@ class Dying:
     def cancel(self, number: int) -> None:
         pass
 
-    def wait(self, timeout_s: float) -> Notice | None:
-        try:
-            return self.inbox.get(timeout=timeout_s)
-        except Empty:
-            return None
-
-    def drain(self) -> list[Notice]:
-        notices: list[Notice] = []
-        while not self.inbox.empty():
-            notices.append(self.inbox.get())
-        return notices
+    def listen(self, deliver: Callable[[Notice], None]) -> None:
+        self.inbox.put = deliver
 
     def close(self, wait_s: float) -> None:
         pass
@@ -97,7 +93,7 @@ async def die(backend: Backend, engine: Dying) -> None:
     engine.inbox.put(EngineDied("gone"))
     async with asyncio.timeout(PATIENCE_S):
         while not backend.lost and not (
-            engine.starts > starts and (backend.ready or engine.inbox.empty())
+            engine.starts > starts and (backend.ready or not engine.gets_ready)
         ):
             await asyncio.sleep(0.001)
 

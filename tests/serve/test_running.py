@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from localspec.cli.main import localspec as cli
 from localspec.cli.servers import listening
+from localspec.engine.running import Running, announced, directory, runs, servers
 from localspec.errors import UsageError
-from localspec.serve.running import Running, announced, directory, runs, servers
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec
 
 ME = Running(os.getpid(), "a-pair", ("http://127.0.0.1:8080/v1",), 7)

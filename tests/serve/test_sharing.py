@@ -14,9 +14,9 @@ import pytest
 
 from localspec.chat.events import Finished, RoundDone, Started, Text
 from localspec.chat.request import Request
-from localspec.cli.resident import first_of
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
+from localspec.engine.engine import EngineGone, RemoteEngine, iterate
 from localspec.engine.protocol import (
     Cancel,
     EngineDied,
@@ -27,15 +27,15 @@ from localspec.engine.protocol import (
     ReplyDone,
     StateLeft,
 )
-from localspec.engine.remote import EngineGone, RemoteAssistant
+from localspec.engine.running import Running
 from localspec.engine.shared import SharedEngine, shared_engine
 from localspec.engine.wire import NOTICES, encode
 from localspec.errors import ContextOverflow
+from localspec.launch.engine import first_of
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.serve.backend import Backend
 from localspec.serve.residence import Residence, ServedModel
-from localspec.serve.running import Running
 from localspec.serve.sharing import FRAME_BYTES, Sharing, has
 from tests.engine.double import command
 from tests.engine.talking import hear_of
@@ -102,8 +102,8 @@ def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(tmp_
     path = tmp_path / "socket"
     script = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.02, "parallel": 2}
     with shared(script, path) as backend:
-        with closing(RemoteAssistant(connected(path))) as assistant:
-            events = list(assistant.stream(ask("hello")))
+        with closing(RemoteEngine.of_server(connected(path))) as assistant:
+            events = list(iterate(assistant.stream(ask("hello"))))
             kinds = {type(each) for each in events}
             assert kinds == {Started, RoundDone, Text, Finished}
             assert "".join(each.text for each in events if isinstance(each, Text)) == "Hello."
@@ -112,13 +112,13 @@ def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(tmp_
             assert last.reply.text == "Hello."
             long = Request(0, (Message.user("x" * 5000),))
             with pytest.raises(ContextOverflow, match="--ctx"):
-                list(assistant.stream(long))
-            stream = assistant.stream(ask("a story"))
+                list(iterate(assistant.stream(long)))
+            stream = iterate(assistant.stream(ask("a story")))
             while not isinstance(next(stream), Text):
                 pass
             assert backend.under_way == 1
-            with closing(RemoteAssistant(connected(path))) as other:
-                assert list(other.stream(ask("hello")))[-1:] != []
+            with closing(RemoteEngine.of_server(connected(path))) as other:
+                assert list(iterate(other.stream(ask("hello"))))[-1:] != []
         wait_until_nothing_runs(backend)
 
 
@@ -131,10 +131,11 @@ def test_who_is_told_to_stop_gets_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with shared(TELLING, path):
         seen: list[Text] = []
-        with closing(RemoteAssistant(connected(path), lambda: bool(seen))) as assistant:
-            for event in assistant.stream(ask("a story")):
+        with closing(RemoteEngine.of_server(connected(path))) as assistant:
+            for event in iterate(assistant.stream(ask("a story"))):
                 if isinstance(event, Text):
                     seen.append(event)
+                    assistant.stop()
                 if isinstance(event, Finished):
                     assert event.reply.stop_reason is StopReason.CANCELLED
                     assert STORY.startswith(event.reply.text)
@@ -146,7 +147,7 @@ def test_many_requests_are_answered_and_those_without_room_wait(tmp_path: Path) 
     answers = {f"number {n}.": f"Answer {n}." for n in range(9)}
     with (
         shared({"answers": answers, "parallel": 2}, path, most=2),
-        closing(RemoteAssistant(connected(path), count=5)) as assistant,
+        closing(RemoteEngine.of_server(connected(path), 5)) as assistant,
     ):
         requests = (Request(n, ask(f"number {n}.").messages) for n in range(9))
         found = {each.key: each.reply for each in assistant.answer(requests)}
@@ -161,8 +162,8 @@ def test_many_requests_are_answered_and_those_without_room_wait(tmp_path: Path) 
 def test_a_server_that_goes_away_is_told_and_its_engines_death_too(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with shared(TELLING, path):
-        assistant = RemoteAssistant(connected(path))
-        stream = assistant.stream(ask("a story"))
+        assistant = RemoteEngine.of_server(connected(path))
+        stream = iterate(assistant.stream(ask("a story")))
         next(stream)
     with pytest.raises(EngineGone):
         list(stream)
@@ -170,8 +171,8 @@ def test_a_server_that_goes_away_is_told_and_its_engines_death_too(tmp_path: Pat
     assert shared_engine(str(path), 7, PAIR) is None  # the socket is still there, or is gone
     dying = {**TELLING, "death": {"on": "token", "at": 20}}
     path = tmp_path / "other"
-    with shared(dying, path), closing(RemoteAssistant(connected(path))) as other:
-        stream = other.stream(ask("a story"))
+    with shared(dying, path), closing(RemoteEngine.of_server(connected(path))) as other:
+        stream = iterate(other.stream(ask("a story")))
         with pytest.raises(EngineGone, match="SIGKILL"):
             list(stream)
 
@@ -244,18 +245,20 @@ def test_nonsense_on_the_socket_ends_no_more_than_its_own_connection(tmp_path: P
             with socket.socket(socket.AF_UNIX) as stranger:
                 stranger.connect(str(path))
                 stranger.sendall(nonsense)
-        with closing(RemoteAssistant(connected(path))) as assistant:
-            assert len(list(assistant.stream(ask("hello", options=ReplyOptions(seed=1))))) > 1
+        with closing(RemoteEngine.of_server(connected(path))) as assistant:
+            assert (
+                len(list(iterate(assistant.stream(ask("hello", options=ReplyOptions(seed=1)))))) > 1
+            )
 
 
 def test_every_program_is_a_client_of_its_own_and_drafts_as_it_wants(tmp_path: Path) -> None:
     path, asked = tmp_path / "socket", list[Question]()
     with shared({"otherwise": ["Hello."]}, path, on_ask=lambda _, each: asked.append(each)):
-        programs = [RemoteAssistant(connected(path)) for _ in range(2)]
-        programs.append(RemoteAssistant(connected(path, replace(PAIR, draft="off"))))
+        programs = [RemoteEngine.of_server(connected(path)) for _ in range(2)]
+        programs.append(RemoteEngine.of_server(connected(path, replace(PAIR, draft="off"))))
         for each in (*programs, programs[0]):
-            list(each.stream(ask("hello")))
-        list(programs[0].stream(ask("hello", draft="off")))
+            list(iterate(each.stream(ask("hello"))))
+        list(iterate(programs[0].stream(ask("hello", draft="off"))))
         for each in programs:
             each.close()
     asks = [each for each in asked if isinstance(each, Request)]
@@ -268,8 +271,10 @@ def test_every_program_is_a_client_of_its_own_and_drafts_as_it_wants(tmp_path: P
 def test_what_is_cancelled_before_it_began_ends_and_numbers_are_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with shared({**TELLING, "parallel": 2}, path) as backend:
-        with closing(RemoteAssistant(connected(path))) as other:  # the engine's numbers go on
-            next(other.stream(ask("a story")))
+        with closing(
+            RemoteEngine.of_server(connected(path))
+        ) as other:  # the engine's numbers go on
+            next(iterate(other.stream(ask("a story"))))
         wait_until_nothing_runs(backend)
         with socket.socket(socket.AF_UNIX) as program:
             program.settimeout(PATIENCE_S)
@@ -289,9 +294,9 @@ def test_what_is_cancelled_before_it_began_ends_and_numbers_are_ones_own(tmp_pat
 def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with shared({"otherwise": ["Hello."]}, path, keep_alive_s=0.05) as backend:
-        with closing(RemoteAssistant(connected(path))) as assistant:
+        with closing(RemoteEngine.of_server(connected(path))) as assistant:
             for _ in range(2):
-                (*_, last) = assistant.stream(ask("hello"))
+                (*_, last) = iterate(assistant.stream(ask("hello")))
                 assert isinstance(last, Finished)
                 assert last.reply.text == "Hello."
                 assert until(lambda: backend.ready is None)
@@ -299,8 +304,8 @@ def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> No
         assert shared_engine(str(path), 7, LaunchOptions("other")) is None
         again = connected(path)
         assert "loads the model again" in "".join(again.ready.notes)
-        with closing(RemoteAssistant(again)) as assistant:
-            (*_, last) = assistant.stream(ask("hello"))
+        with closing(RemoteEngine.of_server(again)) as assistant:
+            (*_, last) = iterate(assistant.stream(ask("hello")))
             assert isinstance(last, Finished)
             assert last.reply.text == "Hello."
 
@@ -320,8 +325,8 @@ def test_a_server_that_rests_is_asked_after_one_that_has_the_model(tmp_path: Pat
         alone = first_of([running[1], running[0], running[0]], PAIR)
         assert alone is not None
         assert (alone.pid, alone.rests) == (1, True)
-        with closing(RemoteAssistant(alone)) as assistant:
-            (*_, last) = assistant.stream(ask("hello"))
+        with closing(RemoteEngine.of_server(alone)) as assistant:
+            (*_, last) = iterate(assistant.stream(ask("hello")))
             assert isinstance(last, Finished)
             assert last.reply.text == "Hello."
     assert first_of(running, PAIR) is None

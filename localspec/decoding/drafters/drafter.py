@@ -1,45 +1,33 @@
-"""Drafter: whoever proposes tokens, and says beforehand what that promises. Nothing here can change the text."""
+"""Drafter: proposes tokens, and forecasts beforehand what they are worth. Nothing here can change the text."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.early_stopping import EarlyStopping
+from localspec.decoding.drafters.worth import Worth
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import OFF, Draft, Round
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a drafted round costs now, and what may be lost by it.
+class DraftForecast:
+    """What a drafter expects of the next tokens.
 
     Args:
-        verify_s: seconds of verifying a draft, by its tokens, from 0 (a plain round) to the most that may be drafted.
-        budget: plain steps that drafting may lose from here on.
-        branches: most second choices that a pass may verify beside a draft.
+        chances: of each token to be accepted when those before it were; as many as it would draft at most.
+        step_s: seconds of the pass that each token takes; 0 asks for no pass. A draft of passes grows token by
+            token, and ends where the next is not worth its pass.
+        start_s: seconds before the first token.
     """
 
-    verify_s: Sequence[float]
-    budget: float
-    branches: int = 0
-
-    @property
-    def most(self) -> int:
-        """Most tokens that may be drafted."""
-        return len(self.verify_s) - 1
-
-    @property
-    def plain_s(self) -> float:
-        """Seconds of a plain round."""
-        return self.verify_s[0]
+    chances: Sequence[float]
+    step_s: float = 0.0
+    start_s: float = 0.0
 
 
 class Drafter(Protocol):
-    """Proposes tokens for one sequence, and learns from every round of it.
-
-    Making a promise has no side effects: the policy may choose another drafter.
-    """
+    """Proposes tokens for one sequence, and learns from every round of it."""
 
     @property
     def name(self) -> str:
@@ -47,8 +35,8 @@ class Drafter(Protocol):
         ...
 
     @property
-    def shares_passes(self) -> bool:
-        """Whether it asks for passes, which several sequences share."""
+    def reserve(self) -> float:
+        """Plain steps of the common budget that it leaves to others, less what it has gained lately."""
         ...
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
@@ -60,12 +48,11 @@ class Drafter(Protocol):
         """
         ...
 
-    def promise(self, tokens: Sequence[int], terms: Terms) -> "Plan | None":
-        """Return the plan that promises most, with its rate; None if nothing is worth trying.
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:
+        """Return what it expects, without side effects; None if it has nothing to propose.
 
         Args:
             tokens: confirmed so far, prompt included.
-            terms: what it would cost.
         """
         ...
 
@@ -75,41 +62,8 @@ class Drafter(Protocol):
         """Propose up to `plan.draft_length` tokens to follow `tokens`, asking for passes as needed."""
         ...
 
-    def foreseen_s(self) -> float:
-        """Return the seconds that the last proposal should have taken."""
-        ...
-
-    def learn(self, done: Round, steps: float) -> None:
-        """Take in a round of the sequence, whoever drafted it.
-
-        Args:
-            done: the round.
-            steps: what it took, in plain rounds.
-        """
-        ...
-
-
-@runtime_checkable
-class StartsFromRecords(Protocol):
-    """A drafter that can start from what drafts earned in earlier conversations."""
-
-    def expect(self, earned: Mapping[int, tuple[float, float]], *, greedy: bool) -> None:
-        """Take in what was earned on text of this kind.
-
-        Args:
-            earned: by bucket of the gap, see `GAPS`, the share that was accepted, and how many tokens say so.
-            greedy: whether that was at temperature 0.
-        """
-        ...
-
-
-@runtime_checkable
-class BoundsItself(Protocol):
-    """A drafter that bounds what it loses over all replies together: others may go on drafting for it."""
-
-    @property
-    def may_lose(self) -> float:
-        """Plain steps that it may still lose."""
+    def learn(self, done: Round) -> None:
+        """Take in a round of the sequence, by any drafter."""
         ...
 
 
@@ -120,27 +74,38 @@ class Plan:
     Args:
         drafter: proposes.
         draft_length: most tokens that it may propose, branches included.
-        rate: confirmed tokens per second that it promises; 0 if nobody foresees it.
-        stopping: says while the draft grows whether to go on; None drafts as far as it may.
+        rate: confirmed tokens per second that it promises; 0 if that is not known.
+        forecast: what the drafter expected.
+        verify_s: seconds of a target pass by the number of drafted tokens, from 0 to `draft_length`; empty drafts
+            as far as it may.
+        branches: most second choices that may be verified beside the draft.
     """
 
     drafter: Drafter
     draft_length: int
     rate: float = 0.0
-    stopping: EarlyStopping | None = None
+    forecast: DraftForecast | None = None
+    verify_s: Sequence[float] = ()
+    branches: int = 0
+
+    def worth(self) -> Worth | None:
+        """Return what judges a draft while it grows; None where it is as long as planned."""
+        if self.forecast is None or not self.verify_s:
+            return None
+        return Worth(self.forecast.chances[0], self.forecast.step_s, self.verify_s, self.rate)
 
 
 class NoDrafter:
     """Proposes nothing: plain decoding is the round with an empty draft."""
 
     name = OFF
-    shares_passes = False
+    reserve = 0.0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Remember nothing."""
 
-    def promise(self, tokens: Sequence[int], terms: Terms) -> None:
-        """Promise nothing."""
+    def forecast(self, tokens: Sequence[int]) -> None:
+        """Expect nothing."""
 
     def propose(
         self,
@@ -152,11 +117,7 @@ class NoDrafter:
         yield from ()
         return Draft()
 
-    def foreseen_s(self) -> float:
-        """Return 0."""
-        return 0.0
-
-    def learn(self, done: Round, steps: float) -> None:
+    def learn(self, done: Round) -> None:
         """Learn nothing."""
 
 

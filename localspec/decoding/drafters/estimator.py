@@ -1,7 +1,7 @@
-"""Estimator: how often what was foretold came true, by how sure it looked."""
+"""Estimator: how often what was forecast came true, by how sure it looked."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _FURTHEST = 4.0
@@ -21,56 +21,36 @@ class Estimator:
         prior: the chance that each bucket starts from.
         weight: how many observations the prior is worth.
         memory: observations after which a bucket's past counts 1/e.
-        drift: how fast all buckets follow together what any of them shows, in log odds an
-            observation; 0 keeps each to itself.
+        drift: how fast all buckets follow together what any of them shows, in log odds an observation.
     """
 
-    def __init__(
-        self, prior: Mapping[int, float], weight: float, memory: float, drift: float = 0.0
-    ) -> None:
+    def __init__(self, prior: Sequence[float], weight: float, memory: float, drift: float) -> None:
         self._weight = weight
         self._kept = 1 - 1 / memory
         self._drift = drift
         self._shift, self._odds = 0.0, 1.0
-        self._seen = {bucket: _Tally(chance) for bucket, chance in prior.items()}
+        self._seen = [_Tally(chance) for chance in prior]
 
-    def add(self, bucket: int, *, hit: bool) -> float:
-        """Count one observation; return what `usual` was before it."""
-        usual, tally = self.usual(bucket), self._seen[bucket]
-        if self._drift:
-            chance = usual / (usual + (1 - usual) * self._odds)
-            shift = self._shift + self._drift * (hit - chance)
-            self._move(min(max(shift, -_FURTHEST), _FURTHEST))
+    def add(self, bucket: int, *, hit: bool) -> None:
+        """Count one observation."""
+        shift = self._shift + self._drift * (hit - self.chance(bucket))
+        self._shift = min(max(shift, -_FURTHEST), _FURTHEST)
+        self._odds = math.exp(-self._shift)
+        tally = self._seen[bucket]
         tally.hits = tally.hits * self._kept + hit
         tally.weight = tally.weight * self._kept + 1
-        return usual
 
-    def expect(self, prior: Mapping[int, float]) -> None:
-        """Start from other chances; what was seen here counts as before."""
-        for bucket, chance in prior.items():
-            self._seen[bucket].prior = chance
-
-    def hope(self) -> None:
-        """Forget that things looked worse lately than they usually do."""
-        self._move(max(self._shift, 0.0))
+    def expect(self, prior: Sequence[float]) -> None:
+        """Start from other chances; what was seen counts as before."""
+        for tally, chance in zip(self._seen, prior, strict=True):
+            tally.prior = chance
 
     def chance(self, bucket: int) -> float:
         """Return the chance of a hit, 0 to 1, neither of them reached."""
-        own = self.usual(bucket)
+        tally, weight = self._seen[bucket], self._weight
+        own = (tally.hits + weight * tally.prior) / (tally.weight + weight)
         return own / (own + (1 - own) * self._odds)
 
-    def usual(self, bucket: int) -> float:
-        """Return it by what this bucket alone has shown."""
-        tally, weight = self._seen[bucket], self._weight
-        return (tally.hits + weight * tally.prior) / (tally.weight + weight)
-
     def mean(self, shares: Sequence[float]) -> float:
-        """Return the chance over all buckets, by the share of each, in their order."""
-        weight, odds, mean = self._weight, self._odds, 0.0
-        for share, tally in zip(shares, self._seen.values(), strict=True):
-            own = (tally.hits + weight * tally.prior) / (tally.weight + weight)
-            mean += share * (own / (own + (1 - own) * odds))
-        return mean
-
-    def _move(self, shift: float) -> None:
-        self._shift, self._odds = shift, math.exp(-shift)
+        """Return the chance over all buckets, by the share of each."""
+        return sum([share * self.chance(bucket) for bucket, share in enumerate(shares)])

@@ -3,9 +3,8 @@
 from collections.abc import Generator, Sequence
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.register import Material
-from localspec.decoding.lengths import best_length
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
 
@@ -14,7 +13,7 @@ class ForcedDrafter:
     """Knows from the reply's constraint which tokens must follow; without a constraint, none."""
 
     name = "forced"
-    shares_passes = False
+    reserve = 0.0
 
     def __init__(self) -> None:
         self._chooser: Chooser | None = None
@@ -23,11 +22,10 @@ class ForcedDrafter:
         """Take in the constraint of another reply; see `Drafter`."""
         self._chooser = chooser
 
-    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
-        """Return how many of the tokens that are certain to draft; see `Drafter`."""
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:
+        """Return that the tokens that must follow are certain; see `Drafter`."""
         certain = () if self._chooser is None else self._chooser.forced(tokens)
-        worth = best_length([1.0] * len(certain), terms.verify_s)
-        return None if worth is None else Plan(self, worth.draft_length, worth.rate)
+        return DraftForecast((1.0,) * len(certain)) if certain else None
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
@@ -37,11 +35,7 @@ class ForcedDrafter:
         certain = chooser.forced(tokens)[: plan.draft_length]
         return Draft(certain, (1.0,) * len(certain), self.name)
 
-    def foreseen_s(self) -> float:
-        """Return 0: the grammar is asked in any case."""
-        return 0.0
-
-    def learn(self, done: Round, steps: float) -> None:
+    def learn(self, done: Round) -> None:
         """Learn nothing: what is certain needs no record."""
 
 

@@ -1,14 +1,14 @@
 """GrowingDraft: what a draft model proposes, token by token, while its passes are made."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.decoding.choose import RANKED, Chooser, choose_with_gap
-from localspec.decoding.drafters.backoff import Hindsight
-from localspec.decoding.drafters.early_stopping import EarlyStopping
+from localspec.decoding.drafters.branches import Branches
 from localspec.decoding.drafters.spelling import Spelling
+from localspec.decoding.drafters.worth import Worth
 from localspec.decoding.model import Logits
 from localspec.decoding.round import Draft
 from localspec.errors import PassFailed
@@ -24,15 +24,11 @@ class GrowingDraft:
         spelling: what the draft model's ids mean.
         eog: ids that nothing is proposed after.
         chooser: the reply's.
-        stopping: says whether the next token is worth its pass; None goes on.
+        worth: says whether the next token is worth its pass; None goes on.
         chance: of a token to be accepted, by the gap that it was chosen with.
-        look_back: of tokens of the text that are compared, see `EarlyStopping`: the place, and as how many ids the
-            draft model reads the text from there on.
-        read: the end of the text as the draft model reads it.
 
     Attributes:
         gaps: of the proposed tokens, see `Draft`.
-        hindsight: what would have been proposed for tokens of the text.
         passes: how many were made.
     """
 
@@ -44,10 +40,8 @@ class GrowingDraft:
         spelling: Spelling,
         eog: Collection[int],
         chooser: Chooser,
-        stopping: EarlyStopping | None,
+        worth: Worth | None,
         chance: Callable[[float], float],
-        look_back: Sequence[tuple[int, int]] = (),
-        read: Sequence[int] = (),
     ) -> None:
         self._prefix = list(text)
         self._begin, self._end = len(text), len(text) + most
@@ -55,36 +49,18 @@ class GrowingDraft:
         self._spelling = spelling
         self._eog = eog
         self._chooser = chooser
-        self._stopping = stopping
-        self._grown = None if stopping is None else stopping.grow()
+        self._worth = worth
         self._chance = chance
-        self._look_back = look_back
-        self._read = read
         self._confidences: list[float] = []
         self._alternatives: list[tuple[int, ...]] = []
         self.gaps: list[float] = []
-        self.hindsight: list[Hindsight] = []
         self.passes = 0
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        """All that was proposed, whether or not the target is to verify it."""
-        return tuple(self._prefix[self._begin :])
-
-    @property
-    def compared(self) -> tuple[bool, ...]:
-        """Of the tokens of the text that are compared, whether each is the target's own, see `EarlyStopping`."""
-        return () if self._stopping is None else self._stopping.compared
 
     def __call__(self, rows: Logits) -> int | None:
         """Propose a token, and return the draft model's own if another is to follow."""
-        prefix, stopping = self._prefix, self._stopping
+        prefix = self._prefix
         self.passes += 1
         try:
-            if len(rows) > 1 and stopping is not None:
-                self.hindsight += self._looked_back(rows)
-                if not stopping.begins(self.hindsight):
-                    return None
             token, confidence, gap, others = self._chosen(rows[-1], prefix)
         except PassFailed:
             return None  # no shared id may follow, or the row is unusable: the target goes on alone
@@ -105,7 +81,7 @@ class GrowingDraft:
         self._confidences.append(confidence)
         self._alternatives.append(others)
         self.gaps.append(gap)
-        goes_on = self._grown is None or self._grown.goes_on(self._chance(gap))
+        goes_on = self._worth is None or self._worth.add(self._chance(gap))
         return goes_on and len(self._prefix) < self._end and token not in self._eog
 
     def _respell(self, spelled: tuple[int, ...], confidence: float, gap: float) -> bool:
@@ -129,34 +105,22 @@ class GrowingDraft:
             for token in spelled
         )
 
-    def for_target(self, drafter: str) -> Draft:
+    def for_target(self, drafter: str, branches: Branches, most_branches: int) -> Draft:
         """Return what is worth verifying of it, under the name of its drafter."""
-        kept, branches = len(self.gaps), tuple[int, ...]()
-        if self._grown is not None:
-            kept = self._grown.kept
-            if self._stopping is not None and self._stopping.branches:
-                branches = self._grown.branches(self._open(), self._end - self._begin)
+        worth, kept, places = self._worth, len(self.gaps), tuple[int, ...]()
+        if worth is not None:
+            kept = worth.kept
+            if most_branches:
+                places = branches.choose(worth, self._alternatives, self._eog, most_branches)
         return Draft(
-            self.tokens[:kept],
+            tuple(self._prefix[self._begin : self._begin + kept]),
             tuple(self._confidences[:kept]),
             drafter,
             tuple(self.gaps[:kept]),
             tuple(self._alternatives[:kept]),
-            branches,
+            places,
+            self.passes,
         )
-
-    def _open(self) -> list[int]:
-        """Return where the second choice is one that something may follow."""
-        others = enumerate(self._alternatives)
-        return [at for at, each in others if each and each[0] not in self._eog]
-
-    def _looked_back(self, rows: Logits) -> Iterator[Hindsight]:
-        """Yield what would have been proposed for tokens of the text."""
-        text, read = self._prefix, self._read
-        for place, ids in self._look_back:
-            row = rows[-1 - ids]
-            token, _, gap, _ = self._chosen(row, text[:place])
-            yield Hindsight(gap, self._spelling.next(row, token) == read[-ids])
 
     def _chosen(
         self, row: NDArray[np.float32], prefix: Sequence[int]

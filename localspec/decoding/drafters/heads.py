@@ -4,11 +4,9 @@ from collections.abc import Collection, Sequence
 from typing import Protocol, cast
 
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafters.backoff import DRAFT_ROWS
-from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.model import ModelDrafter, Window
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.drafters.spelling import Spelling
-from localspec.decoding.drafters.window import Window
 from localspec.decoding.model import LanguageModel
 
 
@@ -33,8 +31,7 @@ class HeadsDrafter(ModelDrafter):
         heads: whose passes are made by whoever drives the round.
         spelling: what their ids mean, which is the same to both.
         eog: ids that end a generation; nothing useful follows them.
-        costs: of the heads' passes; None if they are not known, and nothing is promised.
-        most_rows: rows of logits that a pass of theirs may ask for.
+        costs: of the heads' passes; None if they are not known, and nothing is forecast.
     """
 
     name = "heads"
@@ -45,9 +42,8 @@ class HeadsDrafter(ModelDrafter):
         spelling: Spelling,
         eog: Collection[int],
         costs: PassCosts | None = None,
-        most_rows: int = DRAFT_ROWS,
     ) -> None:
-        super().__init__(heads, spelling, eog, costs, most_rows=most_rows)
+        super().__init__(heads, spelling, eog, costs)
         self._heads = heads
         self._window = _Whole(heads, heads.n_ctx)
 

@@ -1,14 +1,13 @@
 """LookupDrafter: copies from the text what followed where it said the same before; costs no pass of any model."""
 
 from bisect import bisect
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Sequence
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.copying import CopySource, FollowedText
-from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.estimator import Estimator
 from localspec.decoding.drafters.register import Material
-from localspec.decoding.lengths import best_length
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
 
@@ -18,20 +17,17 @@ _NEAR = (0.72, 0.68, 0.85, 0.84)
 """Of the first lengths: where a copy broke off shortly before, a short match says more."""
 _DISPUTED = (0.25, 0.38)
 """Of length 2, and of more."""
-PRIOR = dict(enumerate((*_SOLE, *_NEAR, *_DISPUTED)))
+PRIOR = (*_SOLE, *_NEAR, *_DISPUTED)
 _PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
-
-
-_ALLOWED, _ALLOWED_PER_TOKEN = 4.0, 0.01
-"""Plain steps that copying may lose in a reply before it has gained any, and with every token more."""
+LONGEST = 31
+"""Most tokens that are copied at once."""
 
 
 class LookupDrafter:
     """Follows the text, and knows how often its source was right at each length of match.
 
     The prior was counted over 100 answers of a real pair (`docs/measurements/drafting-policy.md`).
-    What copying may lose in a reply is bounded beside the policy's budget, so that a short reply that
-    copies nothing loses next to nothing.
+    Until it has gained something in a reply, it leaves half of the budget: a short reply that copies nothing loses little.
 
     Args:
         eog: ids that end a generation; nothing useful follows them.
@@ -43,32 +39,28 @@ class LookupDrafter:
     """
 
     name = "lookup"
-    shares_passes = False
+    reserve = 7.0
 
     def __init__(
         self,
         eog: Collection[int],
         min_match: int = 2,
         source: FollowedText | None = None,
-        prior: Mapping[int, float] = PRIOR,
+        prior: Sequence[float] = PRIOR,
     ) -> None:
         self._eog = eog
         self._min_match = min_match
         self._source = CopySource() if source is None else source
         self._estimator = Estimator(prior, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
-        self._allowance = 0.0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:  # noqa: ARG002 - the protocol's signature
         """Follow another text; see `Drafter`."""
         self._source.begin(tokens)
-        self._allowance = _ALLOWED
 
-    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:  # noqa: ARG002 - likewise
-        """Return how far to copy; see `Drafter`."""
-        affordable = 1 + min(terms.budget, self._allowance)
-        chances = self._chances(terms.most)
-        worth = best_length(chances, terms.verify_s, affordable * terms.plain_s)
-        return None if worth is None else Plan(self, worth.draft_length, worth.rate)
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:  # noqa: ARG002 - the protocol's signature
+        """Return how likely what follows in the source is; see `Drafter`."""
+        chances = self._chances(LONGEST)
+        return DraftForecast(chances) if chances else None
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
@@ -83,13 +75,8 @@ class LookupDrafter:
         kept = tuple(found[: chooser.admitted(tokens, found)])
         return Draft(kept, tuple(self._chances(len(kept))), self.name)
 
-    def foreseen_s(self) -> float:
-        """Return 0: copying takes next to no time."""
-        return 0.0
-
-    def learn(self, done: Round, steps: float) -> None:
+    def learn(self, done: Round) -> None:
         """Take in the text, and what it shows of copying: nothing of it has to be drafted for that."""
-        self._allowance += len(done.confirmed) * (1 + _ALLOWED_PER_TOKEN) - steps
         for foretold in self._source.follow(done.confirmed):
             bucket = _bucket(foretold.length, near=foretold.near, disputed=foretold.disputed)
             self._estimator.add(bucket, hit=foretold.right)

@@ -1,12 +1,15 @@
-"""The register of drafters: a new one is its file, and one entry here.
+"""The register of drafters: a new one is its file, and one entry here, or an entry point of another package.
 
 Cheap to import: what a drafter needs is imported when one is made.
 """
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from localspec.errors import UsageError
 
 if TYPE_CHECKING:
     from localspec.decoding.costs import PassCosts
@@ -27,7 +30,7 @@ class Material:
         spelling: what the draft model's ids mean to the target; None without one.
         draft_costs: of the draft model's passes; None if they were not measured.
         fresh: tokens of a long text that the draft model starts with; None takes what it holds.
-        fixed: whether it always drafts, instead of making promises to a policy.
+        fixed: whether it always drafts, instead of being weighed by a policy.
         said: what was said in other conversations; None where that is not kept.
     """
 
@@ -46,7 +49,7 @@ class DrafterEntry:
 
     Args:
         name: how users call it, and figures.
-        module: of `localspec.decoding.drafters`, with a function `make` of a `Material`.
+        module: has a function `make` of a `Material`.
         usual_length: tokens that it drafts a round where nobody says how many.
         needs_draft_model: whether it is of use only with one.
         marks: what opens and closes its tokens in the token lens, two characters.
@@ -68,18 +71,27 @@ class DrafterEntry:
 
     def make(self, material: Material) -> "Drafter":
         """Return a drafter for one sequence."""
-        module = import_module(f"localspec.decoding.drafters.{self.module}")
+        module = import_module(self.module)
         make: Callable[[Material], Drafter] = module.make
         return make(material)
 
 
+GROUP = "localspec.drafters"
+"""Entry points of this group name a `DrafterEntry` each."""
+_HERE = "localspec.decoding.drafters"
 _ENTRIES = (
-    DrafterEntry("lookup", "lookup", 15, False, "{}", "primary", "looked up in the text so far"),
-    DrafterEntry("model", "model", 3, True, "[]", "success", "proposed by the draft model"),
-    DrafterEntry("store", "store", 15, False, "||", "secondary", "said before", needs_store=True),
+    DrafterEntry(
+        "lookup", f"{_HERE}.lookup", 15, False, "{}", "primary", "looked up in the text so far"
+    ),
+    DrafterEntry(
+        "model", f"{_HERE}.model", 3, True, "[]", "success", "proposed by the draft model"
+    ),
+    DrafterEntry(
+        "store", f"{_HERE}.store", 15, False, "||", "secondary", "said before", needs_store=True
+    ),
     DrafterEntry(
         "heads",
-        "heads",
+        f"{_HERE}.heads",
         3,
         False,
         "^^",
@@ -87,12 +99,35 @@ _ENTRIES = (
         "proposed by heads of the target",
         needs_heads=True,
     ),
-    DrafterEntry("forced", "forced", 15, False, "()", "warning", "all that the grammar allows"),
+    DrafterEntry(
+        "forced", f"{_HERE}.forced", 15, False, "()", "warning", "all that the grammar allows"
+    ),
 )
-DRAFTERS: Mapping[str, DrafterEntry] = {entry.name: entry for entry in _ENTRIES}
-"""By name, in the order in which a policy weighs them."""
+DRAFTERS: dict[str, DrafterEntry] = {entry.name: entry for entry in _ENTRIES}
+"""By name, in the order in which a policy weighs them; see `drafters`."""
 WITHOUT_MODEL = next(name for name, entry in DRAFTERS.items() if not entry.needs_draft_model)
 """What drafts if there is no draft model, or nothing is known of what passes cost."""
+
+
+@cache
+def _register_others() -> None:
+    """Add the drafters of other packages; one cannot take the name of another."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - reads every package's metadata
+
+    for point in entry_points(group=GROUP):
+        try:
+            entry: DrafterEntry = point.load()
+        except Exception as error:  # whatever another package raises
+            raise UsageError(
+                f"the drafter {point.name!r} of another package: {error}; repair or uninstall it"
+            ) from error
+        DRAFTERS.setdefault(entry.name, entry)
+
+
+def drafters() -> Mapping[str, DrafterEntry]:
+    """Return all drafters by name, those of other packages last."""
+    _register_others()
+    return DRAFTERS
 
 
 def asks_draft_model(name: str) -> bool:

@@ -22,13 +22,6 @@ class Spelling(Protocol):
         """Return a text of the target's in the draft model's ids; None where it cannot be told."""
         ...
 
-    def since(self, tokens: Sequence[int], count: int) -> Sequence[int]:
-        """Return for each of the last `count` tokens how many ids of `read` lie from where it begins to the end.
-
-        0 stands for a token that begins within an id.
-        """
-        ...
-
     def row(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a row of the draft model's by the target's ids, valid until the next call; see `next`."""
         ...
@@ -68,10 +61,6 @@ class SharedIds:
         self._largest = max([self._largest, *tokens[self._looked_at :]])
         self._looked_at = len(tokens)
         return tokens if self._largest < self._n_vocab else None
-
-    def since(self, tokens: Sequence[int], count: int) -> Sequence[int]:
-        """Return `count`, …, 2, 1; see `Spelling`."""
-        return range(min(count, len(tokens)), 0, -1)
 
     def row(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the ids that both have."""

@@ -2,15 +2,11 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.copying import CopySource, Foretold, SaidBefore
 from localspec.decoding.drafters.lookup import FIXED_MATCH, PRIOR, LookupDrafter
 from localspec.decoding.drafters.register import Material
-from localspec.decoding.round import Round
 
 _LONGEST = 32
-_ALLOWED, _MOST_ALLOWED, _ALLOWED_PER_TOKEN = 2.0, 6.0, 0.01
-"""Plain steps that drafts from the store may lose: at first, after gains, and with every token more."""
 _WORTH = 0.9
 """What a match is worth before anything was seen, by what one in the text itself is."""
 
@@ -71,8 +67,7 @@ class SaidSource:
 class StoreDrafter(LookupDrafter):
     """Looks up in what was said before where the text itself knows less.
 
-    What it may lose is bounded over all replies together, and far below what the policy lets
-    drafting lose: lookup is not to stand still for what the store has lost.
+    It leaves most of the budget: lookup is not to stand still for what the store has lost.
 
     Args:
         eog: ids that end a generation.
@@ -81,29 +76,11 @@ class StoreDrafter(LookupDrafter):
     """
 
     name = "store"
+    reserve = 12.5
 
     def __init__(self, eog: Collection[int], min_match: int, said: SaidBefore) -> None:
-        prior = {bucket: _WORTH * chance for bucket, chance in PRIOR.items()}
+        prior = [_WORTH * chance for chance in PRIOR]
         super().__init__(eog, min_match, SaidSource(said), prior)
-        self._allowance = _ALLOWED
-
-    @property
-    def may_lose(self) -> float:
-        """Plain steps that may still be lost; see `BoundsItself`."""
-        return self._allowance
-
-    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
-        """Follow another text; what may be lost is what was left."""
-        left = self._allowance
-        super().begin(tokens, chooser)
-        self._allowance = left
-
-    def learn(self, done: Round, steps: float) -> None:
-        """Take in the text; only what was drafted from the store gains or loses."""
-        left, confirmed = self._allowance, len(done.confirmed)
-        super().learn(done, steps)
-        gained = confirmed - steps if done.draft.drafter == self.name else 0.0
-        self._allowance = min(left + gained + _ALLOWED_PER_TOKEN * confirmed, _MOST_ALLOWED)
 
 
 def make(material: Material) -> StoreDrafter:

@@ -1,0 +1,82 @@
+"""best_length: how many tokens to draft, from chances and costs. Worth: the same while a draft grows."""
+
+from collections.abc import Sequence
+
+_HARDLY = 0.01
+"""A chance that is not worth looking beyond."""
+
+
+def best_length(
+    chances: Sequence[float],
+    verify_s: Sequence[float],
+    step_s: float = 0.0,
+    affordable_s: float = float("inf"),
+) -> tuple[int, float]:
+    """Return the draft length with the highest rate, and that rate in tokens per second; 0 is plain decoding.
+
+    Costs by width have dips, so that a longer draft can pay where a shorter one does not: every length is looked at.
+
+    Args:
+        chances: of every drafted token, to be accepted when those before it were.
+        verify_s: seconds of the target's pass by the draft length, from 0 on; longer drafts are not considered.
+        step_s: seconds that drafting each token takes.
+        affordable_s: rounds that take longer are not considered.
+    """
+    best, rate = 0, 1 / verify_s[0]
+    confirmed = reach = 1.0
+    for length, (chance, pass_s) in enumerate(zip(chances, verify_s[1:], strict=False), start=1):
+        reach *= chance
+        confirmed += reach
+        seconds = pass_s + length * step_s
+        if seconds <= affordable_s and confirmed > rate * seconds:
+            best, rate = length, confirmed / seconds
+    return best, rate
+
+
+class Worth:
+    """While a draft grows: whether the next token is worth its pass, and how much of it the target verifies.
+
+    It goes on as long as some further length has a greater surplus than stopping here: tokens, less what the time
+    for them would earn elsewhere.
+
+    Args:
+        usual: chance of a token that is not drafted yet.
+        step_s: seconds of a pass of the draft model.
+        verify_s: seconds of a target pass by the number of drafted tokens, from 0 to the most that a draft may have.
+        rate: tokens per second that time earns lately.
+
+    Attributes:
+        kept: how many of the proposed tokens the target is to verify.
+        chances: of the proposed tokens.
+        verify: passes of the target in tokens that their time would earn.
+    """
+
+    def __init__(self, usual: float, step_s: float, verify_s: Sequence[float], rate: float) -> None:
+        # Where only short drafts can be afforded, time cannot earn what long ones would.
+        most = len(verify_s) - 1
+        rate = min(max(rate, 1 / verify_s[0]), best_length([usual] * most, verify_s, step_s)[1])
+        self.verify = [rate * seconds for seconds in verify_s]
+        self._step, self._usual = rate * step_s, usual
+        self.chances: list[float] = []
+        self.kept = 0
+        self._reach, self._expected = 1.0, 0.0
+        self._best = -self.verify[0]
+
+    def add(self, chance: float) -> bool:
+        """Take in a proposed token, by the chance that it is accepted; return whether to propose another."""
+        self.chances.append(chance)
+        length, verify, step, usual = len(self.chances), self.verify, self._step, self._usual
+        self._reach = reach = self._reach * chance
+        self._expected = surplus = self._expected + reach
+        if surplus - verify[length] > self._best:
+            self._best, self.kept = surplus - verify[length], length
+        best, ahead = self._best, verify[length + 1 :]
+        for wider in ahead:
+            reach *= usual
+            surplus += reach - step
+            if surplus - wider > best:
+                return True
+            # Where a token promises less than its pass costs, only a dip in the costs of verifying makes up for it.
+            if reach < _HARDLY or (reach <= step and surplus - min(ahead) <= best):
+                break
+        return False

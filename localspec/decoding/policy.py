@@ -1,0 +1,332 @@
+"""Policy: which drafter, and how far, round by round. Nothing here can change the text, only the speed."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from localspec.decoding.choose import Chooser
+from localspec.decoding.costs import PassCosts, RunningCosts, beside_s
+from localspec.decoding.drafters.drafter import PLAIN, Drafter, DraftForecast, Plan
+from localspec.decoding.drafters.worth import best_length
+from localspec.decoding.round import Round
+
+LONGEST_DRAFT = 31
+"""Wider passes gain next to nothing, and their logits take memory."""
+MOST_LOST, OVER_TOKENS = 14.5, 500
+"""Plain steps that drafting may lose over so many tokens: 2.9 % of them."""
+_DISTURBED = 1.4
+"""How many times what was foreseen a round counts at most: what takes the machine for a moment is no fault of the draft."""
+_SAMPLE_MEMORY = 8
+_EXPECTED, _EXPECTED_STEPS = 1.5, 12.0
+"""Tokens that a plain step of a first try is expected to yield, and how many steps of evidence that is worth."""
+_ROUNDS = 32
+"""Rounds after which a yield of the past counts 1/e."""
+_CHECKED, _OLD = 6, 64
+"""Rounds before a draft model's first try; and tokens without a plain round after which a reply begins with one: they show what passes take now."""
+_MOST_LATE = 4.0
+"""Plain steps that a draft model may take to catch up with a text: one that takes longer is too slow to pay."""
+_FRUITLESS = 5
+"""Rounds in a row without any accepted token after which a drafter pauses: the text has changed."""
+_PAUSE, _MOST_FAILURES = 8, 6
+"""Tokens of a pause for each plain step that was lost; doubled with every failure, so often at most."""
+_USUALLY_BEST = (0.9,) * LONGEST_DRAFT
+"""Chances of tokens on text that a draft model knows well: where not even those would pay, none is drafted."""
+
+
+class Policy(Protocol):
+    """Decides before each round of one sequence, and may learn from every one."""
+
+    @property
+    def name(self) -> str:
+        """One word for figures and screens: what it may draft with."""
+        ...
+
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
+        """Start a reply; what was learnt from earlier ones may be kept.
+
+        Args:
+            tokens: the prompt and the reply's first token.
+            chooser: fixes every choice of the reply.
+        """
+        ...
+
+    def plan(self, tokens: Sequence[int], room: int) -> Plan:
+        """Plan a round, without side effects.
+
+        Args:
+            tokens: confirmed so far, prompt included; within a reply they only grow.
+            room: most tokens that the round may confirm.
+        """
+        ...
+
+    def learn(self, done: Round) -> None:
+        """Take in what came of the round that was planned last."""
+        ...
+
+    def end(self) -> None:
+        """End a reply, however it ended."""
+        ...
+
+
+class Budget:
+    """Time that drafting may still lose against plain decoding, in plain steps.
+
+    Rounds that gain refill it and rounds that lose draw on it. A round is allowed only while the
+    budget covers its worst outcome; so over no `window` tokens, wherever they begin, does drafting
+    lose more than `limit` steps, as far as costs are foreseen, and what was lost is forgiven when so many tokens have gone by.
+
+    Args:
+        limit: most steps that may be lost.
+        window: tokens over which that holds.
+    """
+
+    def __init__(self, limit: float, window: int) -> None:
+        self._limit = limit
+        self._window = window
+        self._tokens = 0
+        self._gained = 0.0
+        # What had been gained at each token of the window, as far as no later one had gained more.
+        self._peaks = deque([(0, 0.0)])
+
+    @property
+    def left(self) -> float:
+        """Steps that may be lost from here on."""
+        return self._limit - (self._peaks[0][1] - self._gained)
+
+    def settle(self, confirmed: int, steps: float) -> None:
+        """Count a round.
+
+        Args:
+            confirmed: tokens that it confirmed, each worth a plain step.
+            steps: what it took, in plain steps.
+        """
+        self._tokens += confirmed
+        self._gained += confirmed - steps
+        while self._peaks and self._peaks[-1][1] <= self._gained:
+            self._peaks.pop()
+        self._peaks.append((self._tokens, self._gained))
+        while self._peaks[0][0] < self._tokens - self._window:
+            self._peaks.popleft()
+
+
+class _Ledger:
+    """What the drafts of one drafter earned, and when it is tried again after they did not pay."""
+
+    def __init__(self) -> None:
+        self.gained = self._lost = 0.0
+        self.failures = self.pause = self.rounds = self._fruitless = 0
+        self._tokens, self._steps = _EXPECTED * _EXPECTED_STEPS, _EXPECTED_STEPS
+
+    def begin(self) -> None:
+        """Start a reply: it may be of a kind that drafts better."""
+        if not self.rounds:
+            self.gained = 0.0
+        self.failures = min(self.failures, 1)
+        self.pause = min(self.pause, 2 * _PAUSE)
+
+    @property
+    def rate(self) -> float:
+        """Tokens that a plain step's time yielded lately."""
+        return self._tokens / self._steps
+
+    def settle(self, confirmed: int, steps: float) -> None:
+        """Count a round whose draft took passes; pause if they do not pay any more."""
+        kept = 1 - 1 / _ROUNDS
+        self.rounds += 1
+        self._tokens = self._tokens * kept + confirmed
+        self._steps = self._steps * kept + steps
+        self._lost += steps - confirmed
+        self._fruitless = self._fruitless + 1 if confirmed == 1 else 0
+        if self._tokens < self._steps or self._fruitless >= _FRUITLESS:
+            self.failures = 0 if self._lost < 0 else self.failures
+            self.pause = int(_PAUSE * max(1.0, self._lost)) << self.failures
+            self.failures = min(self.failures + 1, _MOST_FAILURES)
+            self._start()
+
+    def _start(self) -> None:
+        self.rounds = self._fruitless = 0
+        self._lost = 0.0
+        self._tokens, self._steps = _EXPECTED * _EXPECTED_STEPS, _EXPECTED_STEPS
+
+
+class AdaptivePolicy:
+    """Chooses drafter and draft length before every round, as far as it pays; 0 is plain decoding.
+
+    Compares plain decoding with what each drafter forecasts, by expected confirmed tokens and measured seconds, and
+    takes the best that the budget can bear.
+
+    Args:
+        target: costs of the target's passes.
+        longest: most tokens of a draft.
+        drafters: of equal rates the first is taken.
+        branches: most second choices that a pass may verify beside a draft.
+        running: slots of the sequences that share passes now, this one among them while it answers; None where
+            there is only one.
+        slot: of this sequence.
+    """
+
+    name = "auto"
+
+    def __init__(
+        self,
+        target: PassCosts,
+        longest: int,
+        drafters: Sequence[Drafter],
+        branches: int = 0,
+        running: set[int] | None = None,
+        slot: int = 0,
+    ) -> None:
+        self.drafters = tuple(drafters)
+        self._target = RunningCosts(target)
+        self._longest = longest
+        self._branches = branches
+        self._running = set() if running is None else running
+        self._slot = slot
+        # Tokens that the next pass evaluates again: an accepted branch, which the cache does not keep.
+        self._again = 0
+        self._ledgers = {drafter.name: _Ledger() for drafter in drafters}
+        self._budget = Budget(MOST_LOST, OVER_TOKENS)
+        self._sample_s = 0.0
+        self._planned = PLAIN
+        self._checked = self._since_plain = 0
+
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
+        """Start a reply: what was learnt is kept, the text is another, and its first passes check the costs."""
+        self._again = 0
+        if self._since_plain > _OLD:
+            self._checked = min(self._checked, _CHECKED - 1)
+        self._running.add(self._slot)
+        self._target.check()
+        for ledger in self._ledgers.values():
+            ledger.begin()
+        for drafter in self.drafters:
+            drafter.begin(tokens, chooser)
+
+    def plan(self, tokens: Sequence[int], room: int) -> Plan:
+        """Plan the round that promises most; see `Policy`."""
+        most = min(room - 1, self._longest - self._again)
+        self._planned = PLAIN
+        if most <= 0:
+            return PLAIN
+        verify_s = self._verify_s(most, self._again)
+        best, rate = PLAIN, 1 / verify_s[0]
+        for drafter in self.drafters:
+            ledger = self._ledgers[drafter.name]
+            forecast = None if ledger.pause > 0 else drafter.forecast(tokens)
+            if forecast is None:
+                continue
+            left = self._budget.left - max(0.0, drafter.reserve - max(0.0, ledger.gained))
+            affordable_s = (1 + left) * verify_s[0] - forecast.start_s
+            if forecast.step_s:
+                checked = self._checked >= _CHECKED or self._shares
+                if not checked or forecast.start_s > _MOST_LATE * verify_s[0]:
+                    continue
+                plan = self._growing(drafter, forecast, verify_s, affordable_s, ledger)
+            else:
+                length, expected = best_length(forecast.chances, verify_s, 0.0, affordable_s)
+                plan = Plan(drafter, length, expected, forecast)
+            if plan.rate > rate and plan.draft_length:
+                best, rate = plan, plan.rate
+        self._planned = best
+        return best
+
+    def _growing(
+        self,
+        drafter: Drafter,
+        forecast: DraftForecast,
+        verify_s: Sequence[float],
+        affordable_s: float,
+        ledger: _Ledger,
+    ) -> Plan:
+        """Return how far a draft may grow, with what such drafts yielded lately; no draft where none could pay."""
+        most, step_s = min(len(verify_s), 1 + (1 << ledger.rounds)) - 1, forecast.step_s
+        length = next(
+            (k for k in range(most, 0, -1) if verify_s[k] + k * step_s <= affordable_s), 0
+        )
+        if best_length(_USUALLY_BEST, verify_s, step_s)[0] == 0:
+            return PLAIN
+        branches = self._branches
+        rate = ledger.rate / verify_s[0]
+        return Plan(drafter, length, rate, forecast, verify_s[: length + 1], branches)
+
+    def learn(self, done: Round) -> None:
+        """Take in what the round confirmed and cost."""
+        draft, spent, confirmed, steps = done.draft, done.spent, done.verdict.confirmed, 1.0
+        ledger, forecast = self._ledgers.get(draft.drafter), self._planned.forecast
+        for each in self._ledgers.values():
+            each.pause -= confirmed
+            if done.accepted and each is not ledger and each.rounds:
+                each.gained = min(each.gained, 0.0)
+        if ledger is None or forecast is None or not (done.drafted or draft.passes):
+            self._since_plain = -confirmed
+            self._sample_s += (spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
+        else:
+            plain_s = self._verify_s(0)[0]
+            expected_s = self._verify_s(done.width - 1, self._again)[-1]
+            expected_s += forecast.start_s + draft.passes * forecast.step_s
+            took_s = expected_s if self._shares else spent.round_s
+            steps = min(max(took_s, expected_s / _DISTURBED), expected_s * _DISTURBED) / plain_s
+            ledger.gained += confirmed - steps
+            if draft.passes:
+                ledger.settle(confirmed, steps * (1 - spent.draft_prefill_s / spent.round_s))
+        self._checked += not draft.passes
+        self._since_plain += confirmed
+        self._budget.settle(confirmed, steps)
+        if not self._shares:
+            self._target.add(done.width + self._again, spent.verify_s)
+        self._again = int(done.verdict.branch is not None)
+        for drafter in self.drafters:
+            drafter.learn(done)
+
+    def end(self) -> None:
+        """End a reply: its passes are no longer shared."""
+        self._running.discard(self._slot)
+
+    @property
+    def _shares(self) -> bool:
+        """Whether others share its passes, whose time is everybody's."""
+        return len(self._running) > 1
+
+    def _verify_s(self, most: int, again: int = 0) -> list[float]:
+        """Return the seconds of verifying up to so many drafted tokens, from 0 on."""
+        if self._shares:
+            return beside_s(self._target.table, len(self._running) - 1, most + 1, self._sample_s)
+        return self._target.upto(most + 1, again, self._sample_s)
+
+
+class FixedPolicy:
+    """Always the same drafter and draft length.
+
+    Args:
+        drafter: proposes in every round.
+        draft_length: how far.
+    """
+
+    def __init__(self, drafter: Drafter, draft_length: int) -> None:
+        self.drafter = drafter
+        self._plan = Plan(drafter, draft_length)
+
+    @property
+    def name(self) -> str:
+        """The drafter's own name."""
+        return self.drafter.name
+
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
+        """Start a reply."""
+        self.drafter.begin(tokens, chooser)
+
+    def plan(self, tokens: Sequence[int], room: int) -> Plan:  # noqa: ARG002 - the protocol's signature
+        """Plan the fixed length."""
+        return self._plan
+
+    def learn(self, done: Round) -> None:
+        """Let the drafter follow the text."""
+        self.drafter.learn(done)
+
+    def end(self) -> None:
+        """End a reply: nothing is to be done."""
+
+
+def plain_policy() -> FixedPolicy:
+    """Return a policy that never drafts."""
+    return FixedPolicy(PLAIN.drafter, 0)

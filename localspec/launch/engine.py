@@ -1,0 +1,158 @@
+"""open_engine: names and flags become an engine that answers, in this process, in a child, or in a server of the user.
+
+Cheap to import: where a server has the models in memory, nothing of what loads them is needed.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from localspec.engine.client import EngineClient
+from localspec.engine.engine import (
+    Engine,
+    FirstRequest,
+    Interrupted,
+    NoSignals,
+    OnProgress,
+    RemoteEngine,
+    Signals,
+    trouble_of,
+)
+from localspec.engine.protocol import (
+    Downloading,
+    EngineDied,
+    Failed,
+    Load,
+    LoadCancelled,
+    Loading,
+    Measuring,
+    Ready,
+)
+from localspec.engine.running import Running, servers
+from localspec.engine.shared import SharedEngine, shared_engine
+from localspec.errors import LocalspecError
+from localspec.launch.names import with_full_names
+from localspec.launch.recording import recording
+from localspec.options import LaunchOptions
+
+if TYPE_CHECKING:
+    from localspec.launch.plan import LoadPlan
+
+_USUAL_PARALLEL = 4
+"""What a server answers at a time, if its user did not say."""
+
+
+@asynccontextmanager
+async def open_engine(
+    load: Load,
+    progress: OnProgress = lambda _notice: None,
+    signals: Signals | None = None,
+    *,
+    own: bool = False,
+    shared: SharedEngine | None = None,
+    plan: "LoadPlan | None" = None,
+    first: FirstRequest | None = None,
+    notify: Callable[[str], None] = lambda _text: None,
+) -> AsyncIterator[Engine]:
+    """Open an engine: a server's that has the models in memory, else one here, or in a child where workers compute.
+
+    Args:
+        load: what to load, and how.
+        progress: is told how far that is.
+        signals: how the user ends it; None leaves that alone.
+        own: ask no server.
+        shared: the engine of a server, where one was found already.
+        plan: of `load`, where it is made already.
+        first: what is asked first.
+        notify: is told what goes wrong with recording.
+
+    Raises:
+        Interrupted: loading was stopped.
+        EngineGone: the child died of it.
+        LocalspecError: it cannot be loaded.
+    """
+    signals = signals or NoSignals()
+    shared = shared or (None if own else resident(load))
+    if shared is not None:
+        engine: Engine = RemoteEngine.of_server(shared, load.parallel or _USUAL_PARALLEL)
+    elif load.options.workers:  # llama.cpp ends a process whose worker goes away
+        engine = _child(load, progress, signals)
+    else:
+        from localspec.launch.local_engine import local_engine  # noqa: PLC0415 - all that loads
+
+        engine = local_engine(load, progress, signals, plan, first, notify)
+    try:
+        with signals.running(engine.stop):
+            yield engine
+    finally:
+        engine.close()
+
+
+def _child(load: Load, progress: OnProgress, signals: Signals) -> Engine:
+    """Return an engine in a process of its own, once it has loaded."""
+    client = EngineClient(settings=load)
+    try:
+        client.start()
+        client.load(load.options)
+        with signals.running(client.cancel):
+            ready = _loaded(client, progress)
+    except BaseException:
+        client.close(0)
+        raise
+    return RemoteEngine(client, ready, load.parallel or _USUAL_PARALLEL)
+
+
+def _loaded(client: EngineClient, progress: OnProgress) -> Ready:
+    """Return what is loaded, once it is."""
+    while True:
+        match client.next():
+            case Ready() as ready:
+                return ready
+            case LoadCancelled():
+                raise Interrupted("loading was stopped")
+            case Failed() | EngineDied() as trouble:
+                raise trouble_of(trouble)
+            case Downloading() | Loading() | Measuring() as notice:
+                progress(notice)
+
+
+def recorded_here() -> str:
+    """Return what this program would record of replies: `text`, `counts`, or nothing."""
+    switch = recording()
+    return "" if switch is None else "text" if switch.text else "counts"
+
+
+def resident(load: Load) -> SharedEngine | None:
+    """Return the engine of a server that has this in memory and answers as this program would; None without one."""
+    if load.workload or "--debug" in sys.argv:
+        return None
+    # What is wrong with names or directories is told by whoever loads.
+    with suppress(LocalspecError, OSError, RuntimeError, ValueError):
+        running = [each for each in servers() if each.engine and each.records == recorded_here()]
+        return first_of(running, with_full_names(load.options)) if running else None
+    return None
+
+
+def server_finder(
+    *, own: bool, workload: str | None = None
+) -> Callable[[LaunchOptions], SharedEngine | None]:
+    """Return what looks for the engine of a server, see `resident`; with `own` nothing is found."""
+    return lambda options: None if own else resident(Load(options, workload=workload))
+
+
+def first_of(running: Sequence[Running], wanted: LaunchOptions) -> SharedEngine | None:
+    """Return the first that has the models in memory; where none has, the first that would load them again."""
+    chosen: SharedEngine | None = None
+    resting: list[SharedEngine] = []
+    for each in running:
+        found = shared_engine(each.engine, each.pid, wanted)
+        if found is not None and not found.rests:
+            chosen = found
+            break
+        resting += [] if found is None else [found]
+    chosen = chosen or next(iter(resting), None)
+    for other in resting:
+        if other is not chosen:
+            other.end(0)
+    return chosen
