@@ -218,7 +218,10 @@ def test_a_file_on_the_hub_that_no_registry_names_keeps_the_name_it_was_pulled_b
         assert machine.run("pull", way).out == done.out
     checked = machine.run("check", name, "else/where-GGUF", "--json")
     assert json.loads(checked.out)["target"]["fetched_bytes"] == 0
-    assert f"removed {name}; its file stays" in machine.run("rm", "else/where-GGUF:q4_k_m").out
+    assert (
+        f"removed {name}\nfreed {len(data)} bytes"
+        in machine.run("rm", "else/where-GGUF:q4_k_m").out
+    )
     assert machine.run("list", "--json").out == "[]\n"
     done = machine.run("rm", name)
     assert (done.code, done.out) == (3, "")

@@ -1,0 +1,53 @@
+"""A feature's room can be taken away, and `run` and the plain chat answer without it."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
+
+# Refuses to import a room, as if its folder were not there.
+WITHOUT = """
+import importlib.abc, sys
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if f"{name}.".startswith(f"localspec.{room}."):
+            raise ModuleNotFoundError(f"{name} was taken away", name=name)
+
+room, *words = sys.argv[1:]
+sys.meta_path.insert(0, Missing())
+sys.argv = ["localspec", *words]
+from localspec.__main__ import main
+raise SystemExit(main())
+"""
+ALONE = ("gates", "serve", "batch", "bench", "tailor")
+
+
+def answer(room: str, *words: str) -> str:
+    """Return what a command prints without a room."""
+    options = ("-n", "5", "--draft", "off", "--temperature", "0")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, room, *words, *options],
+        input="Say hello.",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "taken away" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("room", [*ALONE, "history", "toolbox", "tui"])
+def test_run_answers_without_a_feature(room: str) -> None:
+    words = ("run", "smollm2-135m", "Say hello.")
+    assert answer(room, *words) == answer("none", *words) != ""
+
+
+@pytest.mark.parametrize("room", ALONE)
+def test_the_plain_chat_answers_without_a_feature(room: str) -> None:
+    words = ("chat", "smollm2-135m", "--plain")
+    assert answer(room, *words) == answer("none", *words) != ""
