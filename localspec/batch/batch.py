@@ -103,6 +103,11 @@ class BatchJob:
             while not self.stopped and self.needs_answers():
                 for answered in answerer.answer(self._requests(), self._is_ready):
                     self._settle(answered, models)
+                # A stop between two passes cancels no answer that could say so.
+                if self.cancel.is_set and (
+                    self._next is not None or self._under_way or not self._exhausted
+                ):
+                    self.stopped = True
         except Cancelled:
             self.stopped = True
         finally:

@@ -41,8 +41,14 @@ class Interrupts:
 
     @contextmanager
     def running(self, stop: Callable[[], None]) -> Iterator[None]:
-        """See `Signals`; a second one ends the program."""
-        before, self._stop = self._stop, stop
+        """See `Signals`; a second one ends the program. What runs around it is stopped, too."""
+        before = self._stop
+
+        def both() -> None:
+            before()
+            stop()
+
+        self._stop = both
         if self.is_set:
             stop()
         try:

@@ -239,7 +239,7 @@ class AdaptivePolicy:
         ledger: _Ledger,
     ) -> Plan:
         """Return how far a draft may grow, with what such drafts yielded lately; no draft where none could pay."""
-        most, step_s = min(len(verify_s), 1 + (1 << ledger.rounds)) - 1, forecast.step_s
+        most, step_s = min(len(verify_s), 1 + (1 << min(ledger.rounds, 6))) - 1, forecast.step_s
         length = next(
             (k for k in range(most, 0, -1) if verify_s[k] + k * step_s <= affordable_s), 0
         )

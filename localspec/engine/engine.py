@@ -35,7 +35,7 @@ from localspec.errors import LocalspecError
 T = TypeVar("T")
 _AGAIN_S = 0.1
 """After so long a server that had no room for any request is asked again."""
-_ENDS_ALL = {"EngineLost", "Fault"}
+_ENDS_ALL = {"EngineLost", "Fault", "FrameError"}
 """What is not due to a request alone."""
 
 
@@ -131,6 +131,7 @@ class Engine(ABC):
         """
         under_way: dict[int, Request] = {}
         waiting: deque[Request] = deque()  # a server had no room for them
+        again_s = 0.0
         taking = True
         try:
             while taking or under_way or waiting:
@@ -138,9 +139,7 @@ class Engine(ABC):
                     taking = False
                     waiting.clear()
                 if waiting:
-                    time.sleep(0 if under_way else _AGAIN_S)
-                    request = waiting.popleft()
-                    under_way[self._begin(request)[0]] = request
+                    self._ask_again(waiting, under_way, again_s)
                 elif taking:
                     taking = self._take(requests, ready, under_way)
                 if under_way:
@@ -148,6 +147,7 @@ class Engine(ABC):
                 for outcome in self._outcomes(under_way):
                     if isinstance(outcome, Request):
                         waiting.append(outcome)
+                        again_s = time.monotonic() + _AGAIN_S
                         continue
                     taking = taking and not outcome.is_cancelled
                     yield outcome
@@ -155,6 +155,16 @@ class Engine(ABC):
             for number in under_way:
                 if self._inboxes.pop(number, None) is not None:
                     self.cancel(number)
+
+    def _ask_again(
+        self, waiting: deque[Request], under_way: dict[int, Request], again_s: float
+    ) -> None:
+        """Begin a request that a server had no room for, once it is time; wait for that only where nothing goes on."""
+        if not under_way:
+            time.sleep(max(0.0, again_s - time.monotonic()))
+        if not under_way or time.monotonic() >= again_s:
+            request = waiting.popleft()
+            under_way[self._begin(request)[0]] = request
 
     def _take(
         self,
@@ -194,13 +204,16 @@ class Engine(ABC):
 
     def _begin(self, request: Request) -> tuple[int, deque[Notice]]:
         number = self._submit(request)
-        return number, self._inboxes.setdefault(number, deque())
+        inbox = self._inboxes.setdefault(number, deque())
+        if self._stopped:  # meanwhile, when it was not among those to cancel
+            self.cancel(number)
+        return number, inbox
 
     def _deliver(self) -> None:
-        """Wait for what happens next, and give it to whom it concerns; the end of the engine concerns all."""
+        """Wait for what happens next, and give it to whom it concerns; the end of the engine, or a frame that it cannot read, concerns all."""
         notice = self._receive()
         number = getattr(notice, "id", None)
-        if isinstance(notice, EngineDied):
+        if isinstance(notice, EngineDied) or (isinstance(notice, Failed) and number is None):
             for inbox in self._inboxes.values():
                 inbox.append(notice)
         elif number in self._inboxes:

@@ -47,6 +47,7 @@ class SharedEngine:
         self._connection = connection
         self._stream = stream
         self._ending = False
+        self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def listen(self, deliver: Callable[[Notice], None]) -> None:
@@ -58,7 +59,7 @@ class SharedEngine:
 
     def say(self, line: bytes) -> None:
         """Send a frame; where nobody is there any more, `EngineDied` says so."""
-        with suppress(OSError):
+        with self._writing, suppress(OSError):
             self._connection.sendall(line)
 
     def end(self, wait_s: float) -> None:

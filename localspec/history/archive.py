@@ -51,8 +51,12 @@ class History:
         self._stopwatch = stopwatch
         self._database = HistoryDatabase(directory / "history.db")
         # What a dead process left streaming is cut; one that lives on simply goes on writing.
-        for row in self._database.read("SELECT id FROM message WHERE state = 'streaming'"):
-            self._database.save(RowChange("message", row["id"], {"state": "cut"}))
+        streaming = self._database.read("SELECT id FROM message WHERE state = 'streaming' LIMIT 1")
+        if streaming and self.trouble is None:
+            with suppress(HistoryError):
+                self._database.change(
+                    ("UPDATE message SET state = 'cut' WHERE state = 'streaming'", ())
+                )
 
     @property
     def trouble(self) -> str | None:

@@ -138,7 +138,7 @@ class HistoryDatabase:
         except (OSError, sqlite3.Error) as error:
             with suppress(sqlite3.Error):
                 self._connection = None if is_damage(error) else open_read_only(path, STEPS)
-            self._note(error)
+            self._note(error, opening=True)
 
     def read(self, sql: str, values: Sequence[Any] | Values = ()) -> list[sqlite3.Row]:
         """Return rows of the file; none where it cannot be read.
@@ -167,7 +167,7 @@ class HistoryDatabase:
             }
             for (its, number), values in self._waiting.items():
                 own = number if column == "id" else values.get(column)
-                if its == table and (number in found or own == value):
+                if its == table and (number in found or (own == value and "id" in values)):
                     found[number] = found.get(number, {}) | values
         return list(found.values())
 
@@ -257,14 +257,14 @@ class HistoryDatabase:
             with suppress(sqlite3.Error):
                 empty_log(self._connection)
 
-    def _note(self, error: Exception) -> None:
+    def _note(self, error: Exception, *, opening: bool = False) -> None:
         """Take note that the file is of no use for now, and why.
 
         Raises:
             HistoryError: it is sound, and only what it should do is impossible.
         """
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
-        if code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT}:
+        if not opening and code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT}:
             raise HistoryError(f"the history cannot do that: {error}") from error
         if self.trouble is not None:
             return

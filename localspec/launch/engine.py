@@ -82,11 +82,11 @@ async def open_engine(
         from localspec.launch.local_engine import local_engine  # noqa: PLC0415 - all that loads
 
         engine = local_engine(load, progress, signals, plan, first, notify)
-    try:
-        with signals.running(engine.stop):
+    with signals.running(engine.stop):
+        try:
             yield engine
-    finally:
-        engine.close()
+        finally:
+            engine.close()
 
 
 def _child(load: Load, progress: OnProgress, signals: Signals) -> Engine:

@@ -75,10 +75,12 @@ class LocalEngine(Engine):
 
     def close(self) -> None:
         """Free the models."""
-        if self._keep and self._last is not None and not self._last.raw:
-            known = before_question(self._runtime.assistant, self._last)
-            self._runtime.target.truncate(known)
-        self._answering.close()
+        try:
+            if self._keep and self._last is not None and not self._last.raw:
+                known = before_question(self._runtime.assistant, self._last)
+                self._runtime.target.truncate(known)
+        finally:
+            self._answering.close()
         if self._telemetry.trouble is not None:
             self._notify(self._telemetry.trouble)
 

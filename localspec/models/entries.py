@@ -300,7 +300,7 @@ def read_model(key: str, table: object, file: str) -> ModelEntry:
     def error(problem: str, *path: str | int) -> UsageError:
         return key_error(file, problem, "models", key, *path)
 
-    if read.active and not re.fullmatch(PARAMETERS, read.params or ""):
+    if read.active and read.params is not None and not re.fullmatch(PARAMETERS, read.params):
         raise error("must be a number such as 30.5B where active is set", "params")
     _check_sampling(read.sampling, error)
     if read.files is not None:

@@ -12,6 +12,7 @@ from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
 from localspec.options.fields import FIELDS, FORMAT, schema_of, with_fields
+from localspec.options.reply import GRAMMARS
 
 
 class SamplingFields(msgspec.Struct):
@@ -44,6 +45,13 @@ async def reply_options(
     """
     given = {name: getattr(body, name, None) or None for name in ("stop", "logit_bias")}
     given = {**{name: getattr(body, name, None) for name in FIELDS}, **given, **fields}
+    form = given.get(FORMAT)
+    if form == {} or (
+        isinstance(form, dict)
+        and form.get("type") == "text"
+        and any(given.get(each) is not None for each in GRAMMARS)
+    ):
+        given[FORMAT] = None
     given["max_tokens"] = None if limit is None or limit < 0 else max(1, limit)
     options = with_fields(usual, given)
     if limit is not None and limit < 0:

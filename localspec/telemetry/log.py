@@ -175,9 +175,12 @@ def wipe(directory: Path, *, only_text: bool = False) -> bool:
             for path in paths:
                 path.unlink()
         elif paths:
+            earlier = list(directory.glob("telemetry.db*"))  # of a version that kept text there
+            for path in earlier:
+                path.unlink()
             with _opened(directory, changes=True) as connection:
                 gone = connection.execute("UPDATE record SET text = NULL WHERE text IS NOT NULL")
-                return gone.rowcount > 0
+                return gone.rowcount > 0 or bool(earlier)
     except FileNotFoundError:
         return False
     except OSError as error:

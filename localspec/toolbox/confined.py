@@ -252,8 +252,17 @@ def _children() -> list[int]:
     """Return this process's children; as a subreaper it becomes the parent of every descendant that loses its own."""
     try:
         return [int(each) for each in Path("/proc/thread-self/children").read_text().split()]
-    except OSError:  # not Linux: what leaves the process group stays
-        return []
+    except OSError:
+        pass
+    found = []
+    for each in Path("/proc").glob(
+        "[0-9]*/stat"
+    ):  # of a kernel without that list; none outside Linux
+        with contextlib.suppress(OSError):
+            fields = each.read_bytes().rpartition(b")")[2].split()
+            if fields and fields[0] != b"Z" and int(fields[1]) == os.getpid():
+                found.append(int(each.parent.name))
+    return found
 
 
 def _end_all(child: int, *, gently: bool) -> None:

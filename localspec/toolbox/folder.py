@@ -83,10 +83,13 @@ class Folder:
         try:
             with self._parent(canonical) as (parent, last):
                 descriptor = os.open(last, _FILE, dir_fd=parent)
-            with os.fdopen(descriptor, "rb", closefd=True) as stream:
+            try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise UsageError(f"{name} is not a regular file: name another")
-                return canonical, stream.read(most_bytes + 1)
+                with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                    return canonical, stream.read(most_bytes + 1)
+            finally:
+                os.close(descriptor)
         except FileNotFoundError:
             return None
         except OSError as error:

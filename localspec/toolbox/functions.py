@@ -85,7 +85,7 @@ class Functions:
             (name, kind) if required else (name, kind | msgspec.UnsetType, msgspec.UNSET)
             for name, (kind, required) in kinds.items()
         ]
-        arguments = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
+        arguments = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True)
         try:
             found = msgspec.convert(given, arguments, strict=False)
         except msgspec.ValidationError as error:

@@ -92,7 +92,9 @@ class Plan:
         """Return what judges a draft while it grows; None where it is as long as planned."""
         if self.forecast is None or not self.verify_s:
             return None
-        verify_s = self.verify_s[: self.draft_length + 1]  # the reply may have less room than planned
+        verify_s = self.verify_s[
+            : self.draft_length + 1
+        ]  # the reply may have less room than planned
         return Worth(self.forecast.chances[0], self.forecast.step_s, verify_s, self.rate)
 
 
