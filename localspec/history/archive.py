@@ -7,6 +7,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import HistoryError, UsageError

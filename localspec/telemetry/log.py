@@ -249,6 +249,8 @@ def _opened(directory: Path, *, changes: bool = False) -> Iterator["sqlite3.Conn
 
 
 def _trouble(directory: Path, error: Exception) -> LocalspecError:
+    if isinstance(error, database.DatabaseTooNewError):
+        return LocalspecError(f"{directory / FILE} is of a later localspec: update localspec")
     reason = getattr(error, "strerror", None) or str(error)
     return LocalspecError(
         f"{directory / FILE} cannot be used ({reason}): check its permissions; `localspec stats --wipe` starts afresh"
