@@ -249,7 +249,7 @@ def _opened(directory: Path, *, changes: bool = False) -> Iterator["sqlite3.Conn
 
 
 def _trouble(directory: Path, error: Exception) -> LocalspecError:
-    if isinstance(error, database.DatabaseTooNewError):
+    if type(error).__name__ == "DatabaseTooNewError":  # whose module comes with sqlite3
         return LocalspecError(f"{directory / FILE} is of a later localspec: update localspec")
     reason = getattr(error, "strerror", None) or str(error)
     return LocalspecError(
