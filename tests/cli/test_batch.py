@@ -192,13 +192,15 @@ def test_a_reader_who_leaves_ends_it_quietly() -> None:
 @pytest.mark.usefixtures("smollm2_path", "folder")
 @pytest.mark.parametrize("shell", ["ulimit -f 2", "exec >/dev/full"])
 def test_an_output_that_is_full_is_one_line_and_code_1(shell: str) -> None:
-    write(*({"prompt": f"Count to {number}."} for number in range(5)))
+    # Short answers: one that alone is longer than the disk would leave no record.
+    write(*({"prompt": f"Count to {number}.", "max_tokens": 20} for number in range(5)))
     to = ("-o", "out.jsonl") if "ulimit" in shell else ()
     # Nothing is drafted, so that no measurement has to be kept on the small disk.
     done = batch("in.jsonl", *to, "--quiet", shell=("sh", "-c", f'{shell}; exec "$@"', "sh"))
     assert_one_complaint(done, 1)
     assert "cannot be written (" in done.err
     if to:
+        assert Path("out.jsonl").exists(), done.err
         assert Path("out.jsonl").read_bytes().endswith(b"\n")
         assert 0 < len(read()) < 5
         assert batch("in.jsonl", *to, "--resume").code == 0
