@@ -46,8 +46,8 @@ def _uses(name: str) -> set[str]:
 def test_there_is_one_way_to_llama_cpp() -> None:
     assert _uses("llama_model_load_from_file") == {"llama/model.py"}
     assert _uses("llama_model_load_from_splits") == set()
-    # The store and `tailor` load what a `LoadPlan` names, or what was made of it.
-    planned = {"launch/load.py", "launch/store.py", "tailor/tailor.py"}
+    # `tailor` loads what a `LoadPlan` names, or what was made of it.
+    planned = {"launch/load.py", "tailor/tailor.py"}
     assert _uses("LlamaModel") == planned | {"retrieval/embedding.py"}
     assert "retrieval/embedding.py" in _uses("read_header")
     # Files become a `LoadPlan` in one place, right after their headers were read.
