@@ -201,7 +201,7 @@ BUGS = (
     Bug(
         "a draft follows the token before",
         ModelDrafter.propose,
-        "Pass(Role.DRAFT_MODEL, visible, rows=1 + back, more=draft)",
+        "Pass(Role.DRAFT_MODEL, visible, rows=1, more=draft)",
         "Pass(Role.DRAFT_MODEL, visible[:-1] or visible, rows=1, more=draft)",
     ),
     Bug(
