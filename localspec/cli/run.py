@@ -117,7 +117,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     flags["model"] = flags["model"] or model
     prompt = templated(prompt, flags)
     if prompt is None and _is_chat(flags):
-        from localspec.cli.chat_fronts import start_chat  # noqa: PLC0415 - history and screens of it
+        from localspec.cli.chat import start_chat  # noqa: PLC0415 - history and screens of it
 
         go_on = None if conversation is None else str(conversation.id)
         return start_chat({**flags, "go_on": go_on, "plain": False})

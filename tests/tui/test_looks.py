@@ -9,10 +9,8 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.session.preferences import read_preferences
 from localspec.tui.history_sheet import HistorySheet
-from localspec.tui.lens_sheet import LensSheet
-from localspec.tui.main_view import StatsPanel
 from localspec.tui.race import Race
-from localspec.tui.race_sheet import RaceSheet
+from localspec.tui.sheets import RaceSheet, TextSheet
 from tests.tui.answers import exchange, finished, tokens
 from tests.tui.driving import Chat, drive
 
@@ -50,7 +48,7 @@ def test_stats_stand_beside_the_conversation_where_there_is_room(tmp_path: Path)
     async def look(chat: Chat) -> None:
         await chat.press("f2")
         await chat.ask("one?")
-        panel, transcript = chat.app.query_one(StatsPanel), chat.app.view.transcript
+        panel, transcript = chat.app.view.stats, chat.app.view.transcript
         assert panel.region.y >= transcript.region.bottom
         await chat.sized(110, 24)
         await chat.until(lambda: panel.region.x >= transcript.region.right)
@@ -80,7 +78,7 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
         made.take(ReplyEvents(made.id, (drafted, tokens("\n" * 40))))
         chat.session.exchange = made
         await chat.press("f3")
-        await chat.until(lambda: isinstance(chat.app.screen, LensSheet))
+        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
         await chat.settle()
         shown = chat.text()
         assert f"│     {'[' * no_color}return some_function" in shown
@@ -119,7 +117,7 @@ def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
         assert chat.app.view.entry.composer.text == ""  # which had /new, to be sent again
         await chat.press("ctrl+c")
         assert "Ctrl+C again quits" in chat.text()
-        chat.app._told_s -= 10.0
+        chat.app._advised_s -= 10.0
         await chat.press("f6")
         assert "editing question 1" in chat.text()
         await chat.press("escape")
