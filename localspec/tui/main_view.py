@@ -121,7 +121,7 @@ class MainView:
             return f"{name} · waits for your answer to the question above"
         if len(self._app.screen_stack) > 1:
             return f"{name} · a dialog is open"
-        parts = [name, "answering, Esc stops"] if session.busy else [name]
+        parts = [name, "Esc stops"] if session.busy else [name]
         parts += ["system prompt"] * bool(session.talk.system) + ["tools"] * (work is not None)
         parts += [f"docs {docs.name}, ≤ {docs.tokens} tokens"] * bool(docs.name)
         return " · ".join(parts)

@@ -280,15 +280,15 @@ class Screens(App[None]):
 
     def show_help(self) -> None:
         """List commands and keys."""
-        commands, keys = (Table.grid(padding=(0, 2, 0, 0)) for _ in range(2))
-        texts = {name: (key, about) for key, name, about in key_list(self._keys)}
+        commands, others = (Table.grid(padding=(0, 2, 0, 0)) for _ in range(2))
+        keys = {name: (key, about) for key, name, about in key_list(self._keys)}
         for each in COMMANDS:
-            key, _ = texts.pop(each.name, ("", "")) if each.key else ("", "")
+            key = f"{keys.pop(each.name)[0]} " if each.key else ""
             usage = Text.assemble((f"/{each.name}", "bold"), f" {each.usage}")
-            commands.add_row(key, usage, each.about)
-        for name, (key, about) in texts.items():
-            keys.add_row(key, Text(name, "dim"), about)
-        self.push_screen(TextSheet("Keys and commands", Group(commands, Text(_OTHER_KEYS), keys)))
+            commands.add_row(usage, Text.assemble((key, "bold"), each.about))
+        for name, (key, about) in keys.items():
+            others.add_row(f"[bold]{key}", about, f"[dim]{name}")
+        self.push_screen(TextSheet("Keys and commands", Group(commands, Text(_OTHER_KEYS), others)))
 
     def toggle_thoughts(self) -> None:
         """Unfold thoughts and long questions, or fold them."""

@@ -696,10 +696,10 @@ def test_the_keys_of_a_message_are_shown_while_it_has_the_focus(tmp_path: Path) 
 
         await chat.ask("one?")
         await chat.press("shift+tab")
-        assert "b branch y copy k code t fold Esc back" in line()
+        assert "b branch k code t fold Esc back y copy" in line()
         assert "e edit" not in line()
         await chat.press("up")
-        assert "e edit b branch y copy" in line()
+        assert "e edit b branch k code" in line()
         assert "version" not in line()
         await chat.press("escape")
         assert "Esc back" not in line()
@@ -707,7 +707,7 @@ def test_the_keys_of_a_message_are_shown_while_it_has_the_focus(tmp_path: Path) 
         # Whole, with its figures: until then the message may be drawn anew, and lose the focus.
         await chat.until(lambda: "version 2 of 2" in (seen := chat.text()) and "13 tokens" in seen)
         await chat.press("shift+tab")
-        assert "← → version b branch y copy" in line()
+        assert "←→ version b branch k code" in line()
 
     drive(look, tmp_path, preferences=Preferences(keys={"message_copy": "y"}))
 

@@ -210,9 +210,10 @@ class Interrupting(io.StringIO):
         self._do: list[Callable[[], object]] = [do]
 
     def write(self, text: str) -> int:
-        if "word" in text and self._do:
+        count = super().write(text)
+        if "word" in self.getvalue() and self._do:
             self._do.pop()()
-        return super().write(text)
+        return count
 
 
 def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_race(tmp_path: Path) -> None:
         race.start()
         chat.app.push_screen(RaceSheet(race))
         await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
-        await chat.until(lambda: "differ from" in chat.text())
+        await chat.until(lambda: "differ after" in chat.text())
         await assert_screen(chat, "race")
         await assert_picture(chat, "race")
 

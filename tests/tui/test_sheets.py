@@ -470,7 +470,7 @@ def test_models_are_filtered_by_what_is_typed_and_stay_in_their_places(
     ("columns", "keys"),
     [
         (80, "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports ─╯"),
-        (40, "Enter opens · Ctrl+R renames ─╯"),
+        (40, "Enter opens · Ctrl+R renames … ─╯"),
     ],
 )
 def test_what_can_be_pressed_is_told_in_whole_words(
