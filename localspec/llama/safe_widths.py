@@ -96,15 +96,12 @@ class Compared(Protocol):
 
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` ahead."""
-        ...
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
         """Return the logits after the last `rows` tokens."""
-        ...
 
     def truncate(self, n_past: int) -> None:
         """Forget everything beyond the first `n_past` tokens."""
-        ...
 
 
 class Rewound:

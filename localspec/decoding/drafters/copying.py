@@ -41,19 +41,15 @@ class FollowedText(Protocol):
     @property
     def length(self) -> int:
         """Tokens at the end of the text that match; 0 where nothing is foretold."""
-        ...
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Follow another text from here on; nothing of it was foretold."""
-        ...
 
     def follow(self, tokens: Sequence[int]) -> Iterator[Foretold]:
         """Take in the next tokens of the text, yielding what was foretold of each."""
-        ...
 
     def foretell(self, most: int) -> list[int]:
         """Return up to `most` tokens that follow in the source."""
-        ...
 
 
 class SaidBefore(Protocol):
@@ -61,11 +57,9 @@ class SaidBefore(Protocol):
 
     def find(self, text: Sequence[int]) -> tuple[int, bool, int] | None:
         """Return where the end of a text was said before: tokens that match, whether other tokens followed elsewhere, the place."""
-        ...
 
     def read(self, place: int, most: int) -> list[int]:
         """Return up to so many tokens that follow a place; at any time fewer, or others."""
-        ...
 
 
 class CopySource:

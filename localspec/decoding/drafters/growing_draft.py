@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.decoding.choose import RANKED, Chooser, choose_with_gap
+from localspec.decoding.choose import Chooser, choose_with_gap
 from localspec.decoding.drafters.branches import Branches
 from localspec.decoding.drafters.spelling import Spelling
 from localspec.decoding.drafters.worth import Worth
@@ -127,7 +127,7 @@ class GrowingDraft:
     ) -> tuple[int, float, float, tuple[int, ...]]:
         """Return what is proposed to follow `prefix`, how surely, by which gap, and the next choices."""
         row, chooser = self._spelling.row(row), self._chooser
-        kept = chooser.candidates(row, prefix, RANKED)
+        kept = chooser.candidates(row, prefix)
         rivals = chooser.rivals(kept, row, prefix)
         token, gap, others = choose_with_gap(kept, rivals, chooser.noise, len(prefix))
         return token, kept.probability(token), gap, others
