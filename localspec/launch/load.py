@@ -232,7 +232,7 @@ class _Loading:
             eog=vocabulary.eog,
             costs=costs,
             longest=longest,
-            said=said,
+            past=said,
             has_heads=has_heads,
             branches=targets.most_branches,
         )
