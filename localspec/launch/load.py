@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.calibration.calibrated import (
-    cached_costs,
     calibrated,
     calibrated_heads,
     calibrated_widths,
+    stored_costs,
 )
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
@@ -447,15 +447,15 @@ class _Loading:
             flash_attention=usual.flash_attention,
             kv_type=usual.kv_type,
         )
-        exact_costs = cached_costs(plan.target, plan.options, Role.TARGET)
-        usual_costs = cached_costs(plan.target, default, Role.TARGET)
+        exact_costs = stored_costs(plan.target, plan.options, Role.TARGET)
+        usual_costs = stored_costs(plan.target, default, Role.TARGET)
         said = f"exact: drafts of up to {longest} tokens"
         if exact_costs is None:
             return said
-        said = f"{said}; a plain token takes {1000 * exact_costs.of(1):.1f} ms"
+        said = f"{said}; a plain token takes {1000 * exact_costs.costs.of(1):.1f} ms"
         if usual_costs is None:
             return f"{said}, and less without --exact: how much is known after a run without it"
-        return f"{said}, and {1000 * usual_costs.of(1):.1f} ms without --exact"
+        return f"{said}, and {1000 * usual_costs.costs.of(1):.1f} ms without --exact"
 
 
 def _spelling(

@@ -42,6 +42,10 @@ class SafeWidths:
     widths: tuple[int, ...]
     differences: Mapping[int, float]
 
+    def __post_init__(self) -> None:
+        if self.widths[:1] != (1,) or set(self.widths) & set(self.differences):
+            raise ValueError(f"safe widths {self.widths}: from 1 on, without those that differ")
+
 
 def safe_widths(
     model: LlamaModel,
