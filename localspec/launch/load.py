@@ -30,9 +30,8 @@ from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import store_megabytes
 from localspec.launch.unforeseen import unforeseen
 from localspec.llama.allocated import together
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel, give_back_memory
-from localspec.llama.sequence import LlamaSequence
+from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
@@ -166,7 +165,7 @@ class _Loading:
                 branches=branches,
                 pass_s=self._pass_s,
             )
-            most_removed = alone = targets.most_removed
+            most_removed = alone = targets.native.most_removed
         else:
             most_removed, alone = self._most_removed(target, options)
         can_draft = most_removed > 0
@@ -234,7 +233,7 @@ class _Loading:
             longest=longest,
             past=said,
             has_heads=has_heads,
-            branches=targets.most_branches,
+            branches=targets.native.most_branches,
         )
         models = LoadedModels(
             targets=targets,
@@ -266,9 +265,9 @@ class _Loading:
         self, targets: LlamaSequences, draft_models: Sequences | None, parallel: int
     ) -> Iterator[str]:
         """Return where llama.cpp took more than was planned; several sequences were not planned."""
-        contexts = [targets.views[0].allocated]
+        contexts = [targets.native.allocated]
         if isinstance(draft_models, LlamaSequences):
-            contexts.append(draft_models.views[0].allocated)
+            contexts.append(draft_models.native.allocated)
         taken = together([*(model.allocated for model in self.models), *contexts])
         return unforeseen(self.plan.uses if parallel == 1 else (), taken)
 
@@ -322,7 +321,9 @@ class _Loading:
         """Find out on a small context how many tokens of a pass can be removed again, of each of several sequences and of one."""
         context = LlamaContext(model, self.cancel, replace(options, n_ctx=256, max_rows=2))
         try:
-            return (context.most_removed if context.can_truncate else 0), context.most_removed
+            return (
+                context.native.most_removed if context.native.can_truncate else 0
+            ), context.native.most_removed
         finally:
             context.close()
 
@@ -357,7 +358,7 @@ class _Loading:
         sequences = LlamaSequences(
             model, self.cancel, options, parallel, parallel, pass_s=self._pass_s
         )
-        if sequences.can_truncate:
+        if sequences.native.can_truncate:
             return sequences
         self.notes.append(
             "the draft model keeps a recurrent state, which cannot be rolled back: it is not used"
