@@ -30,7 +30,7 @@ class _Models(Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class ModelLedger:
     """Entries by name in one file.
 
     Args:
@@ -89,9 +89,9 @@ class Ledger:
             write_atomic(path, content)
 
 
-PINS = Ledger("pins.toml", "pull the models again")
-IMPORTS = Ledger("imports.toml", "import the files again")
-TAILORED = Ledger("tailored.toml", "tailor again")
+PINS = ModelLedger("pins.toml", "pull the models again")
+IMPORTS = ModelLedger("imports.toml", "import the files again")
+TAILORED = ModelLedger("tailored.toml", "tailor again")
 
 
 def pin_name(entry: ModelEntry) -> str:
