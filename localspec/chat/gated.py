@@ -214,5 +214,5 @@ class GatedReply:
 
 
 def _withheld(gate: TextGate, *, in_call: bool = False) -> list[Event]:
-    found, gate.asked = gate.asked, []
+    found, gate.findings = gate.findings, []
     return [Withheld(each.rule, each.text, mask_of(each.rule), in_call) for each in found]
