@@ -18,12 +18,13 @@ MAX_MATCH = 2048
 """Characters that a match has at most, tails aside."""
 QUIET = " \t\r\n,;!?()[]{}<>*|&^~$'\"`="
 """Characters between which words stand alone."""
-_QUIET, _RUN, _OPEN = rf"[{re.escape(QUIET)}]", "[A-Za-z_.]{1,19}", r"(?<![A-Za-z_.])\(\Z"
+_QUIET, _RUN, _OPEN = rf"[{re.escape(QUIET)}]", "[A-Za-z0-9_.-]{1,19}", r"(?<![A-Za-z0-9_.-])\(\Z"
+_TELLING = r"(?i:pass|pwd|secret|key|token|xox)|[A-Z]{2}[0-9]{2}|[0-9]{3}|0[0-9]|\([0-9]|-----"
 PLAIN = re.compile(
-    rf"(?!.*(?i:pass|pwd|secret|key|token))(?:{_RUN}:?(?!=)(?={_QUIET})|(?!{_OPEN}){_QUIET})*(?P<open>{_RUN}|{_OPEN}|)",
+    rf"(?!.*(?:{_TELLING}))(?:{_RUN}:?(?!=)(?={_QUIET})|(?!{_OPEN}){_QUIET})*(?P<open>{_RUN}|{_OPEN}|)",
     re.DOTALL,
 )
-"""Words in which none of localspec's rules matches: the shortest key of letters has 20; and `open`, which may still become an address or a number."""
+"""Words in which none of localspec's rules matches: no other key has less than 20 characters; and `open`, which may still become an address or a number."""
 _LETTERS = "A-Za-z0-9"
 _FIRST = regex.compile(r"(?:\(\?i\))?(?:\(\?=)?(\[[^]]+\]|[A-Za-z-])(?!\?|\{0)")
 """What a head begins with."""

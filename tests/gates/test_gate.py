@@ -55,7 +55,10 @@ def test_empty_file_is_the_usual_gate() -> None:
         ("[[pattern]]\nname = 'x'\npattern = 'a*'", "no longest match"),
         ("[[pattern]]\nname = 'x'\npattern = 'a?'", "matches nothing at all"),
         ("[[pattern]]\nname = 'x'\npattern = 'a'\nwhole = 2", "true or false"),
-        ("[[pattern]]\nname = 'x'\npattern = 'a'\nwhole = true\nfoo = 1", r"pattern\[1\].foo is not a known key"),
+        (
+            "[[pattern]]\nname = 'x'\npattern = 'a'\nwhole = true\nfoo = 1",
+            r"pattern\[1\].foo is not a known key",
+        ),
         ("no toml", "is not TOML"),
     ],
 )
