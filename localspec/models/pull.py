@@ -8,9 +8,9 @@ from pathlib import Path
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import ModelEntry, shards_of
 from localspec.models.hub import in_hub_cache
+from localspec.models.ledger import PINS, pin_name
 from localspec.models.names import learn, models_of
 from localspec.models.obtain import obtain
-from localspec.models.pins import pin
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.models.transfer import Progress, Report, SourceFailedError, require_space
@@ -92,7 +92,7 @@ def fetch(
 def _pin_all(entries: Iterable[ModelEntry], root: Path) -> None:
     for entry in entries:
         if entry.pin is not None:
-            pin(entry, root)
+            PINS.add(root, pin_name(entry), entry)
 
 
 def obtain_together(

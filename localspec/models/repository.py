@@ -28,7 +28,7 @@ from localspec.models.entries import (
 from localspec.models.gguf import GgufHeader, merged, parse_header, read_header, read_model
 from localspec.models.gguf_encoding import CutOffError
 from localspec.models.hub import HubFile, cached_file, files_on_hub
-from localspec.models.pins import with_bytes_of
+from localspec.models.ledger import with_bytes_of
 from localspec.models.store import Store
 from localspec.models.transfer import LineCutError, RemoteFile, SourceFailedError
 from localspec.storage.paths import data_dir

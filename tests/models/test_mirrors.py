@@ -5,7 +5,7 @@ import pytest
 
 from localspec.errors import IntegrityError, UsageError
 from localspec.models.entries import HubSource
-from localspec.models.obtain import from_mirror, label, mirrors_from_environment
+from localspec.models.obtain import from_mirror, mirror_label, mirrors_from_environment
 from localspec.models.store import Store
 from localspec.models.transfer import SourceFailedError
 from tests.models.loopback_hub import Fault, LoopbackHub, loopback_hub
@@ -101,4 +101,7 @@ def test_an_open_quote_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_password_in_an_address_is_not_shown() -> None:
-    assert label("https://me:s3cret@mirror.example/gguf") == "mirror https://mirror.example/gguf"
+    assert (
+        mirror_label("https://me:s3cret@mirror.example/gguf")
+        == "mirror https://mirror.example/gguf"
+    )

@@ -11,8 +11,8 @@ from localspec.calibration import key as cache
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.models.entries import HubSource, ModelEntry, Pin
+from localspec.models.ledger import PINS
 from localspec.models.names import import_file
-from localspec.models.pins import pin
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.storage.paths import data_dir
@@ -57,7 +57,7 @@ def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
         talk.reply()
     TokenLog(root / "store" / "said", megabytes=1).append("conversation 1", [1, 2, 3])
     cache.store(root / "calibration", {"kind": "a"}, {"b": 1})
-    pin(_ENTRY, root)
+    PINS.add(root, _ENTRY.name, _ENTRY)
     store = Store(root)
     file = tmp_path / "mine.gguf"
     file.write_bytes(model_file())
