@@ -100,7 +100,7 @@ def _problem(message: str, value: Any, kind: object, path: tuple[str | int, ...]
         return f"{dotted(*path, field[2])} is {'missing' if is_missing else 'not a known key'}"
     key = dotted(*path)
     if problem.startswith("Invalid"):
-        choices = ", ".join(_choices(msgspec.json.schema(kind), path[-1]))
+        choices = ", ".join(dict.fromkeys(_choices(msgspec.json.schema(kind), path[-1])))
         return f"{key} is {brief(value)}: choose one of {choices}"
     if bound := _BOUND.fullmatch(problem):
         return f"{key} must be at {'least' if bound[1] == '>' else 'most'} {bound[2]}, not {brief(value)}"

@@ -19,6 +19,7 @@ from localspec.storage.paths import data_dir
 from localspec.storage.token_log import TokenLog
 from tests.cli.command import PLAIN, localspec
 from tests.models.gguf_builder import model_file
+from tests.models.sources import begin
 from tests.telemetry.talking import recording
 
 _ENTRY = ModelEntry(
@@ -62,9 +63,8 @@ def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.gguf"
     file.write_bytes(model_file())
     import_file(file, "mine", Registry({}, {}, ""), store)
-    with store.partial(_ENTRY, lambda _: None) as partial:
-        partial.write(b"abc", 0)
-        assert _open_to_others(root.parent) == []
+    begin(store, _ENTRY, b"abc")
+    assert _open_to_others(root.parent) == []
     history.close()
     assert len(list(root.rglob("*"))) > 10
     assert _open_to_others(root.parent) == []
