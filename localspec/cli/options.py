@@ -17,6 +17,7 @@ from localspec.config.own import MODEL, adopt_switches
 from localspec.config.resolve import PREFIX, Level, resolve
 from localspec.display import notice
 from localspec.errors import UsageError
+from localspec.models.ledger import IMPORTS
 from localspec.models.registry import load_registry
 from localspec.options import GRAMMARS, LaunchOptions, Option, ReplyOptions, changed, options_of
 from localspec.storage.paths import data_dir
@@ -33,10 +34,8 @@ def _completing(
 
 
 def _models(_: str) -> Iterable[str]:
-    from localspec.models.names import load_imports  # noqa: PLC0415
-
     registry = load_registry()
-    return [*registry.pairs, *registry.models, *registry.aliases, *load_imports(data_dir())]
+    return [*registry.pairs, *registry.models, *registry.aliases, *IMPORTS.load(data_dir())]
 
 
 def _keys(_: str) -> Iterable[str]:

@@ -54,25 +54,26 @@ from localspec.tailor.tailor import (
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 def tailor(**flags: Any) -> int:
-    """Make a draft model that pays on this machine, for TARGET or the default model.
+    """Make a draft model that pays on this machine, for TARGET or the model that is set.
 
     Makes smaller draft models out of the files on the disk, in Q4_0 or of the target's first layers, and measures how much
     each would speed up the target's own answers. The best one replaces the present draft model if it pays. Answers stay the
     same.
     """
-    if flags["undo"]:
-        return _undo(flags["target"])
     if flags["per_workload"] < 1:
         raise UsageError(f"per_workload is {flags['per_workload']}: it must be 1 or more")
     name = flags.pop("target")
     # Drafting is what is looked for, whatever is set elsewhere.
-    settings = {**configured(flags), "draft": "off", "draft_length": None}
-    return _tailor(name, launch_options(settings), flags)
+    request = launch_options({**configured(flags), "draft": "off", "draft_length": None})
+    name = name or request.pair or request.target
+    if name is None:
+        raise UsageError(
+            "no model is named or set: name one, `localspec list` shows those that are here"
+        )
+    return _undo(name) if flags["undo"] else _tailor(name, request, flags)
 
 
-def _tailor(name: str | None, request: "LaunchOptions", flags: dict[str, Any]) -> int:
-    # It loads llama.cpp, which --help does without.
-
+def _tailor(name: str, request: "LaunchOptions", flags: dict[str, Any]) -> int:
     def report(text: str) -> None:
         if not flags["json_"]:
             click.echo(text)
@@ -134,9 +135,10 @@ def _judge(job: "TailoringJob", tried: "Sequence[Tried]", *, sure: bool) -> tupl
             f"nothing is kept: {best.candidate.label} may pay, but other programs were busy while passes"
             " were measured: run this again when the machine is quiet"
         )
-    made = keep(job, best, _found(best, tried))
+    result = _found(best, tried)
+    made = keep(job, best, result)
     return made.name, (
-        f"{pair} drafts with {made.name} from now on: {made.found}; `localspec tailor --undo {pair}` removes it"
+        f"{pair} drafts with {made.name} from now on: {result}; `localspec tailor --undo {pair}` removes it"
     )
 
 
@@ -179,9 +181,8 @@ def _found(best: "Tried", tried: "Sequence[Tried]") -> str:
     )
 
 
-def _undo(pair: str | None) -> int:
-
-    made, freed = undo(pair)
-    own = made.replaces or "no draft model"
-    click.echo(f"removed {made.name} ({size_text(freed)}): {made.pair} has {own} again")
+def _undo(name: str) -> int:
+    made, pair, freed = undo(name)
+    own = pair.replaces or "no draft model"
+    click.echo(f"removed {made.name} ({size_text(freed)}): {pair.pair} has {own} again")
     return 0
