@@ -12,9 +12,8 @@ from msgspec import Meta, Struct, field
 from localspec.decoding.drafters.register import counted_as
 from localspec.decoding.round import GAPS, Round
 from localspec.errors import UsageError
+from localspec.options import WORKLOADS
 
-WORKLOADS = ("code", "edit", "chat", "summarise", "structured", "creative")
-"""The kinds of text that are told apart."""
 STAGES = ("draft_prefill", "draft", "verify", "sample", "truncate", "other")
 COUNTS = ("rounds", "drafted", "accepted", "confirmed", *(f"{stage}_us" for stage in STAGES))
 NOTHING = (0,) * len(COUNTS)

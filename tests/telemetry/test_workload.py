@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import UsageError
-from localspec.telemetry.reply import WORKLOADS, required
+from localspec.options import WORKLOADS
+from localspec.telemetry.reply import required
 from localspec.telemetry.workload import workload_of
 
 HERE = Path(__file__).parent
