@@ -6,8 +6,8 @@ Only gpt-oss writes several blocks, of which some are words.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 
+from localspec.chat.events import Text
 from localspec.chat.tokenizer import Tokenizer, control_pieces
 
 
@@ -32,9 +32,8 @@ _NEXT = "<|end|><|start|>assistant"
 
 
 KNOWN_TAGS = (
-    ThinkingTags(
-        "<think>", "</think>"
-    ),  # Qwen3, DeepSeek R1, GLM, SmolLM3, Nemotron and most others
+    # Qwen3, DeepSeek R1, GLM, SmolLM3, Nemotron and most others
+    ThinkingTags("<think>", "</think>"),
     ThinkingTags("[THINK]", "[/THINK]"),  # Magistral, Ministral
     ThinkingTags("<seed:think>", "</seed:think>"),  # Seed-OSS
     ThinkingTags("<mm:think>", "</mm:think>"),  # MiniMax M3
@@ -48,18 +47,7 @@ KNOWN_TAGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Some text that is either thoughts or answer."""
-
-    text: str
-    thinking: bool
-
-
-class _Stage(Enum):
-    START = auto()
-    INSIDE = auto()
-    ANSWER = auto()
+_ANSWER = ThinkingTags("", "", words=True)
 
 
 def thinking_tags(template_source: str) -> tuple[ThinkingTags, ...]:
@@ -94,67 +82,44 @@ class ThinkingFilter:
 
     def __init__(self, tags: Sequence[ThinkingTags], opened: ThinkingTags | None = None) -> None:
         self._tags = sorted(tags, key=lambda each: -len(each.open))  # one may begin with another
-        self._block = opened
-        self._stage = _Stage.INSIDE if opened else _Stage.START
+        self._block = opened  # None where one may begin
         self._drop_space = opened is not None
         self._held = ""
 
-    def feed(self, text: str) -> list[Span]:
-        """Take the next text and return what it makes certain, in order, without empty spans."""
+    def feed(self, text: str, *, final: bool = False) -> list[Text]:
+        """Take the next text, which may be the last, and return what it makes certain, in order."""
         self._held += text
-        return self._spans(final=False)
-
-    def flush(self) -> list[Span]:
-        """Return what was held back as the beginning of a tag that never came."""
-        return self._spans(final=True)
-
-    def _spans(self, *, final: bool) -> list[Span]:
         spans = []
-        while self._stage is not _Stage.START or self._start(final=final):
-            self._skip_space()
-            block = self._block
-            if self._stage is _Stage.ANSWER or block is None:
-                spans.append(Span(self._held, thinking=False))
-                self._held = ""
-                break
-            text, closed = self._inside(block.close, final=final)
-            spans.append(Span(text, thinking=not block.words))
+        while (block := self._block or self._opening(final=final)) is not None:
+            if self._drop_space:
+                self._held = self._held.lstrip()
+                self._drop_space = not self._held
+            text, closed, rest = self._held, "", ""
+            if block.close:
+                text, closed, rest = self._held.partition(block.close)
+            if not (closed or final):
+                size = len(text) - _overlap(text, block.close)
+                text, rest = text[:size], text[size:]
+            self._block, self._held = block, rest
+            if text:
+                spans.append(Text(text, thinking=not block.words))
             if not closed:
                 break
-            self._stage = _Stage.START if block.more else _Stage.ANSWER
+            self._block = None if block.more else _ANSWER
             self._drop_space = True
-        return [span for span in spans if span.text]
+        return spans
 
-    def _start(self, *, final: bool) -> bool:
-        """Find out what begins; return whether it is certain."""
+    def _opening(self, *, final: bool) -> ThinkingTags | None:
+        """Return the block that begins, and take its tag; None where that is not certain."""
         text = self._held.lstrip()
         if not final and any(
             each.open.startswith(text) and each.open != text for each in self._tags
         ):
-            return False
-        self._stage = _Stage.ANSWER
-        for tags in self._tags:
-            if text.startswith(tags.open):
-                self._held, self._block = text.removeprefix(tags.open), tags
-                self._stage = _Stage.INSIDE if tags.close else _Stage.ANSWER
-                self._drop_space = True
-                break
-        return True
-
-    def _inside(self, close: str, *, final: bool) -> tuple[str, bool]:
-        """Return more of a block, and whether that ends it."""
-        text, closed, rest = self._held.partition(close)
-        if closed:
-            self._held = rest
-            return text, True
-        cut = len(text) if final else len(text) - _overlap(text, close)
-        self._held = text[cut:]
-        return text[:cut], False
-
-    def _skip_space(self) -> None:
-        if self._drop_space:
-            self._held = self._held.lstrip()
-            self._drop_space = not self._held
+            return None
+        tags = next((each for each in self._tags if text.startswith(each.open)), _ANSWER)
+        if tags.open:
+            self._held, self._drop_space = text.removeprefix(tags.open), True
+        return tags
 
 
 def split_thinking(
@@ -166,7 +131,7 @@ def split_thinking(
     what of it earlier turns keep; for the others, leaving it out of `content` is how thoughts of earlier turns go.
     """
     thinking = ThinkingFilter(tags, opened)
-    spans = [*thinking.feed(text), *thinking.flush()]
+    spans = thinking.feed(text, final=True)
     return (
         "".join(span.text for span in spans if span.thinking),
         "".join(span.text for span in spans if not span.thinking),

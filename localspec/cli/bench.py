@@ -9,16 +9,10 @@ from pathlib import Path
 import click
 
 from localspec.bench.arms import mode_arms, parse_arm
-from localspec.bench.bench import Bench, run_bench
-from localspec.bench.measure import Watchers
+from localspec.bench.bench import Watchers, run_bench
+from localspec.bench.measure import Bench
 from localspec.bench.prompts import bundled, per_workload, read
-from localspec.bench.report import (
-    document,
-    has_verdict,
-    table,
-    verdict_document,
-    verdict_lines,
-)
+from localspec.bench.report import compared, document, table
 from localspec.bench.trial import Trial
 from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
@@ -93,7 +87,8 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
     otherwise memory has to hold both. After twelve pairs, the noise decides how many more are needed to detect a
     slow-down of 5 %.
 
-    Ctrl-C stops it and prints what it has measured so far. Nothing is recorded.
+    Without flags it takes about an hour on a laptop; `--per-workload 1` takes a tenth of that. Ctrl-C stops it and
+    prints what it has measured so far. Nothing is recorded.
     """  # noqa: D301 - click keeps lines behind a \b
     request = bench_request(settings, measuring)
     cancel, line = CancelFlag(), ProgressLine(enabled=not measuring.quiet, notice_s=_NOTICE_S)
@@ -116,13 +111,10 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
             )
     except Cancelled:
         return INTERRUPTED
-    if not (has_verdict(found) if request.verdict else found.trials):
+    if not found.trials or (request.verdict and compared(found) is None):
         return INTERRUPTED
     if measuring.json_:
-        figures = verdict_document(found) if request.verdict else document(found)
-        print_json(figures, indent=None)
-    elif request.verdict:
-        click.echo("\n".join(verdict_lines(found)))
+        print_json(document(found), indent=None)
     else:
         click.echo(table(found, shutil.get_terminal_size((80, 24)).columns))
     sys.stdout.flush()

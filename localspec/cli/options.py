@@ -16,6 +16,7 @@ from localspec.config.keys import KEYS, MODELS, offered
 from localspec.config.own import MODEL, adopt_switches
 from localspec.config.resolve import PREFIX, Level, resolve
 from localspec.errors import UsageError
+from localspec.models.ledger import IMPORTS
 from localspec.models.registry import load_registry
 from localspec.options import (
     GRAMMARS,
@@ -45,10 +46,8 @@ def _completing(
 
 # What only a shell's completion needs is imported there.
 def _models(_: str) -> Iterable[str]:
-    from localspec.models.names import load_imports  # noqa: PLC0415
-
     registry = load_registry()
-    return [*registry.pairs, *registry.models, *registry.aliases, *load_imports(data_dir())]
+    return [*registry.pairs, *registry.models, *registry.aliases, *IMPORTS.load(data_dir())]
 
 
 def _personas(parameter: str) -> Iterable[str]:

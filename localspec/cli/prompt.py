@@ -24,6 +24,7 @@ from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.models.entries import HubName
+from localspec.models.ledger import IMPORTS
 from localspec.models.registry import Registry, load_registry
 from localspec.options import LEAST_PASSAGE_TOKENS, PASSAGE_TOKENS
 from localspec.session.preferences import FILE, Preferences, read_preferences
@@ -95,11 +96,7 @@ def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
     on_hub = HubName.parse(text)
     if on_hub is not None:
         return not alone or on_hub.quant is not None or _HUB.match(text) is not None
-    if (data_dir() / "imports.toml").exists():
-        from localspec.models.names import load_imports  # noqa: PLC0415 - numpy comes with it
-
-        return text in load_imports(data_dir())
-    return False
+    return text in IMPORTS.load(data_dir())
 
 
 def require_model(word: str) -> str:

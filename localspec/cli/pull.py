@@ -1,7 +1,7 @@
 """`localspec pull` and `recommend`: fetch models, and which of them suit this machine."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -26,7 +26,7 @@ from localspec.models.entries import ModelEntry, Purpose
 from localspec.models.pull import Wanted, bytes_to_fetch, fetch, models_of_all, require_room, wanted
 from localspec.models.recommend import Memory, Recommendation, Suits, recommend, rounded
 from localspec.models.registry import load_registry
-from localspec.models.repository import FoundHeader, find_headers, keep_beginning, of_model
+from localspec.models.repository import model_header
 from localspec.models.store import Store
 from localspec.options import LaunchOptions
 from localspec.storage.files import free_bytes, size_text
@@ -113,7 +113,6 @@ class Preview:
         self._store = Store(data_dir())
         self._reads_ahead = not request.offline
         self._told: set[str] = set()
-        self._beginnings: list[FoundHeader] = []
         self._problems = 0
 
     def before(self, *, ask: bool) -> None:
@@ -134,8 +133,6 @@ class Preview:
             self._tell_if_known(each)
         if to_fetch and sys.stdin.isatty() and sys.stderr.isatty():
             self._ask(to_fetch, ask=ask)
-        for beginning in self._beginnings:
-            keep_beginning(beginning, self._store)
 
     def after(self) -> None:
         """Tell what could not be known before the files were here."""
@@ -160,16 +157,13 @@ class Preview:
 
     def _tell(self, each: Wanted) -> None:
         try:
-            found = [list(find_headers(model)) for model in each.models]
+            headers = [model_header(model) for model in each.models]
         except ModelUnavailable:
             raise
         except LocalspecError as error:  # no GGUF, say: the download will not be better
             self._say(f"warning: {error}", problem=True)
             self._told.add(each.name)
             return
-        self._beginnings += [header for headers in found for header in headers]
-        names = _names(each)
-        headers = [of_model(parts, name) for parts, name in zip(found, names, strict=True)]
         draft_model = headers[1] if len(headers) > 1 else None
         options = self._request.load
         expected = forecast(headers[0], draft_model, options, self._request.draft_load(options))
@@ -194,11 +188,6 @@ class Preview:
         click.confirm(
             f"localspec: {sizes}: {question}", default=not self._problems, abort=True, err=True
         )
-
-
-def _names(each: Wanted) -> Iterator[str]:
-    for model in each.models:
-        yield model.name if isinstance(model, ModelEntry) else str(model)
 
 
 @click.command("recommend")

@@ -66,16 +66,26 @@ class TailorFlags:
 @option_flags("device")
 @with_settings
 def tailor(target: str | None, settings: Settings, tailoring: TailorFlags) -> int:
-    """Make a draft model that pays on this machine, for TARGET or the default model.
+    """Make a draft model that pays on this machine, for TARGET or the model that is set.
 
     Makes smaller draft models out of the files on the disk, in Q4_0 or of the target's first layers, and measures how much
     each would speed up the target's own answers. The best one replaces the present draft model if it pays. Answers stay the
     same.
     """
-    if tailoring.undo:
-        return _undo(target)
     if tailoring.per_workload < 1:
         raise UsageError(f"per_workload is {tailoring.per_workload}: it must be 1 or more")
+    # Drafting is what is looked for, whatever is set elsewhere.
+    launch = changed(settings.launch, {"draft": "off", "draft_length": None})
+    name = target or launch.pair or launch.target
+    if name is None:
+        raise UsageError(
+            "no model is named or set: name one, `localspec list` shows those that are here"
+        )
+    if tailoring.undo:
+        made, pair, freed = undo(name)
+        own = pair.replaces or "no draft model"
+        click.echo(f"removed {made.name} ({size_text(freed)}): {pair.pair} has {own} again")
+        return 0
 
     def report(text: str) -> None:
         if not tailoring.json_:
@@ -85,11 +95,9 @@ def tailor(target: str | None, settings: Settings, tailoring: TailorFlags) -> in
         refused.append(f"not tried: {candidate.label}: {error}")
         report(refused[-1])
 
-    # Drafting is what is looked for, whatever is set elsewhere.
-    launch = changed(settings.launch, {"draft": "off", "draft_length": None})
     prompts = bundled() if tailoring.prompts is None else read(Path(tailoring.prompts))
     prompts = per_workload(prompts, tailoring.per_workload)
-    job, cancel, refused = tailoring_job(target, launch), CancelFlag(), list[str]()
+    job, cancel, refused = tailoring_job(name, launch), CancelFlag(), list[str]()
     every = candidates(job)
     try:
         with (
@@ -109,13 +117,13 @@ def tailor(target: str | None, settings: Settings, tailoring: TailorFlags) -> in
             answers = at_work.record(prompts)
             tried = at_work.measure_all(every, answers, folder, refuse)
             report(_table(tried))
-            made, result = _judge(job, tried, sure=at_work.costs.sure)
+            kept, result = _judge(job, tried, sure=at_work.costs.sure)
     except Cancelled:
         return INTERRUPTED
     took_s = time.monotonic() - begun_s
     report(f"{result} ({duration_text(took_s)})")
     if tailoring.json_:
-        document: dict[str, object] = {"pair": job.pair.name, "kept": made, "result": result}
+        document: dict[str, object] = {"pair": job.pair.name, "kept": kept, "result": result}
         document |= {"tried": [_document(each) for each in tried], "not_tried": refused}
         print_json({**document, "seconds": round(took_s, 1)}, indent=None)
     return 0
@@ -140,9 +148,10 @@ def _judge(job: TailoringJob, tried: Sequence[Tried], *, sure: bool) -> tuple[st
             f"nothing is kept: {best.candidate.label} may pay, but other programs were busy while passes"
             " were measured: run this again when the machine is quiet"
         )
-    made = keep(job, best, _gain(best, tried))
+    result = _gain(best, tried)
+    made = keep(job, best, result)
     return made.name, (
-        f"{pair} drafts with {made.name} from now on: {made.found}; `localspec tailor --undo {pair}` removes it"
+        f"{pair} drafts with {made.name} from now on: {result}; `localspec tailor --undo {pair}` removes it"
     )
 
 
@@ -182,10 +191,3 @@ def _gain(best: Tried, tried: Sequence[Tried]) -> str:
         f"it proposed {best.agrees:.1%} of the target's tokens at {best.step:.2f} steps a token{before};"
         f" {best.speed.mean:.2f} times plain speed over all, most on {', '.join(best.pays_on)}"
     )
-
-
-def _undo(pair: str | None) -> int:
-    made, freed = undo(pair)
-    own = made.replaces or "no draft model"
-    click.echo(f"removed {made.name} ({size_text(freed)}): {made.pair} has {own} again")
-    return 0

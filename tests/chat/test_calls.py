@@ -253,7 +253,9 @@ def test_gpt_oss_calls_from_among_its_thoughts_wherever_they_are_cut(
     tags = tuple(each for each in KNOWN_TAGS if "channel|>" in each.open and "<|c" in each.open)
     for chunks in (text, *([text[:at], text[at:]] for at in range(len(text)))):
         thinking = ThinkingFilter(tags)
-        spans = [span for chunk in chunks for span in thinking.feed(chunk)] + thinking.flush()
+        spans = [span for chunk in chunks for span in thinking.feed(chunk)] + thinking.feed(
+            "", final=True
+        )
         calls, rest = parsed(HARMONY_FORM, [span.text for span in spans if not span.thinking])
         assert calls == [("get_weather", {"city": "Rio"})]
         assert rest.strip() == words

@@ -21,8 +21,8 @@ FORCED = ("--regex", KEY_FORM, "--seed", "1", "--max-tokens", "120")
     ("arguments", "complaint"),
     [
         (["run", "--gate", "none.toml", "Hi"], "--gate none.toml cannot be read"),
-        (["run", "--gate", "broken.toml", "Hi"], "broken.toml: 'uses' is not known"),
-        (["batch", "--gate", "broken.toml", "in.jsonl"], "broken.toml: 'uses' is not known"),
+        (["run", "--gate", "broken.toml", "Hi"], "broken.toml: uses is not a known key"),
+        (["batch", "--gate", "broken.toml", "in.jsonl"], "broken.toml: uses is not a known key"),
         (["run", "--gate", "old.toml", "Hi"], "old.toml: guard is gone"),
     ],
 )

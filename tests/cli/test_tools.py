@@ -68,7 +68,7 @@ def test_rules_that_are_none_are_told_before_anything_is_loaded(tmp_path: Path) 
     places = {"LOCALSPEC_CONFIG_DIR": str(tmp_path / "settings")}
     done = localspec("run", "--tools", "Hi", cwd=tmp_path / "project", env=places)
     assert_one_complaint(done, 2)
-    assert "tools.toml: 'permit' is unknown" in done.err
+    assert "tools.toml: permit is not a known key" in done.err
 
 
 def test_that_vectors_cannot_be_used_is_told_once(
