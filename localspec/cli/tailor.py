@@ -61,11 +61,11 @@ class TailorFlags:
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("target", required=False, shell_complete=complete_models)
+@click.argument("name", metavar="[TARGET]", required=False, shell_complete=complete_models)
 @flags(tailoring=TailorFlags)
 @option_flags("device")
 @with_settings
-def tailor(target: str | None, settings: Settings, tailoring: TailorFlags) -> int:
+def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
     """Make a draft model that pays on this machine, for TARGET or the model that is set.
 
     Makes smaller draft models out of the files on the disk, in Q4_0 or of the target's first layers, and measures how much
@@ -76,7 +76,7 @@ def tailor(target: str | None, settings: Settings, tailoring: TailorFlags) -> in
         raise UsageError(f"per_workload is {tailoring.per_workload}: it must be 1 or more")
     # Drafting is what is looked for, whatever is set elsewhere.
     launch = changed(settings.launch, {"draft": "off", "draft_length": None})
-    name = target or launch.pair or launch.target
+    name = name or launch.pair or launch.target
     if name is None:
         raise UsageError(
             "no model is named or set: name one, `localspec list` shows those that are here"
