@@ -20,10 +20,8 @@ from localspec.cli.progress import print_json
 from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
-from localspec.history.export import Mask
-from localspec.history.records import StoredConversation
-from localspec.history.tags import tags_of
-from localspec.session.export import exported, write_export
+from localspec.history.records import StoredConversation, tags_of
+from localspec.session.export import Mask, exported, write_export
 from localspec.storage.paths import data_dir
 
 _NUMBER = click.argument("number", metavar="[NUMBER|TITLE]", required=False)

@@ -20,7 +20,6 @@ from localspec.models.ledger import IMPORTS
 from localspec.models.registry import load_registry
 from localspec.options import (
     GRAMMARS,
-    WORKLOADS,
     LaunchOptions,
     Option,
     ReplyOptions,
@@ -28,6 +27,7 @@ from localspec.options import (
     descriptions,
     options_of,
 )
+from localspec.options.recording import WORKLOADS
 from localspec.storage.paths import data_dir
 
 Function = Callable[..., Any]

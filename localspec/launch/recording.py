@@ -1,15 +1,12 @@
-"""What is recorded of replies on this machine, and where. Cheap to import, and needs no telemetry."""
+"""What is recorded of replies on this machine, and where. Cheap to import: loads nothing that answers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from localspec.config.keys import Setting
 from localspec.config.resolve import resolve
 from localspec.errors import LocalspecError
+from localspec.options.recording import Switch
 from localspec.storage.paths import data_dir
-
-if TYPE_CHECKING:
-    from localspec.config.keys import Setting
-    from localspec.telemetry.switch import Switch
 
 
 def telemetry_dir() -> Path:
@@ -22,17 +19,16 @@ def telemetry_dir() -> Path:
 
 
 def recorded() -> str:
-    """Return what is recorded of replies: `text`, `counts`, or nothing, also if the settings are unusable."""
-    return {"on": "counts", "text": "text"}.get(str(_settings().get("telemetry")), "")
+    """Return what is recorded of replies: `text`, `counts`, or nothing."""
+    switch = recording()
+    return "" if switch is None else "text" if switch.text else "counts"
 
 
-def recording() -> "Switch | None":
-    """Return what is recorded of replies, and how much of it; None if nothing is."""
+def recording() -> Switch | None:
+    """Return what is recorded of replies, and how much of it; None if nothing is, or if the settings are unusable."""
     found = _settings()
     if found.get("telemetry") not in {"on", "text"}:
         return None
-    from localspec.telemetry.switch import Switch  # noqa: PLC0415 - a feature that can be taken away
-
     megabytes, days = found["telemetry_megabytes"], found["telemetry_days"]
     assert isinstance(megabytes, int)  # noqa: S101 - so they are declared
     assert isinstance(days, int)  # noqa: S101
@@ -47,7 +43,7 @@ def store_megabytes() -> int | None:
     return megabytes if found.get("store") else None
 
 
-def _settings() -> "dict[str, Setting]":
+def _settings() -> dict[str, Setting]:
     """Return what is set; nothing if the settings are unusable."""
     try:
         return {name: each.value for name, each in resolve({}).items()}

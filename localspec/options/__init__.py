@@ -3,7 +3,7 @@
 Imports only the standard library, and little of it: the start of the chat waits for this room.
 """
 
-from localspec.options.launch import WORKLOADS, LaunchOptions
+from localspec.options.launch import LaunchOptions
 from localspec.options.load import KV_TYPES, LOAD_MODES, SPLITS, LoadOptions
 from localspec.options.nested import changed, options_of, values_of
 from localspec.options.option import Option, cut, descriptions
@@ -24,7 +24,6 @@ __all__ = [
     "LOAD_MODES",
     "PASSAGE_TOKENS",
     "SPLITS",
-    "WORKLOADS",
     "LaunchOptions",
     "LoadOptions",
     "Option",

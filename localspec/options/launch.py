@@ -7,8 +7,6 @@ from localspec.options.load import LoadOptions
 from localspec.options.option import Option, check, declared
 
 _LONGEST_DRAFT = 63
-WORKLOADS = ("code", "edit", "chat", "summarise", "structured", "creative")
-"""The kinds of text that statistics are made of."""
 
 
 @dataclass(frozen=True, slots=True)
