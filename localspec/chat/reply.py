@@ -34,7 +34,7 @@ class ReplyInProgress:
         drafter: what drafts, in one word.
         clock: seconds, monotonic.
         emit: takes the events.
-        logprobs: gets one for every choice of the target's, in their order; stays empty where nobody asks.
+        logprobs: gets one for every choice of the target's, in their order; stays empty where none are wanted.
         markers: special texts that calls are made of.
         gated: says whether a gate has stopped it.
     """
@@ -53,7 +53,7 @@ class ReplyInProgress:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     markers: Sequence[str] = ()
     gated: Callable[[], bool] = lambda: False
-    _untold: list[TokenLogprob] = field(default_factory=list)
+    _pending: list[TokenLogprob] = field(default_factory=list)
     _acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
     _spent: Spent = field(default_factory=Spent)
     _completion_tokens: int = 0
@@ -69,7 +69,7 @@ class ReplyInProgress:
             self._take(done)
             self._branched = done.verdict.branch is not None
         may_go_on = self.generation.stop_reason is not StopReason.EOG
-        for each in self._told(self.text.flush(may_go_on=may_go_on)):
+        for each in self._with_logprobs(self.text.flush(may_go_on=may_go_on)):
             self.emit(each)
         if self._branched:
             yield from self._evaluate_branch()
@@ -88,13 +88,13 @@ class ReplyInProgress:
         else:
             self._spent += done.spent
         texts: list[str] = []
-        shown: list[Told] = []
+        chunks: list[Told] = []
         for at, token in enumerate(done.confirmed):
             if token not in self.eog:
-                self._untold += self.logprobs[at : at + 1]
-                text, chunks = self.text.feed(token)
+                self._pending += self.logprobs[at : at + 1]
+                text, new = self.text.feed(token)
                 texts.append(text)
-                shown += self._told(chunks)
+                chunks += self._with_logprobs(new)
             if self.text.stopped:  # what was confirmed behind that is in no answer
                 done = replace(done, confirmed=done.confirmed[: at + 1])
                 break
@@ -102,16 +102,16 @@ class ReplyInProgress:
         self._acceptance.add(done)
         self.logprobs.clear()
         self.emit(RoundDone(done, tuple(texts)))
-        for chunk in shown:
+        for chunk in chunks:
             self.emit(chunk)
 
-    def _told(self, chunks: list[Told]) -> list[Told]:
-        """Return what is told, its last text with the logprobs of all tokens since the one before; calls have none."""
-        for at in reversed(range(len(chunks) if self._untold else 0)):
+    def _with_logprobs(self, chunks: list[Told]) -> list[Told]:
+        """Return chunks, the last text with the logprobs of all tokens since the one before; calls have none."""
+        for at in reversed(range(len(chunks) if self._pending else 0)):
             last = chunks[at]
             if isinstance(last, Text):
-                chunks[at] = msgspec.structs.replace(last, logprobs=tuple(self._untold))
-                self._untold.clear()
+                chunks[at] = msgspec.structs.replace(last, logprobs=tuple(self._pending))
+                self._pending.clear()
                 break
         return chunks
 

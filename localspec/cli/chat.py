@@ -10,40 +10,36 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import click
 
-from localspec.cli.hands import call_runner, pressed_answer, tools_option, wants_tools
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.options import (
     SectionedCommand,
+    Settings,
     complete_models,
-    configured,
+    flags,
     gate_option,
-    gate_rules,
-    launch_options,
     option_flags,
     own_option,
-    reply_options,
-    with_model,
-    with_own,
+    with_settings,
 )
-from localspec.cli.prompt import is_model, named, require_model, stored_conversation
-from localspec.cli.question import (
+from localspec.cli.prompt import (
+    DocsFlags,
+    SystemFlags,
     continue_option,
-    docs_of,
-    docs_options,
-    system_options,
-    system_prompt,
+    is_model,
+    require_model,
+    stored_conversation,
+    with_model,
 )
+from localspec.cli.tools import ToolFlags, pressed_answer
 from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
 from localspec.launch.engine import server_finder
 from localspec.models.registry import load_registry
-from localspec.options import ReplyOptions
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences, read_preferences
 from localspec.storage.paths import data_dir
@@ -63,28 +59,38 @@ _PLAIN_HINT = "not an interactive terminal: using --plain"
 
 @click.command(cls=SectionedCommand)
 @click.argument("word", metavar="[MODEL]", required=False, shell_complete=complete_models)
-@option_flags("models", "exact", draft_length="Tokens to draft at a time.")
+@option_flags(
+    "models",
+    "exact",
+    "sampling",
+    "structure",
+    "context",
+    "device",
+    draft_length="Tokens to draft at a time.",
+    max_tokens="Stop each answer after N tokens.",
+    seed="Same seed, same text. Default: random for each answer.",
+)
 @continue_option
 @click.option(
     "--plain",
     is_flag=True,
     help="Print lines, no screens: for screen readers, pipes and dumb terminals.",
 )
-@system_options
-@option_flags(
-    "sampling",
-    "structure",
-    "context",
-    "device",
-    max_tokens="Stop each answer after N tokens.",
-    seed="Same seed, same text. Default: random for each answer.",
-)
-@docs_options
-@tools_option()
+@flags(system=SystemFlags, docs=DocsFlags, tools=ToolFlags)
 @gate_option
 @own_option
 @click.option("-q", "--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
-def chat(word: str | None, **flags: Any) -> int:
+@with_settings
+def chat(
+    word: str | None,
+    settings: Settings,
+    system: SystemFlags,
+    docs: DocsFlags,
+    tools: ToolFlags,
+    go_on: str | None,
+    plain: bool,
+    quiet: bool,
+) -> int:
     """Chat in the terminal with MODEL, or with your default model.
 
     Conversations are kept; `--continue` resumes the last one, `--continue 5` another one. F1 lists the keys, `/` the commands.
@@ -92,66 +98,75 @@ def chat(word: str | None, **flags: Any) -> int:
     When piped, each line is a separate question; put three double quotes around a question of
     several lines. Answers then go to stdout, everything else to stderr.
     """
-    which = "" if word is not None else (flags["go_on"] or "")
-    if which and not which.removeprefix("#").isdecimal() and is_model(which, load_registry()):
-        word, flags["go_on"] = which, ""
+    is_title = go_on and not go_on.removeprefix("#").isdecimal()
+    if word is None and go_on and is_title and is_model(go_on, load_registry()):
+        word, go_on = go_on, ""
     if word is not None:
-        if named(flags):
+        if settings.named_model:
             raise UsageError(f"{word!r} and an option both name a model: give one of them")
-        flags["model"] = require_model(word)
-    return start_chat(flags)
+        settings = settings.with_model(require_model(word))
+    return start_chat(settings, system, docs, tools, go_on=go_on, plain=plain, quiet=quiet)
 
 
-def start_chat(flags: dict[str, Any]) -> int:
-    """Chat, as the flags of the verb that is running ask for; return the exit code.
-
-    Args:
-        flags: those of `chat`, as they were given.
-    """
-    screens = not flags["plain"] and _has_screens()
-    with _waiting_keys() if screens else nullcontext() as give_back:
-        return _chat(flags, give_back)
-
-
-def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
-    """Chat on screens where there is a terminal to be given back to them, else in lines."""
+def start_chat(
+    settings: Settings,
+    system: SystemFlags,
+    docs: DocsFlags,
+    tools: ToolFlags,
+    *,
+    go_on: str | None = None,
+    plain: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Chat, as the flags of the verb that is running ask for; return the exit code."""
+    screens = not plain and _has_screens()
     preferences = read_preferences()
-    own_models, screens = not named(flags), give_back is not None
-    # A conversation has its models.
-    prompts = own_models and not screens and flags["go_on"] is None
-    chosen = with_model(flags) if prompts else configured(flags)
-    session = _session(chosen, preferences)
-    if chosen.get("unasked"):
-        notice(chosen["unasked"])
-    if flags["go_on"] is not None:
-        conversation = stored_conversation(flags["go_on"])
-        # Only flags are meant for this conversation; what is configured is meant for new ones.
-        session.resume(conversation.id, own_models=own_models, own_ctx=flags["ctx"] is None)
-    farewell = ""
-    try:
-        if give_back is None:
+    default = ""
+    with _waiting_keys() if screens else nullcontext() as give_back:
+        # Screens have a list of models, and a conversation has its own.
+        if not (settings.named_model or screens or go_on is not None):
+            settings, default = with_model(settings, quiet=quiet)
+        session = _session(settings, system, docs, tools, preferences)
+        if default:
+            notice(default)
+        if go_on is not None:
+            conversation = stored_conversation(go_on)
+            # Only flags are meant for this conversation; what is configured is meant for new ones.
+            session.resume(
+                conversation.id,
+                own_models=not settings.named_model,
+                own_ctx=settings.given.get("ctx") is None,
+            )
+        farewell = ""
+        try:
+            if give_back is not None:
+                return _on_screens(session, preferences, give_back)
             with unwind_on_terminate():
-                return _in_lines(session, preferences, flags)
-        return _on_screens(session, preferences, give_back)
-    finally:
-        if sys.stdin.isatty() and sys.stderr.isatty() and not flags["quiet"]:
-            farewell = session.farewell
-        session.close()
-        if farewell:
-            notice(farewell)
+                return _in_lines(session, preferences, plain=plain, quiet=quiet)
+        finally:
+            if sys.stdin.isatty() and sys.stderr.isatty() and not quiet:
+                farewell = session.farewell
+            session.close()
+            if farewell:
+                notice(farewell)
 
 
-def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
-    launch, options = launch_options(flags), reply_options(with_own(flags))
-    talk = SavedConversation(History(data_dir() / "history"), system_prompt(flags, preferences))
-
-    def own(name: str) -> ReplyOptions:
-        return reply_options(with_own(flags, name))
-
-    find = server_finder(own=flags["own"], workload=flags.get("workload"))
-    engine = EngineClient(find=find, gate=gate_rules(flags["gate"]))
-    work = call_runner(Path.cwd(), flags) if wants_tools(flags) else None
-    return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
+def _session(
+    settings: Settings,
+    system: SystemFlags,
+    docs: DocsFlags,
+    tools: ToolFlags,
+    preferences: Preferences,
+) -> Session:
+    launch, options = settings.launch, settings.reply
+    saved = SavedConversation(
+        History(data_dir() / "history"), system.prompt(settings.system, preferences)
+    )
+    engine = EngineClient(find=server_finder(own=settings.own), gate=settings.gate)
+    runner = tools.runner(docs, offline=launch.offline)
+    return Session(
+        engine, saved, launch, options, Path.cwd(), settings.reply_of, runner, docs.open()
+    )
 
 
 def _on_screens(session: Session, preferences: Preferences, give_back: Callable[[], None]) -> int:
@@ -165,20 +180,20 @@ def _on_screens(session: Session, preferences: Preferences, give_back: Callable[
     return app.return_code or 0
 
 
-def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
-    from localspec.tui import plain  # noqa: PLC0415 - as above, of lines
+def _in_lines(session: Session, preferences: Preferences, *, plain: bool, quiet: bool) -> int:
+    from localspec.tui import plain as lines  # noqa: PLC0415
 
-    if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
+    if not (plain or quiet) and sys.stdin.isatty():
         notice(_PLAIN_HINT)
-    terminal, quiet = sys.stdout.isatty(), flags["quiet"]
+    terminal = sys.stdout.isatty()
     ask = pressed_answer if sys.stdin.isatty() else None
-    front = plain.Lines(
+    front = lines.Lines(
         session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet, ask=ask
     )
     if sys.stdin.isatty() and sys.stdout.isatty():
         typed = _lines_of_a_person(session.talk.history.questions(_RECALLED))
-        return plain.run(front, typed, greets=not quiet)
-    return plain.run(front, _typed_lines(quiet=quiet))
+        return lines.run(front, typed, greets=not quiet)
+    return lines.run(front, _typed_lines(quiet=quiet))
 
 
 def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
