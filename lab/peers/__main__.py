@@ -17,8 +17,8 @@ import click
 
 from lab.peers.runs import open_runs
 from lab.peers.setting import PEER_FLAGS, peer_program
-from localspec.bench.bench import Bench, Result, run_bench
-from localspec.bench.measure import BenchModels, Runs, Watchers, prompt_tokens
+from localspec.bench.bench import BenchModels, Watchers, run_bench
+from localspec.bench.measure import Bench, Result, Runs, prompt_tokens
 from localspec.bench.report import ALL, document, figures, table
 from localspec.cli.bench import bench, bench_request
 from localspec.cli.options import configured
@@ -38,7 +38,7 @@ def beside_server(bench: Bench, program: str, modes: Sequence[str]) -> Result:
     path, cancel = peer_program(program), CancelFlag()
 
     def servers(loaded: BenchModels, stack: ExitStack) -> Mapping[str, Runs]:
-        if "server:draft" in modes and loaded.draft_model is None:
+        if "server:draft" in modes and loaded.plan.draft_model is None:
             raise UsageError("server:draft needs a draft model: add model to --modes")
         tokens = prompt_tokens(loaded.assistant, bench.prompts)
         runs = open_runs(path, loaded, tokens, bench.reply, lambda: cancel.is_set)
