@@ -6,7 +6,7 @@ time and gain nothing.
 
 Where only ids travel between the two models, what forbids a pair is an id with two meanings: another
 piece, a piece in another alphabet, or a byte here that is text there. Such a draft model can still be named by hand:
-then its ids are mapped by their bytes, see `across`. What governs how text is *cut*
+then its ids are mapped by their bytes, see `tokenizer.shared_percent`. What governs how text is *cut*
 into ids (pre-tokenizer, merges, scores) and which ids are special is the target's business alone; it
 is compared and reported, and takes the word "identical" away, not the draft.
 """
@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, PairMismatch
-from localspec.models.across import shared_percent
 from localspec.models.architectures import EAGLE3, why_no_draft_model
 from localspec.models.entries import ModelEntry, PairEntry, shards_of
 from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.names import look_up
 from localspec.models.registry import Registry
 from localspec.models.repository import find_header, local_file
-from localspec.models.tokenizer import TokenizerHeader, fingerprint
+from localspec.models.tokenizer import TokenizerHeader, fingerprint, shared_percent
 
 _BYTE = 6  # llama.cpp's token type of a single byte
 _SHOWN_PIECE = 40

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import PairMismatch
-from localspec.models.across import shared_percent
 from localspec.models.gguf import GgufHeader, parse_header, read_header
 from localspec.models.pairs import (
     Compatibility,
@@ -11,6 +10,7 @@ from localspec.models.pairs import (
     compare_tokenizers,
     require_compatible,
 )
+from localspec.models.tokenizer import shared_percent
 from tests.models.gguf_builder import TOKENS, Content, model_file
 
 
