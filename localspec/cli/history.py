@@ -14,10 +14,8 @@ from localspec.cli.options import configured, gate_option, gate_rules
 from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
-from localspec.history.export import Mask
-from localspec.history.records import StoredConversation
-from localspec.history.tags import tags_of
-from localspec.session.export import exported, write_export
+from localspec.history.records import StoredConversation, tags_of
+from localspec.session.export import Mask, exported, write_export
 from localspec.storage.paths import data_dir
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")

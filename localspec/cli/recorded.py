@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.display import notice
-from localspec.telemetry.reply import WORKLOADS
+from localspec.options.recording import WORKLOADS
 
 if TYPE_CHECKING:
     from localspec.launch.observe import Telemetry

@@ -15,12 +15,12 @@ from localspec.decoding.round import OFF
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
 from localspec.launch.recording import recording
+from localspec.options.recording import checked_workload
 from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
 from localspec.storage.token_log import FILE
 from localspec.storage.token_log import wipe as wipe_store
 from localspec.telemetry.log import read_records, retag, wipe
-from localspec.telemetry.reply import required
 from localspec.telemetry.report import make_report
 from localspec.telemetry.text import proposals
 from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view
@@ -121,7 +121,7 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
         number, equals, workload = each.partition("=")
         if not (equals and number.isdecimal() and len(number) < 19):
             raise UsageError(f"--retag {each[:40]!r}: write it like 12=code")
-        asked.append((int(number), required(workload)))
+        asked.append((int(number), checked_workload(workload)))
     for reply, kind in asked:
         if not retag(directory, reply, kind):
             raise UsageError(f"there is no reply {reply}: see `localspec stats --replies 20`")

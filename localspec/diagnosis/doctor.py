@@ -174,8 +174,8 @@ def files() -> Iterator[Fact]:
     kind = kinds if switch else "off"
     bounds = f" of {switch.megabytes} MB, kept for {switch.days} days" if switch else ""
     yield Fact("telemetry", f"{kind}: {size_text(size_bytes(telemetry_dir()))}{bounds}")
-    tokens, room, owners = TokenLog(data / "store" / FILE).figures()
-    amount = f": up to {tokens} of {room} tokens, of {owners} conversations" if owners else ""
+    tokens, owners = TokenLog(data / "store" / FILE).figures()
+    amount = f": {tokens} tokens of {owners} conversations" if owners else ""
     yield Fact("store", ("off" if store_megabytes() is None else "on") + amount)
     file = user_file()
     yield Fact("user settings", shown(file) + ("" if file.exists() else " (does not exist)"))

@@ -14,6 +14,7 @@ from localspec.calibration.calibrated import (
     calibrated_heads,
     calibrated_widths,
 )
+from localspec.chat import jinja
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Prefixes
@@ -118,6 +119,7 @@ def load(
         Cancelled: `cancel` was set while loading.
         ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
     """
+    jinja.start()  # it takes about 50 ms, which loading hides
     loading = _Loading(
         plan, cancel or CancelFlag(), on_load, on_measure, hold_up_s, keep, list(plan.notes)
     )

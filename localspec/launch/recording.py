@@ -4,8 +4,8 @@ from pathlib import Path
 
 from localspec.config.resolve import resolve
 from localspec.errors import LocalspecError
+from localspec.options.recording import Switch
 from localspec.storage.paths import data_dir
-from localspec.telemetry.switch import Switch
 
 
 def telemetry_dir() -> Path:
