@@ -5,7 +5,7 @@ The text is kept, so that what is cited is what was found; vectors of passages s
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -320,9 +320,7 @@ class Index:
 
 def index_names() -> list[str]:
     """Return the names of the indexes that there are."""
-    with suppress(OSError):
-        return sorted(each.stem for each in (data_dir() / "index").glob("*.db"))
-    return []
+    return sorted(each.stem for each in (data_dir() / "index").glob("*.db"))
 
 
 def open_index(name: str, *, make: bool = False) -> Index:

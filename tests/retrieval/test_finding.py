@@ -26,7 +26,7 @@ from localspec.retrieval.embedding import (
 )
 from localspec.retrieval.index import FoundPassage, Index, VectorModel, open_index
 from localspec.retrieval.passages import Passage
-from localspec.retrieval.retriever import by_vectors, fuse, search
+from localspec.retrieval.search import by_vectors, fuse, search
 from localspec.retrieval.update import add, update
 from tests.llama import tiny_models
 
