@@ -19,8 +19,7 @@ from localspec.cli.options import (
 from localspec.cli.progress import print_json
 from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
-from localspec.history.archive import History
-from localspec.history.records import StoredConversation, tags_of
+from localspec.session.conversation import History, StoredConversation, tags_of
 from localspec.session.export import Mask, exported, write_export
 from localspec.storage.paths import data_dir
 

@@ -30,7 +30,7 @@ from localspec.retrieval.index import (
     remove_index,
 )
 from localspec.retrieval.reading import place
-from localspec.retrieval.retriever import search as search_index
+from localspec.retrieval.search import search as search_index
 from localspec.retrieval.update import Changes
 from localspec.retrieval.update import add as add_files
 from localspec.retrieval.update import update as update_files
