@@ -25,8 +25,8 @@ from textual.screen import Screen
 from localspec.decoding.round import StopReason
 from localspec.display import clean
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
-from localspec.history.records import content_of
 from localspec.session.approval import CallRunner
+from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
 from localspec.tui.actions import branch_behind, code_of, when_full, when_nearly_full
 from localspec.tui.commands import BY_NAME, COMMANDS, Command, parse, unquoted

@@ -6,7 +6,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from localspec.errors import LocalspecError
-from localspec.history.records import StoredConversation
+from localspec.session.conversation import StoredConversation
 from localspec.tui.session import Session
 from localspec.tui.sheets import LineSheet, ListSheet, SheetRow
 
