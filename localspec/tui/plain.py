@@ -233,7 +233,9 @@ class Lines:
                 raise
             task.uncancel()
             await self._follow(lambda: self._end is not None and not self.session.busy)
-        end, self._refused = self._refused_or(self._end), None
+        end, refused = self._end, self._refused
+        if isinstance(end, Failed) and refused is not None:  # why nothing could be loaded
+            end, self._refused = refused, None
         if isinstance(end, ReplyDone):
             self._write("\n")
             self._write_figures(end)
@@ -246,12 +248,6 @@ class Lines:
             return int(getattr(kind, "exit_code", 1)), full
         self.report(f"{'' if end is None else end.reason}; /restart starts it again")
         return 1, False
-
-    def _refused_or(
-        self, end: ReplyDone | Failed | EngineDied | None
-    ) -> ReplyDone | Failed | EngineDied | None:
-        """Return why nothing could be loaded, where that is why an answer failed."""
-        return self._refused if isinstance(end, Failed) and self._refused is not None else end
 
     def _write_work(self) -> None:
         """Write what calls came to, and have those that need it allowed."""

@@ -23,7 +23,6 @@ from localspec.engine.protocol import (
     ReplyEvents,
 )
 from localspec.errors import UsageError
-from localspec.launch.names import name_of
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.attachments import attached, unmatched
@@ -127,11 +126,6 @@ class Session:
         return exchange
 
     @property
-    def named(self) -> bool:
-        """Whether the user, or the conversation that was resumed, names what `start` loads."""
-        return bool(self._resumed or name_of(self.models.usual))
-
-    @property
     def farewell(self) -> str:
         """What is saved of the conversation and how to go on with it, on one line; empty if there is nothing."""
         talk = self.talk
@@ -194,12 +188,6 @@ class Session:
         else:
             return False
         return True
-
-    def poll(self) -> None:
-        """Take all that the engine has sent."""
-        for notice in self.engine.drain():
-            self.take(notice)
-        self.tick()
 
     async def notices(self) -> AsyncGenerator[Notice | None]:
         """Yield what the engine sends, as it comes, to be given to `take`; and None ten times a second, to `tick`."""

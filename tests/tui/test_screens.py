@@ -16,7 +16,6 @@ from localspec.options import ReplyOptions
 from localspec.session.preferences import Preferences
 from localspec.tui import picker
 from localspec.tui.history_sheet import HistorySheet
-from localspec.tui.picker import Picker
 from localspec.tui.race import Race
 from localspec.tui.sheets import ListSheet, RaceSheet, TextSheet
 from tests.tui.answers import exchange, finished, plain, round_of, tokens
@@ -205,43 +204,14 @@ def _known_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_known_pairs")
-def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[object] = []
-
-    def keep(chosen: object) -> str:
-        kept.append(chosen)
-        return ""
-
-    monkeypatch.setattr("localspec.config.own.keep_model", keep)
-    # The registry has never heard of these.
-    monkeypatch.setattr("localspec.models.registry.Registry.require", lambda *_: None)
-    monkeypatch.setattr("localspec.models.names.resolve", lambda *_: None)
-
+def test_models(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
-        await chat.until(lambda: isinstance(chat.app.screen, Picker))
-        await chat.pilot.pause(0.2)
-        await assert_screen(chat, "first-run")
-        await chat.press("enter")
         await chat.ready()
-        assert chat.session.models.name == "coder"
-        assert kept == [{"target": "coder"}]
+        await chat.press("f8")
+        await chat.until(lambda: "giant" in chat.text())
+        await assert_screen(chat, "models")
 
-    drive(look, tmp_path, pair=None)
-
-
-@pytest.mark.usefixtures("_known_pairs")
-def test_all_models_by_a_key(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.until(lambda: isinstance(chat.app.screen, Picker))
-        await chat.pilot.pause(0.2)
-        assert "giant" not in chat.text()
-        await chat.press("a")
-        await chat.pilot.pause(0.2)
-        await assert_screen(chat, "all-models")
-        await chat.press("n")
-        await chat.until(lambda: not chat.app.is_running)
-
-    drive(look, tmp_path, pair=None)
+    drive(look, tmp_path)
 
 
 def test_full_context(tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def session(engine: Engine, tmp_path: Path) -> Session:
 def hear(session: Session, *messages: Notice) -> None:
     engine: Engine = session.engine  # type: ignore[assignment]
     engine.inbox += messages
-    session.poll()
+    for each in session.engine.drain():
+        session.take(each)
+    session.tick()
 
 
 def answer(session: Session, text: str, **changes: Any) -> ReplyDone:
