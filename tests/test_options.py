@@ -20,8 +20,7 @@ from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
 from localspec.cli import batch, bench, chat, chat_fronts, run
 from localspec.config.keys import KEYS, from_variable
-from localspec.engine.protocol import Load
-from localspec.engine.wire import COMMANDS, encode
+from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
 from localspec.launch import engine
 from localspec.models.registry import load_registry

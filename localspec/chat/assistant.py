@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -516,7 +517,7 @@ class Assistant:
         visible = [event] if job.gate is None else job.gate.take(event)
         self._happened += ((job.request.id, each) for each in visible)
         if isinstance(event, Finished) and isinstance(visible[-1], Finished):
-            event = replace(event, findings=visible[-1].findings)
+            event = msgspec.structs.replace(event, findings=visible[-1].findings)
         for observe in job.observers:
             observe(event)
 
@@ -528,7 +529,8 @@ class Assistant:
     def _end(self, ended: Ended[Reply]) -> None:
         job = self._running[ended.slot]
         if ended.value is not None:
-            message = None if job.conversation is None else job.conversation.messages[-1]
+            conversation, text = job.conversation, ended.value.text
+            message = Message.assistant(text) if conversation is None else conversation.messages[-1]
             if job.is_known and job.conversation is not None:
                 self.known.remember(job.conversation)
             self._emit(job, Finished(ended.value, message))

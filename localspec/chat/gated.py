@@ -106,8 +106,9 @@ class GatedReply:
         match event:
             case Finished(reply=reply, message=message):
                 rest = self.flush(cut=reply.stop_reason not in _WHOLE)
-                visible = message and self.message(message, reply)
-                return [*rest, Finished(self.of(reply), visible, self.hidden, self.counts)]
+                found = tuple((*rule, count) for rule, count in self.counts.items())
+                visible = self.message(message, reply)
+                return [*rest, Finished(self.of(reply), visible, self.hidden, found)]
             case RoundDone():
                 return self._round(event)
             case Text():

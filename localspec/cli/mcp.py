@@ -62,7 +62,7 @@ def mcp(name: str | None, **flags: Any) -> int:
 
 async def _served(flags: dict[str, Any], gate: str) -> None:
     # Imported here: no other verb needs them.
-    from localspec.engine.client import EngineClient  # noqa: PLC0415
+    from localspec.engine.engine import RemoteEngine  # noqa: PLC0415
     from localspec.launch.engine import server_finder  # noqa: PLC0415
     from localspec.models.registry import load_registry  # noqa: PLC0415
     from localspec.serve.backend import Backend  # noqa: PLC0415
@@ -76,13 +76,13 @@ async def _served(flags: dict[str, Any], gate: str) -> None:
     launch = launch_options(flags)
     name = launch.pair or launch.target or load_registry().default_pair
     model = ServedModel(name, launch, options_of(None))
-    engine = EngineClient(find=server_finder(own=flags["own"], workload=flags.get("workload")))
     loading = LoadWatch()
-    backend = Backend(engine, launch, _MOST, loading.see)
+    find = server_finder(own=flags["own"], workload=flags.get("workload"))
+    engine = RemoteEngine(find=find, watch=loading.see, revives=True)
+    backend = Backend(engine, launch, _MOST)
     residence = Residence(backend, None, _KEEP_ALIVE_S, _MOST)
     catalogue = Catalogue(model, (name,), options_of)
     tools = AskTools(backend, residence, catalogue, loading, gate)
-    await backend.wait()
     try:
         await serve_stdio(tools)
     finally:

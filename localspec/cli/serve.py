@@ -34,8 +34,7 @@ from localspec.cli.output import ProgressLine
 from localspec.cli.prompt import require_model
 from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
-from localspec.engine.client import EngineClient
-from localspec.engine.engine import error_named
+from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import EngineDied, Load, Notice, Ready
 from localspec.engine.running import Running, announced, directory, engine_socket
 from localspec.errors import UsageError
@@ -43,7 +42,7 @@ from localspec.launch.engine import recorded_here
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.answering import Service
 from localspec.serve.app import application
-from localspec.serve.backend import Backend, Refused
+from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
@@ -201,11 +200,10 @@ async def served_here(
     """
     launch, metrics = launch_options(flags), Metrics()
     line = ProgressLine(enabled=not flags["quiet"])
-    engine = EngineClient(settings=Load(parallel=flags["parallel"], keep=not flags["forget"]))
-    backend = _backend(engine, launch, metrics, line, flags)
+    backend = _backend(launch, metrics, line, flags)
     try:
         with line:
-            ready = await _started(backend)
+            ready = await backend.start()
         service = _service(backend, ready, launch, flags)
         addresses = tuple(map(_address, listeners))
         if not flags["quiet"]:
@@ -221,27 +219,17 @@ async def served_here(
 
 
 def _backend(
-    engine: EngineClient,
-    launch: LaunchOptions,
-    metrics: Metrics,
-    line: ProgressLine,
-    flags: dict[str, Any],
+    launch: LaunchOptions, metrics: Metrics, line: ProgressLine, flags: dict[str, Any]
 ) -> Backend:
-    """Return what asks the engine; everything that it says is counted, and shown as far as it concerns loading."""
+    """Return what asks an engine; all its notices are counted, and shown as far as they concern loading."""
 
-    def see(seen: Notice) -> None:
-        metrics.see(seen)
-        _show(seen, line)
+    def watch(notice: Notice) -> None:
+        metrics.see(notice)
+        _show(notice, line)
 
-    return Backend(engine, launch, flags["max_queue"], see, metrics.ask, flags["max_wait"])
-
-
-async def _started(backend: Backend) -> Ready:
-    """Have the models loaded; what is wrong with them ends the program as it would end another verb."""
-    try:
-        return await backend.start()
-    except Refused as error:
-        raise error_named(error.kind, str(error)) from None
+    settings = Load(parallel=flags["parallel"], keep=not flags["forget"])
+    engine = RemoteEngine(settings=settings, watch=watch, revives=True)
+    return Backend(engine, launch, flags["max_queue"], metrics.ask, flags["max_wait"])
 
 
 def _service(

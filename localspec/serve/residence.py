@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from localspec.engine.engine import Busy
 from localspec.errors import LocalspecError
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.serve.backend import Backend, Busy, WaitedTooLong
+from localspec.serve.backend import Backend, WaitedTooLong
 
 
 @dataclass(frozen=True, slots=True)
