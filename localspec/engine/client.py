@@ -45,7 +45,8 @@ class EngineClient(RemoteEngine):
         self, messages: Sequence[Message], options: ReplyOptions | None = None, **more: Any
     ) -> int:
         """Ask for a reply, see `Request`; return the id of its notices."""
-        return self.question(Request(0, tuple(messages), options or ReplyOptions(), **more))
+        given = {name: value for name, value in more.items() if value is not None}
+        return self.question(Request(0, tuple(messages), options or ReplyOptions(), **given))
 
     def ask_count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
         """Ask how many tokens a conversation takes; return the id of the answer."""

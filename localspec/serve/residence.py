@@ -93,8 +93,8 @@ class Residence:
         Raises:
             Busy: too many requests wait.
             WaitedTooLong: it was not its turn in time.
-            Refused: it cannot be loaded.
-            EngineLost: the engine died of it.
+            EngineGone: the engine died of it.
+            LocalspecError: it cannot be loaded.
         """
         if model != self.loaded or self._line or self._change is not None:
             await self._turn(model)
