@@ -22,7 +22,6 @@ from localspec.cli import batch, bench, chat, chat_fronts, run
 from localspec.config.keys import KEYS, from_variable
 from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
-from localspec.launch import engine
 from localspec.models.registry import load_registry
 from localspec.options import (
     LaunchOptions,
@@ -112,7 +111,7 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
     monkeypatch.setattr(
-        engine,
+        run,
         "open_engine",
         lambda load, *_, first, **__: _arrive(load.options, first.request().options),
     )
@@ -149,8 +148,8 @@ def _session(
     _arrive(load.options, ask.options)
 
 
-def _batch(asked: Any, *_: object) -> None:
-    _arrive(asked.launch, asked.form.options)
+def _batch(load: Load, form: Form, *_: object, **__: object) -> None:
+    _arrive(load.options, form.options)
 
 
 @pytest.mark.parametrize("verb", ["run", "chat", "batch"])

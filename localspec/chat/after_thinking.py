@@ -4,7 +4,7 @@ A block of thoughts that the prompt has opened, or that the model opens at once,
 the rule holds. A model that does not think answers under the rule from its first token.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -12,18 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.chat.thinking import ThinkingTags
-from localspec.chat.tokenizer import Tokenizer
+from localspec.chat.tokenizer import Tokenizer, spelling
 from localspec.decoding.constraint import Automaton
 
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """A tag that may still be meant: ids that it needs yet, and what it opens."""
-
-    ids: tuple[int, ...]
-    tags: ThinkingTags
+Opening = tuple[tuple[int, ...], ThinkingTags]
+"""A tag that the reply may be spelling: ids that it needs yet, and what it opens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +63,13 @@ class AfterThinking(Generic[S]):
         eog: Collection[int],
     ) -> None:
         self._rule = rule
-        self._tokenizer = tokenizer
-        self._pieces = pieces
+        self._spell = spelling(tokenizer, pieces)
         self._eog = np.array(sorted(eog), dtype=np.int64)
         self._opened = opened
-        self._openings = tuple(
-            Opening(
-                tuple(tokenizer.tokenize(each.open, add_special=False, parse_special=True)), each
-            )
-            for each in tags
+        ids = (
+            tokenizer.tokenize(each.open, add_special=False, parse_special=True) for each in tags
         )
+        self._openings = tuple((tuple(some), each) for some, each in zip(ids, tags, strict=True))
 
     def start(self) -> ThinkingState[S]:
         """Return the state where the prompt ends."""
@@ -87,32 +80,37 @@ class AfterThinking(Generic[S]):
     def step(self, state: ThinkingState[S], token: int) -> ThinkingState[S]:
         """Return the state after a token that `allows` lets follow."""
         if state.thoughts is not None:
-            return self._thought(state.thoughts, state.tail + self._piece(token))
-        if state.blank and self._piece(token).isspace():
+            return self._thought(state.thoughts, state.tail + self._spell(token))
+        if state.blank and self._spell(token).isspace():
             return ThinkingState(state.answer)
         answer = state.answer
         if answer is not None:
             allowed = self._rule.allows(answer, np.array([token], dtype=np.int64))[0]
             answer = self._rule.step(answer, token) if allowed else None
-        met = [Opening(each.ids[1:], each.tags) for each in state.openings if each.ids[0] == token]
-        openings = tuple(each for each in met if each.ids)
-        for each in met:
-            if not each.ids and not each.tags.words:
-                return ThinkingState(None, thoughts=each.tags)
-            if not each.ids:
+        met = [(ids[1:], tags) for ids, tags in state.openings if ids[0] == token]
+        openings = tuple(each for each in met if each[0])
+        for ids, tags in met:
+            if not ids and tags.words:
                 return ThinkingState(self._rule.start(), openings, blank=True)
+            if not ids:
+                return ThinkingState(None, thoughts=tags)
         return ThinkingState(answer, openings)
 
     def allows(self, state: ThinkingState[S], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids`, shape (n,), whether it may follow."""
+        pieces = map(self._spell, ids.tolist())
         if state.thoughts is not None:
-            return ~np.isin(ids, self._eog) & self._each(ids, state, self._stays_apart)
-        allowed = np.zeros(ids.size, dtype=np.bool_)
+            # A token that closes the thoughts and begins the answer at once: the rule would not see that.
+            close = state.thoughts.close.encode()
+            rests = ((state.tail + piece).partition(close)[2] for piece in pieces)
+            apart = [not rest or rest.isspace() for rest in rests]
+            return ~np.isin(ids, self._eog) & np.array(apart, dtype=np.bool_)
+        allowed = np.isin(ids, [opening[0] for opening, _ in state.openings])
         if state.answer is not None:
             allowed |= self._rule.allows(state.answer, ids)
         if state.blank:
-            allowed |= self._each(ids, state, lambda _, piece: piece.isspace())
-        return allowed | np.isin(ids, [each.ids[0] for each in state.openings])
+            allowed |= np.array([piece.isspace() for piece in pieces], dtype=np.bool_)
+        return allowed
 
     def forced(self, state: ThinkingState[S]) -> tuple[int, ...]:
         """Return what the rule forces, once nothing but the answer can follow."""
@@ -125,25 +123,6 @@ class AfterThinking(Generic[S]):
         if close in tail:
             openings = self._openings if tags.more else ()
             return ThinkingState(self._rule.start(), openings, blank=tail.endswith(close))
-        kept = len(close) - 1
-        return ThinkingState(None, thoughts=tags, tail=tail[-kept:] if kept else b"")
-
-    def _stays_apart(self, state: ThinkingState[S], piece: bytes) -> bool:
-        """Say whether a token does not close the thoughts and begin the answer at once: the rule would not see that."""
-        assert state.thoughts is not None, "asked within thoughts"  # noqa: S101
-        _, closed, rest = (state.tail + piece).partition(state.thoughts.close.encode())
-        return not closed or not rest or rest.isspace()
-
-    def _each(
-        self,
-        ids: NDArray[np.int64],
-        state: ThinkingState[S],
-        holds: Callable[[ThinkingState[S], bytes], bool],
-    ) -> NDArray[np.bool_]:
-        return np.array(
-            [holds(state, self._piece(token)) for token in ids.tolist()], dtype=np.bool_
+        return ThinkingState(
+            None, thoughts=tags, tail=tail[-len(close) + 1 :] if len(close) > 1 else b""
         )
-
-    def _piece(self, token: int) -> bytes:
-        piece = self._pieces.get(token)
-        return self._tokenizer.piece(token) if piece is None else piece

@@ -1,16 +1,21 @@
 """`localspec pull` and `recommend`: fetch models, and which of them suit this machine."""
 
-import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from localspec.cli.interrupt import unwind_on_terminate
-from localspec.cli.options import complete_models, configured, option_flags
-from localspec.cli.output import ProgressLine
-from localspec.display import notice, printable, table
+from localspec.cli.options import (
+    Settings,
+    complete_models,
+    json_option,
+    option_flags,
+    with_settings,
+)
+from localspec.cli.progress import ProgressLine, print_json, print_table
+from localspec.display import notice, printable
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.fit import forecast
 from localspec.launch.memories import memories
@@ -21,9 +26,9 @@ from localspec.models.entries import ModelEntry, Purpose
 from localspec.models.pull import Wanted, bytes_to_fetch, fetch, models_of_all, require_room, wanted
 from localspec.models.recommend import Memory, Recommendation, Suits, recommend, rounded
 from localspec.models.registry import load_registry
-from localspec.models.repository import FoundHeader, find_headers, keep_beginning, of_model
+from localspec.models.repository import model_header
 from localspec.models.store import Store
-from localspec.options import LaunchOptions, changed
+from localspec.options import LaunchOptions
 from localspec.storage.files import free_bytes, size_text
 from localspec.storage.paths import data_dir
 
@@ -47,9 +52,10 @@ READ_AHEAD_BYTES = 50_000_000
 @click.option(
     "-q", "--quiet", is_flag=True, help="Show no progress and no forecast, and do not ask."
 )
+@with_settings
 def pull(
     names: tuple[str, ...],
-    offline: bool,
+    settings: Settings,
     with_draft: bool,
     yes: bool,
     quiet: bool,
@@ -64,17 +70,17 @@ def pull(
     terminal, `pull` asks before it downloads more than 4 GB, more than half of the free disk, or
     something that will not run.
     """
-    flags = configured({"offline": offline})
+    launch = settings.launch
     with unwind_on_terminate():
-        found = wanted(names, offline=flags["offline"])
+        downloads = wanted(names, offline=launch.offline)
         if not with_draft:
-            found = [_without_idle(each, quiet=quiet) for each in found]
+            downloads = [_without_idle(each, quiet=quiet) for each in downloads]
         preview = None
         if not quiet:
-            preview = Preview(found, changed(LaunchOptions(), flags), offline=flags["offline"])
+            preview = Preview(downloads, launch)
             preview.before(ask=not yes)
         with ProgressLine(enabled=not quiet) as line:
-            paths = fetch(models_of_all(found), offline=flags["offline"], progress=line.download)
+            paths = fetch(models_of_all(downloads), offline=launch.offline, progress=line.download)
         if preview is not None:
             preview.after()
     for path in paths:
@@ -99,16 +105,14 @@ class Preview:
     Args:
         found: what was asked for.
         request: how it would be loaded.
-        offline: ask no hub for headers.
     """
 
-    def __init__(self, found: Sequence[Wanted], request: LaunchOptions, *, offline: bool) -> None:
+    def __init__(self, found: Sequence[Wanted], request: LaunchOptions) -> None:
         self._found = found
         self._request = request
         self._store = Store(data_dir())
-        self._reads_ahead = not offline
+        self._reads_ahead = not request.offline
         self._told: set[str] = set()
-        self._beginnings: list[FoundHeader] = []
         self._problems = 0
 
     def before(self, *, ask: bool) -> None:
@@ -129,8 +133,6 @@ class Preview:
             self._tell_if_known(each)
         if to_fetch and sys.stdin.isatty() and sys.stderr.isatty():
             self._ask(to_fetch, ask=ask)
-        for beginning in self._beginnings:
-            keep_beginning(beginning, self._store)
 
     def after(self) -> None:
         """Tell what could not be known before the files were here."""
@@ -155,16 +157,13 @@ class Preview:
 
     def _tell(self, each: Wanted) -> None:
         try:
-            found = [list(find_headers(model)) for model in each.models]
+            headers = [model_header(model) for model in each.models]
         except ModelUnavailable:
             raise
         except LocalspecError as error:  # no GGUF, say: the download will not be better
             self._say(f"warning: {error}", problem=True)
             self._told.add(each.name)
             return
-        self._beginnings += [header for headers in found for header in headers]
-        names = _names(each)
-        headers = [of_model(parts, name) for parts, name in zip(found, names, strict=True)]
         draft_model = headers[1] if len(headers) > 1 else None
         options = self._request.load
         expected = forecast(headers[0], draft_model, options, self._request.draft_load(options))
@@ -191,14 +190,9 @@ class Preview:
         )
 
 
-def _names(each: Wanted) -> Iterator[str]:
-    for model in each.models:
-        yield model.name if isinstance(model, ModelEntry) else str(model)
-
-
 @click.command("recommend")
 @click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
-@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+@json_option
 def recommend_(code: bool, json_: bool) -> None:
     """Recommend models for this machine, best first; `*` marks those that are on it.
 
@@ -213,7 +207,7 @@ def recommend_(code: bool, json_: bool) -> None:
     found = recommend(registry, places, purpose)
     rows = {row.name: row for row in model_rows(registry, places)}
     if json_:
-        click.echo(json.dumps(_document(places, found, rows), indent=2))
+        print_json(_document(places, found, rows))
         return
     for place in places:
         free = "" if place.free_bytes is None else f", {size_text(place.free_bytes)} free now"
@@ -234,8 +228,7 @@ def recommend_(code: bool, json_: bool) -> None:
         row = rows[proposal.pair]
         name = f"{'*' if row.here else ' '} {row.name}"
         lines.append((name, row.sizes, f"{_reason(proposal)}: {row.about}"))
-    for line in table(lines):
-        click.echo(line)
+    print_table(lines)
     first = rows[found[0].pair]
     if first.here:
         click.echo(f"start the first with `localspec chat {first.name}`", err=True)

@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localspec.calibration.calibrated import cached_costs, cached_widths
+from localspec.calibration.calibrated import StoredCosts, stored_costs, stored_widths
 from localspec.config.files import user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.resolve import Level, resolve
-from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.diagnosis import Fact
 from localspec.errors import ModelUnavailable, UsageError
@@ -53,11 +52,11 @@ def files() -> Iterator[Fact]:
         "off" if switch is None else "counts, times and text" if switch.text else "counts and times"
     )
     yield Fact("telemetry", f"{kind}: {size}{bounds}")
-    tokens, room, owners = store.figures()
+    tokens, owners = store.figures()
     on = "off" if store_megabytes() is None else "on"
     yield Fact(
         "store",
-        f"{on}: up to {tokens} of {room} tokens, of {owners} conversations" if owners else on,
+        f"{on}: {tokens} tokens of {owners} conversations" if owners else on,
     )
     file = user_file()
     yield Fact("user settings", shown(file) + ("" if file.exists() else " (does not exist)"))
@@ -167,8 +166,8 @@ def _header(reference: str, registry: Registry, root: Path) -> GgufHeader | None
 
 def speed(
     root: Path,
-    costs: Callable[[Path, LoadOptions, Role], PassCosts | None] = cached_costs,
-    widths: Callable[[Path, LoadOptions], SafeWidths | None] = cached_widths,
+    costs: Callable[[Path, LoadOptions, Role], StoredCosts | None] = stored_costs,
+    widths: Callable[[Path, LoadOptions], SafeWidths | None] = stored_widths,
 ) -> Iterator[Fact]:
     """Yield, of each model in the store, what its passes cost and which widths are exact.
 
@@ -183,10 +182,10 @@ def speed(
             continue
         parts = []
         if target := costs(item.path, usual, Role.TARGET):
-            wide = f"{1000 * target.of(_WIDE):.0f} ms for {_WIDE} at once"
-            parts.append(f"{1000 * target.of(1):.1f} ms per token, {wide}")
+            wide = f"{1000 * target.costs.of(_WIDE):.0f} ms for {_WIDE} at once"
+            parts.append(f"{1000 * target.costs.of(1):.1f} ms per token, {wide}")
         if draft := costs(item.path, usual, Role.DRAFT_MODEL):
-            parts.append(f"{1000 * draft.of(1):.1f} ms per token as draft model")
+            parts.append(f"{1000 * draft.costs.of(1):.1f} ms per token as draft model")
         if exact := widths(item.path, usual.exact()):
             text = f"with --exact, passes of {', '.join(map(str, exact.widths))} tokens are exact"
             worst = max(exact.differences.values(), default=0.0)

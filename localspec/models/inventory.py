@@ -14,9 +14,8 @@ from typing import Literal
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import SHA256, HubName, ModelEntry, shards_of
 from localspec.models.gguf import GgufHeader, read_model
-from localspec.models.names import forget_import, load_imports, look_up, models_of, resolve
-from localspec.models.obtain import label
-from localspec.models.pins import unpin
+from localspec.models.ledger import IMPORTS, PINS, TAILORED, pin_name
+from localspec.models.names import look_up, models_of, resolve
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 
@@ -68,7 +67,7 @@ def inventory(registry: Registry, store: Store) -> list[Item]:
             items.append(Item(entry.name, entry, where(path), path, entry.size_bytes))
         elif begun:
             items.append(Item(entry.name, entry, "unfinished", None, begun))
-    for entry in load_imports(store.root).values():
+    for entry in IMPORTS.load(store.root).values():
         path = store.path_of(entry)
         place = "gone" if path is None else where(path)
         items.append(Item(entry.name, entry, place, path, entry.size_bytes if path else 0))
@@ -134,7 +133,7 @@ def _of_entry(entry: ModelEntry, store: Store) -> dict[str, Fact]:
         "learnt": None if entry.pin is None else entry.pin.date,
         "commit": None if entry.pin is None else entry.pin.commit,
         "made of": entry.origin,
-        "sources": [label(source) for shard in shards_of(entry) for source in shard.sources],
+        "sources": [source.label for shard in shards_of(entry) for source in shard.sources],
     }
     path = store.path_of(entry)
     if path is None:
@@ -213,20 +212,18 @@ def plan_removal(names: Sequence[str], registry: Registry, store: Store) -> Remo
 
 def remove(removal: Removal, store: Store) -> int:
     """Remove what was planned; return how many bytes that freed."""
-    from localspec.models.tailored import forget_tailored  # noqa: PLC0415 - few runs remove anything
-
     freed = 0
     for item in removal.items:
         if item.imported:
-            forget_import(store.root, item.name)
-            forget_tailored(item.name, store.root)
+            IMPORTS.remove(store.root, item.name)
+            TAILORED.remove(store.root, item.name)
         if item.entry.shards and item.entry.sha256 not in removal.shared:
             store.unlink_shards(item.entry)
         for shard in shards_of(item.entry):
             if shard.sha256 not in removal.shared:
                 freed += store.forget_partial(shard) + store.remove(shard)
         if item.entry.pin is not None:
-            unpin(item.entry, store.root)
+            PINS.remove(store.root, pin_name(item.entry))
     return freed
 
 

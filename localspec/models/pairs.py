@@ -281,8 +281,8 @@ def read_side(reference: str, registry: Registry) -> Side:
     found = look_up(reference, registry)
     if isinstance(found, Path):
         return _side(reference, read_model(found))
-    first = find_header(shards_of(found)[0], reference)
-    return _side(reference, first.header, found.size_bytes, len(first.fetched))
+    header, fetched = find_header(shards_of(found)[0], reference)
+    return _side(reference, header, found.size_bytes, fetched)
 
 
 def _side(name: str, header: GgufHeader, size_bytes: int | None = None, fetched: int = 0) -> Side:

@@ -15,8 +15,8 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import StopReason
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.options import ReplyOptions, SamplingParams
 
 MOST_TOKENS = 96

@@ -21,14 +21,14 @@ from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
 from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
-from localspec.models.entries import HubName, ModelEntry, PairEntry
+from localspec.models.entries import HubName, ModelEntry, PairEntry, TailoredFor
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.inventory import plan_removal, remove
+from localspec.models.ledger import TAILORED
 from localspec.models.names import resolve
 from localspec.models.pairs import require_compatible
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
-from localspec.models.tailored import TailoredDraft, forget_tailored, keep_tailored, load_tailored
 from localspec.options import LaunchOptions
 from localspec.resources import free_ram_bytes
 from localspec.storage.files import size_text
@@ -132,8 +132,8 @@ class TailoringJob:
     request: LaunchOptions
 
 
-def tailoring_job(name: str | None, request: LaunchOptions) -> TailoringJob:
-    """Return the job for a pair, by its name or its target's; None means the default pair.
+def tailoring_job(name: str, request: LaunchOptions) -> TailoringJob:
+    """Return the job for a pair, by its name or its target's.
 
     Raises:
         ModelUnavailable: no such pair, or a file of it is not here.
@@ -148,9 +148,9 @@ def tailoring_job(name: str | None, request: LaunchOptions) -> TailoringJob:
     return TailoringJob(pair, target, draft_model, request)
 
 
-def _pair(name: str | None, registry: Registry) -> PairEntry:
-    """Return the pair that a name means: its own, or its target's; None means the default pair."""
-    name = registry.name(name or registry.default_pair)
+def _pair(name: str, registry: Registry) -> PairEntry:
+    """Return the pair that a name means: its own, or its target's."""
+    name = registry.name(name)
     if name not in registry.pairs:
         of_target = (each.name for each in registry.pairs.values() if each.target == name)
         name = next(of_target, name)
@@ -378,51 +378,50 @@ def best_of(tried: Sequence[Tried]) -> Tried | None:
     return best if best is not None and best.speed.mean >= _BETTER * own else None
 
 
-def keep(job: TailoringJob, best: Tried, found: str) -> TailoredDraft:
-    """Make a candidate the draft model of its pair.
+def keep(job: TailoringJob, best: Tried, result: str) -> ModelEntry:
+    """Make a candidate the draft model of its pair; return its entry.
 
     Args:
         job: the pair.
         best: the candidate; its file moves into the store.
-        found: what was measured, in a line that stays with it.
+        result: what was measured, in a line that stays with it.
     """
-    store, pair = Store(data_dir()), job.pair
-    before = load_tailored(store.root).get(pair.name)
+    store, pair, made = Store(data_dir()), job.pair, best.candidate
+    name = f"{pair.name}-tailored"
+    before = TAILORED.load(store.root).get(name)
     path = store.take(best.file)
-    made = TailoredDraft(
-        pair=pair.name,
-        target=pair.target,
-        replaces=pair.draft_model or "",
-        source=best.candidate.name,
-        recipe=best.candidate.recipe,
-        found=found,
-        size_bytes=path.stat().st_size,
-        sha256=path.name,
+    entry = ModelEntry(
+        name,
+        path.stat().st_size,
+        path.name,
+        origin=f"{made.name}, {made.recipe}, for pair {pair.name}: {result}",
+        tailored=TailoredFor(pair.name, pair.target, pair.draft_model or ""),
     )
-    keep_tailored(made, store.root)
-    if before is not None and before.sha256 != made.sha256:
-        store.remove(before.entry)
-    return made
+    TAILORED.add(store.root, name, entry)
+    if before is not None and before.sha256 != entry.sha256:
+        store.remove(before)
+    return entry
 
 
-def undo(name: str | None) -> tuple[TailoredDraft, int]:
-    """Remove the draft model that was made for a pair; return it, and how many bytes that freed.
+def undo(name: str) -> tuple[ModelEntry, TailoredFor, int]:
+    """Remove the draft model that was made for a pair; return it, its pair, and how many bytes that freed.
 
     Args:
-        name: the pair's, or its target's; None means the default pair.
+        name: the pair's, or its target's.
 
     Raises:
         ModelUnavailable: there is no such pair, or nothing was made for it.
     """
     registry, store = load_registry(), Store(data_dir())
-    tailored = load_tailored(store.root)
+    tailored = TAILORED.load(store.root)
     # Of a pair that the registry has no longer, the list may still have the name.
-    made = tailored.get(name or "") or tailored.get(_pair(name, registry).name)
-    if made is None:
-        raise ModelUnavailable(
-            f"nothing was tailored for {_pair(name, registry).name}: `localspec tailor` does that"
-        )
-    if made.name in registry.models:
-        return made, remove(plan_removal([made.name], registry, store), store)
-    forget_tailored(made.name, store.root)  # not loaded: the pair has changed, or its head was cut
-    return made, store.remove(made.entry)
+    pair = name if f"{name}-tailored" in tailored else _pair(name, registry).name
+    entry = tailored.get(f"{pair}-tailored")
+    if entry is None or entry.tailored is None:
+        raise ModelUnavailable(f"nothing was tailored for {pair}: `localspec tailor` does that")
+    if entry.name in registry.models:
+        freed = remove(plan_removal([entry.name], registry, store), store)
+    else:  # not loaded: the pair has changed
+        TAILORED.remove(store.root, entry.name)
+        freed = store.remove(entry)
+    return entry, entry.tailored, freed

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.chat.conversation import NO_ANSWER, Conversation
+from localspec.chat.events import Text
 from localspec.chat.template import ChatTemplate
-from localspec.chat.thinking import Span
 from localspec.errors import TemplateError
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
 from tests.chat.toy_tokenizer import CONTROL, ToyTokenizer, shown, spelled
@@ -160,14 +160,14 @@ def test_a_reply_to_a_prompt_that_opened_a_block_begins_with_thoughts() -> None:
     conversation = Conversation()
     conversation.append_user("hi")
     conversation.prompt_tokens(template(OPENS_THOUGHTS), TOY)
-    assert conversation.thinking_filter().feed("hm") == [Span("hm", thinking=True)]
+    assert conversation.thinking_filter().feed("hm") == [Text("hm", thinking=True)]
     conversation.append_reply("hm</think>hello", spelled("hm</think>hello"))
     assert conversation.messages[-1] == Message.assistant("hello", "hm")
 
 
 def test_without_a_prompt_nothing_is_thought() -> None:
     conversation = Conversation()
-    assert conversation.thinking_filter().feed("<think>") == [Span("<think>", thinking=False)]
+    assert conversation.thinking_filter().feed("<think>") == [Text("<think>", thinking=False)]
     conversation.append_reply("<think>", [1])
     assert conversation.messages == (Message.assistant("<think>"),)
 

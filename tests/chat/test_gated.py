@@ -150,7 +150,7 @@ def test_logprobs_are_refused_behind_a_gate_in_one_line() -> None:
 
 
 def test_rules_of_a_request_that_are_wrong_say_so() -> None:
-    with pytest.raises(UsageError, match="the gate: 'uses' is not known"):
+    with pytest.raises(UsageError, match="the gate: uses is not a known key"):
         list(assistant("Yes.").events(Request(1, (Message.user("hello"),), gate="uses = []")))
 
 

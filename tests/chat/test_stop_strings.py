@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from localspec.chat.stop_strings import StopStrings
+from localspec.chat.reply_text import StopStrings
 from localspec.errors import UsageError
 from tests.chat.cutting import cut
 
@@ -19,7 +19,7 @@ def test_any_cutting_gives_the_text_before_the_first_stop(
     text: str, stops: list[str], data: st.DataObject
 ) -> None:
     stream = StopStrings(stops)
-    shown = "".join(stream.feed(chunk) for chunk in cut(data, text)) + stream.flush()
+    shown = "".join(stream.feed(chunk) for chunk in cut(data, text)) + stream.feed("", final=True)
     assert shown == before_first_stop(text, stops)
     assert stream.stopped == any(stop in text for stop in stops)
 
@@ -40,7 +40,7 @@ def test_a_stop_string_may_span_feeds() -> None:
     stream = StopStrings(["\nUser:"])
     assert (stream.feed("Yes.\nUs"), stream.stopped) == ("Yes.", False)
     assert (stream.feed("er: and"), stream.stopped) == ("", True)
-    assert stream.flush() == ""
+    assert stream.feed("", final=True) == ""
 
 
 def test_text_that_only_began_like_a_stop_is_released() -> None:
@@ -58,7 +58,7 @@ def test_an_earlier_beginning_is_waited_for() -> None:
 def test_a_stop_that_waited_in_vain_still_counts_at_the_end() -> None:
     stream = StopStrings(["abcd", "bc"])
     stream.feed("xabc")
-    assert stream.flush() == "a"
+    assert stream.feed("", final=True) == "a"
     assert stream.stopped
 
 
@@ -66,7 +66,7 @@ def test_nothing_follows_a_stop() -> None:
     stream = StopStrings(["."])
     assert (stream.feed("a.b"), stream.stopped) == ("a", True)
     assert (stream.feed("c"), stream.stopped) == ("", True)
-    assert stream.flush() == ""
+    assert stream.feed("", final=True) == ""
 
 
 @example(["a", ""])

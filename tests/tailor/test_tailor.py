@@ -17,11 +17,12 @@ from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.quantize import quantise
+from localspec.models.entries import ModelEntry, TailoredFor
 from localspec.models.gguf import read_header
 from localspec.models.inventory import facts_of, inventory, plan_removal, remove
+from localspec.models.ledger import TAILORED
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
-from localspec.models.tailored import TailoredDraft, keep_tailored
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.tailor.measure import ReplaySpeed, speed_up
 from localspec.tailor.tailor import (
@@ -225,23 +226,15 @@ def test_what_would_be_the_same_file_is_not_made(job: TailoringJob, data: Path) 
     assert [each.recipe for each in found] == ["", "its first 1 of 2 layers"]
 
 
-def kept(data: Path, content: bytes = b"a tailored model", recipe: str = 'all "Q4_0"') -> str:
+def kept(data: Path, content: bytes = b"a tailored model") -> str:
     """Give the pair a tailored draft model; return its sha256."""
     data.mkdir(exist_ok=True)
     (data / "made").write_bytes(content)
     path = Store(data).take(data / "made")
     reference = load_registry(tailored=False).pairs["tiny"].target
-    made = TailoredDraft(
-        pair="tiny",
-        target=reference,
-        replaces=reference,
-        source=reference,
-        recipe=recipe,
-        found="it earns",
-        size_bytes=len(content),
-        sha256=path.name,
-    )
-    keep_tailored(made, data)
+    made = TailoredFor("tiny", reference, reference)
+    entry = ModelEntry("tiny-tailored", len(content), path.name, origin="it earns", tailored=made)
+    TAILORED.add(data, entry.name, entry)
     return path.name
 
 
