@@ -169,11 +169,11 @@ class Residence:
         self._advance()
 
     async def _unload(self) -> None:
-        resting, self.loaded = self.loaded, None
+        self.loaded, self.resting = None, self.loaded
         try:
             await self._backend.unload()
         finally:
-            self._change, self.resting = None, resting
+            self._change = None
         self._advance()
 
     def _rest(self) -> None:
