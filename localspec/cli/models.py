@@ -265,18 +265,17 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
     for each in filter(_is_own_alias, names):
         write_keys(config_dir() / USER_FILE, {each: None}, "aliases")
         click.echo(f"removed the name {each}; {registry.aliases[each]} stays")
-    if not (removal.items or removal.kept):
-        return
     if removal.items and not yes and sys.stdin.isatty():
         what = ", ".join(item.name for item in removal.items)
         click.confirm(f"remove {what} ({size_text(removal.frees_bytes)})?", abort=True, err=True)
     lines = [f"removed {item.name}{_what_stays(item, removal)}" for item in removal.items]
     freed = remove(removal, store)
+    if removal.items:
+        lines.append(f"freed {freed} bytes ({size_text(freed)})")
     for line in lines:
         click.echo(line)
-    click.echo(f"freed {freed} bytes ({size_text(freed)})")
-    if removal.kept:
-        reasons = "; ".join(f"{item.name} stays, because {why}" for item, why in removal.kept)
+    if removal.stays:
+        reasons = "; ".join(f"{item.name} stays, because {why}" for item, why in removal.stays)
         raise LocalspecError(f"{reasons}: name that as well to remove both")
 
 

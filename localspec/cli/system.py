@@ -13,8 +13,7 @@ from localspec.cli import leave
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.options import json_option, option_flags
 from localspec.cli.progress import ProgressLine, print_json
-from localspec.diagnosis import Fact, State
-from localspec.diagnosis.machine import examine
+from localspec.diagnosis.doctor import Fact, State, examine
 from localspec.display import columns_of, notice, printable
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.build import build
@@ -23,8 +22,7 @@ from localspec.llama.devices import Device
 from localspec.llama.handshake import PORT, host_and_port
 from localspec.llama.rpc_server import served_devices, start_server
 from localspec.resources import default_threads, free_ram_bytes
-from localspec.setup.gpus import BACKENDS, find_gpus
-from localspec.setup.plan import SetupPlan, decide
+from localspec.setup.plan import BACKENDS, SetupPlan, decide, find_gpus
 from localspec.setup.steps import carry_out, steps
 from localspec.storage.files import size_text
 
