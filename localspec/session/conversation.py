@@ -13,9 +13,9 @@ from localspec.display import clean_line
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.recorder import ReplyRecorder
-from localspec.history.records import StoredMessage
+from localspec.history.records import StoredConversation, StoredMessage, content_of, tags_of
 from localspec.messages import Message, with_results
-from localspec.retrieval.citing import NumberedPassage, passages_in
+from localspec.session.citing import NumberedPassage, passages_in
 from localspec.session.compaction import (
     COMMAND,
     REQUEST,
@@ -26,6 +26,16 @@ from localspec.session.compaction import (
     kept_from,
     summary_at,
 )
+
+__all__ = [
+    "History",
+    "ReplyRecorder",
+    "SavedConversation",
+    "StoredConversation",
+    "StoredMessage",
+    "content_of",
+    "tags_of",
+]
 
 if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut
