@@ -18,7 +18,7 @@ from localspec.chat.events import Event, Reply
 from localspec.chat.request import Request
 from localspec.cli.options import tool_rules_option
 from localspec.cli.question import checked_docs
-from localspec.display import clean, duration_text, notice, printable
+from localspec.display import clean, duration_text, notice, printable, shortened_lines
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
 from localspec.storage.paths import config_dir, data_dir, shown
@@ -248,8 +248,6 @@ class RepliesAndCalls:
         return results
 
     def _tell_result(self, done: "CarriedOut") -> None:
-        from localspec.session.approval import shortened_lines  # noqa: PLC0415 - it is imported by now
-
         took = f" · {duration_text(done.seconds, 1)}" if done.begun else ""
         self._tell(f"{done.call.name}{took}{' · error' if done.result.is_error else ''}")
         for line in shortened_lines(clean(done.result.text)):
