@@ -27,7 +27,7 @@ def answer_constraint(
     Args:
         options: say what the answer has to look like.
         models: spell it.
-        conversation: whose last prompt it is; None where the prompt is a text as it is, and nobody thinks.
+        conversation: whose last prompt it is; None where the prompt is a text as it is, without thoughts.
         prompt_tokens: number of its ids.
         calling: the calls that the reply may have; None where no functions are offered.
 
@@ -73,13 +73,13 @@ def _rule(
     if calling is None:
         return models.grammar(options)
     dialect, offer = calling.dialect, calling.offer
-    asked = (dialect.form, calling.tools, offer, dialect.control)
+    calls = (dialect.form, calling.tools, offer, dialect.control)
     if offer.required:
-        return models.grammar.of_calls(*asked)
+        return models.grammar.of_calls(*calls)
     if not bound:
-        return models.grammar.of_answers(*asked)
+        return models.grammar.of_answers(*calls)
     if not offer.names:
         return models.grammar(options)
-    from localspec.grammar.either import Either
+    from localspec.grammar.combined import Either
 
-    return Either(models.grammar(options), models.grammar.of_calls(*asked))
+    return Either(models.grammar(options), models.grammar.of_calls(*calls))

@@ -1,6 +1,6 @@
 """written_calls: calls that a model wrote as JSON in the words of its answer, where it forgot its own form.
 
-Small models do. Whoever asks before anything is carried out can take them for calls; a server must not.
+Small models do. Where the user approves calls first, they can be taken for calls; a server must not.
 """
 
 import json
@@ -31,15 +31,15 @@ def written_calls(
         new_id: gives the id of each call.
     """
     by_name = {each.name: each for each in tools}
-    found: list[tuple[str, str]] = []
-    while len(found) < _MOST:
+    calls: list[tuple[str, str]] = []
+    while len(calls) < _MOST:
         before, last = _last_block(answer.rstrip())
         call = _call(last, by_name)
         if call is None:
             break
-        found.insert(0, call)
+        calls.insert(0, call)
         answer = before
-    for name, arguments in found[: offer.allowed([name for name, _ in found])]:
+    for name, arguments in calls[: offer.allowed([name for name, _ in calls])]:
         number = new_id()
         yield CallBegun(number, name)
         yield CallDelta(number, arguments)
@@ -86,14 +86,14 @@ def _last_block(text: str) -> tuple[str, str]:
 def _call(text: str, tools: dict[str, Tool]) -> tuple[str, str] | None:
     """Return the name of the function and the arguments as JSON, if that is what a text is."""
     try:
-        said = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict) or not isinstance(name := said.pop("name", None), str):
+    if not isinstance(value, dict) or not isinstance(name := value.pop("name", None), str):
         return None
     tool = tools.get(name)
-    arguments: Any = next((said.pop(key) for key in _ARGUMENTS if key in said), {})
-    if tool is None or said or not isinstance(arguments, dict):
+    arguments: Any = next((value.pop(key) for key in _ARGUMENTS if key in value), {})
+    if tool is None or value or not isinstance(arguments, dict):
         return None
     known: Any = tool.parameters.get("properties", {})
     needed: Any = tool.parameters.get("required", [])

@@ -29,7 +29,7 @@ def attached_lines(message: Message) -> Iterator[str]:
     """Yield a line for each file and passage that goes with a question, and one for the size of the passages."""
     if not message.documents:
         return
-    from localspec.retrieval.citing import files_of, passages_in  # noqa: PLC0415 - few have documents
+    from localspec.retrieval.citing import files_of, passages_in  # noqa: PLC0415 - a feature that can be taken away
 
     yield from map(label, files_of(message))
     passages = passages_in([message])

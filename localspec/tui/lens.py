@@ -21,7 +21,7 @@ class Mark:
 
 MARKS = {
     **{
-        name: Mark(entry.marks[0], entry.marks[1], entry.colour, entry.says)
+        name: Mark(entry.marks[0], entry.marks[1], entry.colour, entry.origin)
         for name, entry in reversed(list(DRAFTERS.items()))
     },
     "correction": Mark("<", ">", "error", "corrected by the target"),

@@ -25,9 +25,9 @@ SYSTEM, USER = Message.system("Be brief."), Message.user("Hi")
 YES = Message.assistant("Yes")
 
 
-def render(source: str, *messages: Message, begins: bool = True, thinks: bool = True) -> str:
+def render(source: str, *messages: Message, begins: bool = True) -> str:
     template = ChatTemplate(source, "<s>", "</s>")
-    return template.render(messages or [USER], add_generation_prompt=begins, enable_thinking=thinks)
+    return template.render(messages or [USER], add_generation_prompt=begins)
 
 
 def test_chatml_ends_where_the_reply_begins() -> None:
@@ -82,12 +82,8 @@ def test_tools_are_undefined_so_that_loops_over_them_are_empty() -> None:
     assert render("{% for tool in tools %}x{% endfor %}{{ tools is defined }}") == "False"
 
 
-def test_thinking_is_on_unless_asked_otherwise() -> None:
-    source = (
-        "{% if enable_thinking is defined and enable_thinking is false %}off{% else %}on{% endif %}"
-    )
-    assert render(source) == "on"
-    assert render(source, thinks=False) == "off"
+def test_thinking_is_on() -> None:
+    assert render("{{ enable_thinking }}") == "True"
 
 
 def test_attributes_and_items_of_messages_are_the_same() -> None:

@@ -16,8 +16,8 @@ from localspec.decoding.model import Pass, Role
 from localspec.decoding.round import StopReason
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.chat.answers import answers

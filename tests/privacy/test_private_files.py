@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.calibration import key as cache
+from localspec.calibration import calibrated as cache
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.models.entries import HubSource, ModelEntry, Pin
@@ -56,8 +56,8 @@ def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     history.add_user(history.create(), None, Message.user("Hi"))
     with recording(root / "telemetry") as talk:
         talk.reply()
-    TokenLog(root / "store" / "said", megabytes=1).append("conversation 1", [1, 2, 3])
-    cache.store(root / "calibration", {"kind": "a"}, {"b": 1})
+    TokenLog(root / "store" / "said.db", megabytes=1).append("conversation 1", [1, 2, 3])
+    assert not cache._store({"kind": "a"}, {"b": 1})
     PINS.add(root, _ENTRY.name, _ENTRY)
     store = Store(root)
     file = tmp_path / "mine.gguf"
