@@ -17,9 +17,8 @@ from localspec.cli.tools import ToolFlags, pressed_answer
 from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError
-from localspec.history.archive import History
 from localspec.launch.engine import server_finder
-from localspec.session.conversation import SavedConversation
+from localspec.session.conversation import History, SavedConversation
 from localspec.session.preferences import Preferences, read_preferences
 from localspec.storage.paths import data_dir
 from localspec.tui.opening import has_screens, waiting_keys

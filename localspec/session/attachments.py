@@ -7,6 +7,7 @@ from pathlib import Path
 
 from localspec.errors import UsageError
 from localspec.messages import DocumentPart, Message
+from localspec.session.citing import files_of, passages_in
 from localspec.storage.files import size_text
 from localspec.storage.tree import files_below, fuzzy
 
@@ -27,10 +28,6 @@ def label(document: DocumentPart) -> str:
 
 def attached_lines(message: Message) -> Iterator[str]:
     """Yield a line for each file and passage that goes with a question, and one for the size of the passages."""
-    if not message.documents:
-        return
-    from localspec.retrieval.citing import files_of, passages_in  # noqa: PLC0415 - a feature that can be taken away
-
     yield from map(label, files_of(message))
     passages = passages_in([message])
     yield from map(str, passages.values())

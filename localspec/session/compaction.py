@@ -7,12 +7,9 @@ again, and is in every export.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from localspec.history.records import StoredMessage
 from localspec.options import ReplyOptions
-
-if TYPE_CHECKING:
-    from localspec.history.records import StoredMessage
 
 REQUEST = (
     "Summarise our conversation so far, so that it can go on without the messages above. Keep what I asked for and what we "
@@ -32,12 +29,12 @@ def figures_of(kept: int | None) -> str:
     return json.dumps({_KEY: kept})
 
 
-def is_request(message: "StoredMessage") -> bool:
+def is_request(message: StoredMessage) -> bool:
     """Return whether a message asks for a summary."""
     return message.message.role == "user" and _KEY in message.known_figures
 
 
-def summary_at(branch: "Sequence[StoredMessage]") -> int | None:
+def summary_at(branch: Sequence[StoredMessage]) -> int | None:
     """Return where the last summary stands; None where there is none, or it was stopped."""
     for at in reversed(range(1, len(branch))):
         said = branch[at]
@@ -47,7 +44,7 @@ def summary_at(branch: "Sequence[StoredMessage]") -> int | None:
     return None
 
 
-def context_of(branch: "Sequence[StoredMessage]") -> "list[StoredMessage]":
+def context_of(branch: Sequence[StoredMessage]) -> list[StoredMessage]:
     """Return what a model reads of a branch: the last summary, what was kept as it was, and what came after.
 
     Where it ends with a request, or with a summary that is not whole, that is what is to be summarised.
@@ -64,7 +61,7 @@ def context_of(branch: "Sequence[StoredMessage]") -> "list[StoredMessage]":
     return [branch[at - 1], branch[at], *kept, *branch[at + 1 :]]
 
 
-def kept_from(context: "Sequence[StoredMessage]") -> int | None:
+def kept_from(context: Sequence[StoredMessage]) -> int | None:
     """Return the first message that stays as it is beside a summary: as many of the last questions, with their answers, as are a quarter of it all.
 
     None where there are none. The first question never stays.
@@ -80,7 +77,7 @@ def kept_from(context: "Sequence[StoredMessage]") -> int | None:
     return None if first is None else context[first].id
 
 
-def _kept_at(context: "Sequence[StoredMessage]", request: "StoredMessage") -> int:
+def _kept_at(context: Sequence[StoredMessage], request: StoredMessage) -> int:
     kept = request.known_figures[_KEY]
     return next((at for at, each in enumerate(context) if each.id == kept), len(context))
 
@@ -91,7 +88,7 @@ def options_for(options: ReplyOptions, n_ctx: int) -> ReplyOptions:
     return replace(ReplyOptions(options.sampling, options.seed, most), stop_loops=True)
 
 
-def branched(message: "StoredMessage", ids: Mapping[int, int]) -> str:
+def branched(message: StoredMessage, ids: Mapping[int, int]) -> str:
     """Return what the history keeps with a question in another conversation, where messages have other ids."""
     if not is_request(message):
         return message.figures

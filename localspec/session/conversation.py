@@ -12,7 +12,11 @@ from localspec.chat.events import Reply
 from localspec.decoding.round import StopReason
 from localspec.display import clean_line
 from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.history.recorder import ReplyRecorder
+from localspec.history.records import StoredConversation, StoredMessage, content_of, tags_of
 from localspec.messages import Message, with_results
+from localspec.session.citing import NumberedPassage, passages_in
 from localspec.session.compaction import (
     COMMAND,
     REQUEST,
@@ -24,11 +28,17 @@ from localspec.session.compaction import (
     summary_at,
 )
 
+__all__ = [
+    "History",
+    "ReplyRecorder",
+    "SavedConversation",
+    "StoredConversation",
+    "StoredMessage",
+    "content_of",
+    "tags_of",
+]
+
 if TYPE_CHECKING:
-    from localspec.history.archive import History
-    from localspec.history.recorder import ReplyRecorder
-    from localspec.history.records import StoredMessage
-    from localspec.retrieval.citing import NumberedPassage
     from localspec.toolbox.loop import CarriedOut
 
 
@@ -47,7 +57,7 @@ class SavedConversation:
         pair: what answered last, as `--pair` or `--target` names it; empty before the first answer.
     """
 
-    def __init__(self, history: "History", system: str | None = None) -> None:
+    def __init__(self, history: History, system: str | None = None) -> None:
         self.history = history
         self.system = self._usual_system = system
         self.conversation: int | None = None
@@ -68,14 +78,9 @@ class SavedConversation:
         return None if self.history.trouble is not None else self.conversation
 
     @property
-    def passages(self) -> "dict[int, NumberedPassage]":
+    def passages(self) -> dict[int, NumberedPassage]:
         """The passages of the user's files that answers may cite, by their numbers."""
-        messages = [each.message for each in self.messages if each.message.documents]
-        if not messages:
-            return {}
-        from localspec.retrieval.citing import passages_in  # noqa: PLC0415 - few have documents
-
-        return passages_in(messages)
+        return passages_in(each.message for each in self.messages)
 
     @property
     def continuing(self) -> str:
@@ -151,7 +156,7 @@ class SavedConversation:
         self.finish_reply(recorder, reply, reply.message)
 
     def finish_reply(
-        self, recorder: "ReplyRecorder", reply: Reply, message: Message, left_out: int = 0
+        self, recorder: ReplyRecorder, reply: Reply, message: Message, left_out: int = 0
     ) -> None:
         """Save a reply with its figures, and show the branch that ends with it.
 
@@ -223,7 +228,7 @@ class SavedConversation:
         self.history.resume_reply(summary.id).finish(Message.assistant(text), summary.figures)
         self.show_branch(self.messages[-1].id)
 
-    def summary(self) -> "StoredMessage":
+    def summary(self) -> StoredMessage:
         """Return the last summary.
 
         Raises:
@@ -238,7 +243,7 @@ class SavedConversation:
         """Ask something else in place of the `number`-th question, in a branch; return its id."""
         return self._add(question, self.question(number).parent)
 
-    def question(self, number: int | None = None) -> "StoredMessage":
+    def question(self, number: int | None = None) -> StoredMessage:
         """Return the `number`-th question, from 1 on, or the last one, which may be a request for a summary.
 
         Raises:
@@ -254,7 +259,7 @@ class SavedConversation:
             raise UsageError(f"there is no question {number}: there are {len(questions)}")
         return questions[number - 1]
 
-    def answer(self) -> "StoredMessage":
+    def answer(self) -> StoredMessage:
         """Return the last message, an answer.
 
         Raises:
@@ -294,7 +299,7 @@ class SavedConversation:
             self.messages[: max((n for n, r in roles if r == "assistant"), default=0)]
         )
 
-    def turn_aside(self, message: "StoredMessage", step: int) -> int:
+    def turn_aside(self, message: StoredMessage, step: int) -> int:
         """Show the next of the messages that stand at the same place, and what follows it; return its id."""
         at = message.siblings.index(message.id)
         other = message.siblings[(at + step) % len(message.siblings)]
@@ -355,7 +360,7 @@ class SavedConversation:
     def _is_unanswered(self) -> bool:
         return bool(self.messages) and self.messages[-1].message.role == "user"
 
-    def _turns(self, branch: "Sequence[StoredMessage]", *more: Message) -> tuple[Message, ...]:
+    def _turns(self, branch: Sequence[StoredMessage], *more: Message) -> tuple[Message, ...]:
         system = [] if self.system is None else [Message.system(self.system)]
         return with_results([*system, *(each.message for each in context_of(branch)), *more])
 

@@ -7,9 +7,9 @@ import click
 
 from localspec.display import code_blocks
 from localspec.errors import UsageError
-from localspec.history.records import StoredMessage, content_of, tags_of
 from localspec.models.registry import load_registry
-from localspec.retrieval.citing import citations
+from localspec.session.citing import citations
+from localspec.session.conversation import StoredMessage, content_of, tags_of
 from localspec.tui.front import Front
 
 
@@ -291,7 +291,7 @@ async def docs(front: Front, argument: str) -> None:
 
     Of the passages of the conversation, those that the last answer cites come first.
     """
-    from localspec.retrieval.index import index_names  # noqa: PLC0415 - sqlite3 comes with it
+    from localspec.session.documents import index_names  # noqa: PLC0415 - sqlite3 comes with it
 
     session, passages = front.session, front.session.talk.passages
     at = argument.strip("[]")

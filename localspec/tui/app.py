@@ -18,7 +18,7 @@ from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
 from localspec.display import clean
-from localspec.history.records import content_of
+from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
 from localspec.tui.actions import branch_behind, code_of
 from localspec.tui.colours import DARK, THEMES

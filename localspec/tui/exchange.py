@@ -15,8 +15,8 @@ from localspec.chat.events import (
 )
 from localspec.decoding.round import Round
 from localspec.engine.protocol import Failed, Forecast, Notice, ReplyDone, ReplyEvents
-from localspec.history.records import StoredMessage
 from localspec.messages import Message, ToolCall
+from localspec.session.conversation import StoredMessage
 
 
 @dataclass(slots=True)

@@ -9,8 +9,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from localspec.errors import HistoryError
-from localspec.history.archive import History
-from localspec.history.records import StoredConversation
+from localspec.session.conversation import History, StoredConversation
 from localspec.tui.sheets import LineSheet, ListSheet, SheetRow
 
 _DAY_S = 86_400

@@ -10,7 +10,7 @@ from localspec.chat.events import Text
 from localspec.display import Wrapping, clean, clean_line, columns_of, shortened_lines, wrapped
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone, ReplyEvents
 from localspec.errors import LocalspecError
-from localspec.history.records import content_of
+from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
 from localspec.tui import commands
 from localspec.tui.actions import edited, when_full, when_nearly_full

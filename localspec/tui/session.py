@@ -22,15 +22,13 @@ from localspec.engine.protocol import (
     ReplyEvents,
 )
 from localspec.errors import UsageError
-from localspec.history.recorder import ReplyRecorder
-from localspec.history.records import StoredMessage
 from localspec.launch.names import name_of
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.retrieval.retriever import Docs
 from localspec.session.attachments import attached, unmatched
 from localspec.session.compaction import NEARLY_FULL, is_request, options_for
-from localspec.session.conversation import SavedConversation
+from localspec.session.conversation import ReplyRecorder, SavedConversation, StoredMessage
+from localspec.session.documents import Docs
 from localspec.tui.exchange import Exchange
 from localspec.tui.models import Models, Phase
 from localspec.tui.race import Race, race_of

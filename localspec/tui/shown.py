@@ -6,11 +6,11 @@ from types import MappingProxyType
 from typing import Literal
 
 from localspec.display import duration_text, reading_text
-from localspec.history.records import StoredMessage
 from localspec.messages import ToolCall, ToolResult
-from localspec.retrieval.citing import NumberedPassage, citations
 from localspec.session.attachments import attached_lines
+from localspec.session.citing import NumberedPassage, citations
 from localspec.session.compaction import COMMAND, is_request
+from localspec.session.conversation import StoredMessage
 from localspec.tui.exchange import Exchange
 
 _ENDINGS = {
