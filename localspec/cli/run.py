@@ -466,7 +466,7 @@ class AnswerWriter:
         if event.thinking or not self._calls:
             self._stream.write(event)
             return
-        from localspec.chat.written_calls import words_end  # noqa: PLC0415 - most call nothing
+        from localspec.chat.calling import words_end  # noqa: PLC0415 - most call nothing
 
         self._answer += event.text
         self._write(words_end(self._answer))
