@@ -9,10 +9,9 @@ from typing import TextIO
 
 from localspec import errors
 from localspec.chat.events import Text
-from localspec.display import Wrapping, clean, clean_line, columns_of, wrapped
+from localspec.display import Wrapping, clean, clean_line, columns_of, shortened_lines, wrapped
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone, ReplyEvents
 from localspec.errors import LocalspecError
-from localspec.session.approval import shortened_lines
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
 from localspec.tui import commands

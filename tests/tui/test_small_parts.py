@@ -128,9 +128,9 @@ def test_preferences_are_read(tmp_path: Path) -> None:
     file = tmp_path / "chat.toml"
     file.write_text('theme = "nord"\n[keys]\nstats = "ctrl+s"\n[personas]\nbrief = "Be brief."\n')
     assert read_preferences(file) == Preferences(
-        "nord", {"stats": "ctrl+s"}, {"brief": "Be brief."}
+        "nord", {"stats": "ctrl+s"}, {"brief": "Be brief."}, file=file
     )
-    assert read_preferences(tmp_path / "none") == Preferences()
+    assert read_preferences(tmp_path / "none") == Preferences(file=tmp_path / "none")
     file.write_text("compact = 'auto'")
     assert read_preferences(file).compact == "auto"
 
