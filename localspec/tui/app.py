@@ -24,8 +24,8 @@ from textual.screen import Screen
 
 from localspec.decoding.round import StopReason
 from localspec.display import clean
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
-from localspec.session.approval import CallRunner
+from localspec.chat.events import Finished
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, from localspec.session.approval import CallRunner
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
 from localspec.tui.actions import branch_behind, code_of, when_full, when_nearly_full
@@ -90,11 +90,11 @@ class Pace:
         self._at_s, self._at_cpu_s = now_s, cpu_s
 
 
-class EngineNotice(Message):
+class EngineNotices(Message):
     """The engine sent something, or it is time to look at what else may have changed."""
 
-    def __init__(self, notice: Notice | None) -> None:
-        self.notice = notice
+    def __init__(self, notices: list[Notice]) -> None:
+        self.notices = notices
         super().__init__()
 
 
@@ -164,6 +164,7 @@ class ChatApp(Screens):
         self.view.entry.composer.recall = self.session.talk.history.questions(_RECALLED)
         if self.session.work is not None and self.session.work.notes:
             self.report("; ".join(self.session.work.notes))
+        self.session.engine.follow(asyncio.get_running_loop())
         self.session.start()
         # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
         gc.freeze()
@@ -178,18 +179,17 @@ class ChatApp(Screens):
     # What the engine sends.
 
     async def _follow(self) -> None:
-        async for notice in self.session.notices():
-            self.post_message(EngineNotice(notice))
+        async for notices in self.session.notices():
+            self.post_message(EngineNotices(notices))
 
-    async def on_engine_notice(self, event: EngineNotice) -> None:
-        """Have the session take a notice, and show what it changes."""
+    async def on_engine_notices(self, event: EngineNotices) -> None:
+        """Have the session take notices, and show what they change."""
         exchange = self.session.exchange
         waited = exchange is not None and not exchange.happened
-        if event.notice is None:
-            await self._tick()
-        else:
-            self.session.take(event.notice)
-            await self.attempt(self._react(event.notice))
+        for notice in event.notices:
+            self.session.take(notice)
+            await self.attempt(self._react(notice))
+        await self._tick()
         self._draw(at_once=waited and exchange is not None and bool(exchange.happened))
 
     async def _tick(self) -> None:
@@ -233,7 +233,7 @@ class ChatApp(Screens):
         models, exchange = self.session.models, self.session.exchange
         mine = exchange is not None and getattr(notice, "id", None) == exchange.id
         match notice:
-            case ReplyDone() if mine:
+            case Finished() if mine:
                 await self.view.settle()
                 await self._finish(notice)
             case Failed(id=None):
@@ -253,7 +253,7 @@ class ChatApp(Screens):
             case _:
                 pass
 
-    async def _finish(self, done: ReplyDone) -> None:
+    async def _finish(self, done: Finished) -> None:
         """Go on behind an answer: with a summary where there is little room left, and with the question that waits."""
         if done.reply.stop_reason is StopReason.CANCELLED:
             self.take_back_waiting()
