@@ -22,10 +22,11 @@ from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
 
+from localspec.chat.events import Finished
 from localspec.decoding.round import StopReason
 from localspec.display import clean
-from localspec.chat.events import Finished
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, from localspec.session.approval import CallRunner
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready
+from localspec.session.approval import CallRunner
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
 from localspec.tui.actions import branch_behind, code_of, when_full, when_nearly_full

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from localspec.chat.events import Finished
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.chat.events import Finished
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, from localspec.errors import UsageError
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready
+from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
