@@ -17,7 +17,7 @@ from localspec.cli.options import (
 )
 from localspec.cli.prompt import with_model
 from localspec.display import notice
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import RemoteEngine
 from localspec.errors import UsageError, require_mcp
 from localspec.launch.engine import server_finder
 from localspec.models.registry import load_registry
@@ -68,13 +68,13 @@ async def _serve(settings: Settings) -> None:
     launch = settings.launch
     name = launch.pair or launch.target or load_registry().default_pair
     model = ServedModel(name, launch, settings.reply)
-    engine = EngineClient(find=server_finder(own=settings.own))
     loading = LoadWatch()
-    backend = Backend(engine, launch, _MOST, loading.see)
+    find = server_finder(own=settings.own)
+    engine = RemoteEngine(find=find, watch=loading.see, revives=True)
+    backend = Backend(engine, launch, _MOST)
     residence = Residence(backend, None, _KEEP_ALIVE_S, _MOST)
     catalogue = Catalogue(model, (name,), settings.reply_of)
     tools = AskTools(backend, residence, catalogue, loading, settings.gate)
-    await backend.wait()
     try:
         await serve_stdio(tools)
     finally:
