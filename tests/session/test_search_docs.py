@@ -8,11 +8,12 @@ import pytest
 
 from localspec.messages import ToolCall
 from localspec.retrieval.index import open_index
-from localspec.retrieval.retriever import Docs
 from localspec.retrieval.update import add
+from localspec.session.documents import Docs
 from localspec.toolbox.functions import Functions
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rule, Rules
+from localspec.toolbox.toolbox import Access
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Functions:
     (tmp_path / "tea.md").write_text("# Tea\nGreen tea: 80 degrees.")
     with closing(open_index("notes", make=True)) as index:
         add(index, [tmp_path / "tea.md"])
-    return Docs("notes").toolbox()
+    return Functions([Docs("notes").search_docs], Access.NOTHING)
 
 
 def called(box: Functions, arguments: str) -> tuple[str, bool]:
