@@ -116,7 +116,7 @@ def setup(wanted: SetupFlags) -> int:
     plan = decide(
         find_gpus(),
         used.backends,
-        beside=chosen() is not None,
+        is_made=chosen() is not None,
         backend=wanted.backend,
         rpc=wanted.rpc,
         rebuild=wanted.rebuild,
