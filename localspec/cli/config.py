@@ -40,7 +40,7 @@ def config(context: click.Context) -> None:
 def show(json_: bool) -> None:
     """Print every setting, its value, and where it was set."""
     registry = load_registry()
-    found = with_recommended(resolve({}), registry)
+    resolved = with_recommended(resolve({}), registry)
     if json_:
         document = {
             name: {
@@ -48,12 +48,12 @@ def show(json_: bool) -> None:
                 "level": each.origin.level.name.lower(),
                 "origin": str(each.origin),
             }
-            for name, each in found.items()
+            for name, each in resolved.items()
         }
         print_json(document, indent=None)
         return
-    chosen = found["pair"].value or found["target"].value
-    for name, each in found.items():
+    chosen = resolved["pair"].value or resolved["target"].value
+    for name, each in resolved.items():
         value, origin = as_written(KEYS[name], each.value), str(each.origin)
         if name == "pair" and not chosen:
             value, origin = registry.default_pair, "default, until you choose a model"

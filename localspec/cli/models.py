@@ -48,15 +48,15 @@ def search(words: tuple[str, ...], json_: bool) -> None:
     """
     registry, text = load_registry(), " ".join(words).lower()
     rows = model_rows(registry)
-    found = [each for each in rows if all(word in each.words for word in text.split())]
-    if text and not found:
+    matches = [each for each in rows if all(word in each.words for word in text.split())]
+    if text and not matches:
         family = registry.like(text)
-        found = [each for each in rows if each.name in family]
-    if not found:
+        matches = [each for each in rows if each.name in family]
+    if not matches:
         registry.require(" ".join(words))
         raise ModelUnavailable(f"nothing matches {' '.join(words)[:80]!r}: try fewer words")
     if json_:
-        print_json([_row_facts(each, registry) for each in found])
+        print_json([_row_facts(each, registry) for each in matches])
         return
     print_table(
         (
@@ -64,7 +64,7 @@ def search(words: tuple[str, ...], json_: bool) -> None:
             each.sizes,
             " · ".join(filter(None, (each.about, each.marks))),
         )
-        for each in found
+        for each in matches
     )
 
 
@@ -284,8 +284,8 @@ def import_(model: str | None, name: str | None, copy: bool) -> None:
     """  # noqa: D301 - click keeps lines behind a \b
     registry = load_registry()
     if model is None:
-        for each, meant in registry.aliases.items():
-            click.echo(f"{each} = {meant}")
+        for each, model_name in registry.aliases.items():
+            click.echo(f"{each} = {model_name}")
     elif Path(model).expanduser().is_file() or not registry.knows(model):
         imported = import_file(
             Path(model).expanduser(), name, registry, Store(data_dir()), copy=copy

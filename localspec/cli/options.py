@@ -123,11 +123,11 @@ class SectionedCommand(click.Command):
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
         }
-        found = {"Options": [records[name] for name in records if name not in _PLACED]}
+        sections = {"Options": [records[name] for name in records if name not in _PLACED]}
         for section, (usual, rare) in SECTIONS.items():
             rows = [records[name] for name in (*usual, *rare * every) if name in records]
-            found[section] = rows if every else [(flag, _first(text)) for flag, text in rows]
-        return {section: rows for section, rows in found.items() if rows}
+            sections[section] = rows if every else [(flag, _first(text)) for flag, text in rows]
+        return {section: rows for section, rows in sections.items() if rows}
 
 
 def _first(text: str) -> str:
@@ -227,8 +227,8 @@ def _flag(option: Option, text: str) -> Decorator:
         flag = f"{flag}/--no-{flag.removeprefix('--')}" if option.default else flag
         return click.option(flag, is_flag=True, default=option.default, help=text)
     if option.default not in {None, ()} and "Default:" not in text:
-        shown = option.default if option.kind == "choice" else f"{option.default:g}"
-        text = f"{text} Default: {shown}."
+        usual = option.default if option.kind == "choice" else f"{option.default:g}"
+        text = f"{text} Default: {usual}."
     kind: Any = str
     if option.kind == "choice":
         kind = click.Choice(offered(option).choices)
@@ -386,7 +386,7 @@ def flags(**kinds: type) -> Decorator:
             }
             return command(**made, **given)
 
-        found: Function = call
+        decorated: Function = call
         for kind in reversed(kinds.values()):
             helps = descriptions(kind)
             for each in reversed(fields(kind)):
@@ -395,8 +395,8 @@ def flags(**kinds: type) -> Decorator:
                 metavar = next((word for word in words if not word.startswith("-")), None)
                 names = names or [f"--{each.name.strip('_').replace('_', '-')}"]
                 how = {"metavar": metavar, "help": helps.get(each.name), **how}
-                found = click.option(*names, each.name, **how)(found)
-        return found
+                decorated = click.option(*names, each.name, **how)(decorated)
+        return decorated
 
     return add
 
@@ -499,12 +499,12 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
                 )
         chosen = load_registry().chosen(name)
     adopt_switches()
-    found = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
-    values = {name: each.value for name, each in found.items()}
+    resolved = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
+    values = {name: each.value for name, each in resolved.items()}
     if mirrors := values["mirrors"]:
         assert isinstance(mirrors, tuple)  # noqa: S101 - so it is declared
         os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
-    unset = (name for name, each in found.items() if each.origin.level is Level.DEFAULT)
+    unset = (name for name, each in resolved.items() if each.origin.level is Level.DEFAULT)
     others = {name: value for name, value in given.items() if name not in KEYS}
     return Settings({**values, **others}, frozenset(unset), given)
 

@@ -65,18 +65,18 @@ def model_and_prompt(
     if is_model(first, registry, alone=not rest):
         return first, " ".join(rest) if rest else None
     likely = registry.like(first) if _is_one_word(first) else []
-    meant = f" (did you mean {', '.join(likely)}?)" if likely else ""
+    hint = f" (did you mean {', '.join(likely)}?)" if likely else ""
     if rest and first.startswith("@"):
         raise UsageError(
             f"{first[:80]!r} stands outside of the quotes: put it inside them, or use -f {first[1:80]}"
         )
     if rest:
         raise UsageError(
-            f"{first[:80]!r} is not a model{meant}: put quotes around a prompt of several words"
+            f"{first[:80]!r} is not a model{hint}: put quotes around a prompt of several words"
         )
     if likely and (_is_family(first, likely) or any(each.isdigit() for each in first)):
         raise UsageError(
-            f"{first!r} is not a model{meant}; if it is your prompt, name the model with -m"
+            f"{first!r} is not a model{hint}; if it is your prompt, name the model with -m"
         )
     return None, first
 
