@@ -19,7 +19,7 @@ from localspec.batch.source import Line
 from localspec.bench.arms import KEYS as ARM_KEYS
 from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
-from localspec.cli import batch, bench, chat, chat_fronts, run
+from localspec.cli import batch, bench, chat, run
 from localspec.config.keys import KEYS, from_variable
 from localspec.engine.protocol import Load
 from localspec.engine.wire import COMMANDS, encode
@@ -36,7 +36,7 @@ from localspec.options import (
     values_of,
 )
 from localspec.options.fields import from_text
-from localspec.tui.settings import NAMES, ChatSettings
+from localspec.tui.settings import _NUMBERS, ChatSettings
 from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
@@ -118,7 +118,7 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
         "open_engine",
         lambda load, *_, first, **__: _arrive(load.options, first.request().options),
     )
-    monkeypatch.setattr(chat_fronts, "Session", _session)
+    monkeypatch.setattr(chat, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
     monkeypatch.setattr(
         bench, "run_bench", lambda request, *_: _arrive(request.arms[0].launch, request.reply)
@@ -289,8 +289,8 @@ def test_an_arm_says_it(option: Option) -> None:
 
 @pytest.mark.parametrize("option", OF_REPLY, ids=lambda option: option.name)
 def test_the_chat_sets_and_keeps_what_is_a_number(option: Option) -> None:
-    assert (option.name in NAMES) == (option.kind in {"whole", "number"})
-    if option.name not in NAMES:
+    assert (option.name in _NUMBERS) == (option.kind in {"whole", "number"})
+    if option.name not in _NUMBERS:
         return
     value = another(option)
     settings = ChatSettings().changed(option.name, str(value))
