@@ -4,9 +4,8 @@ import json
 
 import click
 
-from localspec.cli.options import complete_keys, json_option
+from localspec.cli.options import complete_keys, json_option, require_model
 from localspec.cli.progress import print_json
-from localspec.cli.prompt import require_model
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.own import MODEL, adopt_switches, keep_model, overruled, set_own, unset_own

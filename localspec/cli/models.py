@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 from localspec.chat.call_finder import offers_tools
-from localspec.cli.options import complete_models, json_option
+from localspec.cli.options import complete_models, json_option, require_model
 from localspec.cli.progress import fields, print_json, print_table
-from localspec.cli.prompt import require_model
 from localspec.config.own import write_keys
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
 from localspec.launch.rows import ModelRow, model_rows

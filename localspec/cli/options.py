@@ -1,6 +1,7 @@
 """Options of verbs: flags made from the table of options, their help in sections, and the `Settings` that a verb gets instead of them."""
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -16,8 +17,9 @@ from localspec.config.keys import KEYS, MODELS, offered
 from localspec.config.own import MODEL, adopt_switches
 from localspec.config.resolve import PREFIX, Level, resolve
 from localspec.errors import UsageError
+from localspec.models.entries import HubName
 from localspec.models.ledger import IMPORTS
-from localspec.models.registry import load_registry
+from localspec.models.registry import Registry, load_registry
 from localspec.options import (
     GRAMMARS,
     LaunchOptions,
@@ -32,6 +34,8 @@ from localspec.storage.paths import data_dir
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
+_LONGEST_NAME = 200
+_HUB = re.compile(r"(https?://)?(hf\.co|huggingface\.co)/")
 
 
 def _completing(
@@ -67,6 +71,42 @@ complete_models, complete_personas, complete_indexes = map(
     _completing, (_models, _personas, _indexes)
 )
 complete_keys = _completing(lambda _: [MODEL, *KEYS])
+
+
+def is_one_word(text: str) -> bool:
+    """Return whether a text may be a name."""
+    return 0 < len(text) <= _LONGEST_NAME and not any(each.isspace() for each in text)
+
+
+def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
+    """Return whether a text names a model: of the registry, imported, on the hub, or a file.
+
+    Args:
+        text: a word.
+        registry: the known names.
+        alone: whether no prompt stands behind it.
+    """
+    if not is_one_word(text) or text == "-":
+        return False
+    if registry.knows(text) or text.lower().endswith(".gguf"):
+        return True
+    on_hub = HubName.parse(text)
+    if on_hub is not None:
+        return not alone or on_hub.quant is not None or _HUB.match(text) is not None
+    return text in IMPORTS.load(data_dir())
+
+
+def require_model(word: str) -> str:
+    """Return a word that names a model, or its file.
+
+    Raises:
+        ModelUnavailable: it names none.
+    """
+    registry = load_registry()
+    if not (is_model(word, registry) or Path(word).is_file()):
+        registry.require(word)
+    return word
+
 
 # section: (flags that `--help` shows, flags that only `--help-all` shows), by the names of their parameters.
 SECTIONS = {
