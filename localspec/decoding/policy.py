@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.costs import PassCosts, RunningCosts, beside_s
+from localspec.decoding.costs import PassCosts, RunningCosts, shared_s
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, DraftForecast, Plan
 from localspec.decoding.drafters.worth import best_length
 from localspec.decoding.round import Round
@@ -126,10 +126,10 @@ class _Ledger:
 
     def settle(self, confirmed: int, steps: float) -> None:
         """Count a round whose draft took passes; pause if they do not pay any more."""
-        kept = 1 - 1 / _ROUNDS
+        decay = 1 - 1 / _ROUNDS
         self.rounds += 1
-        self._tokens = self._tokens * kept + confirmed
-        self._steps = self._steps * kept + steps
+        self._tokens = self._tokens * decay + confirmed
+        self._steps = self._steps * decay + steps
         self._lost += steps - confirmed
         self._fruitless = self._fruitless + 1 if confirmed == 1 else 0
         if self._tokens < self._steps or self._fruitless >= _FRUITLESS:
@@ -285,7 +285,7 @@ class AdaptivePolicy:
     def _verify_s(self, most: int, again: int = 0) -> list[float]:
         """Return the seconds of verifying up to so many drafted tokens, from 0 on."""
         if self._shares:
-            return beside_s(self._target.table, len(self._running) - 1, most + 1, self._sample_s)
+            return shared_s(self._target.table, len(self._running) - 1, most + 1, self._sample_s)
         return self._target.upto(most + 1, again, self._sample_s)
 
 

@@ -10,7 +10,7 @@ from localspec import __version__
 from localspec.diagnosis import Fact
 from localspec.diagnosis.files import files, memory, settings, speed, store
 from localspec.errors import LocalspecError
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.chosen import chosen
 from localspec.llama.devices import Device, devices
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others

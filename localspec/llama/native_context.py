@@ -262,7 +262,7 @@ class NativeContext:
             view = self._views[address, count] = flat.reshape(count, width)
         return view
 
-    def kept(self, sequence: int) -> int:
+    def held(self, sequence: int) -> int:
         """Return how many tokens of a sequence llama.cpp's memory holds."""
         return int(native.llama_memory_seq_pos_max(self._memory(), sequence)) + 1
 
@@ -293,7 +293,7 @@ class NativeContext:
     def copied(self, sequence: int) -> mmap.mmap:
         """Return a copy of all that memory holds of a sequence, in llama.cpp's own form.
 
-        A mapping of its own: the system has its memory back as soon as nobody holds it.
+        A mapping of its own: the system has its memory back as soon as it is dropped.
 
         Raises:
             PassFailed: it takes more than a part of the free memory, a copy is still to be made, or llama.cpp fails.

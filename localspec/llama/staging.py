@@ -79,7 +79,7 @@ def _call(name: str, *arguments: Any) -> Any:
     )
 
 
-def _copied(found: Any, tokens: int, width: int) -> Rows:
-    assert found, "the rows were asked for"  # noqa: S101
-    rows: Rows = np.ctypeslib.as_array(found, shape=(tokens, width)).copy()
+def _copied(address: Any, tokens: int, width: int) -> Rows:
+    assert address, "the rows were asked for"  # noqa: S101
+    rows: Rows = np.ctypeslib.as_array(address, shape=(tokens, width)).copy()
     return rows

@@ -550,10 +550,10 @@ class Session:
 
     def _require_drafter(self, mode: str) -> None:
         """Raise UsageError if a mode needs a draft model and none is loaded."""
-        from localspec.decoding.drafters.register import asks_draft_model  # noqa: PLC0415 - few ask
+        from localspec.decoding.drafters.register import uses_draft_model  # noqa: PLC0415 - few ask
 
         ready = self.models.ready
-        if asks_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
+        if uses_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
             raise UsageError(
                 "no draft model is loaded: start the chat with --draft model, or leave draft at auto"
             )

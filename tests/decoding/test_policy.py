@@ -66,12 +66,12 @@ def test_a_draft_grows_while_more_of_it_is_worth_its_passes_and_its_tail_is_cut(
     verify_s = [FLAT.of(width) for width in range(1, 33)]
     worth = Worth(0.9, 0.1, verify_s, 3.0)
     assert [worth.add(chance) for chance in (0.95, 0.95, 0.9)] == [True] * 3
-    assert worth.kept == 3
+    assert worth.n_verified == 3
     assert not worth.add(0.01)
-    assert worth.kept == 3, "what is hardly right is not verified"
+    assert worth.n_verified == 3, "what is hardly right is not verified"
     nothing = Worth(0.5, 0.9, verify_s, 1.0)
     assert not nothing.add(0.001)
-    assert nothing.kept == 0
+    assert nothing.n_verified == 0
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 
 from localspec.diagnosis import machine
 from localspec.diagnosis.machine import gpu_build, hardware, software
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.devices import Device, devices
 from localspec.setup.gpus import GpuFinding
 

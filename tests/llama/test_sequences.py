@@ -77,7 +77,7 @@ BUGS = (
     Bug(
         "a cancelled pass counts as evaluated",
         LlamaSequence.resync,
-        "self.native.kept(self.number)",
+        "self.native.held(self.number)",
         "None",
     ),
     Bug(
@@ -94,13 +94,13 @@ BUGS = (
     ),
     Bug(
         "snapshots are taken to be of the last pass",
-        LlamaSequence._kept_of,
+        LlamaSequence._reusable,
         "removed <= self._snapshots",
         "removed <= self.native.n_snapshots",
     ),
     Bug(
         "a recurrent state is rolled back as a cache is",
-        LlamaSequence._kept_of,
+        LlamaSequence._reusable,
         "if self.native.can_truncate or removed <= self._snapshots else 0",
         "",
     ),

@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from localspec.decoding.cancel import Cancelled
-from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET
-from localspec.llama.timed_passes import sample
+from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, sample
 
 STAIRCASE = {1: 23, 2: 42, 3: 56, 4: 68, 5: 84, 6: 98, 7: 107, 8: 115, 9: 124, 12: 143, 16: 138}
 
