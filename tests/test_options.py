@@ -23,7 +23,6 @@ from localspec.config.keys import KEYS, from_variable
 from localspec.engine.protocol import Load
 from localspec.engine.wire import COMMANDS, encode
 from localspec.errors import UsageError
-from localspec.launch import engine
 from localspec.models.registry import load_registry
 from localspec.options import (
     LaunchOptions,
@@ -113,7 +112,7 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
     monkeypatch.setattr(
-        engine,
+        run,
         "open_engine",
         lambda load, *_, first, **__: _arrive(load.options, first.request().options),
     )
@@ -150,8 +149,8 @@ def _session(
     _arrive(load.options, ask.options)
 
 
-def _batch(asked: Any, *_: object) -> None:
-    _arrive(asked.launch, asked.form.options)
+def _batch(load: Load, form: Form, *_: object, **__: object) -> None:
+    _arrive(load.options, form.options)
 
 
 @pytest.mark.parametrize("verb", ["run", "chat", "batch"])

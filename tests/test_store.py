@@ -1,5 +1,8 @@
 """The store of what was said, from a conversation to the drafts of a later one."""
 
+import sqlite3
+from array import array
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,9 +65,11 @@ def test_what_was_said_is_drafted_in_later_conversations_until_it_is_deleted(
     again = said(speaker, None)
     assert again.tokens == first.tokens
     assert again.acceptance.accepted > 20
-    before = path.read_bytes()
+    before = TokenLog(path).figures()
     said(speaker, None, "Name three rivers.")
-    assert path.read_bytes() == before, "nothing of a conversation that the history does not keep"
+    assert TokenLog(path).figures() == before, (
+        "nothing of a conversation that the history does not keep"
+    )
     history.delete(number)
     history.close()
     afterwards = said(speaker, number)  # it was deleted while somebody answers in it
@@ -145,6 +150,8 @@ def test_what_a_gate_finds_stays_out_and_nothing_leads_across(tmp_path: Path, sa
     assert before is None, "nothing follows"
     assert behind is not None
     assert log.read(behind[2], 99) == [*range(end + 4, len(said) + 1)]
-    words = {*memoryview((tmp_path / "said").read_bytes()).cast("I")}
-    assert not {each + log._first for each in range(start, end)} & words
-    assert {each + log._first for each in range(1, start - 1)} <= words
+    with closing(sqlite3.connect(tmp_path / "said")) as file:
+        blocks = [array("I", tokens) for (tokens,) in file.execute("SELECT tokens FROM block")]
+    words = {word for block in blocks for word in block}
+    assert not {*range(start, end)} & words
+    assert {*range(1, start - 1)} <= words

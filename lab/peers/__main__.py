@@ -20,8 +20,8 @@ from lab.peers.setting import PEER_FLAGS, peer_program
 from localspec.bench.bench import BenchModels, Watchers, run_bench
 from localspec.bench.measure import Bench, Result, Runs, prompt_tokens
 from localspec.bench.report import ALL, document, figures, table
-from localspec.cli.bench import bench, bench_request
-from localspec.cli.options import configured
+from localspec.cli.bench import BenchFlags, bench, bench_request
+from localspec.cli.options import flags, with_settings
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import LocalspecError, UsageError
 
@@ -78,7 +78,7 @@ def main() -> None:
         )
     context = bench.make_context("bench", sys.argv[split + 1 :])
     with context:
-        request = bench_request(configured(context.params))
+        request = flags(measuring=BenchFlags)(with_settings(bench_request))(**context.params)
     found = beside_server(request, asked.program, modes)
     if context.params["json_"]:
         print(json.dumps(document(found)))

@@ -80,6 +80,6 @@ def _rule(
         return models.grammar.of_answers(*asked)
     if not offer.names:
         return models.grammar(options)
-    from localspec.grammar.either import Either
+    from localspec.grammar.combined import Either
 
     return Either(models.grammar(options), models.grammar.of_calls(*asked))

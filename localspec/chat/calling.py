@@ -41,7 +41,7 @@ class CallDialect:
 
 
 def call_dialect(template: ChatTemplate, tokenizer: Tokenizer) -> CallDialect | None:
-    """Return how a model writes calls; None where its template does not tell."""
+    """Return how a model writes calls; None where its template does not show it."""
     form = call_format(template)
     if form is None:
         return None
@@ -61,7 +61,7 @@ class Calling:
     Args:
         dialect: how the model writes them.
         tools: the functions that there are.
-        offer: which of them may be called, and how often.
+        offer: the ones that may be called, and how often.
         lenient: see `CallPolicy`.
     """
 
@@ -78,8 +78,8 @@ class Calling:
             UsageError: a call is required, and none is allowed.
         """
         tools = conversation.offered
-        made = calls_made(conversation.messages)
-        offer = conversation.call_policy.offer([each.name for each in tools], made)
+        names = [each.name for each in tools]
+        offer = conversation.call_policy.offer(names, calls_made(conversation.messages))
         return cls(dialect, tools, offer, conversation.call_policy.lenient)
 
     def parser(self, seed: int, prompt: Sequence[int]) -> CallParser | None:
@@ -89,21 +89,19 @@ class Calling:
             seed: of the reply. The same seed and prompt give the same ids of calls: templates may write them.
             prompt: ids of tokens.
         """
-        names = self.offer.names
-        if not names:
-            return None
-        offered = [each for each in self.tools if each.name in names]
         ids = call_ids(seed, prompt)
-        return CallParser(self.dialect.form, offered, lambda: next(ids))
+        return CallParser(self.dialect.form, self._offered, ids.__next__) if self._offered else None
 
     def written(self, seed: int, prompt: Sequence[int]) -> Callable[[str], Iterator[Told]] | None:
-        """Return what finds calls in the words of a reply that has none; None where none are wanted. See `parser`."""
-        names = self.offer.names
-        if not self.lenient or not names:
+        """Return what reads calls in the words of a reply that has none; None where none are wanted. See `parser`."""
+        if not self.lenient or not self._offered:
             return None
-        offered = [each for each in self.tools if each.name in names]
         ids = call_ids(seed, prompt)
-        return lambda answer: written_calls(answer, offered, self.offer, lambda: next(ids))
+        return lambda answer: written_calls(answer, self._offered, self.offer, ids.__next__)
+
+    @property
+    def _offered(self) -> list[Tool]:
+        return [each for each in self.tools if each.name in self.offer.names]
 
 
 def calls_made(messages: Sequence[Message]) -> list[Made]:

@@ -12,15 +12,10 @@ from typing import Any
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
+from localspec.chat.reply_text import ThinkingFilter, split_thinking
 from localspec.chat.request import Request
 from localspec.chat.template import ChatTemplate
-from localspec.chat.thinking import (
-    ThinkingFilter,
-    ThinkingTags,
-    opened_by,
-    split_thinking,
-    thinking_tags,
-)
+from localspec.chat.thinking import ThinkingTags, opened_by, thinking_tags
 from localspec.chat.tokenizer import BREAK, ContentGuard, Tokenizer, raw_tokens, tokenize_rendered
 from localspec.errors import UsageError
 from localspec.messages import Message, TextPart, ToolCall

@@ -17,9 +17,9 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, TokenLogprob
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
-from localspec.chat.reply_text import InfillStop, ReplyText, StopStrings
+from localspec.chat.reply_text import InfillStop, ReplyText, StopStrings, ThinkingFilter
 from localspec.chat.request import Request
-from localspec.chat.thinking import ThinkingFilter, tag_pieces
+from localspec.chat.thinking import tag_pieces
 from localspec.chat.tokenizer import infill_tokens, raw_tokens, spelling
 from localspec.decoding.choose import Chooser
 from localspec.decoding.generation import Generation, Limits

@@ -38,7 +38,7 @@ class ChatTemplate:
     Args:
         source: the template, as a GGUF has it under `tokenizer.chat_template`; None or empty where it has none.
         bos_token: text of the BOS token, "" where the vocabulary has none.
-        eos_token: likewise for EOS.
+        eos_token: text of the EOS token, the same way.
         model: how errors call the model.
         clock: what `strftime_now` reads.
 
@@ -88,8 +88,8 @@ class ChatTemplate:
                 arguments of calls as an object or as a text, whichever it writes as JSON.
             tools: what the model may call.
             add_generation_prompt: end with the header of the assistant's turn.
-            enable_thinking: read by the templates of models whose thinking can be switched off; True unless
-                asked otherwise, as in llama-server.
+            enable_thinking: read by the templates of models whose thinking can be switched off; True by
+                default, as in llama-server.
             in_parts: give it contents as lists of parts, as templates of models that see images want them.
 
         Raises:
@@ -128,24 +128,23 @@ class ChatTemplate:
 
     def _system_is_read(self) -> bool:
         if self._takes_system is None:
-            variables = {"add_generation_prompt": True, "enable_thinking": True}
-            try:
-                text = self._run([Message.system(_PROBE), Message.user("hello")], variables)
-            except TemplateError:
-                text = ""
+            text = self._probed(Message.system(_PROBE), Message.user("hello"))
             self._takes_system = _PROBE in text
         return self._takes_system
 
     def _later_system_is_read(self) -> bool:
         """Return whether a system message behind a user's is rendered there, and not at the top or not at all."""
         if self._takes_later_system is None:
-            variables = {"add_generation_prompt": True, "enable_thinking": True}
-            try:
-                text = self._run([Message.user(_USER), Message.system(_PROBE)], variables)
-            except TemplateError:
-                text = ""
+            text = self._probed(Message.user(_USER), Message.system(_PROBE))
             self._takes_later_system = -1 < text.find(_USER) < text.find(_PROBE)
         return self._takes_later_system
+
+    def _probed(self, *messages: Message) -> str:
+        """Return the text of messages, empty where the template refuses them."""
+        try:
+            return self._run(messages, {"add_generation_prompt": True, "enable_thinking": True})
+        except TemplateError:
+            return ""
 
     def _run(
         self,
@@ -155,18 +154,18 @@ class ChatTemplate:
         in_parts: bool = False,
     ) -> str:
         # Without tools `tools` stays undefined, and `documents` always, as in llama.cpp: templates for tool use
-        # iterate over them unasked.
-        said = [to_json(each) for each in messages]
+        # iterate over them without a look.
+        values = [to_json(each) for each in messages]
         if any(each.calls for each in messages):
             form = self._form_of_calls()
             known = known_format(self.source)
             if form is not None:
-                said = [_called(each, *form) for each in said]
+                values = [_called(each, *form) for each in values]
             elif known is not None:
-                said = [to_json(_with_calls_in_words(each, known)) for each in messages]
+                values = [to_json(_with_calls_in_words(each, known)) for each in messages]
         if in_parts:
-            said = [{**e, "content": [{"type": "text", "text": e["content"]}]} for e in said]
-        return self._render({"messages": said, **variables})
+            values = [{**e, "content": [{"type": "text", "text": e["content"]}]} for e in values]
+        return self._render({"messages": values, **variables})
 
     def _of_tools(self, tools: Sequence[Tool]) -> dict[str, object]:
         values = [each.to_json() for each in tools]
@@ -187,9 +186,9 @@ class ChatTemplate:
 
     def _writes_calls(self, objects: bool, content: str | None) -> bool:
         call = ToolCall("callOne01", _PROBE, json.dumps({_PROBE: _PROBE}))
-        said = [to_json(Message.user("hello")), to_json(Message("assistant", (call,)))]
+        turn = _called(to_json(Message("assistant", (call,))), objects, content)
         variables = {
-            "messages": [said[0], _called(said[1], objects, content)],
+            "messages": [to_json(Message.user("hello")), turn],
             **self._of_tools([Tool(_PROBE, _NO_PARAMETERS)]),
             "add_generation_prompt": False,
             "enable_thinking": True,
@@ -206,13 +205,13 @@ def _called(message: dict[str, Any], objects: bool, content: str | None) -> dict
     """Return a message with its calls in the form that a template reads."""
     if "tool_calls" not in message:
         return message
-    functions = [each["function"] for each in message["tool_calls"]]
+    calls = message["tool_calls"]
     if objects:
-        functions = [{**each, "arguments": _object(each["arguments"])} for each in functions]
-    calls = [
-        {**call, "function": function}
-        for call, function in zip(message["tool_calls"], functions, strict=True)
-    ]
+        functions = [
+            {**each["function"], "arguments": _object(each["function"]["arguments"])}
+            for each in calls
+        ]
+        calls = [{**call, "function": f} for call, f in zip(calls, functions, strict=True)]
     return {**message, "content": message["content"] or content, "tool_calls": calls}
 
 

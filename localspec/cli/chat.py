@@ -1,46 +1,63 @@
 """`localspec chat`: the terminal assistant."""
 
-from typing import Any
-
 import click
 
-from localspec.cli.hands import tools_option
 from localspec.cli.options import (
     SectionedCommand,
+    Settings,
     complete_models,
+    flags,
     gate_option,
     option_flags,
     own_option,
+    with_settings,
 )
-from localspec.cli.prompt import is_model, named, require_model
-from localspec.cli.question import continue_option, docs_options, system_options
+from localspec.cli.prompt import (
+    DocsFlags,
+    SystemFlags,
+    continue_option,
+    is_model,
+    require_model,
+)
+from localspec.cli.tools import ToolFlags
 from localspec.errors import UsageError
+from localspec.models.registry import load_registry
 
 
 @click.command(cls=SectionedCommand)
 @click.argument("word", metavar="[MODEL]", required=False, shell_complete=complete_models)
-@option_flags("models", "exact", draft_length="Tokens to draft at a time.")
+@option_flags(
+    "models",
+    "exact",
+    "sampling",
+    "structure",
+    "context",
+    "device",
+    draft_length="Tokens to draft at a time.",
+    max_tokens="Stop each answer after N tokens.",
+    seed="Same seed, same text. Default: random for each answer.",
+)
 @continue_option
 @click.option(
     "--plain",
     is_flag=True,
     help="Print lines, no screens: for screen readers, pipes and dumb terminals.",
 )
-@system_options
-@option_flags(
-    "sampling",
-    "structure",
-    "context",
-    "device",
-    max_tokens="Stop each answer after N tokens.",
-    seed="Same seed, same text. Default: random for each answer.",
-)
-@docs_options
-@tools_option()
+@flags(system=SystemFlags, docs=DocsFlags, tools=ToolFlags)
 @gate_option
 @own_option
 @click.option("-q", "--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
-def chat(word: str | None, **flags: Any) -> int:
+@with_settings
+def chat(
+    word: str | None,
+    settings: Settings,
+    system: SystemFlags,
+    docs: DocsFlags,
+    tools: ToolFlags,
+    go_on: str | None,
+    plain: bool,
+    quiet: bool,
+) -> int:
     """Chat in the terminal with MODEL, or with your default model.
 
     Conversations are kept; `--continue` resumes the last one, `--continue 5` another one. F1 lists the keys, `/` the commands.
@@ -48,15 +65,13 @@ def chat(word: str | None, **flags: Any) -> int:
     When piped, each line is a separate question; put three double quotes around a question of
     several lines. Answers then go to stdout, everything else to stderr.
     """
-    if flags["go_on"] and not flags["go_on"].removeprefix("#").isdecimal():
-        from localspec.models.registry import load_registry  # noqa: PLC0415 - the start does without
-
-        if word is None and is_model(flags["go_on"], load_registry()):
-            word, flags["go_on"] = flags["go_on"], ""
+    is_title = go_on and not go_on.removeprefix("#").isdecimal()
+    if word is None and go_on and is_title and is_model(go_on, load_registry()):
+        word, go_on = go_on, ""
     if word is not None:
-        if named(flags):
+        if settings.named_model:
             raise UsageError(f"{word!r} and an option both name a model: give one of them")
-        flags["model"] = require_model(word)
+        settings = settings.with_model(require_model(word))
     from localspec.cli.chat_fronts import start_chat  # noqa: PLC0415 - a conversation, which --help does without
 
-    return start_chat(flags)
+    return start_chat(settings, system, docs, tools, go_on=go_on, plain=plain, quiet=quiet)

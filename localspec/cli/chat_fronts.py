@@ -7,19 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import click
 
-from localspec.cli.hands import call_runner, pressed_answer, wants_tools
-from localspec.cli.options import configured, gate_rules, launch_options, reply_options, with_own
-from localspec.cli.prompt import named, stored_conversation
-from localspec.cli.question import docs_of, system_prompt
+from localspec.cli.interrupt import unwind_on_terminate
+from localspec.cli.options import Settings
+from localspec.cli.prompt import DocsFlags, SystemFlags, stored_conversation, with_model
+from localspec.cli.tools import ToolFlags, pressed_answer
 from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError
 from localspec.history.archive import History
-from localspec.options import ReplyOptions
+from localspec.launch.engine import server_finder
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences, read_preferences
 from localspec.storage.paths import data_dir
@@ -38,66 +37,65 @@ _EACH_LINE = (
 _PLAIN_HINT = "not an interactive terminal: using --plain"
 
 
-def start_chat(flags: dict[str, Any]) -> int:
-    """Chat, as the flags of the verb that is running ask for; return the exit code.
-
-    Args:
-        flags: those of `chat`, as they were given.
-    """
-    screens = not flags["plain"] and has_screens()
-    with waiting_keys() if screens else nullcontext() as give_back:
-        return _chat(flags, give_back)
-
-
-def _chat(flags: dict[str, Any], give_back: Callable[[], None] | None) -> int:
-    """Chat on screens where there is a terminal to be given back to them, else in lines."""
+def start_chat(
+    settings: Settings,
+    system: SystemFlags,
+    docs: DocsFlags,
+    tools: ToolFlags,
+    *,
+    go_on: str | None = None,
+    plain: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Chat, as the flags of the verb that is running ask for; return the exit code."""
+    screens = not plain and has_screens()
     preferences = read_preferences()
-    own_models, screens = not named(flags), give_back is not None
-    # A conversation has its models.
-    asks = own_models and not screens and flags["go_on"] is None
-    if asks:
-        from localspec.cli.options import with_model  # noqa: PLC0415 - screens have a list
-
-        found = with_model(flags)
-    else:
-        found = configured(flags)
-    session = _session(found, preferences)
-    if found.get("unasked"):
-        notice(found["unasked"])
-    if flags["go_on"] is not None:
-        conversation = stored_conversation(flags["go_on"])
-        # Only flags are meant for this conversation; what is configured is meant for new ones.
-        session.resume(conversation.id, own_models=own_models, own_ctx=flags["ctx"] is None)
-    told = ""
-    try:
-        if give_back is None:
-            # Imported here: numpy comes with it, which screens do not wait for.
-            from localspec.cli.interrupt import unwind_on_terminate  # noqa: PLC0415
-
+    default = ""
+    with waiting_keys() if screens else nullcontext() as give_back:
+        # Screens have a list of models, and a conversation has its own.
+        if not (settings.named_model or screens or go_on is not None):
+            settings, default = with_model(settings, quiet=quiet)
+        session = _session(settings, system, docs, tools, preferences)
+        if default:
+            notice(default)
+        if go_on is not None:
+            conversation = stored_conversation(go_on)
+            # Only flags are meant for this conversation; what is configured is meant for new ones.
+            session.resume(
+                conversation.id,
+                own_models=not settings.named_model,
+                own_ctx=settings.given.get("ctx") is None,
+            )
+        farewell = ""
+        try:
+            if give_back is not None:
+                return _on_screens(session, preferences, give_back)
             with unwind_on_terminate():
-                return _in_lines(session, preferences, flags)
-        return _on_screens(session, preferences, give_back)
-    finally:
-        if sys.stdin.isatty() and sys.stderr.isatty() and not flags["quiet"]:
-            told = session.farewell
-        session.close()
-        if told:
-            notice(told)
+                return _in_lines(session, preferences, plain=plain, quiet=quiet)
+        finally:
+            if sys.stdin.isatty() and sys.stderr.isatty() and not quiet:
+                farewell = session.farewell
+            session.close()
+            if farewell:
+                notice(farewell)
 
 
-def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
-    launch, options = launch_options(flags), reply_options(with_own(flags))
-    talk = SavedConversation(History(data_dir() / "history"), system_prompt(flags, preferences))
-
-    def own(name: str) -> ReplyOptions:
-        return reply_options(with_own(flags, name))
-
-    from localspec.launch.engine import server_finder  # noqa: PLC0415 - screens need it later
-
-    find = server_finder(own=flags["own"], workload=flags.get("workload"))
-    engine = EngineClient(find=find, gate=gate_rules(flags["gate"]))
-    work = call_runner(Path.cwd(), flags) if wants_tools(flags) else None
-    return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
+def _session(
+    settings: Settings,
+    system: SystemFlags,
+    docs: DocsFlags,
+    tools: ToolFlags,
+    preferences: Preferences,
+) -> Session:
+    launch, options = settings.launch, settings.reply
+    saved = SavedConversation(
+        History(data_dir() / "history"), system.prompt(settings.system, preferences)
+    )
+    engine = EngineClient(find=server_finder(own=settings.own), gate=settings.gate)
+    runner = tools.runner(docs, offline=launch.offline)
+    return Session(
+        engine, saved, launch, options, Path.cwd(), settings.reply_of, runner, docs.open()
+    )
 
 
 def _on_screens(session: Session, preferences: Preferences, give_back: Callable[[], None]) -> int:
@@ -111,21 +109,20 @@ def _on_screens(session: Session, preferences: Preferences, give_back: Callable[
     return app.return_code or 0
 
 
-def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
-    from localspec.tui import plain  # noqa: PLC0415
-    from localspec.tui.plain import Lines  # noqa: PLC0415
+def _in_lines(session: Session, preferences: Preferences, *, plain: bool, quiet: bool) -> int:
+    from localspec.tui import plain as lines  # noqa: PLC0415
 
-    if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
+    if not (plain or quiet) and sys.stdin.isatty():
         notice(_PLAIN_HINT)
-    terminal, quiet = sys.stdout.isatty(), flags["quiet"]
+    terminal = sys.stdout.isatty()
     ask = pressed_answer if sys.stdin.isatty() else None
-    front = Lines(
+    front = lines.Lines(
         session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet, ask=ask
     )
     if sys.stdin.isatty() and sys.stdout.isatty():
         typed = _lines_of_a_person(session.talk.history.questions(_RECALLED))
-        return plain.run(front, typed, greets=not quiet)
-    return plain.run(front, _typed_lines(quiet=quiet))
+        return lines.run(front, typed, greets=not quiet)
+    return lines.run(front, _typed_lines(quiet=quiet))
 
 
 def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:

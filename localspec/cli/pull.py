@@ -1,6 +1,5 @@
 """`localspec pull` and `recommend`: fetch models, and which of them suit this machine."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,9 +7,15 @@ from typing import Any
 import click
 
 from localspec.cli.interrupt import unwind_on_terminate
-from localspec.cli.options import complete_models, configured, option_flags
-from localspec.cli.output import ProgressLine
-from localspec.display import notice, printable, table
+from localspec.cli.options import (
+    Settings,
+    complete_models,
+    json_option,
+    option_flags,
+    with_settings,
+)
+from localspec.cli.progress import ProgressLine, print_json, print_table
+from localspec.display import notice, printable
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.fit import forecast
 from localspec.launch.memories import memories
@@ -23,7 +28,7 @@ from localspec.models.recommend import Memory, Recommendation, Suits, recommend,
 from localspec.models.registry import load_registry
 from localspec.models.repository import model_header
 from localspec.models.store import Store
-from localspec.options import LaunchOptions, changed
+from localspec.options import LaunchOptions
 from localspec.storage.files import free_bytes, size_text
 from localspec.storage.paths import data_dir
 
@@ -47,9 +52,10 @@ READ_AHEAD_BYTES = 50_000_000
 @click.option(
     "-q", "--quiet", is_flag=True, help="Show no progress and no forecast, and do not ask."
 )
+@with_settings
 def pull(
     names: tuple[str, ...],
-    offline: bool,
+    settings: Settings,
     with_draft: bool,
     yes: bool,
     quiet: bool,
@@ -64,17 +70,17 @@ def pull(
     terminal, `pull` asks before it downloads more than 4 GB, more than half of the free disk, or
     something that will not run.
     """
-    flags = configured({"offline": offline})
+    launch = settings.launch
     with unwind_on_terminate():
-        found = wanted(names, offline=flags["offline"])
+        downloads = wanted(names, offline=launch.offline)
         if not with_draft:
-            found = [_without_idle(each, quiet=quiet) for each in found]
+            downloads = [_without_idle(each, quiet=quiet) for each in downloads]
         preview = None
         if not quiet:
-            preview = Preview(found, changed(LaunchOptions(), flags), offline=flags["offline"])
+            preview = Preview(downloads, launch)
             preview.before(ask=not yes)
         with ProgressLine(enabled=not quiet) as line:
-            paths = fetch(models_of_all(found), offline=flags["offline"], progress=line.download)
+            paths = fetch(models_of_all(downloads), offline=launch.offline, progress=line.download)
         if preview is not None:
             preview.after()
     for path in paths:
@@ -99,14 +105,13 @@ class Preview:
     Args:
         found: what was asked for.
         request: how it would be loaded.
-        offline: ask no hub for headers.
     """
 
-    def __init__(self, found: Sequence[Wanted], request: LaunchOptions, *, offline: bool) -> None:
+    def __init__(self, found: Sequence[Wanted], request: LaunchOptions) -> None:
         self._found = found
         self._request = request
         self._store = Store(data_dir())
-        self._reads_ahead = not offline
+        self._reads_ahead = not request.offline
         self._told: set[str] = set()
         self._problems = 0
 
@@ -187,7 +192,7 @@ class Preview:
 
 @click.command("recommend")
 @click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
-@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+@json_option
 def recommend_(code: bool, json_: bool) -> None:
     """Recommend models for this machine, best first; `*` marks those that are on it.
 
@@ -202,7 +207,7 @@ def recommend_(code: bool, json_: bool) -> None:
     found = recommend(registry, places, purpose)
     rows = {row.name: row for row in model_rows(registry, places)}
     if json_:
-        click.echo(json.dumps(_document(places, found, rows), indent=2))
+        print_json(_document(places, found, rows))
         return
     for place in places:
         free = "" if place.free_bytes is None else f", {size_text(place.free_bytes)} free now"
@@ -223,8 +228,7 @@ def recommend_(code: bool, json_: bool) -> None:
         row = rows[proposal.pair]
         name = f"{'*' if row.here else ' '} {row.name}"
         lines.append((name, row.sizes, f"{_reason(proposal)}: {row.about}"))
-    for line in table(lines):
-        click.echo(line)
+    print_table(lines)
     first = rows[found[0].pair]
     if first.here:
         click.echo(f"start the first with `localspec chat {first.name}`", err=True)

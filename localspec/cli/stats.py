@@ -3,10 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -14,13 +12,14 @@ from localspec.decoding.drafters.register import DRAFTERS
 from localspec.decoding.round import OFF
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
-from localspec.launch.recording import recording
+from localspec.launch.recording import recorded
+from localspec.options.recording import checked_workload
 from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
 from localspec.storage.token_log import FILE
 from localspec.storage.token_log import wipe as wipe_store
-from localspec.telemetry.log import read_records, retag, wipe
-from localspec.telemetry.reply import required
+from localspec.telemetry import log
+from localspec.telemetry.log import read_records
 from localspec.telemetry.report import make_report
 from localspec.telemetry.text import proposals
 from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view
@@ -67,7 +66,20 @@ _OFF = "telemetry is off, `localspec config set telemetry on` switches it on"
 )
 @click.option("--wipe-text", is_flag=True, help="Remove only the recorded text.")
 @click.option("--yes", is_flag=True, help="With --wipe or --wipe-text: do not ask.")
-def stats(since: str | None, **flags: Any) -> None:
+def stats(
+    since: str | None,
+    all_: bool,
+    json_: bool,
+    html: str | None,
+    replies: int | None,
+    retag: tuple[str, ...],
+    export: str | None,
+    drafters: tuple[str, ...],
+    most_context: int | None,
+    wipe: bool,
+    wipe_text: bool,
+    yes: bool,
+) -> None:
     """Show what drafting did on this machine: acceptance, speed and time saved, by pair.
 
     With --all also by kind of text, drafter, draft length and more.
@@ -81,76 +93,68 @@ def stats(since: str | None, **flags: Any) -> None:
     """
     directory = data_dir() / "telemetry"
     since_s = None if since is None else moment(since)
-    if flags["wipe"] or flags["wipe_text"]:
-        _wipe(directory, only_text=not flags["wipe"], asks=not flags["yes"])
-    elif flags["export"] is not None:
-        file, most = flags["export"], flags["most_context"] or 0
-        _export(directory, file, since_s or 0.0, flags["drafters"], most)
-    else:
-        _retag(directory, flags["retag"])
-        if flags["replies"] or flags["html"] or flags["json_"] or not flags["retag"]:
-            _show(directory, since_s, flags)
-
-
-def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> None:
-
+    if wipe or wipe_text:
+        _wipe(directory, only_text=not wipe, asks=not yes)
+        return
+    if export is not None:
+        _export(directory, export, since_s or 0.0, drafters, most_context or 0)
+        return
+    _retag(directory, retag)
+    if retag and not (replies or html or json_):
+        return
     records = read_records(directory)
     if not records.replies:
-        why = "ask something first" if recording() else _OFF
+        why = "ask something first" if recorded() else _OFF
         raise LocalspecError(f"nothing was recorded yet: {why}")
-    html, last = flags["html"], flags["replies"]
-    if last is not None:
-        for line in replies_view(list(records.replies.values())[: -last - 1 : -1]):
+    if replies is not None:
+        for line in replies_view(list(records.replies.values())[: -replies - 1 : -1]):
             click.echo(line)
         return
     report = make_report(records, since_s)
     if html is not None:
         _write(Path(html), html_page(report, time.time()))
-    if flags["json_"]:
+    if json_:
         click.echo(as_json(report))
     elif html is None:
-        click.echo(terminal_view(report, every=flags["all_"]), nl=False)
+        click.echo(terminal_view(report, every=all_), nl=False)
     else:
         notice(f"wrote {shown(html)}")
 
 
-def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
-
-    asked = []
-    for each in wanted:
+def _retag(directory: Path, pairs: tuple[str, ...]) -> None:
+    wanted = []
+    for each in pairs:
         number, equals, workload = each.partition("=")
         if not (equals and number.isdecimal() and len(number) < 19):
             raise UsageError(f"--retag {each[:40]!r}: write it like 12=code")
-        asked.append((int(number), required(workload)))
-    for reply, kind in asked:
-        if not retag(directory, reply, kind):
+        wanted.append((int(number), checked_workload(workload)))
+    for reply, kind in wanted:
+        if not log.retag(directory, reply, kind):
             raise UsageError(f"there is no reply {reply}: see `localspec stats --replies 20`")
 
 
 def _wipe(directory: Path, *, only_text: bool, asks: bool) -> None:
-
     what = "the recorded text" if only_text else "everything that was recorded"
     if asks and sys.stdin.isatty():
         click.confirm(f"remove {what}?", abort=True, err=True)
-    found = wipe(directory, only_text=only_text)
+    removed = log.wipe(directory, only_text=only_text)
     if not only_text:
-        found |= wipe_store(data_dir() / "store" / FILE)
-    notice(f"removed {what}" if found else "nothing was recorded")
+        removed |= wipe_store(data_dir() / "store" / FILE)
+    notice(f"removed {what}" if removed else "nothing was recorded")
 
 
 def _export(
     directory: Path, file: str, since_s: float, drafters: tuple[str, ...], most_context: int
 ) -> None:
-
     for each in set(drafters) - {*DRAFTERS, OFF}:
         raise UsageError(f"--drafter {each[:40]!r}: choose one of {', '.join([*DRAFTERS, OFF])}")
-    found = proposals(directory, since_s, drafters, most_context)
-    first = next(found, None)
+    rounds = proposals(directory, since_s, drafters, most_context)
+    first = next(rounds, None)
     if first is None:
         raise LocalspecError(
             "no matching round was recorded with text: `localspec config set telemetry text` records it from now on"
         )
-    lines = (json.dumps(each) + "\n" for each in chain([first], found))
+    lines = (json.dumps(each) + "\n" for each in chain([first], rounds))
     if file == "-":
         sys.stdout.writelines(lines)
     else:

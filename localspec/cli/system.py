@@ -1,7 +1,6 @@
 """`localspec doctor`, `setup` and `worker`: what this machine is, a build of llama.cpp for its GPU, and its devices for another one."""
 
 import ipaddress
-import json
 import signal
 import socket
 import sys
@@ -12,8 +11,8 @@ import click
 
 from localspec.cli import leave
 from localspec.cli.interrupt import unwind_on_terminate
-from localspec.cli.options import option_flags
-from localspec.cli.output import RedrawnLine
+from localspec.cli.options import json_option, option_flags
+from localspec.cli.progress import ProgressLine, print_json
 from localspec.diagnosis import Fact, State
 from localspec.diagnosis.machine import examine
 from localspec.display import columns_of, notice, printable
@@ -34,7 +33,7 @@ _MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
 
 
 @click.command()
-@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
+@json_option
 @option_flags("offline")
 @click.option("--verify", is_flag=True, help="Read every stored model and compare its sha256.")
 def doctor(json_: bool, offline: bool, verify: bool) -> int:
@@ -43,8 +42,6 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
     The output holds no secrets and is safe to share. The exit code is 1 if something is broken;
     having no network is only a warning.
     """
-    # It loads llama.cpp, which --help does without.
-
     sections = examine(offline=offline, verify=verify, progress=_show_file)
     states = [fact.state for facts in sections.values() for fact in facts]
     if json_:
@@ -53,7 +50,7 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
             for name, facts in sections.items()
             for fact in facts
         ]
-        click.echo(json.dumps({"ok": "broken" not in states, "facts": rows}))
+        print_json({"ok": "broken" not in states, "facts": rows}, indent=None)
     else:
         for name, facts in sections.items():
             click.echo("\n".join((name, *map(_line, facts), "")))
@@ -108,8 +105,6 @@ def setup(
     Until then, and if anything goes wrong, localspec keeps using the build that works. `localspec setup --for cpu` goes
     back to the one that localspec was installed with.
     """
-    # It loads llama.cpp, which --help does without.
-
     used = build()
     plan = decide(
         find_gpus(),
@@ -147,9 +142,8 @@ def setup(
     return 0
 
 
-def _carry_out(plan: "SetupPlan", version: str) -> None:
-
-    line = RedrawnLine(enabled=True)
+def _carry_out(plan: SetupPlan, version: str) -> None:
+    line = ProgressLine(enabled=True)
 
     def show(title: str, share: float) -> None:
         if line.drawn:
@@ -157,11 +151,8 @@ def _carry_out(plan: "SetupPlan", version: str) -> None:
         elif not share:
             click.echo(f"localspec: {title}", err=True)
 
-    with unwind_on_terminate():
-        try:
-            trial = carry_out(plan, version, show)
-        finally:
-            line.clear()
+    with unwind_on_terminate(), line:
+        trial = carry_out(plan, version, show)
     on = ", ".join(trial.devices) or "the CPU"
     if trial.answer is None:
         click.echo(f"it loads and finds {on}; `localspec pull demo` gets a model that can answer")

@@ -52,11 +52,11 @@ def files() -> Iterator[Fact]:
         "off" if switch is None else "counts, times and text" if switch.text else "counts and times"
     )
     yield Fact("telemetry", f"{kind}: {size}{bounds}")
-    tokens, room, owners = store.figures()
+    tokens, owners = store.figures()
     on = "off" if store_megabytes() is None else "on"
     yield Fact(
         "store",
-        f"{on}: up to {tokens} of {room} tokens, of {owners} conversations" if owners else on,
+        f"{on}: {tokens} tokens of {owners} conversations" if owners else on,
     )
     file = user_file()
     yield Fact("user settings", shown(file) + ("" if file.exists() else " (does not exist)"))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from localspec.calls import CallFormat, Tool
     from localspec.calls.policy import CallOffer
-    from localspec.grammar.after_trigger import AfterTrigger, Trigger
-    from localspec.grammar.automaton import GrammarAutomaton, GrammarState
+    from localspec.grammar.automaton import GrammarAutomaton
+    from localspec.grammar.combined import AfterTrigger, Trigger
     from localspec.grammar.matcher import GrammarVocabulary
 
 _KEPT = 64
@@ -90,9 +90,9 @@ class Grammars:
         tools: "Sequence[Tool]",
         offer: "CallOffer",
         control: Mapping[str, int],
-    ) -> "AfterTrigger[GrammarState]":
+    ) -> "AfterTrigger":
         """Return what leaves an answer free up to its first call, as `of_calls` has it; without any, a call cannot begin."""
-        from localspec.grammar.after_trigger import AfterTrigger, Trigger
+        from localspec.grammar.combined import AfterTrigger, Trigger
 
         trigger = self._triggers.get(form.trigger)
         if trigger is None:

@@ -4,7 +4,7 @@ import gc
 from collections.abc import Callable
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import localspec
 from localspec.calibration.key import file_identity
@@ -17,10 +17,24 @@ from localspec.engine.serving import serve
 from localspec.launch.kept_prefixes import keeper
 from localspec.launch.load import HOLD_UP_S, Runtime
 from localspec.launch.load import load as load_plan
-from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
+from localspec.launch.recording import recorded
 from localspec.llama.model import give_back_memory
 from localspec.llama.state import StateUnfitError, restore_state, save_state
+
+if TYPE_CHECKING:
+    from localspec.launch.observe import Telemetry
+
+
+def telemetry(workload: str | None) -> "Telemetry | None":
+    """Return what records replies; None if nothing is recorded, or if this program has no telemetry."""
+    if not recorded():
+        return None
+    try:
+        from localspec.launch.observe import Telemetry  # noqa: PLC0415 - a feature that can be taken away
+    except ModuleNotFoundError:
+        return None
+    return Telemetry(workload)
 
 
 class RuntimeFactory:
@@ -46,6 +60,7 @@ class RuntimeFactory:
         self._assistant = None
         gc.collect()
         give_back_memory()
+        observer = telemetry(load.workload)
         # One conversation grows; several share the memory.
         plan = make_plan(load.options, parallel=load.parallel, roomy=load.parallel == 1)
         runtime = load_plan(
@@ -55,7 +70,7 @@ class RuntimeFactory:
             lambda name, share: tell(Measuring(name, share)),
             parallel=load.parallel,
             hold_up_s=HOLD_UP_S,
-            observe=Telemetry(load.workload).observe,
+            observe=observer.observe if observer else None,
             keep=keeper(plan.target) if load.keep else None,
         )
         self._assistant = runtime.assistant

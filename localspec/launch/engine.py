@@ -33,7 +33,7 @@ from localspec.engine.running import Running, servers
 from localspec.engine.shared import SharedEngine, shared_engine
 from localspec.errors import LocalspecError
 from localspec.launch.names import with_full_names
-from localspec.launch.recording import recording
+from localspec.launch.recording import recorded
 from localspec.options import LaunchOptions
 
 if TYPE_CHECKING:
@@ -117,19 +117,13 @@ def _loaded(client: EngineClient, progress: OnProgress) -> Ready:
                 progress(notice)
 
 
-def recorded_here() -> str:
-    """Return what this program would record of replies: `text`, `counts`, or nothing."""
-    switch = recording()
-    return "" if switch is None else "text" if switch.text else "counts"
-
-
 def resident(load: Load) -> SharedEngine | None:
     """Return the engine of a server that has this in memory and answers as this program would; None without one."""
     if load.workload or "--debug" in sys.argv:
         return None
     # What is wrong with names or directories is told by whoever loads.
     with suppress(LocalspecError, OSError, RuntimeError, ValueError):
-        running = [each for each in servers() if each.engine and each.records == recorded_here()]
+        running = [each for each in servers() if each.engine and each.records == recorded()]
         return first_of(running, with_full_names(load.options)) if running else None
     return None
 

@@ -14,6 +14,7 @@ from localspec.calibration.calibrated import (
     calibrated_widths,
     stored_costs,
 )
+from localspec.chat import jinja
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Prefixes
@@ -95,7 +96,7 @@ def load(
     *,
     parallel: int | None = 1,
     hold_up_s: float | None = None,
-    observe: Observe = lambda _models, _costs, _count: (),
+    observe: Observe | None = None,
     keep: Keep | None = None,
 ) -> Runtime:
     """Load the models, and measure what their passes cost where that is not known.
@@ -117,6 +118,7 @@ def load(
         Cancelled: `cancel` was set while loading.
         ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
     """
+    jinja.start()  # it takes about 50 ms, which loading hides
     loading = _Loading(
         plan, cancel or CancelFlag(), on_load, on_measure, hold_up_s, keep, list(plan.notes)
     )
@@ -147,7 +149,7 @@ class _Loading:
             model.close()
         give_back_memory()
 
-    def runtime(self, parallel: int | None, observe: Observe) -> Runtime:
+    def runtime(self, parallel: int | None, observe: Observe | None) -> Runtime:
         """Load everything; see `load`."""
         plan = self.plan
         target = self._model(
@@ -212,7 +214,7 @@ class _Loading:
         costs: PairCosts | None,
         longest: int,
         parallel: int,
-        observe: Observe,
+        observe: Observe | None,
     ) -> Runtime:
         plan, vocabulary = self.plan, targets.views[0].model.vocabulary
         said, observers = None, tuple[Observer, ...]()
@@ -253,7 +255,7 @@ class _Loading:
         assistant = Assistant(
             models,
             [drafting.policy(plan.modes[0], slot) for slot in range(parallel)],
-            observers=(*observe(models, known, parallel), *observers),
+            observers=(*(observe(models, known, parallel) if observe else ()), *observers),
             notes=tuple(self.notes),
             load_s=time.perf_counter() - self.start_s,
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),

@@ -17,12 +17,11 @@ from localspec.engine.factory import Loaded
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring, Notice
 from localspec.engine.server import ready_of
 from localspec.errors import ContextOverflow, LocalspecError
-from localspec.launch.child import loaded
+from localspec.launch.child import loaded, telemetry
 from localspec.launch.context_size import ANSWER_TOKENS, guessed_context, may_need_more
 from localspec.launch.kept_prefixes import common, keeper
 from localspec.launch.load import Runtime
 from localspec.launch.load import load as load_plan
-from localspec.launch.observe import Telemetry
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.messages import Message
 
@@ -34,8 +33,8 @@ class LocalEngine(Engine):
         runtime: what is loaded.
         models: likewise, as the child's engine has it.
         cancel: stops every pass.
-        telemetry: records replies.
-        notify: is told what goes wrong with that.
+        trouble: returns what is wrong with recording, None while nothing is.
+        notify: prints that.
         keep: keep what is evaluated of descriptions of tools, which are read at every start.
     """
 
@@ -44,7 +43,7 @@ class LocalEngine(Engine):
         runtime: Runtime,
         models: Loaded,
         cancel: CancelFlag,
-        telemetry: Telemetry,
+        trouble: Callable[[], str | None],
         notify: Callable[[str], None],
         *,
         keep: bool = False,
@@ -52,7 +51,7 @@ class LocalEngine(Engine):
         super().__init__(ready_of(models), models.assistant.count)
         self._runtime = runtime
         self._cancel = cancel
-        self._telemetry = telemetry
+        self._trouble = trouble
         self._notify = notify
         self._keep = keep
         self._last: Request | None = None
@@ -81,8 +80,8 @@ class LocalEngine(Engine):
                 self._runtime.target.truncate(known)
         finally:
             self._answering.close()
-        if self._telemetry.trouble is not None:
-            self._notify(self._telemetry.trouble)
+        if (trouble := self._trouble()) is not None:
+            self._notify(trouble)
 
     @property
     def n_ctx(self) -> tuple[int, int]:
@@ -145,7 +144,7 @@ def local_engine(
             )
 
     def loaded_engine(plan: LoadPlan) -> LocalEngine:
-        cancel, telemetry = CancelFlag(), Telemetry(load.workload)
+        cancel, observer = CancelFlag(), telemetry(load.workload)
         try:
             with signals.running(cancel.set):
                 runtime = load_plan(
@@ -154,13 +153,20 @@ def local_engine(
                     lambda name, share: progress(Loading(name, share)),
                     lambda name, share: progress(Measuring(name, share)),
                     parallel=load.parallel,
-                    observe=telemetry.observe,
+                    observe=observer.observe if observer else None,
                     keep=keeper(plan.target) if load.keep else None,
                 )
         except Cancelled:
             raise Interrupted("loading was stopped") from None
         models = loaded(runtime, plan.target)
-        return LocalEngine(runtime, models, cancel, telemetry, notify, keep=load.keep)
+        return LocalEngine(
+            runtime,
+            models,
+            cancel,
+            lambda: observer.trouble if observer else None,
+            notify,
+            keep=load.keep,
+        )
 
     if request is not None:
         guess = guessed_context(text, max_tokens, tools=bool(load.keep))

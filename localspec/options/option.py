@@ -4,7 +4,9 @@ An option is a field of a dataclass in this room. Flags, settings, variables, li
 chat's `/set` and the engine's wire are derived from these; none of them is known here.
 """
 
+import inspect
 import math
+import re
 import shlex
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -216,6 +218,14 @@ def _completed(option: Option) -> Option:
     if option.most == math.inf:
         within = f"{option.least} or more"
     return replace(option, takes=option.takes or takes, range_text=option.range_text or within)
+
+
+@cache
+def descriptions(kind: type) -> dict[str, str]:
+    """Return what the docstring of a class says of each of its arguments, which is their help, too."""
+    _, _, text = inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")
+    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text.partition("\n\n")[0], re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in found}
 
 
 def check(options: "DataclassInstance") -> None:

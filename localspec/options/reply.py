@@ -12,6 +12,8 @@ from localspec.options.option import Option, check, declared
 
 GRAMMARS = ("grammar", "json_schema", "regex", "lark")
 """The options that say what an answer has to look like; they cannot be combined."""
+PASSAGE_TOKENS, LEAST_PASSAGE_TOKENS = 1500, 600
+"""What the passages of one question may take of the context; the least holds one passage."""
 # Far beyond any logit, and far from where float32 would lose the logits beside it.
 _MOST = 10_000
 FORBIDDEN = -float(_MOST)

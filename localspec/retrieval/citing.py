@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from localspec.messages import DocumentPart, Message
-from localspec.retrieval import USUAL_TOKENS
+from localspec.options import PASSAGE_TOKENS
 
 _CHARS_PER_TOKEN = 3
 """Fewer than English has on average, so that a budget in tokens holds; see docs/measurements/retrieval.md."""
@@ -86,7 +86,7 @@ def tokens_in(text: str) -> int:
 
 
 def as_documents(
-    found: Iterable[PassageText], known: Mapping[int, NumberedPassage], budget: int = USUAL_TOKENS
+    found: Iterable[PassageText], known: Mapping[int, NumberedPassage], budget: int = PASSAGE_TOKENS
 ) -> tuple[DocumentPart, ...]:
     """Return what goes with a question: passages with the next numbers, and last how to answer from them.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from localspec.display import printable
 from localspec.messages import DocumentPart, Message
-from localspec.retrieval import USUAL_TOKENS
+from localspec.options import PASSAGE_TOKENS
 from localspec.retrieval.citing import PassageText, as_documents, passages_in, within
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Docs:
     """
 
     name: str = ""
-    tokens: int = USUAL_TOKENS
+    tokens: int = PASSAGE_TOKENS
 
     def check(self) -> "Docs":
         """Return this, with its vectors and their model loaded if that is here, so that no question waits for them.

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from localspec.errors import UsageError
 from localspec.messages import DocumentPart, Message
-from localspec.retrieval.citing import files_of, passages_in
 from localspec.storage.files import size_text
 from localspec.storage.tree import files_below, fuzzy
 
@@ -27,6 +26,8 @@ def label(document: DocumentPart) -> str:
 
 def attached_lines(said: Message) -> Iterator[str]:
     """Yield a line for each file and passage that goes with a question, and one for what the passages take."""
+    from localspec.retrieval.citing import files_of, passages_in  # noqa: PLC0415 - a feature that can be taken away
+
     yield from map(label, files_of(said))
     passages = passages_in([said])
     yield from map(str, passages.values())

@@ -7,8 +7,7 @@ import click
 
 from localspec.display import code_blocks
 from localspec.errors import UsageError
-from localspec.history.records import StoredMessage, content_of
-from localspec.history.tags import tags_of
+from localspec.history.records import StoredMessage, content_of, tags_of
 from localspec.models.registry import load_registry
 from localspec.retrieval.citing import citations
 from localspec.tui.front import Front

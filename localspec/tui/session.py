@@ -226,7 +226,7 @@ class Session:
         self._go_on_calling()
         if self._recorder is not None:
             self._recorder.tick()
-        self.talk.history.mend()
+        self.talk.history.retry()
 
     def take(self, notice: Notice) -> None:
         """Take a notice of the engine: each goes to the request that it is about, or to the models."""

@@ -14,8 +14,9 @@ from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text
 from localspec.chat.known_calls import written
+from localspec.chat.reply_text import ThinkingFilter
 from localspec.chat.template import ChatTemplate
-from localspec.chat.thinking import KNOWN_TAGS, ThinkingFilter
+from localspec.chat.thinking import KNOWN_TAGS
 from localspec.errors import TemplateError
 from localspec.messages import Message, ToolCall, ToolResult
 from tests.chat.toy_calls import HERMES

@@ -5,15 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.chat.events import Text
-from localspec.chat.thinking import (
-    KNOWN_TAGS,
-    ThinkingFilter,
-    ThinkingTags,
-    opened_by,
-    split_thinking,
-    tag_pieces,
-    thinking_tags,
-)
+from localspec.chat.reply_text import ThinkingFilter, split_thinking
+from localspec.chat.thinking import KNOWN_TAGS, ThinkingTags, opened_by, tag_pieces, thinking_tags
 from tests.chat.cutting import cut
 from tests.chat.toy_tokenizer import CONTROL, ToyTokenizer
 

@@ -5,13 +5,14 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from localspec.cli import chat_fronts
 from localspec.cli.main import localspec
+from localspec.cli.options import Settings
+from localspec.cli.prompt import SystemFlags
 from localspec.errors import UsageError
 
 run = importlib.import_module("localspec.cli.run")
@@ -23,8 +24,10 @@ class ArrivedError(Exception):
 
 @pytest.fixture
 def at_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start_chat(flags: dict[str, Any]) -> int:
-        raise ArrivedError(flags["model"], flags["system"], flags["plain"])
+    def start_chat(
+        settings: Settings, system: SystemFlags, *_: object, plain: bool = False, **__: object
+    ) -> int:
+        raise ArrivedError(settings.named_model, system.system, plain)
 
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     monkeypatch.setattr(run, "_at_terminal", lambda: True)

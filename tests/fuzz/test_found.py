@@ -15,9 +15,9 @@ from localspec.batch.source import parsed, split_lines
 from localspec.config.files import read_settings
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
-from localspec.history.export import as_json, as_markdown
 from localspec.launch.child import _segments
 from localspec.messages import Message
+from localspec.session.export import as_json, as_markdown
 
 _DIGITS = "1" * 5000
 

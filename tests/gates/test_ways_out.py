@@ -23,12 +23,12 @@ from localspec.history.archive import History
 from localspec.launch.observe import _is_secret
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.options.recording import Switch
 from localspec.serve.http import Guard
 from localspec.session.conversation import SavedConversation
 from localspec.session.export import exported
 from localspec.session.preferences import Preferences
 from localspec.telemetry.recorder import Recorder
-from localspec.telemetry.switch import Switch
 from localspec.tui import plain
 from localspec.tui.plain import Lines
 from localspec.tui.session import Session

@@ -56,7 +56,7 @@ def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     history.add_user(history.create(), None, Message.user("Hi"))
     with recording(root / "telemetry") as talk:
         talk.reply()
-    TokenLog(root / "store" / "said", megabytes=1).append("conversation 1", [1, 2, 3])
+    TokenLog(root / "store" / "said.db", megabytes=1).append("conversation 1", [1, 2, 3])
     assert not cache._store({"kind": "a"}, {"b": 1})
     PINS.add(root, _ENTRY.name, _ENTRY)
     store = Store(root)

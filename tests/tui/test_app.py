@@ -536,7 +536,7 @@ def test_text_of_the_transcript_is_selected_with_the_mouse(tmp_path: Path) -> No
 def test_it_is_told_when_the_history_is_saved_again(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ready()
-        database = chat.session.talk.history._database
+        database = chat.session.talk.history
         database._tried_s = math.inf  # as where it was just tried
         database.trouble = "the disk is full"
         await chat.until(lambda: "the disk is full" in chat.text())

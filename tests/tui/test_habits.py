@@ -135,7 +135,7 @@ def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(tmp_path: Path) -> Non
         await chat.ask("two")
         await chat.run("/history #1")
         assert chat.session.farewell == "continue with: localspec chat --continue 1"
-        chat.session.talk.history._database.trouble = "the disk is full"
+        chat.session.talk.history.trouble = "the disk is full"
         assert chat.session.farewell == "not saved: the disk is full"
 
     drive(talk, tmp_path)

@@ -111,7 +111,7 @@ def test_the_engine_is_told_which_conversation_it_is_unless_nothing_is_saved(
     session.ask("one?")
     answer(session, "One.")
     assert engine.asked[-1].conversation == session.talk.conversation == 1
-    session.talk.history._database.trouble = "the disk is full"
+    session.talk.history.trouble = "the disk is full"
     session.ask("two?")
     assert engine.asked[-1].conversation is None
 
