@@ -340,7 +340,7 @@ class Assistant:
             self._running[slot] = job
         self._used[slot] = next(self._uses)
         self._emit(job, Started(len(tokens), job.cached))
-        for ended in self._scheduler.start(slot, reply.run()):
+        for ended in self._scheduler.start(slot, reply):
             self._end(ended)
 
     def _calling(self, conversation: Conversation | None) -> "Calling | None":

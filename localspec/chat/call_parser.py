@@ -298,7 +298,7 @@ def _tails(form: CallFormat) -> Iterator[tuple[bool, str, str]]:
 @lru_cache(256)
 def _compiled(pattern: str, loose: bool) -> "regex.Pattern[str]":
     """Return a text with slots as an expression, the first name or key as `slot`; `loose` leaves white space to the model."""
-    found, before, has_slot = "", "", False
+    expression, before, has_slot = "", "", False
     for each in pattern:
         if each in _SLOTS:
             part = _SLOTS[each]
@@ -310,8 +310,8 @@ def _compiled(pattern: str, loose: bool) -> "regex.Pattern[str]":
             part = "(?P=slot)" if each == NAME_SLOT else regex.escape(each)
             if loose and before and (each in _MARKS or before in _MARKS):
                 part = _SPACE + part
-        found, before = found + part, each
-    return regex.compile(found)
+        expression, before = expression + part, each
+    return regex.compile(expression)
 
 
 @lru_cache(8)

@@ -1,6 +1,6 @@
 """Events: what a reply is made of while it arrives, and the reply that they add up to. Cheap to import.
 
-Whoever watches a reply (screen, lens, telemetry, bench, the engine's client) is a consumer of them.
+Screen, lens, telemetry, bench and the engine's client consume them.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ class Started(Tagged, frozen=True):
 
 
 class Prefilling(Tagged, frozen=True):
-    """So many of the prompt's tokens that were not cached are evaluated; told while a prompt takes several passes."""
+    """So many of the prompt's tokens that were not cached are evaluated; where a prompt takes several passes."""
 
     done_tokens: int
     total_tokens: int
@@ -51,7 +51,7 @@ class TokenLogprob:
     Args:
         piece: the token's bytes, as text in Latin-1.
         logprob: natural logarithm of its probability.
-        top: the likeliest tokens in its place, likewise, the best first.
+        top: the likeliest tokens in its place, the best first.
     """
 
     piece: str
@@ -157,9 +157,9 @@ class Reply:
     @property
     def message(self) -> Message:
         """What it says, as a message; the calls of a reply that was cancelled are left out."""
-        said = Message.assistant(self.text, self.thinking)
+        turn = Message.assistant(self.text, self.thinking)
         calls = () if self.stop_reason is StopReason.CANCELLED else self.calls
-        return replace(said, parts=(*said.parts, *calls))
+        return replace(turn, parts=(*turn.parts, *calls))
 
 
 @dataclass(frozen=True, slots=True)

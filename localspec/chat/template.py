@@ -59,7 +59,8 @@ class ChatTemplate:
             raise TemplateError(f"{model} has no chat template: use --raw")
         self.source = source
         self._model = model
-        self._constants = {"bos_token": bos_token, "eos_token": eos_token}
+        # Thinking that can be switched off is on, as in llama-server.
+        self._constants = {"bos_token": bos_token, "eos_token": eos_token, "enable_thinking": True}
         self._clock = clock
         self._late: TemplateError | None = None
         self._render(None)
@@ -73,8 +74,6 @@ class ChatTemplate:
         *,
         tools: Sequence[Tool] = (),
         add_generation_prompt: bool = True,
-        enable_thinking: bool = True,
-        in_parts: bool = False,
     ) -> str:
         """Return the text of a conversation, by default up to where the assistant's reply begins.
 
@@ -88,27 +87,21 @@ class ChatTemplate:
                 arguments of calls as an object or as a text, whichever it writes as JSON.
             tools: what the model may call.
             add_generation_prompt: end with the header of the assistant's turn.
-            enable_thinking: read by the templates of models whose thinking can be switched off; True by
-                default, as in llama-server.
-            in_parts: give it contents as lists of parts, as templates of models that see images want them.
 
         Raises:
             TemplateError: the template refuses these messages, or fails, or takes too long or too much.
         """
-        variables: dict[str, object] = {
-            "add_generation_prompt": add_generation_prompt,
-            "enable_thinking": enable_thinking,
-        }
+        variables: dict[str, object] = {"add_generation_prompt": add_generation_prompt}
         if tools:
             variables |= self._of_tools(tools)
         if any(each.role == "system" for each in messages[1:]):
             if self._later_system_is_read():
                 with suppress(TemplateError):  # it may take one here, and not there
-                    return self._run(messages, variables, in_parts=in_parts)
+                    return self._run(messages, variables)
             messages = _with_system_in_turns(messages)
         if messages and messages[0].role == "system" and not self._system_is_read():
             messages = _with_system_in_first_user_turn(messages)
-        return self._run(messages, variables, in_parts=in_parts)
+        return self._run(messages, variables)
 
     def _render(self, variables: Mapping[str, object] | None) -> str:
         if self._late is not None:  # as it would again
@@ -142,17 +135,11 @@ class ChatTemplate:
     def _probed(self, *messages: Message) -> str:
         """Return the text of messages, empty where the template refuses them."""
         try:
-            return self._run(messages, {"add_generation_prompt": True, "enable_thinking": True})
+            return self._run(messages, {"add_generation_prompt": True})
         except TemplateError:
             return ""
 
-    def _run(
-        self,
-        messages: Sequence[Message],
-        variables: Mapping[str, object],
-        *,
-        in_parts: bool = False,
-    ) -> str:
+    def _run(self, messages: Sequence[Message], variables: Mapping[str, object]) -> str:
         # Without tools `tools` stays undefined, and `documents` always, as in llama.cpp: templates for tool use
         # iterate over them without a look.
         values = [to_json(each) for each in messages]
@@ -163,8 +150,6 @@ class ChatTemplate:
                 values = [_called(each, *form) for each in values]
             elif known is not None:
                 values = [to_json(_with_calls_in_words(each, known)) for each in messages]
-        if in_parts:
-            values = [{**e, "content": [{"type": "text", "text": e["content"]}]} for e in values]
         return self._render({"messages": values, **variables})
 
     def _of_tools(self, tools: Sequence[Tool]) -> dict[str, object]:
@@ -191,7 +176,6 @@ class ChatTemplate:
             "messages": [to_json(Message.user("hello")), turn],
             **self._of_tools([Tool(_PROBE, _NO_PARAMETERS)]),
             "add_generation_prompt": False,
-            "enable_thinking": True,
         }
         try:
             text = self._render(variables)

@@ -19,8 +19,7 @@ from localspec.cli.options import (
 from localspec.cli.progress import print_json
 from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
-from localspec.history.archive import History
-from localspec.history.records import StoredConversation, tags_of
+from localspec.session.conversation import History, StoredConversation, tags_of
 from localspec.session.export import Mask, exported, write_export
 from localspec.storage.paths import data_dir
 
@@ -161,12 +160,6 @@ def _print(words: str, most: int, json_: bool) -> None:
 
 
 def _document(each: StoredConversation) -> dict[str, object]:
-    return {
-        "number": each.id,
-        "title": each.title,
-        "model": each.pair,
-        "messages": each.n_messages,
-        "tags": list(each.tags),
-        "updated_s": each.updated_s,
-        **({"excerpt": each.excerpt} if each.excerpt else {}),
-    }
+    excerpt = {"excerpt": each.excerpt} if each.excerpt else {}
+    counts = {"messages": each.n_messages, "tags": list(each.tags), "updated_s": each.updated_s}
+    return {"number": each.id, "title": each.title, "model": each.pair, **counts, **excerpt}

@@ -58,7 +58,7 @@ def _personas(parameter: str) -> Iterable[str]:
 
 
 def _indexes(_: str) -> Iterable[str]:
-    from localspec.retrieval.index import index_names  # noqa: PLC0415
+    from localspec.session.documents import index_names  # noqa: PLC0415
 
     return index_names()
 

@@ -31,9 +31,9 @@ from localspec.session.preferences import FILE, Preferences, read_preferences
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
-    from localspec.history.records import StoredConversation
     from localspec.retrieval.index import Index
-    from localspec.retrieval.retriever import Docs
+    from localspec.session.conversation import StoredConversation
+    from localspec.session.documents import Docs
 
 _LONGEST_NAME = 200
 _HUB = re.compile(r"(https?://)?(hf\.co|huggingface\.co)/")
@@ -171,7 +171,7 @@ def stored_conversation(name: str) -> "StoredConversation":
     Raises:
         LocalspecError: there is no such conversation, or none at all.
     """
-    from localspec.history.archive import History  # noqa: PLC0415 - few continue one
+    from localspec.session.conversation import History  # noqa: PLC0415 - few continue one
 
     with closing(History(data_dir() / "history")) as history:
         latest = history.latest()
@@ -301,7 +301,7 @@ class DocsFlags:
             UsageError: there is no such index.
             LocalspecError: it cannot be read.
         """
-        from localspec.retrieval.retriever import Docs  # noqa: PLC0415 - a feature that can be taken away
+        from localspec.session.documents import Docs  # noqa: PLC0415 - a feature that can be taken away
 
         return Docs(self.docs or "", self.docs_tokens).check()
 
@@ -424,7 +424,7 @@ def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:
     """Yield which passages went with the last question, and which the answer cites, for people; nothing without passages."""
     if not has_passages(messages):
         return
-    from localspec.retrieval.citing import citations, passages_in  # noqa: PLC0415 - can be taken away
+    from localspec.session.citing import citations, passages_in  # noqa: PLC0415 - can be taken away
 
     known = passages_in(messages)
     cited = citations(text, known)
@@ -441,7 +441,7 @@ def cited_json(text: str, messages: Sequence[Message]) -> dict[str, Any]:
     """Return the passages of a conversation, and what an answer cites; nothing if it has none."""
     if not has_passages(messages):
         return {}
-    from localspec.retrieval.citing import citations, passages_in  # noqa: PLC0415 - can be taken away
+    from localspec.session.citing import citations, passages_in  # noqa: PLC0415 - can be taken away
 
     known = passages_in(messages)
     cited = citations(text, known)

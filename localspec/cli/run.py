@@ -70,8 +70,7 @@ from localspec.messages import Message
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
-    from localspec.history.records import StoredConversation
-    from localspec.session.conversation import SavedConversation
+    from localspec.session.conversation import SavedConversation, StoredConversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ def run(
     settings = settings.with_model(model)
     prompt = question.templated(prompt)
     if prompt is None and _is_chat(question, output):
-        from localspec.cli.chat_fronts import start_chat  # noqa: PLC0415 - history and screens of it
+        from localspec.cli.chat import start_chat  # noqa: PLC0415 - history and screens of it
 
         number = None if conversation is None else str(conversation.id)
         return start_chat(settings, system, docs, tools, go_on=number)
@@ -263,8 +262,7 @@ def _saved_conversation(
     """Return the conversation of the history that the question belongs to, and print which one goes on; None without a history."""
     if not (conversation or (output.is_for_a_person if keep is None else keep)):
         return None
-    from localspec.history.archive import History  # noqa: PLC0415 - a feature that can be taken away
-    from localspec.session.conversation import SavedConversation  # noqa: PLC0415 - likewise
+    from localspec.session.conversation import History, SavedConversation  # noqa: PLC0415 - a feature that can be taken away
 
     saved = SavedConversation(History(data_dir() / "history"))
     if conversation is not None:
@@ -468,7 +466,7 @@ class AnswerWriter:
         if event.thinking or not self._calls:
             self._stream.write(event)
             return
-        from localspec.chat.written_calls import words_end  # noqa: PLC0415 - most call nothing
+        from localspec.chat.calling import words_end  # noqa: PLC0415 - most call nothing
 
         self._answer += event.text
         self._write(words_end(self._answer))
@@ -552,6 +550,6 @@ def _report(
 def _workload(prompt: str, answer: str) -> str:
     """Return what kind of text it is."""
     # Its patterns take a while to be compiled, which only JSON has to wait for.
-    from localspec.telemetry.workload import workload_of  # noqa: PLC0415
+    from localspec.launch.observe import workload_of  # noqa: PLC0415
 
     return workload_of(prompt, answer)

@@ -117,13 +117,13 @@ def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
             answers = at_work.record(prompts)
             tried = at_work.measure_all(every, answers, folder, refuse)
             report(_table(tried))
-            kept, result = _judge(job, tried, sure=at_work.costs.sure)
+            entry, result = _judge(job, tried, sure=at_work.costs.sure)
     except Cancelled:
         return INTERRUPTED
     took_s = time.monotonic() - begun_s
     report(f"{result} ({duration_text(took_s)})")
     if tailoring.json_:
-        document: dict[str, object] = {"pair": job.pair.name, "kept": kept, "result": result}
+        document: dict[str, object] = {"pair": job.pair.name, "kept": entry, "result": result}
         document |= {"tried": [_document(each) for each in tried], "not_tried": refused}
         print_json({**document, "seconds": round(took_s, 1)}, indent=None)
     return 0
@@ -143,7 +143,7 @@ def _judge(job: TailoringJob, tried: Sequence[Tried], *, sure: bool) -> tuple[st
             f"nothing is kept: no candidate is both 1 % faster over all than what {pair} has"
             " and a tenth faster than plain decoding on some kind of text"
         )
-    if not sure:
+    if not (sure and best.sure):
         return None, (
             f"nothing is kept: {best.candidate.label} may pay, but other programs were busy while passes"
             " were measured: run this again when the machine is quiet"
@@ -163,7 +163,7 @@ def _table(tried: Sequence[Tried]) -> str:
             size_text(each.size_bytes),
             f"{each.agrees:.1%}",
             f"{each.step:.2f}",
-            f"{each.speed.mean:.2f}",
+            f"{each.speed:.2f}",
             ", ".join(each.pays_on) or "-",
         ]
         for each in tried
@@ -178,8 +178,8 @@ def _document(each: Tried) -> dict[str, object]:
         "size_bytes": each.size_bytes,
         "agrees": each.agrees,
         "step": each.step,
-        "speed_up": each.speed.mean,
-        "speed_up_by_workload": dict(each.speed.by_kind),
+        "speed_up": each.speed,
+        "speed_up_by_workload": dict(each.by_kind),
     }
 
 
@@ -189,5 +189,5 @@ def _gain(best: Tried, tried: Sequence[Tried]) -> str:
     before = f", {own.agrees:.1%} and {own.step:.2f} before" if own else ""
     return (
         f"it proposed {best.agrees:.1%} of the target's tokens at {best.step:.2f} steps a token{before};"
-        f" {best.speed.mean:.2f} times plain speed over all, most on {', '.join(best.pays_on)}"
+        f" {best.speed:.2f} times plain speed over all, most on {', '.join(best.pays_on)}"
     )

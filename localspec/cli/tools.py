@@ -19,7 +19,7 @@ from localspec.chat.events import Reply
 from localspec.chat.request import Request
 from localspec.cli.options import several, switch, tool_rules
 from localspec.cli.prompt import DocsFlags
-from localspec.display import clean, duration_text, notice, printable
+from localspec.display import clean, duration_text, notice, printable, shortened_lines
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
 from localspec.storage.paths import config_dir, data_dir, shown
@@ -232,8 +232,6 @@ class RepliesAndCalls:
         return results
 
     def _print_result(self, done: "CarriedOut") -> None:
-        from localspec.session.approval import shortened_lines  # noqa: PLC0415 - it is imported by now
-
         took = f" · {duration_text(done.seconds, 1)}" if done.begun else ""
         self._notify(f"{done.call.name}{took}{' · error' if done.result.is_error else ''}")
         for line in shortened_lines(clean(done.result.text)):

@@ -95,8 +95,8 @@ def secrets_gate() -> Gate:
 
 
 def _masking(rules: Iterable[GateRule]) -> Gate:
-    found = RuleSet(rules)
-    return Gate(found, {each.rule.name: "mask" for each in found.rules})
+    rule_set = RuleSet(rules)
+    return Gate(rule_set, {each.rule.name: "mask" for each in rule_set.rules})
 
 
 def gate_of_toml(text: str, source: str) -> Gate:

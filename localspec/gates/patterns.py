@@ -145,10 +145,10 @@ class RuleSet:
             first = _FIRST.match(rule.head)
             group = groups[_LETTERS in rule.before]
             group.setdefault(first[1] if first else r"[\s\S]", []).append(_expressions(rule)[which])
-        found = []
+        expressions = []
         for begins_word, of in groups.items():
             if of:
                 guard = "".join(regex.sub(r"-$", r"\-", first.strip("[]")) for first in of)
                 either = "|".join(f"(?={first})(?:{'|'.join(each)})" for first, each in of.items())
-                found.append(f"(?=[{guard}]){f'(?<![{_LETTERS}])' * begins_word}(?:{either})")
-        return regex.compile("|".join(found) or "(?!)")
+                expressions.append(f"(?=[{guard}]){f'(?<![{_LETTERS}])' * begins_word}(?:{either})")
+        return regex.compile("|".join(expressions) or "(?!)")

@@ -42,12 +42,12 @@ def schema_error(path: str, what: str) -> UsageError:
         path: JSON pointer to it, "" for the whole.
         what: is wrong there, and what to do.
     """
-    where, shown = (
+    where, why = (
         text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
         for text in (path or "its root", " ".join(what.split()))
     )
     # A schema may come from anywhere, and a terminal obeys some characters.
-    return UsageError(printable(f"the JSON schema cannot be enforced at {where}: {shown}"))
+    return UsageError(printable(f"the JSON schema cannot be enforced at {where}: {why}"))
 
 
 def member(path: str, *names: str | int) -> str:
@@ -128,13 +128,13 @@ class Document:
 
     def _target(self, reference: str, path: str) -> str:
         """Return the pointer to what a `$ref` leads to."""
-        shown = f"$ref {reference[:80]!r}"
+        name = f"$ref {reference[:80]!r}"
         if reference != "#" and not reference.startswith("#/"):
-            raise schema_error(path, f"{shown} points out of the schema, or to a name: write it as #/$defs/name")  # fmt: skip
+            raise schema_error(path, f"{name} points out of the schema, or to a name: write it as #/$defs/name")  # fmt: skip
         try:
             self.at(unquote(reference[1:]))
         except LookupError:
-            raise schema_error(path, f"{shown} points to nothing") from None
+            raise schema_error(path, f"{name} points to nothing") from None
         return unquote(reference[1:])
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from localspec.grammar.combined import AfterTrigger, Trigger
     from localspec.grammar.matcher import GrammarVocabulary
 
-_KEPT = 64
+_MOST_COMPILED = 64
 
 
 def require_sound(options: ReplyOptions) -> None:
@@ -115,7 +115,7 @@ class Grammars:
             except GrammarRefused as error:
                 raise UsageError(f"{what} cannot be enforced: {error}") from None
         self._matchers[grammar] = matcher  # what was asked for last stays longest
-        if len(self._matchers) > _KEPT:
+        if len(self._matchers) > _MOST_COMPILED:
             del self._matchers[next(iter(self._matchers))]
         return GrammarAutomaton(matcher, self._vocabulary.eog, self._tokenizer.vocab_size)
 

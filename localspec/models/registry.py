@@ -35,7 +35,6 @@ from localspec.models.entries import (
     of_shards,
 )
 from localspec.models.ledger import TAILORED, with_pins
-from localspec.models.store import Store
 from localspec.options import ReplyOptions, options_of
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
@@ -151,12 +150,13 @@ def load_registry(path: Path | None = None, *, tailored: bool = True) -> Registr
     root = data_dir()
     models, pairs = with_pins(registry.models, root), dict(registry.pairs)
     for entry in TAILORED.load(root).values() if tailored else ():
+        from localspec.models.store import Store  # noqa: PLC0415 - on most machines nothing was made
+
         made = entry.tailored
         pair = pairs.get(made.pair) if made else None
-        suits = (
-            made and pair and (pair.target, pair.draft_model or "") == (made.target, made.replaces)
-        )
-        if pair is not None and suits and Store(root).path_of(entry) is not None:
+        if made is None or pair is None or Store(root).path_of(entry) is None:
+            continue
+        if (pair.target, pair.draft_model or "") == (made.target, made.replaces):
             models[entry.name] = entry
             pairs[pair.name] = structs.replace(pair, draft="model", draft_model=entry.name)
     return replace(registry, models=models, pairs=pairs)

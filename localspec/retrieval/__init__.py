@@ -1,1 +1,1 @@
-"""Files become passages that are found by their words, and cited."""
+"""Files become passages that are found by their words, and by vectors."""

@@ -18,7 +18,6 @@ from localspec.toolbox.toolbox import Proposal, Toolbox
 T = TypeVar("T")
 
 _LOOK_S = 0.05
-_PREVIEWED_LINES = 8
 NOBODY = "nobody can be asked here: a rule in tools.toml can allow it"
 
 
@@ -226,16 +225,3 @@ def typed_decision(ask: Callable[[str], str], scope: str) -> Decision | None:
                 return Decision(allowed=False, reason=reason.strip())
             case _:
                 continue
-
-
-def shortened_lines(text: str) -> list[str]:
-    """Return the lines of a text; of a long one the first and the last."""
-    lines = text.splitlines()
-    left_out = len(lines) - 2 * _PREVIEWED_LINES
-    if left_out <= 1:
-        return lines
-    return [
-        *lines[:_PREVIEWED_LINES],
-        f"[{left_out} more lines]",
-        *lines[-_PREVIEWED_LINES:],
-    ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from localspec.calibration.calibrated import StoredCosts
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
-from localspec.diagnosis.files import speed
+from localspec.diagnosis.doctor import speed
 from localspec.llama.safe_widths import SafeWidths
 from localspec.options import LoadOptions
 

@@ -73,7 +73,7 @@ def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
     talk = SavedConversation(History(tmp_path / "history"))
     session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
     out, err = io.StringIO(), io.StringIO()
-    front = Lines(session, Preferences(), out, err, terminal=False, sleep=lambda _: None)
+    front = Lines(session, Preferences(), out, err, terminal=False)
     lines = list[str]()
     for number in range(len(TEXTS)):
         lines.append(f"text {number}?")

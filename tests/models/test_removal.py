@@ -37,7 +37,7 @@ def names(store: Store, registry: Registry = REGISTRY) -> list[str]:
 
 def rm(store: Store, *wanted: str, registry: Registry = REGISTRY) -> tuple[int, list[str]]:
     removal = plan_removal(wanted, registry, store)
-    return remove(removal, store), [f"{item.name}: {why}" for item, why in removal.kept]
+    return remove(removal, store), [f"{item.name}: {why}" for item, why in removal.stays]
 
 
 def test_a_pair_goes_with_all_its_models(store: Store) -> None:

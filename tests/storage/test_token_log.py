@@ -358,7 +358,7 @@ def test_no_kill_loses_what_was_added_or_brings_back_what_was_forgotten(
             if seed in gone:
                 assert log.find(text[:30]) is None
             elif seed + 2 != max(pieces):  # which may have been forgotten when it was killed
-                assert foretold(log, text[:30], len(text)) == text[30:]
+                assert foretold(log, text[:30], len(text))[: len(text) - 30] == text[30:]
         for number in list(gone)[-20:]:
             log.forget(of_conversation(number))
             # Two of its tokens may stand side by side in another text by chance.

@@ -1,4 +1,4 @@
-"""Retriever: which index a question is about, and the passages that fit it, by their words and by vectors."""
+"""Documents: which index a question is about, and the passages of the user's files that go with it. The seam of `retrieval`."""
 
 import re
 from collections.abc import Sequence
@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING
 from localspec.display import printable
 from localspec.messages import DocumentPart, Message
 from localspec.options import PASSAGE_TOKENS
-from localspec.retrieval.citing import PassageText, as_documents, passages_in, within
+from localspec.session.citing import (
+    PassageText,
+    as_documents,
+    passages_in,
+    within,
+)
+from localspec.storage.paths import brief
 
 if TYPE_CHECKING:
-    from localspec.retrieval.index import FoundPassage, Index
     from localspec.toolbox.functions import Functions
 
 _MENTION = re.compile(r"@([a-z0-9][a-z0-9._-]*)\s+(?=\S)")
 _LOOKED_AT = 20
-_RANKED = 50
-"""Passages of each ranking that count."""
-_EVEN = 60
-"""Added to ranks: so much a first place is like a second. Source: Cormack, Clarke and Buettcher 2009, reciprocal rank fusion."""
+
+
+def index_names() -> list[str]:
+    """Return the names of the indexes that there are."""
+    from localspec.retrieval import index  # noqa: PLC0415 - a feature that can be taken away
+
+    return index.index_names()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class Docs:
             LocalspecError: it cannot be read, or its model cannot be loaded.
         """
         if self.name:
-            from localspec.retrieval.index import open_index  # noqa: PLC0415 - sqlite3, which few need
+            from localspec.retrieval.index import open_index  # noqa: PLC0415 - a feature that can be taken away
 
             with closing(open_index(self.name)) as index:
                 model = index.vector_model()
@@ -61,11 +69,8 @@ class Docs:
     def parse_mention(self, typed: str) -> "tuple[Docs, str]":
         """Return what a question is answered from, and the question: `@NAME question` names an index for itself."""
         mention = _MENTION.match(typed)
-        if mention:
-            from localspec.retrieval.index import index_names  # noqa: PLC0415 - sqlite3, which few need
-
-            if mention[1] in index_names():
-                return replace(self, name=mention[1]), typed[mention.end() :]
+        if mention and mention[1] in index_names():
+            return replace(self, name=mention[1]), typed[mention.end() :]
         return self, typed
 
     def documents(self, question: str, before: Sequence[Message]) -> tuple[DocumentPart, ...]:
@@ -104,59 +109,15 @@ class Docs:
         Raises:
             LocalspecError: the index is not there, or cannot be read.
         """
-        from localspec.retrieval.index import open_index  # noqa: PLC0415 - sqlite3, which few need
+        from localspec.retrieval.index import open_index  # noqa: PLC0415
         from localspec.retrieval.reading import place  # noqa: PLC0415
-        from localspec.storage.paths import brief  # noqa: PLC0415
+        from localspec.retrieval.search import search  # noqa: PLC0415
 
-        with closing(open_index(self.name)) as index:
-            found = search(index, question, _LOOKED_AT)
         texts = list[PassageText]()
-        for each in found:
+        with closing(open_index(self.name)) as index:
+            matches = search(index, question, _LOOKED_AT)
+        for each in matches:
             where = printable(place(brief(each.path), each.passage.first, each.passage.last))
             # As it can stand in the tag of a document.
             texts.append(PassageText(where.replace('"', "?"), each.passage.text))
         return texts
-
-
-def search(index: "Index", question: str, most: int) -> "list[FoundPassage]":
-    """Return the passages that fit a question best, the best first.
-
-    Where the index has vectors, and their model is here, both rankings are fused by reciprocal rank, and scores are its sums.
-
-    Raises:
-        LocalspecError: the index cannot be read.
-    """
-    by_meaning = by_vectors(index, question, _RANKED)
-    if not by_meaning:
-        return index.search(question, most)
-    return fuse([index.search(question, _RANKED), by_meaning])[:most]
-
-
-def by_vectors(index: "Index", question: str, most: int) -> "list[FoundPassage]":
-    """Return the passages whose vectors are nearest to a question's; none without vectors, without their model, or where it changes meanwhile."""
-    model = index.vector_model()
-    if model is None or not question.strip():
-        return []
-    from localspec.retrieval.embedding import nearest, text_vectors  # noqa: PLC0415 - few indexes have vectors
-
-    make = text_vectors(model)
-    if make is None:
-        return []
-    vector = make.of_question(question)
-    with index.reading():
-        if index.vector_model() != model:
-            return []
-        return [index.passage(*each) for each in nearest(index, vector, most)]
-
-
-def fuse(rankings: "Sequence[Sequence[FoundPassage]]") -> "list[FoundPassage]":
-    """Return the passages of several rankings, each by the sum of its reciprocal ranks; what is equal in the order given."""
-    scores = dict[tuple[object, ...], float]()
-    passages = dict[tuple[object, ...], "FoundPassage"]()
-    for ranking in rankings:
-        for rank, each in enumerate(ranking, 1):
-            key = each.path, each.passage
-            passages.setdefault(key, each)
-            scores[key] = scores.get(key, 0.0) + 1 / (_EVEN + rank)
-    best = sorted(scores, key=scores.__getitem__, reverse=True)
-    return [replace(passages[key], score=scores[key]) for key in best]

@@ -6,7 +6,9 @@ import pytest
 
 from localspec.errors import UsageError
 from localspec.messages import DocumentPart, Message
-from localspec.retrieval.citing import (
+from localspec.retrieval.index import open_index
+from localspec.retrieval.update import add
+from localspec.session.citing import (
     PassageText,
     as_documents,
     citations,
@@ -14,9 +16,7 @@ from localspec.retrieval.citing import (
     passages_in,
     tokens_in,
 )
-from localspec.retrieval.index import open_index
-from localspec.retrieval.retriever import Docs
-from localspec.retrieval.update import add
+from localspec.session.documents import Docs
 
 TEA, COFFEE = (
     PassageText("tea.md:1-3", "Green tea: 80 degrees."),

@@ -8,8 +8,8 @@ import pytest
 
 from localspec.messages import ToolCall
 from localspec.retrieval.index import open_index
-from localspec.retrieval.retriever import Docs
 from localspec.retrieval.update import add
+from localspec.session.documents import Docs
 from localspec.toolbox.functions import Functions
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rule, Rules

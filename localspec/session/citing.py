@@ -1,12 +1,12 @@
 """Citing: passages as numbered documents of a message, and what an answer cites, looked up among them.
 
-The numbers stand in the conversation itself and go on from question to question, so that whoever has the conversation (the
-history, an export, another window) knows what each number means. Reads no file and no index.
+The numbers stand in the conversation itself and go on from question to question, so that the history, an export
+and another window know what each number means. Reads no file and no index.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from localspec.messages import DocumentPart, Message
 from localspec.options import PASSAGE_TOKENS
@@ -25,8 +25,7 @@ _INSTRUCTION = "how to answer"
 _NOTHING = "No passage of these documents fits the question above. Say so."
 
 
-@dataclass(frozen=True, slots=True)
-class PassageText:
+class PassageText(NamedTuple):
     """A passage as it is offered to a conversation.
 
     Args:
@@ -38,8 +37,7 @@ class PassageText:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedPassage:
+class NumberedPassage(NamedTuple):
     """A passage of a conversation.
 
     Args:
@@ -61,8 +59,7 @@ class NumberedPassage:
         return tokens_in(self.where + self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Citations:
+class Citations(NamedTuple):
     """What an answer cites.
 
     Args:
@@ -74,7 +71,7 @@ class Citations:
     unknown: tuple[int, ...]
 
     def lines(self) -> Iterator[str]:
-        """Yield what people are told: numbers with path and line, and numbers that no passage has."""
+        """Yield what people read: numbers with path and line, and numbers that no passage has."""
         yield from map(str, self.passages)
         for number in self.unknown:
             yield f"[{number}] names no passage"
@@ -86,20 +83,22 @@ def tokens_in(text: str) -> int:
 
 
 def as_documents(
-    found: Iterable[PassageText], known: Mapping[int, NumberedPassage], budget: int = PASSAGE_TOKENS
+    passages: Iterable[PassageText],
+    known: Mapping[int, NumberedPassage],
+    budget: int = PASSAGE_TOKENS,
 ) -> tuple[DocumentPart, ...]:
     """Return what goes with a question: passages with the next numbers, and last how to answer from them.
 
-    A passage that the conversation has already is not said again, but named by its number.
+    A passage that the conversation has already is not repeated, but named by its number.
 
     Args:
-        found: passages, the best first.
+        passages: the best first.
         known: those of the conversation so far, see `passages_in`.
         budget: tokens that they may take together; see `tokens_in`.
     """
     numbers = {(each.where, each.text): each.number for each in known.values()}
     new, again = list[PassageText](), list[int]()
-    for each in found:
+    for each in passages:
         number = numbers.get((each.where, each.text))
         new.append(each) if number is None else again.append(number)
     again = again[:_MOST_AGAIN]
@@ -111,19 +110,19 @@ def as_documents(
     return (*documents, DocumentPart(_INSTRUCTION, _how(following, len(documents), again)))
 
 
-def within(found: Iterable[PassageText], budget: int) -> list[PassageText]:
+def within(passages: Iterable[PassageText], budget: int) -> list[PassageText]:
     """Return the first passages that fit into so many tokens together; one that does not is left out for others that do."""
-    kept = list[PassageText]()
-    for each in found:
+    fitting = list[PassageText]()
+    for each in passages:
         size = tokens_in(each.where + each.text)
-        if size <= budget and len(kept) < _MOST_PASSAGES:
+        if size <= budget and len(fitting) < _MOST_PASSAGES:
             budget -= size
-            kept.append(each)
-    return kept
+            fitting.append(each)
+    return fitting
 
 
 def _how(first: int, count: int, again: Sequence[int]) -> str:
-    """Return what a model is told of the passages."""
+    """Return what a model reads about the passages."""
     if not (count or again):
         return _NOTHING
     parts = ["the numbered passages"] if count else []
@@ -165,5 +164,5 @@ def citations(text: str, known: Mapping[int, NumberedPassage]) -> Citations:
 
 
 def _numbered(document: DocumentPart) -> NumberedPassage | None:
-    found = _NUMBERED.fullmatch(document.name)
-    return NumberedPassage(int(found[1]), found[2], document.text) if found else None
+    name = _NUMBERED.fullmatch(document.name)
+    return NumberedPassage(int(name[1]), name[2], document.text) if name else None
