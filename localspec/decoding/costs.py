@@ -14,7 +14,7 @@ AT_BEST = 0.96
 _NEARLY = 0.95
 _MEMORY = 12
 _OUTLIER = 1.5
-_FORGETS = 80
+_FORGETS = 320
 """Plain passes in a row after which what wide passes showed counts half."""
 
 

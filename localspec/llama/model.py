@@ -16,18 +16,7 @@ from localspec.llama.native import native
 from localspec.llama.vocabulary import Vocabulary
 from localspec.options import LOAD_MODES, SPLITS, LoadOptions
 
-
-def _malloc_trim() -> Callable[[int], int] | None:
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):  # not GNU's library, or not even POSIX
-        return None
-    trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
-    function: Callable[[int], int] = trim
-    return function
-
-
-_TRIM = _malloc_trim()
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of GNU's library alone
 
 
 def give_back_memory() -> None:
@@ -161,18 +150,6 @@ class LlamaModel:
         """The template in the file, as jinja2 source; None when it has none."""
         raw = native.llama_model_chat_template(self.handle, None)
         return None if raw is None else raw.decode("utf-8", errors="replace")
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all tensors."""
-        return int(native.llama_model_size(self.handle))
-
-    @property
-    def description(self) -> str:
-        """llama.cpp's own one-line description: architecture, size, quantisation."""
-        buffer = ctypes.create_string_buffer(128)
-        native.llama_model_desc(self.handle, buffer, len(buffer))
-        return buffer.value.decode(errors="replace")
 
     def adopt(self, context: Closable) -> None:
         """Remember a context that has to be closed before the model."""

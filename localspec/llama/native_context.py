@@ -5,7 +5,6 @@ It knows which sequences its memory holds, but not what tokens are in them.
 
 import ctypes
 import mmap
-import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -338,12 +337,7 @@ def _wanted_n_ctx(model: LlamaModel, options: LoadOptions) -> int:
     return options.n_ctx or min(_DEFAULT_N_CTX, model.n_ctx_train)
 
 
-def _strlen() -> Any:
-    # llama.cpp asks its abort callback once per graph node, on every pass. Entering Python that
-    # often would take the GIL hundreds of times a pass, so the callback is libc's own strlen over the flag's two bytes:
-    # 0 while the flag is clear, 1 once it is set. No Python runs, and no lock is taken.
-    library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
-    return library.strlen
-
-
-_STRLEN = _strlen()
+# llama.cpp asks its abort callback once per graph node, on every pass. Entering Python that
+# often would take the GIL hundreds of times a pass, so the callback is libc's own strlen over the flag's two bytes:
+# 0 while the flag is clear, 1 once it is set. No Python runs, and no lock is taken.
+_STRLEN = ctypes.CDLL(None).strlen

@@ -53,14 +53,14 @@ BUGS = (
     Bug(
         "what a neighbour has counts as cached here",
         LlamaSequences.missing,
-        "LlamaSequence.common_prefix(self._family[slot], asked)",
-        "self._family[slot].common_prefix(asked)",
+        "LlamaSequence.common_prefix(self._family[slot], requests)",
+        "self._family[slot].common_prefix(requests)",
     ),
     Bug(
         "rows handed to the wrong sequence",
         LlamaSequences.together,
         "answers[i] = all_rows[start : start + part.rows]",
-        "answers[len(asked) - 1 - i] = all_rows[start : start + part.rows]",
+        "answers[len(requests) - 1 - i] = all_rows[start : start + part.rows]",
     ),
     Bug(
         "rows of a drafting neighbour are counted as one",
@@ -71,7 +71,7 @@ BUGS = (
     Bug(
         "rows in the order of places, passes in that of numbers",
         LlamaSequences.together,
-        "return [answers[i] for i in range(len(asked))]",
+        "return [answers[i] for i in range(len(requests))]",
         "return [answers[i] for i in order]",
     ),
     Bug(

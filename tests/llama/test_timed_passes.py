@@ -115,6 +115,23 @@ def test_a_width_that_was_slow_twice_is_measured_again_where_a_wider_pass_was_no
     assert costs.of(16) == pytest.approx(staircase_s(16))
 
 
+@pytest.mark.parametrize(("times", "believed"), [(4, True), (99, False)])
+def test_a_pass_of_four_that_is_undercut_by_one_of_six_is_measured_again(
+    times: int, believed: bool
+) -> None:
+    """All that a pass of four does, one of six does, too: it cannot take less."""
+
+    def seconds(width: int) -> float:
+        slow = width == 4 and world.passes.count(4) <= times
+        return staircase_s(width) * (1.6 if slow else 1)
+
+    world = World(seconds)
+    measured = sample(world.run_pass, replace(OF_TARGET, budget_s=6.0), world.clock)
+    assert world.passes.count(4) > 4
+    assert (measured.costs.of(4) == pytest.approx(staircase_s(4))) is believed
+    assert measured.disturbed is not believed, "the next start measures once more"
+
+
 def test_other_programs_show_in_the_spread() -> None:
     world, random = World(), Random(8)
     assert not sample(world.run_pass, OF_TARGET, world.clock).disturbed
