@@ -18,7 +18,7 @@ from tests.llama.together import check_together
 from tests.llama.toy_native import ToyNative, toy_sequences
 from tests.toy import Stopwatch, Table, random_table
 
-N_WORLDS = 600
+N_WORLDS = 2000
 TABLE = random_table(3, n_vocab=9, window=64)
 Asking = Generator[Pass, Passed, int]
 
