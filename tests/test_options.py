@@ -21,8 +21,7 @@ from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
 from localspec.cli import batch, bench, chat, run
 from localspec.config.keys import KEYS, from_variable
-from localspec.engine.protocol import Load
-from localspec.engine.wire import COMMANDS, encode
+from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.options import (

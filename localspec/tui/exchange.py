@@ -7,6 +7,7 @@ import msgspec
 from localspec.chat.events import (
     CallBegun,
     CallDelta,
+    Forecast,
     Prefilling,
     RoundDone,
     Started,
@@ -14,7 +15,7 @@ from localspec.chat.events import (
     Text,
 )
 from localspec.decoding.round import Round
-from localspec.engine.protocol import Failed, Forecast, Notice, ReplyDone, ReplyEvents
+from localspec.engine.protocol import Failed, Notice, ReplyDone, ReplyEvents
 from localspec.messages import Message, ToolCall
 from localspec.session.conversation import StoredMessage
 

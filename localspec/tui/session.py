@@ -424,7 +424,7 @@ class Session:
         if self.work is not None and turn.calls and not stopped:
             self.work.start(turn.calls)
         if self.talk.ends_with_summary:
-            self.engine.count(self.talk.turns(self.talk.messages[-1].id))
+            self.engine.ask_count(self.talk.turns(self.talk.messages[-1].id))
 
     def _go_on_calling(self) -> None:
         """Save the results of calls that have ended, and have them answered when all have."""
@@ -621,4 +621,4 @@ class Session:
             self._counted = 0
         elif self.models.phase not in {Phase.IDLE, Phase.DEAD}:
             tools = () if self.work is None else self.work.tools
-            self.engine.count(self.talk.turns(self.talk.messages[-1].id), tools)
+            self.engine.ask_count(self.talk.turns(self.talk.messages[-1].id), tools)

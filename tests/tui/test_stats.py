@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
+from localspec.chat.events import Forecast
 from localspec.decoding.round import Draft, Round, Spent, Verdict
-from localspec.engine.protocol import Forecast
 from localspec.tui.exchange import Exchange
 from localspec.tui.stats import ribbon, split, split_bar, stats, stats_lines, status
 from tests.tui.answers import exchange, finished, plain, round_of
