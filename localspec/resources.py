@@ -28,6 +28,11 @@ class Usage:
         """All of it."""
         return self.weights_bytes + self.kv_bytes + self.compute_bytes + self.output_bytes
 
+    def part(self, share: float) -> "Usage":
+        """Return a share of weights and caches, with the same scratch memory."""
+        weights, kv = round(share * self.weights_bytes), round(share * self.kv_bytes)
+        return Usage(weights, kv, self.compute_bytes, self.output_bytes)
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.weights_bytes + other.weights_bytes,
