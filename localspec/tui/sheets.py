@@ -89,8 +89,6 @@ class ListSheet(ModalScreen[str | None]):
         self._typed, self._begin = typed, marked
         self.rows = list(rows)
         self.list = OptionList(compact=True, classes="lines" if plain else "")
-        self._news = Static(classes="news", markup=False)
-        self._news.display = False
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
@@ -99,13 +97,7 @@ class ListSheet(ModalScreen[str | None]):
                 yield Static(clean(self._note), classes="hint", markup=False)
             if self._search is not None:
                 yield Input(self._typed, placeholder="type to search", compact=True)
-            yield self._news
             yield self.list
-
-    def report(self, text: str) -> None:
-        """Show one line of news: the chat's own is out of sight."""
-        self._news.update(clean_line(text))
-        self._news.display = True
 
     def on_mount(self) -> None:
         """Fill the list."""
@@ -230,11 +222,6 @@ class TextSheet(ModalScreen[None]):
     def on_mount(self) -> None:
         """Let keys scroll."""
         self.query_one(VerticalScroll).focus()
-
-    def on_click(self, event: events.Click) -> None:
-        """Close when the user clicks beside it."""
-        if event.widget is self:
-            self.dismiss(None)
 
 
 _REDRAW_S = 0.2
