@@ -1,4 +1,4 @@
-"""Where localspec keeps what it fetched and is told, and how a path is shown; knows no models."""
+"""Where localspec keeps its files, and how a path is printed; knows no models."""
 
 import hashlib
 import os
@@ -63,7 +63,7 @@ def config_dir() -> Path:
     `LOCALSPEC_CONFIG_DIR` overrides the platform's own place for settings.
 
     Raises:
-        UsageError: the variable names a directory of nobody.
+        UsageError: the variable names the home of an unknown user.
     """
     override = os.environ.get(CONFIG_DIR_VARIABLE)
     if not override:
