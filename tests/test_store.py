@@ -120,7 +120,7 @@ def test_a_reply_is_written_while_it_grows(tmp_path: Path) -> None:
     follows = log.read(found[2], 100)
     assert follows[:6] == [22, 72, 23, 73, 24, 74]
     assert 74 > len(follows) > 24, "all but the last half second"
-    take(Finished(None))  # type: ignore[operator,arg-type]
+    take(Finished(None, None))  # type: ignore[operator,arg-type]
     assert log.read(found[2], 100)[-2:] == [39, 89]
 
 
@@ -144,7 +144,7 @@ def test_what_a_gate_finds_stays_out_and_nothing_leads_across(tmp_path: Path, sa
     take = writer.begin(Request(0, conversation=3), [1], plain_policy())
     for token in range(1, len(said) + 1):
         take(confirmed(token))
-    take(Finished(None))  # type: ignore[arg-type]
+    take(Finished(None, None))  # type: ignore[arg-type]
     start, end = said.index(b"ghp_") + 1, said.index(b" in the") + 1
     before, behind = log.find([*range(start - 9, start)]), log.find([*range(end, end + 4)])
     assert before is None, "nothing follows"

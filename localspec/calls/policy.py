@@ -3,13 +3,13 @@
 A rule names functions by a pattern, in which `*` stands for any text. Counts and order are those of a whole conversation.
 """
 
-import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from localspec.display import printable_line
+from msgspec import Meta, Struct
+
 from localspec.errors import UsageError
 
 ToolChoice = Literal["auto", "none", "required"]
@@ -43,7 +43,7 @@ class CallPolicy:
         choice: for the next answer.
         parallel: whether an answer may have several calls.
         lenient: whether JSON at the end of an answer's words that names a function and its arguments is a call of it,
-            which no grammar bound: for whoever asks before anything is carried out.
+            which no grammar bound: where a person allows calls before they are carried out.
     """
 
     allow: tuple[str, ...] | None = None
@@ -57,7 +57,7 @@ class CallPolicy:
     lenient: bool = False
 
     def offers(self, name: str) -> bool:
-        """Say whether a model is told of a function at all."""
+        """Return whether a model reads of a function at all."""
         return not _any(self.deny, name)
 
     def under(self, rules: "CallPolicy") -> "CallPolicy":
@@ -124,8 +124,8 @@ class CallPolicy:
         )
 
 
-ASKED_FIRST = CallPolicy(lenient=True)
-"""Of replies whose calls somebody allows first: also what a model wrote in another form than its own is a call."""
+WITH_APPROVAL = CallPolicy(lenient=True)
+"""Of replies whose calls a person allows first: also what a model wrote in another form than its own is a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +166,20 @@ def _any(patterns: Iterable[str], *names: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
+_Name = Annotated[str, Meta(min_length=1)]
+_Names = _Name | list[_Name]
+_Count = Annotated[int, Meta(ge=0)]
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    allow: _Names | None = None
+    deny: _Names = []
+    require: _Names = []
+    at_most: _Count | dict[str, _Count] = {}
+    after: dict[str, _Names] = {}
+    parallel: bool = True
+
+
 def policy_of_toml(text: str, what: str) -> CallPolicy:
     """Return the policy in a file.
 
@@ -179,54 +193,19 @@ def policy_of_toml(text: str, what: str) -> CallPolicy:
     Raises:
         UsageError: it is no policy.
     """
-    try:
-        values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{what} is not valid TOML: {printable_line(str(error))[:120]}") from None
-    unknown = sorted(values.keys() - _KEYS)
-    if unknown:
-        name = printable_line(unknown[0])[:40]
-        raise UsageError(f"{what} has the key {name!r}: choose among {', '.join(_KEYS)}")
-    allow = _texts(values["allow"], f"allow in {what}") if "allow" in values else None
-    parallel = values.get("parallel", True)
-    if not isinstance(parallel, bool):
-        raise UsageError(f"parallel in {what} is {parallel!r}: write true or false")
-    most = values.get("at_most", {})
+    from localspec.storage.toml import convert, parse_toml  # noqa: PLC0415 - few have rules
+
+    file = convert(parse_toml(text, what), _File, what)
+    most = file.at_most
     return CallPolicy(
-        allow,
-        _texts(values.get("deny", []), f"deny in {what}"),
-        _texts(values.get("require", []), f"require in {what}"),
-        tuple(_bounds(most if isinstance(most, dict) else {"*": most}, f"at_most in {what}")),
-        tuple(_orders(values.get("after", {}), f"after in {what}")),
-        parallel=parallel,
+        None if file.allow is None else _texts(file.allow),
+        _texts(file.deny),
+        _texts(file.require),
+        tuple((most if isinstance(most, dict) else {"*": most}).items()),
+        tuple((name, _texts(before)) for name, before in file.after.items()),
+        parallel=file.parallel,
     )
 
 
-_KEYS = ("allow", "deny", "require", "at_most", "after", "parallel")
-
-
-def _texts(value: Any, what: str) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(each, str) and each for each in listed):
-        raise UsageError(f"{what} is {_short(value)}: write a list of names")
-    return tuple(listed)
-
-
-def _bounds(value: dict[str, Any], what: str) -> Iterator[tuple[str, int]]:
-    for name, most in value.items():
-        if not isinstance(most, int) or isinstance(most, bool) or most < 0:
-            raise UsageError(f"{what} is {_short(most)}: write a whole number, 0 or more")
-        yield name, most
-
-
-def _orders(value: Any, what: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if not isinstance(value, dict):
-        raise UsageError(
-            f'{what} is {_short(value)}: write a table, such as write_file = ["search"]'
-        )
-    for name, before in value.items():
-        yield name, _texts(before, f"{name} {what}")
-
-
-def _short(value: Any) -> str:
-    return printable_line(repr(value))[:40]
+def _texts(names: _Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

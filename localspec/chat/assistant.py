@@ -7,10 +7,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from localspec.chat.conversation import Conversation, KnownConversations
 from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
@@ -394,7 +395,7 @@ class Assistant:
         visible = [event] if job.gate is None else job.gate.take(event)
         self._events += ((job.request.id, each) for each in visible)
         if isinstance(event, Finished) and isinstance(visible[-1], Finished):
-            event = replace(event, findings=visible[-1].findings)
+            event = msgspec.structs.replace(event, findings=visible[-1].findings)
         for observe in job.observers:
             observe(event)
 
@@ -406,7 +407,8 @@ class Assistant:
     def _end(self, ended: Ended[Reply]) -> None:
         job = self._running[ended.slot]
         if ended.value is not None:
-            message = None if job.conversation is None else job.conversation.messages[-1]
+            conversation, text = job.conversation, ended.value.text
+            message = Message.assistant(text) if conversation is None else conversation.messages[-1]
             if job.is_known and job.conversation is not None:
                 self.known.remember(job.conversation)
             self._emit(job, Finished(ended.value, message))

@@ -3,7 +3,6 @@
 Screen, lens, telemetry, bench and the engine's client consume them.
 """
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from localspec.decoding.round import Round, Spent, StopReason
@@ -163,20 +162,48 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """The last event of a reply.
+class Forecast:
+    """Speed-ups over plain decoding, 1 is nothing; None where nothing was drafted.
+
+    Args:
+        predicted: by the costs of this machine and the acceptance of this reply.
+        measured: by costs and the clock.
+        note: what the draft model would cost where it is off; empty where it is on, or there is none.
+    """
+
+    predicted: float | None
+    measured: float | None
+    note: str = ""
+
+
+class Finished(Tagged, frozen=True):
+    """The last event of a reply, complete or stopped. What follows `findings` is an engine's, and not an assistant's.
 
     Args:
         reply: what is new, and its figures.
-        message: the assistant's whole turn, with what a reply that went on had before; None outside a conversation.
+        message: the assistant's whole turn, the part that a continued one had before included. Sent back
+            unchanged in the next `Request`, its tokens are known.
         masked: whether a gate masked anything of it.
-        findings: how often each rule of a gate found something, and what was done about it.
+        findings: how often each rule of a gate matched, and its action: rule, action, count.
+        id: of the request.
+        dropped_turns: how many of the oldest turns were left out.
+        forecast: what drafting was to gain, and what it came to; None if costs are not known.
+        reason: why it was drafted as it was, a sentence.
+        no_drafting: why nothing was drafted, in about five words; empty where something was.
+        widths: how many passes of the target were made since the last reply was done, for all requests, by the
+            tokens that they evaluated.
     """
 
     reply: Reply
-    message: Message | None = None
+    message: Message
     masked: bool = False
-    findings: Counter[tuple[str, str]] = field(default_factory=Counter)
+    findings: tuple[tuple[str, str, int], ...] = ()
+    id: int = 0
+    dropped_turns: int = 0
+    forecast: Forecast | None = None
+    reason: str = ""
+    no_drafting: str = ""
+    widths: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,8 +38,8 @@ from localspec.cli.progress import ProgressLine
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, notice
 from localspec.engine.engine import Engine, EngineGone, Interrupted, entered
+from localspec.engine.link import ServerLink
 from localspec.engine.protocol import Load
-from localspec.engine.shared import SharedEngine
 from localspec.errors import LocalspecError, UsageError
 from localspec.launch.engine import open_engine, resident
 from localspec.launch.plan import LoadPlan, make_plan
@@ -223,7 +223,7 @@ class BatchRun:
                 return code_of(signals.received[0]) if signals.received else INTERRUPTED
         return SOME_FAILED if tally.failed else 0
 
-    def _answer(self, plan: LoadPlan, server: SharedEngine | None) -> Tally:
+    def _answer(self, plan: LoadPlan, server: ServerLink | None) -> Tally:
         """Answer the lines.
 
         Raises:
@@ -301,7 +301,7 @@ class BatchRun:
             return model_sha256(model_files(file), data_dir(), on_share)
 
     @contextmanager
-    def _engine(self, plan: LoadPlan, server: SharedEngine | None) -> Iterator[Engine]:
+    def _engine(self, plan: LoadPlan, server: ServerLink | None) -> Iterator[Engine]:
         """Yield what answers, in this process, a child, or a server.
 
         Raises:

@@ -160,12 +160,6 @@ def _print(words: str, most: int, json_: bool) -> None:
 
 
 def _document(each: StoredConversation) -> dict[str, object]:
-    return {
-        "number": each.id,
-        "title": each.title,
-        "model": each.pair,
-        "messages": each.n_messages,
-        "tags": list(each.tags),
-        "updated_s": each.updated_s,
-        **({"excerpt": each.excerpt} if each.excerpt else {}),
-    }
+    excerpt = {"excerpt": each.excerpt} if each.excerpt else {}
+    counts = {"messages": each.n_messages, "tags": list(each.tags), "updated_s": each.updated_s}
+    return {"number": each.id, "title": each.title, "model": each.pair, **counts, **excerpt}

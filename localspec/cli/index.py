@@ -16,7 +16,7 @@ from localspec.cli.options import (
     json_option,
     with_settings,
 )
-from localspec.cli.progress import ProgressLine, print_json
+from localspec.cli.progress import ProgressLine, fields, print_json
 from localspec.cli.prompt import report_missing_vectors
 from localspec.display import notice, printable, printable_line
 from localspec.errors import UsageError
@@ -137,23 +137,22 @@ def status(name: str | None, json_: bool) -> None:
     documents = []
     for each in index_names() if name is None else [name]:
         with _opened(each) as (_, opened):
-            found, model = opened.contents(), opened.vector_model()
+            contents, model = opened.contents(), opened.vector_model()
         documents.append(
             {
                 "name": each,
-                "files": found.files,
-                "passages": found.passages,
-                "bytes": found.size_bytes,
-                "added": [str(root) for root in found.roots],
+                **fields(contents, "files passages"),
+                "bytes": contents.size_bytes,
+                "added": [str(root) for root in contents.roots],
                 "vectors": model and model.name,
             }
         )
         if not json_:
-            roots = printable(", ".join(map(brief, found.roots)))
+            roots = printable(", ".join(map(brief, contents.roots)))
             by = f", vectors by {model.name}" if model else ""
-            click.echo(
-                f"{each}: {found.files} files, {found.passages} passages, {size_text(found.size_bytes)}{by}; {roots}"
-            )
+            size = size_text(contents.size_bytes)
+            counts = f"{contents.files} files, {contents.passages} passages"
+            click.echo(f"{each}: {counts}, {size}{by}; {roots}")
     if json_:
         print_json(documents)
     elif not documents:
@@ -178,18 +177,16 @@ def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> 
         report_missing_vectors(opened)
         found = search_index(opened, " ".join(words), most)
     if json_:
-        documents = [
-            {
-                "path": str(each.path),
-                "first": each.passage.first,
-                "last": each.passage.last,
-                "heading": each.passage.heading,
-                "text": each.passage.text,
-                "score": each.score,
-            }
-            for each in found
-        ]
-        print_json(documents)
+        print_json(
+            [
+                {
+                    "path": str(each.path),
+                    **fields(each.passage, "first last heading text"),
+                    "score": each.score,
+                }
+                for each in found
+            ]
+        )
         return
     if not found:
         click.echo("nothing matches", err=True)
@@ -266,6 +263,5 @@ def _print_changes(name: str, opened: Index, changes: Changes) -> None:
         notice(f"{printable(str(each))} is not there: what was indexed of it stays")
     for path, why in changes.unread[:_SHOWN_UNREAD]:
         notice(f"left out {printable(path)}: {why}")
-    if len(changes.unread) > _SHOWN_UNREAD:
-        more = len(changes.unread) - _SHOWN_UNREAD
+    if (more := len(changes.unread) - _SHOWN_UNREAD) > 0:
         notice(f"and {more} more")

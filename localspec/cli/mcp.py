@@ -17,14 +17,13 @@ from localspec.cli.options import (
 )
 from localspec.cli.prompt import with_model
 from localspec.display import notice
-from localspec.engine.client import EngineClient
-from localspec.errors import UsageError
+from localspec.engine.engine import RemoteEngine
+from localspec.errors import UsageError, require_mcp
 from localspec.launch.engine import server_finder
 from localspec.models.registry import load_registry
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.residence import Residence, ServedModel
-from localspec.toolbox.mcp.box import require_package
 
 _KEEP_ALIVE_S = 600.0
 _MOST = 64
@@ -46,7 +45,7 @@ def mcp(name: str | None, settings: Settings) -> int:
     are ask and ask_json. The model is loaded when it is first asked, and unloaded after 10 minutes
     without a question; a server that runs and has it in memory answers instead.
     """  # noqa: D301 - click keeps lines behind a \b
-    require_package()
+    require_mcp()
     if sys.stdin.isatty():
         raise UsageError(
             "mcp is started by a program that uses MCP servers, see `localspec mcp --help`: use `localspec chat` here"
@@ -69,13 +68,13 @@ async def _serve(settings: Settings) -> None:
     launch = settings.launch
     name = launch.pair or launch.target or load_registry().default_pair
     model = ServedModel(name, launch, settings.reply)
-    engine = EngineClient(find=server_finder(own=settings.own))
     loading = LoadWatch()
-    backend = Backend(engine, launch, _MOST, loading.see)
+    find = server_finder(own=settings.own)
+    engine = RemoteEngine(find=find, watch=loading.see, revives=True)
+    backend = Backend(engine, launch, _MOST)
     residence = Residence(backend, None, _KEEP_ALIVE_S, _MOST)
     catalogue = Catalogue(model, (name,), settings.reply_of)
     tools = AskTools(backend, residence, catalogue, loading, settings.gate)
-    await backend.wait()
     try:
         await serve_stdio(tools)
     finally:

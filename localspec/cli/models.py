@@ -12,7 +12,7 @@ import click
 
 from localspec.chat.call_finder import offers_tools
 from localspec.cli.options import complete_models, json_option
-from localspec.cli.progress import print_json, print_table
+from localspec.cli.progress import fields, print_json, print_table
 from localspec.cli.prompt import require_model
 from localspec.config.own import write_keys
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
@@ -204,8 +204,7 @@ def _check_facts(report: PairReport) -> dict[str, Any]:
         "shared_percent": report.shared_percent,
         "reason": fit.reason or None,
         "first_difference": different and asdict(different),
-        "overlap_percent": fit.overlap_percent,
-        "shared_vocab": fit.shared_vocab,
+        **fields(fit, "overlap_percent shared_vocab"),
         "notes": list(fit.notes),
         "chat_templates": report.templates,
         "target": _side_facts(report.target),
@@ -214,18 +213,16 @@ def _check_facts(report: PairReport) -> dict[str, Any]:
 
 
 def _side_facts(side: Side) -> dict[str, Any]:
-    tokenizer = side.header.tokenizer
+    header, tokenizer = side.header, side.header.tokenizer
     return {
-        "name": side.name,
-        "size_bytes": side.size_bytes,
-        "fetched_bytes": side.fetched_bytes,
-        "architecture": side.header.architecture,
-        "context": side.header.context_length,
+        **fields(side, "name size_bytes fetched_bytes"),
+        "architecture": header.architecture,
+        "context": header.context_length,
         "tokenizer": tokenizer.model,
         "pre_tokenizer": tokenizer.pre,
         "n_vocab": tokenizer.n_vocab,
         "fingerprint": side.fingerprint,
-        "has_chat_template": side.header.chat_template is not None,
+        "has_chat_template": header.chat_template is not None,
     }
 
 
@@ -233,19 +230,11 @@ def _row_facts(row: ModelRow, registry: Registry) -> dict[str, Any]:
     """Return what is known of a model, and whether it is on this machine with all that it drafts with."""
     assert row.pair is not None, "every row of the table has one"  # noqa: S101
     return {
-        "name": row.name,
-        "kind": row.kind,
-        "target": row.pair.target,
-        "draft": row.pair.draft,
-        "draft_model": row.pair.draft_model,
+        **fields(row, "name kind"),
+        **fields(row.pair, "target draft draft_model"),
         "good_for": row.about or None,
         "caveat": row.pair.caveat or None,
-        "size_bytes": row.size_bytes,
-        "draft_bytes": row.draft_bytes,
-        "tools": row.tools,
-        "thinking": row.thinking,
-        "here": row.here,
-        "draft_here": row.draft_here,
+        **fields(row, "size_bytes draft_bytes tools thinking here draft_here"),
         "default": row.name == registry.default_pair,
     }
 

@@ -23,7 +23,7 @@ from localspec.errors import LocalspecError
 from localspec.storage.paths import shown
 
 if TYPE_CHECKING:
-    from localspec.toolbox.loop import CarriedOut
+    from localspec.session.approval import CarriedOut
 
 PATIENCE_S = 1.0
 """Seconds that a prompt is read before a line says so."""

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -37,6 +37,11 @@ def print_table(rows: Iterable[Sequence[str]]) -> None:
     """Print rows in columns, on a terminal as much of each as fits a line."""
     for line in table(rows):
         click.echo(cut(line, columns_of(sys.stdout)) if sys.stdout.isatty() else line)
+
+
+def fields(value: object, names: str) -> dict[str, Any]:
+    """Return attributes of a value by their names, which are divided by blanks."""
+    return {name: getattr(value, name) for name in names.split()}
 
 
 def print_json(document: object, *, indent: int | None = 2) -> None:

@@ -160,7 +160,7 @@ def run(
     settings = settings.with_model(model)
     prompt = question.templated(prompt)
     if prompt is None and _is_chat(question, output):
-        from localspec.cli.chat_fronts import start_chat  # noqa: PLC0415 - history and screens of it
+        from localspec.cli.chat import start_chat  # noqa: PLC0415 - history and screens of it
 
         number = None if conversation is None else str(conversation.id)
         return start_chat(settings, system, docs, tools, go_on=number)
@@ -466,7 +466,7 @@ class AnswerWriter:
         if event.thinking or not self._calls:
             self._stream.write(event)
             return
-        from localspec.chat.written_calls import words_end  # noqa: PLC0415 - most call nothing
+        from localspec.chat.calling import words_end  # noqa: PLC0415 - most call nothing
 
         self._answer += event.text
         self._write(words_end(self._answer))

@@ -37,8 +37,7 @@ from localspec.cli.progress import ProgressLine
 from localspec.cli.prompt import require_model
 from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
-from localspec.engine.client import EngineClient
-from localspec.engine.engine import error_named
+from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import EngineDied, Load, Notice, Ready
 from localspec.engine.running import Running, announced, directory, engine_socket
 from localspec.errors import UsageError
@@ -46,7 +45,7 @@ from localspec.launch.recording import recorded
 from localspec.options import LaunchOptions
 from localspec.serve.answering import Service
 from localspec.serve.app import application
-from localspec.serve.backend import Backend, Refused
+from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
@@ -185,11 +184,10 @@ async def served_here(
     """
     launch, metrics = settings.launch, Metrics()
     line = ProgressLine(enabled=not serving.quiet)
-    engine = EngineClient(settings=Load(parallel=serving.parallel, keep=not serving.forget))
-    backend = _backend(engine, launch, metrics, line, serving)
+    backend = _backend(launch, metrics, line, serving)
     try:
         with line:
-            ready = await _started(backend)
+            ready = await backend.start()
         service = _service(backend, ready, settings, serving)
         addresses = tuple(map(_address, listeners))
         if not serving.quiet:
@@ -205,27 +203,17 @@ async def served_here(
 
 
 def _backend(
-    engine: EngineClient,
-    launch: LaunchOptions,
-    metrics: Metrics,
-    line: ProgressLine,
-    serving: ServeFlags,
+    launch: LaunchOptions, metrics: Metrics, line: ProgressLine, serving: ServeFlags
 ) -> Backend:
-    """Return what asks the engine; everything that it says is counted, and shown as far as it concerns loading."""
+    """Return what asks an engine; all its notices are counted, and shown as far as they concern loading."""
 
-    def see(seen: Notice) -> None:
-        metrics.see(seen)
-        _show(seen, line)
+    def watch(notice: Notice) -> None:
+        metrics.see(notice)
+        _show(notice, line)
 
-    return Backend(engine, launch, serving.max_queue, see, metrics.ask, serving.max_wait)
-
-
-async def _started(backend: Backend) -> Ready:
-    """Have the models loaded; what is wrong with them ends the program as it would end another verb."""
-    try:
-        return await backend.start()
-    except Refused as error:
-        raise error_named(error.kind, str(error)) from None
+    settings = Load(parallel=serving.parallel, keep=not serving.forget)
+    engine = RemoteEngine(settings=settings, watch=watch, revives=True)
+    return Backend(engine, launch, serving.max_queue, metrics.ask, serving.max_wait)
 
 
 def _service(backend: Backend, ready: Ready, settings: Settings, serving: ServeFlags) -> Service:

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import astuple
-from itertools import count
 
 import msgspec
 
@@ -11,11 +10,20 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.request import Request
 from localspec.chat.tokenizer import raw_tokens
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.answering import Answering, failure
+from localspec.engine.answering import Answering, Loaded, failure
 from localspec.engine.engine import Engine, FirstRequest, Interrupted, OnProgress, Signals
-from localspec.engine.factory import Loaded
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring, Notice
-from localspec.engine.server import ready_of
+from localspec.engine.protocol import (
+    Count,
+    Counted,
+    Detokenize,
+    Downloading,
+    Load,
+    Loading,
+    Measuring,
+    Notice,
+    Question,
+    Tokenize,
+)
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.launch.child import loaded, telemetry
 from localspec.launch.context_size import ANSWER_TOKENS, guessed_context, may_need_more
@@ -48,14 +56,13 @@ class LocalEngine(Engine):
         *,
         keep: bool = False,
     ) -> None:
-        super().__init__(ready_of(models), models.assistant.count)
+        super().__init__(models.ready(), models.assistant.count)
         self._runtime = runtime
         self._cancel = cancel
         self._trouble = trouble
         self._notify = notify
         self._keep = keep
         self._last: Request | None = None
-        self._numbers = count(1)
         self._notices: deque[Notice] = deque()
         self._answering = Answering(models, self._notices.append)
 
@@ -89,25 +96,33 @@ class LocalEngine(Engine):
         target = self._runtime.target
         return target.n_ctx, target.model.n_ctx_train
 
-    def tokens(self, request: Request) -> int:
+    def prompt_length(self, request: Request) -> int:
         """Return how many tokens a prompt has."""
         assistant = self._runtime.assistant
         if request.raw is not None:
             return len(raw_tokens(request.raw, assistant.models.tokenizer))
         return len(assistant.prompt_tokens(assistant.known.conversation(request)))
 
-    def _submit(self, request: Request) -> int:
-        self._last = request = msgspec.structs.replace(request, id=next(self._numbers))
+    def _submit(self, question: Question) -> None:
         try:
-            self._answering.submit(request)
+            match question:
+                case Request():
+                    self._last = question
+                    self._answering.submit(question)
+                case Count(id=number, messages=messages, tools=tools):
+                    tokens, n_ctx = self._answering.count(messages, tools)
+                    self._notices.append(Counted(number, tokens, n_ctx))
+                case Tokenize():
+                    self._notices.append(self._answering.tokenize(question))
+                case Detokenize(id=number, tokens=ids):
+                    self._notices.append(self._answering.spell(number, ids))
         except LocalspecError as error:
-            self._notices.append(failure(request.id, error))
-        return request.id
+            self._notices.append(failure(question.id, error))
 
-    def _receive(self) -> Notice:
+    def _receive(self) -> None:
         while not self._notices:
             self._answering.step()
-        return self._notices.popleft()
+        self._deliver(self._notices.popleft())
 
 
 def before_question(assistant: Assistant, request: Request) -> int:
@@ -177,7 +192,7 @@ def local_engine(
     n_ctx, most = engine.n_ctx
     if not may_need_more(text, max_tokens, n_ctx) or n_ctx >= most:
         return engine
-    tokens = engine.tokens(request)
+    tokens = engine.prompt_length(request)
     needed = tokens + (max_tokens or ANSWER_TOKENS)
     if needed <= n_ctx:
         return engine

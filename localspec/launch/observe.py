@@ -75,7 +75,8 @@ class Telemetry:
             if isinstance(event, RoundDone):
                 trace.note(event.round)
             elif isinstance(event, Finished):
-                reply, trace.findings = event.reply, event.findings
+                reply = event.reply
+                trace.findings = {(rule, action): n for rule, action, n in event.findings}
                 trace.end(reply.text, reply.prefill_s, reply.decode_s)
 
         return take

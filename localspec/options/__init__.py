@@ -5,8 +5,15 @@ Imports only the standard library, and little of it: the start of the chat waits
 
 from localspec.options.launch import LaunchOptions
 from localspec.options.load import KV_TYPES, LOAD_MODES, SPLITS, LoadOptions
-from localspec.options.nested import changed, options_of, values_of
-from localspec.options.option import Option, cut, descriptions
+from localspec.options.option import (
+    Option,
+    changed,
+    cut,
+    descriptions,
+    option,
+    options_of,
+    values_of,
+)
 from localspec.options.reply import (
     FORBIDDEN,
     GRAMMARS,
@@ -32,6 +39,7 @@ __all__ = [
     "changed",
     "cut",
     "descriptions",
+    "option",
     "options_of",
     "values_of",
 ]

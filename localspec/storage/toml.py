@@ -57,7 +57,7 @@ def read_settings(file: Path, kind: type[T]) -> T:
     name, text = shown(file), ""
     try:
         text = read_bounded(file, _MOST_BYTES).decode()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
@@ -98,14 +98,15 @@ def _problem(message: str, value: Any, kind: object, path: tuple[str | int, ...]
     if field := _FIELD.fullmatch(problem):
         is_missing = field[1].startswith("missing")
         return f"{dotted(*path, field[2])} is {'missing' if is_missing else 'not a known key'}"
-    key = dotted(*path)
+    key = f"{'a value in ' if '[...]' in inner else ''}{dotted(*path)}"
     if problem.startswith("Invalid"):
         choices = ", ".join(dict.fromkeys(_choices(msgspec.json.schema(kind), path[-1])))
         return f"{key} is {brief(value)}: choose one of {choices}"
     if bound := _BOUND.fullmatch(problem):
         return f"{key} must be at {'least' if bound[1] == '>' else 'most'} {bound[2]}, not {brief(value)}"
     if wanted := _TYPE.fullmatch(problem):
-        return f"{key} must be {_TYPES.get(wanted[1], wanted[1])}, not {brief(value)}"
+        kinds = " or ".join(_TYPES.get(each, each) for each in wanted[1].split(" | "))
+        return f"{key} must be {kinds}, not {brief(value)}"
     return f"{key} cannot be {brief(value)}" if "regex" in problem else f"{key} {problem}"
 
 

@@ -202,10 +202,10 @@ class BuiltIn:
 
     def _current(self, path: str, *, exists: bool = False) -> tuple[str, bytes]:
         """Return the name of a file, links followed, and its bytes; of one that need not be there, none."""
-        found = self._folder.read(path, _MOST_READ)
-        if found is None and exists:
+        file = self._folder.read(path, _MOST_READ)
+        if file is None and exists:
             raise UsageError(f"there is no file {path[:200]}: list the folder to see what there is")
-        name, content = found or (self._folder.canonical(path), b"")
+        name, content = file or (self._folder.canonical(path), b"")
         if len(content) > _MOST_READ:
             raise UsageError(f"{path} is longer than {_MOST_READ >> 20} MB: use a command")
         return name, content

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localspec.chat.events import Event, Reply, Text
+from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.chat.request import Request
 from localspec.cli.output import RunOutcome
 from localspec.cli.run import AnswerWriter, OutputFlags, RunAnswer, RunQuestion
@@ -14,7 +14,7 @@ from localspec.cli.tools import RepliesAndCalls
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.engine import Engine, EngineGone
-from localspec.engine.protocol import EngineDied, Failed, Load, Notice, Ready, ReplyDone
+from localspec.engine.protocol import EngineDied, Failed, Load, Notice, Question, Ready
 from localspec.errors import ContextOverflow
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, LoadOptions
@@ -175,11 +175,11 @@ class Scripted(Engine):
     def close(self) -> None:
         pass
 
-    def _submit(self, request: Request) -> int:
-        return 1
+    def _submit(self, question: Question) -> None:
+        pass
 
-    def _receive(self) -> Notice:
-        return self._told(1)
+    def _receive(self) -> None:
+        self._deliver(self._told(1))
 
 
 def opening(server: Callable[[int], Notice], here: Callable[[int], Notice]) -> Any:
@@ -223,7 +223,7 @@ def test_a_prompt_that_is_too_long_for_the_servers_context_is_answered_here(
     reason = "the prompt has 9000 tokens and the context holds 4096"
     opened = opening(
         lambda number: Failed(number, "ContextOverflow", reason),
-        lambda number: ReplyDone(number, reply(), Message.assistant("Grüße")),
+        lambda number: Finished(reply(), Message.assistant("Grüße"), id=number),
     )
     monkeypatch.setattr("localspec.cli.run.open_engine", opened)
 

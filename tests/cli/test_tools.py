@@ -22,8 +22,8 @@ from localspec.cli.run import AnswerWriter, OutputFlags
 from localspec.cli.tools import RepliesAndCalls, ToolFlags, pressed_answer
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.round import Spent, StopReason
+from localspec.engine.answering import Loaded
 from localspec.engine.engine import FirstRequest, Interrupted, NoSignals
-from localspec.engine.factory import Loaded
 from localspec.engine.protocol import Load
 from localspec.launch import local_engine
 from localspec.launch.local_engine import before_question
@@ -206,8 +206,12 @@ def test_a_call_is_told_once_and_never_on_stdout(
     last = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "off")
     replies: Iterator[list[Event]] = iter(
         [
-            [Text("I look.\n"), *map(Text, block), Finished(replace(last, calls=(call,)))],
-            [Text("It is "), Text("empty: `x`"), Finished(last)],
+            [
+                Text("I look.\n"),
+                *map(Text, block),
+                Finished(replace(last, calls=(call,)), Message.assistant("")),
+            ],
+            [Text("It is "), Text("empty: `x`"), Finished(last, Message.assistant(""))],
         ]
     )
     asked = Request(0, (Message.user("hi"),), ReplyOptions())

@@ -10,7 +10,7 @@ from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
-from localspec.session.compaction import REQUEST, context_of, kept_from, options_for
+from localspec.session.compaction import REQUEST, context_of, options_for, recent_from
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Compact, Preferences
 from localspec.tui import plain
@@ -138,9 +138,9 @@ def test_branch_keeps_the_summary_and_what_it_kept(tmp_path: Path) -> None:
 def test_kept_turns_are_a_quarter_at_most_and_never_the_first(tmp_path: Path) -> None:
     talk = talk_of(tmp_path)
     answered(talk, "q1", "a1")
-    assert kept_from(talk.messages) is None
+    assert recent_from(talk.messages) is None
     answered(talk, "q2", "long " * 99)
-    assert kept_from(talk.messages) is None
+    assert recent_from(talk.messages) is None
     assert [each.id for each in context_of(talk.messages)] == [each.id for each in talk.messages]
 
 

@@ -3,7 +3,8 @@ import json
 from localspec.chat.events import Started
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, Role
-from localspec.tui.shown import growing, shown
+from localspec.tui.message_text import growing_text as growing
+from localspec.tui.message_text import message_text as shown
 from tests.tui.answers import exchange
 
 

@@ -1,4 +1,4 @@
-"""Shown: what a message says on the screen, made from what the history keeps. No Textual."""
+"""MessageText: what a message says on the screen, made from what the history keeps. No Textual."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,18 +20,12 @@ _ENDINGS = {
     "context_full": "the context is full",
     "gated": "stopped by a rule of --gate",
 }
-
-
-SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
-
-ELSEWHERE = "Also open in another window: your question starts a new branch."
-
 Kind = Literal["question", "reply", "result", "greeting"]
 _MOST_ARGUMENTS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class MessageText:
     """What a message shows.
 
     Args:
@@ -49,12 +43,12 @@ class Shown:
     kind: Kind = "question"
 
 
-def shown(
+def message_text(
     message: StoredMessage,
     number: int | None = None,
     passages: Mapping[int, NumberedPassage] = MappingProxyType({}),
-) -> Shown:
-    """Return what a kept message shows.
+) -> MessageText:
+    """Return what a stored message shows.
 
     Args:
         message: it.
@@ -65,44 +59,44 @@ def shown(
     if len(message.siblings) > 1:
         at = message.siblings.index(message.id) + 1
         version = f" · version {at} of {len(message.siblings)}"
-    said = message.message
-    if said.role == "user":
-        note = "\n".join(f"+ {each}" for each in attached_lines(said))
+    turn = message.message
+    if turn.role == "user":
+        note = "\n".join(f"+ {each}" for each in attached_lines(turn))
         heading = f"You · {number}{version}" if number else f"You{version}"
-        return Shown(heading, COMMAND if is_request(message) else said.typed, note=note)
-    heading = f"{message.model or 'Assistant'}{version}"
-    for each in said.parts:
+        return MessageText(heading, COMMAND if is_request(message) else turn.typed, note=note)
+    for each in turn.parts:
         if isinstance(each, ToolResult):
             return _result(message, each)
-    cited = citations(said.text, passages).lines()
-    note = "\n".join(filter(None, [*cited, *map(call_line, said.calls), _note(message)]))
-    return Shown(heading, said.text, said.thinking, note, kind="reply")
+    cited = citations(turn.text, passages).lines()
+    note = "\n".join(filter(None, [*cited, *map(call_line, turn.calls), _note(message)]))
+    heading = f"{message.model or 'Assistant'}{version}"
+    return MessageText(heading, turn.text, turn.thinking, note, "reply")
 
 
 def call_line(call: ToolCall) -> str:
     """Return a call in a line: the function and its arguments, of long ones the beginning and the end."""
-    given = " ".join(call.arguments.split())
-    if len(given) > _MOST_ARGUMENTS:
+    arguments = " ".join(call.arguments.split())
+    if len(arguments) > _MOST_ARGUMENTS:
         half = _MOST_ARGUMENTS // 2
-        given = f"{given[:half]} … {given[-half:]}"
-    return f"→ {call.name} {given}".rstrip()
+        arguments = f"{arguments[:half]} … {arguments[-half:]}"
+    return f"→ {call.name} {arguments}".rstrip()
 
 
-def _result(message: StoredMessage, result: ToolResult) -> Shown:
+def _result(message: StoredMessage, result: ToolResult) -> MessageText:
     """Return what a result shows: the function, how long it took, and all of the text, which folds where it is long."""
     seconds = message.known_figures.get("seconds")
     took = f" · {duration_text(seconds, 1)}" if isinstance(seconds, float) else ""
     failed = " · error" if result.is_error else ""
-    return Shown(f"{message.model or 'Result'}{took}{failed}", result.text, kind="result")
+    return MessageText(f"{message.model or 'Result'}{took}{failed}", result.text, kind="result")
 
 
-def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Shown:
+def growing_text(exchange: Exchange, name: str, before: StoredMessage | None) -> MessageText:
     """Return what an answer shows while it streams; `before` is the part of a continued one."""
     text, thoughts = exchange.answer, exchange.thoughts
     if before is not None:
         text, thoughts = before.message.text + text, before.message.thinking + thoughts
     note = "\n".join(map(call_line, exchange.calls)) if exchange.tokens else _waiting(exchange)
-    return Shown(name or "Assistant", text, thoughts, note, kind="reply")
+    return MessageText(name or "Assistant", text, thoughts, note, "reply")
 
 
 def _waiting(exchange: Exchange) -> str:
@@ -113,8 +107,7 @@ def _waiting(exchange: Exchange) -> str:
 
 
 def _note(message: StoredMessage) -> str:
-    figures = message.known_figures
-    parts = []
+    figures, parts = message.known_figures, []
     if isinstance(tokens := figures.get("tokens"), int):
         parts.append(f"{tokens} token{'' if tokens == 1 else 's'}")
     if isinstance(speed := figures.get("tokens_per_s"), float):
