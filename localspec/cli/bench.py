@@ -106,19 +106,19 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
 
     try:
         with unwind_on_terminate(), line, cancel_on_interrupt(cancel):
-            found = run_bench(
+            result = run_bench(
                 request, cancel, Watchers(line.download, line.load, line.measure), show
             )
     except Cancelled:
         return INTERRUPTED
-    if not found.trials or (request.verdict and compared(found) is None):
+    if not result.trials or (request.verdict and compared(result) is None):
         return INTERRUPTED
     if measuring.json_:
-        print_json(document(found), indent=None)
+        print_json(document(result), indent=None)
     else:
-        click.echo(table(found, shutil.get_terminal_size((80, 24)).columns))
+        click.echo(table(result, shutil.get_terminal_size((80, 24)).columns))
     sys.stdout.flush()
-    return 0 if found.is_whole else INTERRUPTED
+    return 0 if result.is_whole else INTERRUPTED
 
 
 def bench_request(settings: Settings, measuring: BenchFlags) -> Bench:
@@ -167,12 +167,12 @@ def bench_request(settings: Settings, measuring: BenchFlags) -> Bench:
 
 
 def _temperatures(text: str) -> list[float]:
-    found = []
+    temperatures = []
     for each in text.split(","):
         try:
-            found.append(SamplingParams(temperature=float(each)).temperature)
+            temperatures.append(SamplingParams(temperature=float(each)).temperature)
         except ValueError:
             raise UsageError(
                 f"temperature {each.strip()!r} is not a number: write for example 0,0.8"
             ) from None
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(temperatures))

@@ -20,16 +20,16 @@ from localspec.cli.options import (
     complete_models,
     flags,
     gate_option,
+    is_model,
     option_flags,
     own_option,
+    require_model,
     with_settings,
 )
 from localspec.cli.prompt import (
     DocsFlags,
     SystemFlags,
     continue_option,
-    is_model,
-    require_model,
     stored_conversation,
     with_model,
 )

@@ -214,7 +214,7 @@ def worker(lending: WorkerFlags, threads: int | None) -> int:
     try:
         served = served_devices(lending.names)
         serving = start_server(address, served, threads or default_threads())
-        _tell_address(address, served, is_loopback=is_loopback)
+        _print_address(address, served, is_loopback=is_loopback)
         while serving.is_alive():
             serving.join(_LOOK_S)
     except KeyboardInterrupt:
@@ -247,10 +247,10 @@ def _address(listen: str, *, allow: bool) -> tuple[str, bool]:
     return f"{number}:{port}", is_loopback
 
 
-def _tell_address(address: str, served: Sequence[Device], *, is_loopback: bool) -> None:
+def _print_address(address: str, served: Sequence[Device], *, is_loopback: bool) -> None:
     """Say what is served where, and how the other machine comes by it."""
-    shown = ", ".join(f"{each.name} ({each.description}, {_free(each)})" for each in served)
-    lines = [f"serving {shown} at {address}; Ctrl-C stops it"]
+    devices = ", ".join(f"{each.name} ({each.description}, {_free(each)})" for each in served)
+    lines = [f"serving {devices} at {address}; Ctrl-C stops it"]
     _, _, port = address.rpartition(":")
     if is_loopback:
         lines.append(

@@ -39,7 +39,7 @@ _TAKES: dict[Kind, str] = {
 }
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _MOST_WHOLE = 1 << 128  # above any seed, and still printed on one line
-_SHOWN_CHARS = 60
+_MOST_CHARS = 60
 _METADATA = "option"
 
 
@@ -189,7 +189,7 @@ def option(default: T, group: str = "", metavar: str | None = None, **how: Any) 
 @cache
 def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
     """Return the options that are fields of a class, not those of the classes in its fields."""
-    helps, found = descriptions(kind), []
+    helps, options = descriptions(kind), []
     for each in fields(kind):
         if _METADATA not in each.metadata:
             continue
@@ -204,7 +204,7 @@ def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
             takes = _TAKES[kinds[0]]
         if known.most == math.inf:
             within = f"{known.least} or more"
-        found.append(
+        options.append(
             replace(
                 known,
                 help=helps.get(each.name, ""),
@@ -217,47 +217,47 @@ def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
                 range_text=known.range_text or within,
             )
         )
-    return tuple(found)
+    return tuple(options)
 
 
 @cache
 def descriptions(kind: type) -> dict[str, str]:
     """Return what the docstring of a class says of each of its arguments, which is their help, too."""
     _, _, text = inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")
-    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text.partition("\n\n")[0], re.MULTILINE)
-    return {name: " ".join(words.split()) for name, words in found}
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text.partition("\n\n")[0], re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in entries}
 
 
 @cache
 def options_of(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
     """Return the options of a class in their order, those of the classes in its fields among them."""
     own = {each.field: each for each in own_options(kind)}
-    found: list[Option] = []
+    options: list[Option] = []
     for each in fields(kind):
         if each.name in own:
-            found.append(own[each.name])
+            options.append(own[each.name])
         else:
             assert isinstance(each.type, type)  # noqa: S101 - a field is an option, or a class of them
-            found += options_of(each.type)
-    return tuple(found)
+            options += options_of(each.type)
+    return tuple(options)
 
 
 def values_of(options: "DataclassInstance") -> dict[str, Any]:
     """Return the values of all options by the names that users know."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     own = {each.field: each for each in own_options(type(options))}
     for each in fields(options):
         value = getattr(options, each.name)
-        found |= {own[each.name].name: value} if each.name in own else values_of(value)
-    return found
+        values |= {own[each.name].name: value} if each.name in own else values_of(value)
+    return values
 
 
 def changed(options: D, values: Mapping[str, Any]) -> D:
     """Return options with other values.
 
     Args:
-        options: what stays where nothing is said.
-        values: by the names that users know; other names are nobody's, and left alone.
+        options: what stays.
+        values: by the names that users know; other names change nothing.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
@@ -287,7 +287,7 @@ def check(options: "DataclassInstance") -> None:
 def cut(value: object) -> str:
     """Return a value as it may stand in a message of one line."""
     try:
-        shown = repr(value)
+        text = repr(value)
     except ValueError:  # hexadecimal numbers may be longer than Python prints
         return "a number of thousands of digits"
-    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
+    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}…"
