@@ -259,10 +259,8 @@ def _lock(fd: int) -> bool:
     """Lock a file until it is closed; return False if another run has it locked."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)  # else a file system without locks
     return True
 
 

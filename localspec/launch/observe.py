@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Request
+from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import AdaptivePolicy, Policy
+from localspec.engine.protocol import Load, Loading, Measuring
+from localspec.launch.kept_prefixes import keeper
+from localspec.launch.load import Runtime
+from localspec.launch.load import load as load_plan
+from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import recording, telemetry_dir
 
 if TYPE_CHECKING:
@@ -49,9 +55,11 @@ class Telemetry:
         switch = recording()
         if switch is None:
             return ()
-        from localspec.telemetry.recorder import Recorder  # noqa: PLC0415 - a feature that can be taken away
-        from localspec.telemetry.reply import Pair  # noqa: PLC0415
-
+        try:  # a feature that can be taken away
+            from localspec.telemetry.recorder import Recorder  # noqa: PLC0415
+            from localspec.telemetry.reply import Pair  # noqa: PLC0415
+        except ModuleNotFoundError:
+            return ()
         plain_s = None if costs is None or count > 1 else costs.target.of(1)
         pair = Pair(
             _called(models.target_name), _called(models.draft_model_name or ""), plain_s, count
@@ -102,6 +110,36 @@ class Telemetry:
                 found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
                 self._known[kind] = found.get(drafter.name, {})
             drafter.expect(self._known[kind])
+
+
+def load_observed(
+    plan: LoadPlan,
+    load: Load,
+    cancel: CancelFlag,
+    send: Callable[[Loading | Measuring], None],
+    hold_up_s: float | None = None,
+) -> tuple[Runtime, Telemetry]:
+    """Load the models of a plan as a client wants them, and return them with what records their replies.
+
+    Args:
+        plan: what to load.
+        load: how.
+        cancel: as for `load`.
+        send: takes how far that is.
+        hold_up_s: as for `load`.
+    """
+    telemetry = Telemetry(load.workload)
+    runtime = load_plan(
+        plan,
+        cancel,
+        lambda name, share: send(Loading(name, share)),
+        lambda name, share: send(Measuring(name, share)),
+        parallel=load.parallel,
+        hold_up_s=hold_up_s,
+        observe=telemetry.observe,
+        keep=keeper(plan.target) if load.keep else None,
+    )
+    return runtime, telemetry
 
 
 def workload_of(asked: str, reply: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from localspec.models.entries import ModelEntry, PairEntry
 from localspec.models.ledger import IMPORTS
-from localspec.models.recommend import BESIDE_BYTES, Memory, best, recommend, rounded
+from localspec.models.recommend import OVERHEAD_BYTES, Memory, best, recommend, rounded
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import is_here
 from localspec.resources import free_ram_bytes
@@ -217,7 +217,7 @@ def _row(
     here = _has(pair.target, target)
     fits = None
     if size is not None and free_bytes is not None:
-        fits = size + BESIDE_BYTES <= free_bytes
+        fits = size + OVERHEAD_BYTES <= free_bytes
     return ModelRow(
         pair.name,
         size,

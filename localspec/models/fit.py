@@ -4,7 +4,7 @@ Pure: shapes, options and free memory in, a plan out, with what was given up and
 
 The order in which things are given up: the draft model's place on a GPU, layers of the target on a
 GPU, the draft model altogether (it changes the speed and never the text), and then context, if
-nobody asked for a size of it. The type of the caches is never changed unasked, since that changes
+no size of it was given. The type of the caches is never changed by itself, since that changes
 the text.
 """
 
@@ -128,7 +128,7 @@ def split_layers(count: int, weights: Sequence[float]) -> tuple[int, ...]:
 
     Args:
         count: layers, the last projection counted as one.
-        weights: of each GPU; its free memory, where nobody says how much it is to have.
+        weights: of each GPU; its free memory by default.
     """
     if not weights:
         return ()

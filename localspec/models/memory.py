@@ -37,7 +37,7 @@ class Layer:
         weights_bytes: all of its tensors.
         matrices: bytes of its two-dimensional tensors by type, those that may be repacked.
         k_width: elements of a key in the cache; 0 where the layer keeps none.
-        v_width: likewise of a value.
+        v_width: elements of a value.
         state_bytes: recurrent state of one sequence, whatever the context.
         has_snapshots: whether llama.cpp can keep earlier states, too, each as large.
         experts_bytes: of the weights, those of experts.
@@ -276,13 +276,13 @@ def _compute_of_places(
         on_cpu += tokens * 3 * 4 * shape.n_ff
     several = len(counts) > 2 and not counts[0] and options.kv_offload and not options.cpu_moe
     on_its_way = tokens * 3 * (mask + row) if several else 0
-    found = [on_cpu + on_its_way]
+    scratch = [on_cpu + on_its_way]
     for start, count in zip(starts[1:], counts[1:], strict=True):
         held = 4 if several or not options.kv_offload else 3 if start == 0 else 2
-        found.append(
+        scratch.append(
             compute_bytes(shape, options, held, on_gpu=on_gpu) + on_its_way if count else 0
         )
-    return found
+    return scratch
 
 
 def layer_kv_bytes(layer: Layer, options: LoadOptions) -> int:

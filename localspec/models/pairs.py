@@ -28,7 +28,7 @@ from localspec.models.repository import find_header, local_file
 from localspec.models.tokenizer import TokenizerHeader, fingerprint, shared_percent
 
 _BYTE = 6  # llama.cpp's token type of a single byte
-_SHOWN_PIECE = 40
+_PIECE_CHARS = 40
 LEAST_SHARED_PERCENT = 20.0
 """With less in common hardly any proposal could be one that the target would write."""
 
@@ -182,7 +182,7 @@ def _equal(
 
 def quoted(piece: str) -> str:
     """Return a piece as it may stand in a one-line message."""
-    return repr(piece if len(piece) <= _SHOWN_PIECE else piece[:_SHOWN_PIECE] + "…")
+    return repr(piece if len(piece) <= _PIECE_CHARS else piece[:_PIECE_CHARS] + "…")
 
 
 # A draft model of a third of the target's size cost 0.63 of its step on a CPU, and gained nothing.

@@ -223,10 +223,10 @@ class Store:
 
 def _link(path: Path, target: Path) -> None:
     """Make a path a link, in place of what it was."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(target)
-    beside.replace(path)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(path)
 
 
 def sha256_of(file: Path, on_share: Callable[[float], None] = lambda _: None) -> str:

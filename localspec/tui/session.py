@@ -554,12 +554,12 @@ class Session:
 
     def _require_drafter(self, mode: str) -> None:
         """Raise UsageError if nothing may draft, or a mode needs a draft model and none is loaded."""
-        from localspec.decoding.drafters.register import asks_draft_model  # noqa: PLC0415 - not at the start
+        from localspec.decoding.drafters.register import uses_draft_model  # noqa: PLC0415 - not at the start
 
         ready = self.models.ready
         if mode != "off" and self.models.usual.draft == "off":
             raise UsageError("the models were loaded with --draft off: leave that out to draft")
-        if asks_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
+        if uses_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
             raise UsageError(
                 "no draft model is loaded: start the chat with --draft model, or leave draft at auto"
             )
