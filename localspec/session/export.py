@@ -60,11 +60,11 @@ def exported(
 
 
 def _readable(message: StoredMessage) -> StoredMessage:
-    words = replace(message.message, thinking="")  # left out, and not counted
-    if words.documents:
-        listed = "".join(f"\n+ {each}" for each in attached_lines(words))
-        words = Message(words.role, (TextPart(f"{words.typed}\n{listed}"),))
-    return replace(message, message=words)
+    readable = replace(message.message, thinking="")  # left out, and not counted
+    if readable.documents:
+        listed = "".join(f"\n+ {each}" for each in attached_lines(readable))
+        readable = Message(readable.role, (TextPart(f"{readable.typed}\n{listed}"),))
+    return replace(message, message=readable)
 
 
 def _masked(
@@ -102,13 +102,15 @@ def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessa
         quoted = "\n".join(f"> {line}".rstrip() for line in conversation.system.splitlines())
         parts.append(quoted)
     for message in messages:
-        words = message.message
+        spoken = message.message
         cut = " (cut)" if message.state != "complete" else ""
-        failed = any(isinstance(each, ToolResult) and each.is_error for each in words.parts)
-        parts.append(f"## {_NAMES.get(words.role, words.role)}{cut}{' (error)' if failed else ''}")
-        parts.append(words.text.strip())
-        parts += [_fenced(f"{each.name} {each.arguments}") for each in words.calls]
-        parts += [_fenced(each.text) for each in words.parts if isinstance(each, ToolResult)]
+        failed = any(isinstance(each, ToolResult) and each.is_error for each in spoken.parts)
+        parts.append(
+            f"## {_NAMES.get(spoken.role, spoken.role)}{cut}{' (error)' if failed else ''}"
+        )
+        parts.append(spoken.text.strip())
+        parts += [_fenced(f"{each.name} {each.arguments}") for each in spoken.calls]
+        parts += [_fenced(each.text) for each in spoken.parts if isinstance(each, ToolResult)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
