@@ -73,7 +73,7 @@ class HistorySheet(ListSheet):
                     try:
                         self._session.delete(int(row.key))
                     except LocalspecError as error:
-                        self.notify(str(error), markup=False)
+                        self.report(str(error))
                     self.fill(self._matches(self._query))
 
             sure = [
@@ -86,6 +86,6 @@ class HistorySheet(ListSheet):
         """Write the marked conversation to a file."""
         if row := self.marked:
             try:
-                self.notify(self._session.export(int(row.key)), markup=False)
+                self.report(self._session.export(int(row.key)))
             except LocalspecError as error:
-                self.notify(str(error), markup=False)
+                self.report(str(error))

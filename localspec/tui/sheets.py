@@ -88,6 +88,8 @@ class ListSheet(ModalScreen[str | None]):
         self._title, self._note, self._keys, self._search = title, note, keys, search
         self._typed, self._begin = typed, marked
         self.rows = list(rows)
+        self._news = Static(classes="news", markup=False)
+        self._news.display = False
         self.list = OptionList(compact=True, classes="lines" if plain else "")
 
     def compose(self) -> ComposeResult:
@@ -97,7 +99,13 @@ class ListSheet(ModalScreen[str | None]):
                 yield Static(clean(self._note), classes="hint", markup=False)
             if self._search is not None:
                 yield Input(self._typed, placeholder="type to search", compact=True)
+            yield self._news
             yield self.list
+
+    def report(self, text: str) -> None:
+        """Show one line of news: the chat's own is out of sight."""
+        self._news.update(clean_line(text))
+        self._news.display = True
 
     def on_mount(self) -> None:
         """Fill the list."""
