@@ -50,7 +50,7 @@ class Telemetry:
     ) -> Sequence[Observer]:
         """Begin to record replies of models; see `load`.
 
-        What drafting gained cannot be told from passes that several share: of those no plain pass is known.
+        What drafting gained is not known of passes that several share: of those no plain pass is known.
         """
         switch = recording()
         if switch is None:
@@ -94,7 +94,7 @@ class Telemetry:
         if self.recorder is not None:
             self.recorder.close()
 
-    def _inform(self, policy: Policy, asked: str, *, greedy: bool) -> None:
+    def _inform(self, policy: Policy, question: str, *, greedy: bool) -> None:
         """Tell a policy what drafts earned on such texts; chances only plan how far to draft."""
         if not isinstance(policy, AdaptivePolicy) or self.recorder is None:
             return
@@ -104,11 +104,11 @@ class Telemetry:
             # They bring patterns, which others start without.
             from localspec.telemetry.log import read_prior  # noqa: PLC0415
 
-            kind = (self._workload or workload_of(asked), greedy)
+            kind = (self._workload or workload_of(question), greedy)
             if kind not in self._known:
                 directory, pair = self.recorder.directory, self.recorder.pair
-                found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
-                self._known[kind] = found.get(drafter.name, {})
+                prior = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
+                self._known[kind] = prior.get(drafter.name, {})
             drafter.expect(self._known[kind])
 
 
@@ -142,11 +142,11 @@ def load_observed(
     return runtime, telemetry
 
 
-def workload_of(asked: str, reply: str = "") -> str:
+def workload_of(question: str, reply: str = "") -> str:
     """Return what kind of text a reply is, see `WORKLOADS`; its patterns take a while to be compiled the first time."""
     from localspec.telemetry import workload  # noqa: PLC0415 - a feature that can be taken away
 
-    return workload.workload_of(asked, reply)
+    return workload.workload_of(question, reply)
 
 
 def _is_secret(text: str) -> bool:
@@ -156,5 +156,5 @@ def _is_secret(text: str) -> bool:
 
 
 def _called(name: str) -> str:
-    """Return a model's name; of a path only the end, for nobody has to know where things are kept."""
+    """Return a model's name; of a path only the end: where files are is private."""
     return Path(name).name if os.sep in name else name
