@@ -17,7 +17,7 @@ from localspec.cli.progress import ProgressLine, print_json
 from localspec.diagnosis.doctor import Fact, State, examine
 from localspec.display import columns_of, notice, printable
 from localspec.errors import LocalspecError, UsageError
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.chosen import builds_dir, chosen
 from localspec.llama.devices import Device
 from localspec.llama.handshake import PORT, host_and_port

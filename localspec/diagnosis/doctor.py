@@ -24,7 +24,7 @@ from localspec.errors import LocalspecError, ModelUnavailable, UsageError
 from localspec.launch.fit import forecast
 from localspec.launch.names import named_models
 from localspec.launch.recording import recording, store_megabytes, telemetry_dir
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.chosen import chosen
 from localspec.llama.devices import Device, devices
 from localspec.llama.safe_widths import SafeWidths
