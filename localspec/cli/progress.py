@@ -85,9 +85,9 @@ class ProgressLine:
         if self.drawn:
             print(f"\r\x1b[K{cut(text, columns())}", end="", file=sys.stderr, flush=True)
 
-    def report(self, text: str) -> None:
-        """Draw a text, or print it as a notice, if it is time for one."""
-        if self._enabled and self._is_due():
+    def report(self, text: str, *, at_once: bool = False) -> None:
+        """Draw a text, or print it as a notice, if it is time for one, or at once."""
+        if self._enabled and (self._is_due() or at_once):
             (self.draw if self.drawn else notice)(text)
 
     def show(self, moment: "Notice") -> None:

@@ -261,10 +261,10 @@ class _Loading:
     ) -> Runtime:
         plan, vocabulary = self.plan, targets.views[0].model.vocabulary
         past, observers = None, tuple[Observer, ...]()
-        if store_megabytes() is not None:
-            from localspec.launch.store import opened_store  # noqa: PLC0415 - few have one
+        if (megabytes := store_megabytes()) is not None:
+            from localspec.launch.store import open_store  # noqa: PLC0415 - few have one
 
-            past, observers = opened_store(vocabulary)
+            past, observers = open_store(vocabulary, megabytes)
         has_heads = draft_models is not None and plan.heads is not None
         spelling = None
         if draft_models is not None:

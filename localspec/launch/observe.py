@@ -1,4 +1,4 @@
-"""Observe: replies go to the telemetry, and what it knows of such texts goes to the policy, unless the user has switched it off."""
+"""Observe: replies go to the telemetry, and what it knows of such texts goes to the policy, unless the user has switched it off. The seam of `telemetry`."""
 
 import os
 import time
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Telemetry:
-    """Has replies recorded, and tells policies what such texts earned before; see `Observer`.
+    """Has replies recorded, and gives policies what such texts earned before; see `Observer`.
 
     Args:
         workload: what kind of text all of it is; None guesses.
@@ -50,7 +50,7 @@ class Telemetry:
     ) -> Sequence[Observer]:
         """Begin to record replies of models; see `load`.
 
-        What drafting gained is not known of passes that several share: of those no plain pass is known.
+        What drafting gained cannot be seen in passes that several share: of those no plain pass is known.
         """
         switch = recording()
         if switch is None:
@@ -95,7 +95,7 @@ class Telemetry:
             self.recorder.close()
 
     def _inform(self, policy: Policy, question: str, *, greedy: bool) -> None:
-        """Tell a policy what drafts earned on such texts; chances only plan how far to draft."""
+        """Give a policy what drafts earned on such texts; chances only plan how far to draft."""
         if not isinstance(policy, AdaptivePolicy) or self.recorder is None:
             return
         for drafter in policy.drafters:
@@ -156,5 +156,5 @@ def _is_secret(text: str) -> bool:
 
 
 def _called(name: str) -> str:
-    """Return a model's name; of a path only the end: where files are is private."""
+    """Return a model's name; of a path only the end, so that no record says where files are."""
     return Path(name).name if os.sep in name else name

@@ -83,6 +83,10 @@ class ModelRow:
         reasoning = " reasoning" if self.thinking else ""
         return f"{self.name} {self.about} {self.marks}{reasoning}".lower()
 
+    def cells(self, about: str) -> tuple[str, str, str]:
+        """Return the row of a printed table: name, marked if it is here, sizes, and what there is to know of it."""
+        return f"{'*' if self.here else ' '} {self.name}", self.sizes, about
+
     def line(self, name_width: int, *, loaded: bool = False) -> str:
         """Return all that fits one line, the most important first: 33 columns, and what it is good for."""
         mark = "●" if loaded else "★" if self.recommended else " "
