@@ -91,7 +91,8 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
     prints what it has measured so far. Nothing is recorded.
     """  # noqa: D301 - click keeps lines behind a \b
     request = bench_request(settings, measuring)
-    cancel, line = CancelFlag(), ProgressLine(enabled=not measuring.quiet, notice_s=_NOTICE_S)
+    cancel = CancelFlag()
+    line = ProgressLine(enabled=not measuring.quiet, notice_s=_NOTICE_S, at_once=True)
     begun_s = time.monotonic()
 
     def show(done: int, planned: int, trial: Trial) -> None:

@@ -173,9 +173,14 @@ def files() -> Iterator[Fact]:
     kind = kinds if switch else "off"
     bounds = f" of {switch.megabytes} MB, kept for {switch.days} days" if switch else ""
     yield Fact("telemetry", f"{kind}: {size_text(size_bytes(telemetry_dir()))}{bounds}")
-    tokens, owners = TokenLog(data / "store" / FILE).figures()
-    amount = f": {tokens} tokens of {owners} conversations" if owners else ""
-    yield Fact("store", ("off" if store_megabytes() is None else "on") + amount)
+    path = data / "store" / FILE
+    try:
+        tokens, owners = TokenLog(path).figures()
+        amount = f": {tokens} tokens of {owners} conversations" if owners else ""
+        yield Fact("store", ("off" if store_megabytes() is None else "on") + amount)
+    except OSError as error:
+        advice = "`localspec stats --wipe` removes it"
+        yield Fact("store", f"{shown(path)}: {error.strerror}: {advice}", "broken")
     file = user_file()
     yield Fact("user settings", shown(file) + ("" if file.exists() else " (does not exist)"))
 
