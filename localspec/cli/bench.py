@@ -91,7 +91,8 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
     prints what it has measured so far. Nothing is recorded.
     """  # noqa: D301 - click keeps lines behind a \b
     request = bench_request(settings, measuring)
-    cancel, line = CancelFlag(), ProgressLine(enabled=not measuring.quiet, notice_s=_NOTICE_S)
+    cancel = CancelFlag()
+    line = ProgressLine(enabled=not measuring.quiet, notice_s=_NOTICE_S, at_once=True)
     begun_s = time.monotonic()
 
     def show(done: int, planned: int, trial: Trial) -> None:
@@ -100,9 +101,8 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
             begun_s = time.monotonic() - trial.wall_s
         left_s = (time.monotonic() - begun_s) / done * (planned - done)
         speed = trial.n_tokens / trial.wall_s
-        line.report(
-            f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s, {duration_text(left_s)} left"
-        )
+        text = f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s"
+        line.report(f"{text}, {duration_text(left_s)} left", at_once=done == 1)
 
     try:
         with unwind_on_terminate(), line, cancel_on_interrupt(cancel):

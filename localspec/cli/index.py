@@ -232,7 +232,7 @@ def _bring_up_to_date(
     """Update an index, print what changed, and make the vectors that it lacks."""
     with ProgressLine(enabled=True) as line:
         changes = update(
-            lambda changes: line.report(f"indexing {changes.seen} of {changes.total} files")
+            lambda changes: line.report(f"indexing {changes.done} of {changes.total} files")
         )
     _print_changes(name, opened, changes)
     _make_vectors(name, opened)

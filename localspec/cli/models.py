@@ -57,14 +57,7 @@ def search(words: tuple[str, ...], json_: bool) -> None:
     if json_:
         print_json([_row_facts(each, registry) for each in matches])
         return
-    print_table(
-        (
-            f"{'*' if each.here else ' '} {each.name}",
-            each.sizes,
-            " · ".join(filter(None, (each.about, each.marks))),
-        )
-        for each in matches
-    )
+    print_table(each.cells(" · ".join(filter(None, (each.about, each.marks)))) for each in matches)
 
 
 @click.command(name="list")

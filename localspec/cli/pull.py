@@ -224,12 +224,8 @@ def recommend_(code: bool, json_: bool) -> None:
             f"no model for {purpose} fits this machine's memory: try {registry.default_pair}, "
             "a tiny demo model"
         )
-    lines = []
-    for proposal in proposals:
-        row = rows[proposal.pair]
-        name = f"{'*' if row.here else ' '} {row.name}"
-        lines.append((name, row.sizes, f"{_reason(proposal)}: {row.about}"))
-    print_table(lines)
+    pairs = [(rows[each.pair], _reason(each)) for each in proposals]
+    print_table(row.cells(f"{reason}: {row.about}") for row, reason in pairs)
     first = rows[proposals[0].pair]
     if first.here:
         click.echo(f"start the first with `localspec chat {first.name}`", err=True)

@@ -1,7 +1,7 @@
 """Engine: the one way to an answer. Its models are in this process, in a child, or in a server of the user; the caller cannot tell.
 
 Cheap to import: a program that asks a server loads nothing, and no event loop. Where one runs, `RemoteEngine.follow` makes
-it one of the loop's; elsewhere whoever waits for an answer waits at the pipe.
+it one of the loop's; elsewhere waiting for an answer is waiting at the pipe.
 """
 
 import sys
@@ -299,7 +299,7 @@ class RemoteEngine(Engine):
         watch: gets every notice, for progress and figures.
         revives: whether a child that dies is started again, with what was loaded.
         parallel: as for `Engine`.
-        is_shared: likewise.
+        is_shared: as for `Engine`.
 
     Attributes:
         last_ready: what was loaded last, whether it still is or not; None where nothing ever was.

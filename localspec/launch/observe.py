@@ -1,4 +1,4 @@
-"""Observe: replies go to the telemetry, and what it knows of such texts goes to the policy, unless the user has switched it off."""
+"""Observe: replies go to the telemetry, and what it knows of such texts goes to the policy, unless the user has switched it off. The seam of `telemetry`."""
 
 import os
 import time
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Telemetry:
-    """Has replies recorded, and tells policies what such texts earned before; see `Observer`.
+    """Has replies recorded, and gives policies what such texts earned before; see `Observer`.
 
     Args:
         workload: what kind of text all of it is; None guesses.
@@ -50,7 +50,7 @@ class Telemetry:
     ) -> Sequence[Observer]:
         """Begin to record replies of models; see `load`.
 
-        What drafting gained cannot be told from passes that several share: of those no plain pass is known.
+        What drafting gained cannot be seen in passes that several share: of those no plain pass is known.
         """
         switch = recording()
         if switch is None:
@@ -94,8 +94,8 @@ class Telemetry:
         if self.recorder is not None:
             self.recorder.close()
 
-    def _inform(self, policy: Policy, asked: str, *, greedy: bool) -> None:
-        """Tell a policy what drafts earned on such texts; chances only plan how far to draft."""
+    def _inform(self, policy: Policy, question: str, *, greedy: bool) -> None:
+        """Give a policy what drafts earned on such texts; chances only plan how far to draft."""
         if not isinstance(policy, AdaptivePolicy) or self.recorder is None:
             return
         for drafter in policy.drafters:
@@ -104,11 +104,11 @@ class Telemetry:
             # They bring patterns, which others start without.
             from localspec.telemetry.log import read_prior  # noqa: PLC0415
 
-            kind = (self._workload or workload_of(asked), greedy)
+            kind = (self._workload or workload_of(question), greedy)
             if kind not in self._known:
                 directory, pair = self.recorder.directory, self.recorder.pair
-                found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
-                self._known[kind] = found.get(drafter.name, {})
+                prior = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
+                self._known[kind] = prior.get(drafter.name, {})
             drafter.expect(self._known[kind])
 
 
@@ -142,11 +142,11 @@ def load_observed(
     return runtime, telemetry
 
 
-def workload_of(asked: str, reply: str = "") -> str:
+def workload_of(question: str, reply: str = "") -> str:
     """Return what kind of text a reply is, see `WORKLOADS`; its patterns take a while to be compiled the first time."""
     from localspec.telemetry import workload  # noqa: PLC0415 - a feature that can be taken away
 
-    return workload.workload_of(asked, reply)
+    return workload.workload_of(question, reply)
 
 
 def _is_secret(text: str) -> bool:
@@ -156,5 +156,5 @@ def _is_secret(text: str) -> bool:
 
 
 def _called(name: str) -> str:
-    """Return a model's name; of a path only the end, for nobody has to know where things are kept."""
+    """Return a model's name; of a path only the end, so that no record says where files are."""
     return Path(name).name if os.sep in name else name

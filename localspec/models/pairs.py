@@ -80,7 +80,7 @@ def compare_tokenizers(target: TokenizerHeader, draft: TokenizerHeader) -> Compa
     """
     shared, larger = sorted((target.n_vocab, draft.n_vocab))
     differing, first = [], None
-    if target.tokens != draft.tokens:
+    if target.tokens.raw != draft.tokens.raw:
         pairs = zip(target.tokens[:shared], draft.tokens[:shared], strict=True)
         differing = [token for token, (ours, theirs) in enumerate(pairs) if ours != theirs]
     if differing:
@@ -160,7 +160,7 @@ def _differences(target: TokenizerHeader, draft: TokenizerHeader, shared: int) -
     sizes = f"vocabularies have {target.n_vocab} and {draft.n_vocab} tokens"
     parts = {
         "pre-tokenizers": target.pre == draft.pre,
-        "merges": target.merges == draft.merges,
+        "merges": getattr(target.merges, "raw", None) == getattr(draft.merges, "raw", None),
         "types of tokens": _equal(target.types, draft.types, shared),
         "scores": _equal(target.scores, draft.scores, shared),
         "special tokens": target.special_ids == draft.special_ids,

@@ -20,7 +20,14 @@ import msgspec
 
 from localspec.errors import LocalspecError
 from localspec.models.entries import SHA256, ModelEntry, Sha256, joint_sha256, shards_of
-from localspec.models.transfer import CHUNK_BYTES, Partial, partial_bytes, require, require_space
+from localspec.models.transfer import (
+    CHUNK_BYTES,
+    OnBytes,
+    Partial,
+    partial_bytes,
+    require,
+    require_space,
+)
 from localspec.storage.files import private_directory, read_bounded, sync_directory, write_atomic
 from localspec.storage.locks import locked, try_lock
 from localspec.storage.paths import data_dir, shown
@@ -62,7 +69,7 @@ class Store:
     def receive(
         self,
         entry: ModelEntry,
-        report: Callable[[int], None],
+        report: OnBytes,
         fetch: Callable[[Partial], None],
         *,
         spare_bytes: int = 0,
@@ -104,9 +111,7 @@ class Store:
                     shutil.rmtree(directory, ignore_errors=True)
             os.close(lock)
 
-    def copy(
-        self, entry: ModelEntry, file: Path, report: Callable[[int], None] = lambda _: None
-    ) -> Path:
+    def copy(self, entry: ModelEntry, file: Path, report: OnBytes = lambda _: None) -> Path:
         """Take in a copy of a file.
 
         Raises:

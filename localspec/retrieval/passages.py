@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
+from typing import NamedTuple
 
 USUAL_CHARS, _MOST_CHARS, _LEAST_CHARS = 1200, 1600, 300
 """Of a passage: as long as short parts are joined, at most, and so short that the next section is joined to it."""
@@ -25,16 +25,14 @@ _CAPITALS = re.compile(r"[A-Z][A-Z0-9 ,/&()'_-]{2,59}$")
 _SUBHEADING = re.compile(r" {2,4}\S.{0,58}$")
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedLine:
+class NumberedLine(NamedTuple):
     """A line, and its number in the file: of a line, a page or a paragraph, from 1 on."""
 
     number: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """A part of a text.
 
     Args:
@@ -50,8 +48,7 @@ class Passage:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(NamedTuple):
     """A heading, or a definition: where its part begins, how deep it is, and its name."""
 
     at: int
@@ -70,12 +67,12 @@ def passages(lines: Sequence[NumberedLine], *, code: bool) -> list[Passage]:
     cut: list[Passage] = []
     for start, end, trail in _sections(len(lines), marks):
         for part in _parts(lines[start:end]):
-            said = [each for each in part if each.text.strip()]
-            if said:
+            filled = [each for each in part if each.text.strip()]
+            if filled:
                 text = "\n".join(each.text for each in part).strip("\n")
                 cut.append(
                     Passage(
-                        said[0].number, said[-1].number, " > ".join(trail)[:_MOST_HEADING], text
+                        filled[0].number, filled[-1].number, " > ".join(trail)[:_MOST_HEADING], text
                     )
                 )
     return list(_joined(cut))
@@ -160,9 +157,9 @@ def _headings(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
     """Yield headings: those of Markdown, underlined ones, and those in capitals at the margin, as manuals have them."""
     fence = ""
     for at, line in enumerate(lines):
-        found = _FENCE.match(line.text)
-        if found and fence in {"", found[1]}:
-            fence = "" if fence else found[1]
+        match = _FENCE.match(line.text)
+        if match and fence in {"", match[1]}:
+            fence = "" if fence else match[1]
         if fence:
             continue
         alone = at == 0 or not lines[at - 1].text.strip()
@@ -179,14 +176,14 @@ def _headings(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
 
 def _definitions(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
     for at, line in enumerate(lines):
-        found = _DEFINITION.match(line.text)
-        if not found:
+        match = _DEFINITION.match(line.text)
+        if not match:
             continue
-        indent = len((found["indent"] or "").expandtabs(4))
+        indent = len((match["indent"] or "").expandtabs(4))
         start = at
         while start and lines[start - 1].text.strip().startswith(_ABOVE_DEFINITION):
             start -= 1
-        yield _Mark(start, 1 + indent, found["name"] or found["function"])
+        yield _Mark(start, 1 + indent, match["name"] or match["function"])
 
 
 def _underlined_level(text: str, below: str) -> int:

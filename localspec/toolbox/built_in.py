@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from localspec.display import printable
 from localspec.errors import UsageError
 from localspec.messages import ToolCall, ToolResult
-from localspec.storage.tree import found_below
+from localspec.storage.tree import list_files
 from localspec.toolbox.command import (
     CommandEnded,
     CommandLimits,
@@ -229,7 +229,7 @@ class BuiltIn:
         if not self._folder.is_folder(name):
             raise UsageError(f"there is no folder {path[:200]}: list the folder above it")
         start = "" if name == "." else f"{name}/"
-        return start, [start + each for each in found_below(self._folder.path / name)]
+        return start, [start + each for each in list_files(self._folder.path / name)]
 
     def _preview(self, call: ToolCall, given: Mapping[str, Any]) -> str:
         change: _Change = self._functions[call.name].run(given, threading.Event())

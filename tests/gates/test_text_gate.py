@@ -1,5 +1,6 @@
 """TextGate: wherever a text is cut, it says the same of it; nothing of a secret is let through, and little is held back."""
 
+import re
 from collections.abc import Sequence
 from random import Random
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from lab.planted import FORMATS, Planted, planted
 from localspec.gates.gate import Gate, gate_of_toml, usual_gate
-from localspec.gates.patterns import RuleSet
+from localspec.gates.patterns import PLAIN, RuleSet, _scoped
 from localspec.gates.rules import RULES, GateRule
 from localspec.gates.text_gate import Finding, Stretch
 from tests.chat.cutting import cut
@@ -171,3 +172,12 @@ def test_plain_words_pass_as_they_would_if_all_rules_were_tried(chunks: list[str
     for chunk in chunks:
         assert seen(quick.feed(chunk)) == seen(slow.feed(chunk))
     assert seen(quick.flush()) == seen(slow.flush())
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@examples(15)
+@given(st.data())
+def test_no_match_of_a_rule_is_plain_words(rule: GateRule, data: st.DataObject) -> None:
+    head = re.sub(r"\(\?=\[[^]]*\]\)", "", rule.head)  # which are there to be quick
+    text = data.draw(st.from_regex(_scoped(head) + _scoped(rule.body), fullmatch=True))
+    assert not PLAIN.fullmatch(f" {text} ")
