@@ -16,6 +16,7 @@ _FENCED = re.compile(
 )
 _BARS = "▁▂▃▄▅▆▇█"
 _USUAL_COLUMNS = 80
+_PREVIEWED_LINES = 8
 _TAB = 8
 _LEAST_COLUMNS = 20
 _ZERO_WIDTH = {"Mn", "Me", "Cf"}
@@ -236,4 +237,17 @@ def code_blocks(text: str) -> list[tuple[str, str]]:
     """Return the blocks of code in an answer: language in lower case, empty if none is named, and lines without fences or an attached file's tags."""
     return [
         (match[2].lower(), _TAGS.sub("", match[3].rstrip("\n"))) for match in _FENCED.finditer(text)
+    ]
+
+
+def shortened_lines(text: str) -> list[str]:
+    """Return the lines of a text; of a long one the first and the last."""
+    lines = text.splitlines()
+    left_out = len(lines) - 2 * _PREVIEWED_LINES
+    if left_out <= 1:
+        return lines
+    return [
+        *lines[:_PREVIEWED_LINES],
+        f"[{left_out} more lines]",
+        *lines[-_PREVIEWED_LINES:],
     ]

@@ -34,7 +34,7 @@ def values(option: Option) -> st.SearchStrategy[Any]:
         case "whole":
             found: st.SearchStrategy[Any] = st.integers(int(least), int(most))
         case "number":
-            found = st.floats(least, most, exclude_min=option.above)
+            found = st.floats(least, most)
         case "switch":
             found = st.booleans()
         case "choice":

@@ -41,7 +41,7 @@ def answer(room: str, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("room", [*ALONE, "history", "toolbox", "tui"])
+@pytest.mark.parametrize("room", [*ALONE, "history", "retrieval", "telemetry", "toolbox", "tui"])
 def test_run_answers_without_a_feature(room: str) -> None:
     words = ("run", "smollm2-135m", "Say hello.")
     assert answer(room, *words) == answer("none", *words) != ""

@@ -17,10 +17,10 @@ from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
+from localspec.options.recording import Switch
 from localspec.telemetry import log
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
-from localspec.telemetry.switch import Switch
 from tests.telemetry.talking import PAIR, Talk
 from tests.toy import SAMPLED, CachedModel, random_table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.calibration.values import KeptCosts
+from localspec.calibration.calibrated import StoredCosts
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts, draft_model_could_win
 from localspec.errors import (
@@ -118,8 +118,8 @@ def test_a_draft_model_that_could_never_pay_is_not_loaded(
 ) -> None:
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file())
-    known = {target: KeptCosts(PLAIN), draft_model: costs and KeptCosts(costs)}
-    monkeypatch.setattr(launch, "kept_costs", lambda file, *_: known[file])
+    known = {target: StoredCosts(PLAIN), draft_model: costs and StoredCosts(costs)}
+    monkeypatch.setattr(launch, "stored_costs", lambda file, *_: known[file])
     ready = make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model), draft=draft))
     assert (ready.draft_model is not None) is used
     assert (ready.shared_vocab > 0) is used
@@ -138,8 +138,8 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
     assert not draft_model_could_win(costs, 1)
     options = LoadOptions(max_rows=rows)
     plan = LoadPlan(Path("t"), Path("d"), {}, (DraftMode("auto"),), 9, options)
-    known = {Path("t"): KeptCosts(costs.target), Path("d"): KeptCosts(PassCosts((1,), (0.5,)))}
-    monkeypatch.setattr(launch, "kept_costs", lambda file, *_: known[file])
+    known = {Path("t"): StoredCosts(costs.target), Path("d"): StoredCosts(PassCosts((1,), (0.5,)))}
+    monkeypatch.setattr(launch, "stored_costs", lambda file, *_: known[file])
     assert launch._never_pays(plan, 1) == (None if wins else costs)
     loading = _Loading(plan, CancelFlag(), _silent, _silent, None, None, [])
     assert loading._is_idle(costs, 1) is not wins
@@ -159,8 +159,8 @@ def test_a_draft_model_that_may_pay_is_loaded_until_that_is_sure(
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file())
     costs = PassCosts((1, 32), (seconds, 2 * seconds))
-    known = {target: KeptCosts(PLAIN), draft_model: KeptCosts(costs, doubts)}
-    monkeypatch.setattr(launch, "kept_costs", lambda file, *_: known[file])
+    known = {target: StoredCosts(PLAIN), draft_model: StoredCosts(costs, doubts)}
+    monkeypatch.setattr(launch, "stored_costs", lambda file, *_: known[file])
     ready = make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
     assert (ready.draft_model is not None) is used
 

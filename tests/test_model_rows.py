@@ -89,7 +89,7 @@ def test_what_the_user_has_comes_first_imported_models_too(
         with (blobs / (sha256 * 64)).open("wb") as file:
             file.truncate(size)
     (tmp_path / "data" / "imports.toml").write_text(
-        f'[models.mine]\norigin = "/tmp/mine.gguf"\n[[models.mine.files]]\nsize_bytes = 10\nsha256 = "{"d" * 64}"\n'
+        f'[models.mine]\norigin = "/tmp/mine.gguf"\nsize_bytes = 10\nsha256 = "{"d" * 64}"\n'
     )
     found = choices(registry, memory(28 * GB))
     # The toy is not what anybody wanted.

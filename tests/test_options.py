@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 import localspec
 from localspec.batch.request import Form, line_request
 from localspec.batch.source import Line
+from localspec.bench.arms import KEYS as ARM_KEYS
 from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
-from localspec.cli import batch, bench, chat, chat_fronts, run
+from localspec.cli import batch, bench, chat, run
 from localspec.config.keys import KEYS, from_variable
-from localspec.engine.protocol import Load
-from localspec.engine.wire import COMMANDS, encode
+from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
-from localspec.launch import engine
 from localspec.models.registry import load_registry
 from localspec.options import (
     LaunchOptions,
@@ -36,7 +35,7 @@ from localspec.options import (
     values_of,
 )
 from localspec.options.fields import from_text
-from localspec.tui.settings import NAMES, ChatSettings
+from localspec.tui.settings import _NUMBERS, ChatSettings
 from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
@@ -50,6 +49,7 @@ _VALUES: Mapping[str, Any] = {
     "json_schema": '{"type": "null"}',
     "logit_bias": ((5, 1.5), (6, -10_000.0)),
     "tensor_split": "3,1",
+    "draft": "off",
 }
 
 
@@ -113,11 +113,11 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
     monkeypatch.setattr(
-        engine,
+        run,
         "open_engine",
         lambda load, *_, first, **__: _arrive(load.options, first.request().options),
     )
-    monkeypatch.setattr(chat_fronts, "Session", _session)
+    monkeypatch.setattr(chat, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
     monkeypatch.setattr(
         bench, "run_bench", lambda request, *_: _arrive(request.arms[0].launch, request.reply)
@@ -150,8 +150,8 @@ def _session(
     _arrive(load.options, ask.options)
 
 
-def _batch(asked: Any, *_: object) -> None:
-    _arrive(asked.launch, asked.form.options)
+def _batch(load: Load, form: Form, *_: object, **__: object) -> None:
+    _arrive(load.options, form.options)
 
 
 @pytest.mark.parametrize("verb", ["run", "chat", "batch"])
@@ -274,7 +274,7 @@ def test_it_goes_over_the_wire(option: Option) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [each for each in OF_LAUNCH if each.in_arm], ids=lambda option: option.name
+    "option", [each for each in OF_LAUNCH if each.name in ARM_KEYS], ids=lambda option: option.name
 )
 def test_an_arm_says_it(option: Option) -> None:
     value = another(option)
@@ -288,8 +288,8 @@ def test_an_arm_says_it(option: Option) -> None:
 
 @pytest.mark.parametrize("option", OF_REPLY, ids=lambda option: option.name)
 def test_the_chat_sets_and_keeps_what_is_a_number(option: Option) -> None:
-    assert (option.name in NAMES) == (option.kind in {"whole", "number"})
-    if option.name not in NAMES:
+    assert (option.name in _NUMBERS) == (option.kind in {"whole", "number"})
+    if option.name not in _NUMBERS:
         return
     value = another(option)
     settings = ChatSettings().changed(option.name, str(value))
@@ -326,8 +326,7 @@ def test_a_range_is_kept_wherever_a_value_comes_from(option: Option, data: st.Da
     edges = [each for each in (option.least, option.most) if math.isfinite(each)]
     near = [int(each) + step for each in edges if each < 1e9 for step in (-1, 0, 1)]
     value = data.draw(st.one_of(numbers, st.sampled_from(near)) if near else numbers)
-    good = option.least < value if option.above else option.least <= value
-    good = good and value <= option.most
+    good = option.least <= value <= option.most
     kind = LaunchOptions if option in OF_LAUNCH else ReplyOptions
     if good:
         assert values_of(changed(kind(), {option.name: value}))[option.name] == value

@@ -48,7 +48,7 @@ def calibrated_as(
 ) -> None:
     found = Calibration(PairCosts(target, draft_model))
     monkeypatch.setattr(loading, "calibrated", lambda *_: found)
-    monkeypatch.setattr(planning, "kept_costs", lambda *_: None)  # those of this machine
+    monkeypatch.setattr(planning, "stored_costs", lambda *_: None)  # those of this machine
 
 
 def test_auto_takes_what_the_costs_suggest(

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
-from localspec.calibration.values import KeptCosts
+from localspec.calibration.calibrated import StoredCosts
 from localspec.cli.main import localspec
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PassCosts
@@ -92,8 +92,8 @@ def test_what_was_measured_beside_busy_programs_does_not_change_the_answer(
     before = worth.draft_model_could_pay(*pair)
     answers = []
     for doubts in (2, 1, 0):
-        kept = KeptCosts(WIDE_IS_CHEAP, doubts)
-        monkeypatch.setattr(worth, "kept_costs", lambda *_, kept=kept: kept)
+        kept = StoredCosts(WIDE_IS_CHEAP, doubts)
+        monkeypatch.setattr(worth, "stored_costs", lambda *_, kept=kept: kept)
         answers.append(worth.draft_model_could_pay(*pair))
     assert (before, answers) == (False, [False, False, True])
 
@@ -103,7 +103,7 @@ def test_a_draft_model_near_break_even_is_neither_fetched_nor_praised(
 ) -> None:
     near = PassCosts((1, 2, 4, 8, 16, 24, 32), (0.03, 0.048, 0.078, 0.12, 0.15, 0.22, 0.26))
     target, draft_model = _target_here(tmp_path)
-    monkeypatch.setattr(worth, "kept_costs", lambda *_: KeptCosts(near))
+    monkeypatch.setattr(worth, "stored_costs", lambda *_: StoredCosts(near))
     assert worth.draft_model_could_pay(target, draft_model) is None
     assert worth.without_draft_model(CODER, target, draft_model) == ""
     why = worth.why_idle(CODER, target, draft_model)
@@ -116,7 +116,7 @@ def test_what_was_measured_here_decides(
     costs: PassCosts, could: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     target, draft_model = _target_here(tmp_path)
-    monkeypatch.setattr(worth, "kept_costs", lambda file, *_: file and KeptCosts(costs))
+    monkeypatch.setattr(worth, "stored_costs", lambda file, *_: file and StoredCosts(costs))
     assert worth.draft_model_could_pay(target, draft_model) is could
     # Nothing is fetched unasked beside a target that is here; what could pay is told.
     told = worth.without_draft_model(CODER, target, draft_model)
@@ -229,6 +229,12 @@ def test_a_name_means_the_same_whatever_lies_in_the_directory(
     assert with_full_names(LaunchOptions(target="mine")).target == "user/repo:Q8_0"
 
 
+def test_copying_memory_says_at_once_how_fast_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 1e7 < memories_module.copied_per_second(2) < 1e14
+    monkeypatch.setattr(time, "thread_time", iter(float(at) for at in range(99)).__next__)
+    assert memories_module.copied_per_second(1) == memories_module._COPIED_BYTES
+
+
 def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,17 +246,17 @@ def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
     monkeypatch.setattr(memories_module, "free_ram_bytes", lambda: next(free))
     monkeypatch.setattr(memories_module, "offloads", lambda _: True)
     passes = iter((1.0, 5.0))
-    monkeypatch.setattr(memories_module, "multiplied_per_second", lambda _: next(passes))
+    monkeypatch.setattr(memories_module, "copied_per_second", lambda _: next(passes))
     entry = ModelEntry("measured", 1_000_000_000, "0" * 64)
     item = SimpleNamespace(path=Path("x"), entry=entry)
     monkeypatch.setattr(memories_module, "inventory", lambda *_: [item])
     sure = False
 
-    def costs(_: Path, options: LoadOptions, __: Role) -> KeptCosts:
+    def costs(_: Path, options: LoadOptions, __: Role) -> StoredCosts:
         step_s = 0.5e9 if options.gpu_layers == 0 else 1e9 / 9
-        return KeptCosts(PassCosts((1,), (step_s,)), doubts=0 if sure else 1)
+        return StoredCosts(PassCosts((1,), (step_s,)), doubts=0 if sure else 1)
 
-    monkeypatch.setattr(memories_module, "kept_costs", costs)
+    monkeypatch.setattr(memories_module, "stored_costs", costs)
     found = memories_module.memories(load_registry())
     assert [(each.name, each.bytes_per_s) for each in found] == [("GPU", 9.0), ("RAM", 2.0)]
     assert [each.total_bytes for each in found] == [4 << 30, 8 << 30]

@@ -6,6 +6,7 @@ gate sees confirmed tokens alone, so those are all that can differ.
 """
 
 import argparse
+import codecs
 import inspect
 import sysconfig
 import time
@@ -19,7 +20,6 @@ from lab.benchmarks.workbench import machine
 from lab.planted import FORMATS, Planted, planted
 from localspec.chat.events import Text
 from localspec.chat.gated import GatedReply
-from localspec.chat.reply_text import Detokenizer
 from localspec.gates.gate import Gate, usual_gate
 from localspec.llama.model import LlamaModel
 from localspec.llama.vocabulary import Vocabulary
@@ -40,8 +40,8 @@ _SOURCE_BYTES = 1 << 20
 def pieces_of(vocabulary: Vocabulary, text: str) -> list[str]:
     """Return what each token of a text adds to it."""
     tokens = vocabulary.tokenize(text, add_special=False, parse_special=False)
-    decoder = Detokenizer()
-    return [decoder.feed(vocabulary.piece(each)) for each in tokens]
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    return [decoder.decode(vocabulary.piece(each)) for each in tokens]
 
 
 def shown(gate: Gate, chunks: Sequence[str], *, cut: bool = False) -> Iterator[str]:

@@ -25,6 +25,7 @@ from lab.benchmarks.workbench import (
     prompts,
     with_settings,
 )
+from localspec.chat.events import Finished, RequestFailed
 from localspec.chat.request import Request
 from localspec.launch.load import Runtime
 from localspec.messages import Message
@@ -54,11 +55,16 @@ def answered(runtime: Runtime, mode: str, asked: argparse.Namespace) -> Answered
     slots = range(assistant.count)
     assistant.policies = tuple(runtime.drafting.policy(mode, slot) for slot in slots)
     texts, tokens, start = [""] * asked.count, 0, time.perf_counter()
-    for each in assistant.answer(requests(asked)):
-        if each.reply is None:
-            raise SystemExit(f"prompt {each.key}: {each.error}")
-        texts[each.key] = each.reply.text
-        tokens += each.reply.completion_tokens
+    for each in requests(asked):
+        assistant.submit(each)
+    while assistant.busy:
+        assistant.step()
+        for key, event in assistant.take():
+            if isinstance(event, RequestFailed):
+                raise SystemExit(f"prompt {key}: {event.error}")
+            if isinstance(event, Finished):
+                texts[key] = event.reply.text
+                tokens += event.reply.completion_tokens
     return tokens / (time.perf_counter() - start), texts
 
 

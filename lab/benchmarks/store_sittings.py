@@ -152,8 +152,8 @@ def sittings(arguments: argparse.Namespace, log_path: Path) -> None:
     sums, said, different, edits = dict[Key, Sum](), 0, 0, list[Edit]()
     for sitting in range(len(EDITS)):
         policies = {
-            "without": replace(runtime.drafting, said=None).policy("auto"),
-            "with": replace(runtime.drafting, said=log).policy("auto"),
+            "without": replace(runtime.drafting, past=None).policy("auto"),
+            "with": replace(runtime.drafting, past=log).policy("auto"),
         }
         for kind, text in questions(sitting, len(FUNCTIONS)):
             replies = {}
@@ -220,7 +220,7 @@ def replayed(path: Path, log_path: Path, table: str | None, *, with_files: bool)
     for sitting in range(len(EDITS)):
         policies = {
             "without": drafting.policy("auto"),
-            "with": replace(drafting, said=log).policy("auto"),
+            "with": replace(drafting, past=log).policy("auto"),
         }
         for number, edit in enumerate(edits):
             if edit.sitting == sitting:

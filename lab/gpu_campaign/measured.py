@@ -27,12 +27,12 @@ from localspec.errors import LocalspecError
 from localspec.launch.fit import plan_fit
 from localspec.launch.load import HOLD_UP_S, Runtime
 from localspec.llama.allocated import together
-from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.rpc import use_workers
 from localspec.llama.safe_widths import DEPTHS, WIDEST, safe_widths
+from localspec.llama.sequence import LlamaContext
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
@@ -163,7 +163,7 @@ def memory(asked: argparse.Namespace) -> Iterator[Found]:
     yield found
     with closing(LlamaModel(asked.file, options)) as model:
         context = LlamaContext(model)
-        taken = together([model.allocated, context.allocated])
+        taken = together([model.allocated, context.native.allocated])
         found["taken"] = {place: asdict(each) for place, each in taken.items()}
         yield found
         length = max(asked.lengths)

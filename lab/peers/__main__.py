@@ -17,11 +17,11 @@ import click
 
 from lab.peers.runs import open_runs
 from lab.peers.setting import PEER_FLAGS, peer_program
-from localspec.bench.bench import Bench, Result, run_bench
-from localspec.bench.measure import BenchModels, Runs, Watchers, prompt_tokens
+from localspec.bench.bench import BenchModels, Watchers, run_bench
+from localspec.bench.measure import Bench, Result, Runs, prompt_tokens
 from localspec.bench.report import ALL, document, figures, table
-from localspec.cli.bench import bench, bench_request
-from localspec.cli.options import configured
+from localspec.cli.bench import BenchFlags, bench, bench_request
+from localspec.cli.options import flags, with_settings
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import LocalspecError, UsageError
 
@@ -38,7 +38,7 @@ def beside_server(bench: Bench, program: str, modes: Sequence[str]) -> Result:
     path, cancel = peer_program(program), CancelFlag()
 
     def servers(loaded: BenchModels, stack: ExitStack) -> Mapping[str, Runs]:
-        if "server:draft" in modes and loaded.draft_model is None:
+        if "server:draft" in modes and loaded.plan.draft_model is None:
             raise UsageError("server:draft needs a draft model: add model to --modes")
         tokens = prompt_tokens(loaded.assistant, bench.prompts)
         runs = open_runs(path, loaded, tokens, bench.reply, lambda: cancel.is_set)
@@ -78,7 +78,7 @@ def main() -> None:
         )
     context = bench.make_context("bench", sys.argv[split + 1 :])
     with context:
-        request = bench_request(configured(context.params))
+        request = flags(measuring=BenchFlags)(with_settings(bench_request))(**context.params)
     found = beside_server(request, asked.program, modes)
     if context.params["json_"]:
         print(json.dumps(document(found)))

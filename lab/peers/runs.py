@@ -11,7 +11,8 @@ from pathlib import Path
 
 from lab.peers.server import PeerServer
 from lab.peers.setting import PeerSetting
-from localspec.bench.measure import BenchModels, slot_options
+from localspec.bench.bench import BenchModels
+from localspec.bench.measure import slot_options
 from localspec.bench.trial import Arrival, Slot, Trial
 from localspec.llama.devices import offloads
 from localspec.options import ReplyOptions
@@ -39,11 +40,11 @@ def open_runs(
         asked: how every answer is made.
         is_cancelled: asked while waiting.
     """
-    options = loaded.options
+    plan, options = loaded.plan, loaded.plan.options
     setting = PeerSetting(
         program=program,
-        target=loaded.target,
-        draft_model=loaded.draft_model,
+        target=plan.target,
+        draft_model=plan.draft_model,
         n_ctx=loaded.assistant.models.target.n_ctx,
         options=options,
         threads=options.threads or default_threads(),

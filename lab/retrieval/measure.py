@@ -14,7 +14,7 @@ from statistics import mean
 from lab.retrieval import corpus
 from localspec.retrieval.embedding import embed, vector_model
 from localspec.retrieval.index import FoundPassage, Index
-from localspec.retrieval.retriever import by_vectors, search
+from localspec.retrieval.search import by_vectors, search
 from localspec.retrieval.update import add
 
 QUESTIONS = Path(__file__).with_name("questions.tsv")

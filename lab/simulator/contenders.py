@@ -36,7 +36,7 @@ def adaptive(world: World, draft_model: VirtualModel, branches: int = MOST_BRANC
         (),
         PairCosts(*world.tables),
         LONGEST_DRAFT,
-        said=_said(world),
+        past=_said(world),
         has_heads=world.has_heads,
         branches=0 if world.has_heads else branches,
     )

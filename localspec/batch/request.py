@@ -23,7 +23,6 @@ _ROLES = ("system", "developer", "user", "assistant")
 _OWN = "reply_options"
 """The field with options of a line whose other fields may be data."""
 _OWN_NAMES = (*FIELDS, "system")
-_NO_TURNS = "messages need the chat template, and --raw goes without it"
 
 # OpenAI's batch form, as far as a local model can serve it: what a body asks for beyond that is an error of its line.
 # Source: the files of platform.openai.com/docs/guides/batch, as its clients write them.
@@ -111,7 +110,7 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
     if system is not None and not isinstance(system, str):
         raise UsageError("system is not text: write the system prompt as text")
     body = checked_body(fields) if has_body(fields, form) else {}
-    prompt = _body_prompt(body, system, form) if body else _prompt(fields, system, form)
+    prompt = _prompt(fields, body, system, form)
     options = replace(form.options, seed=None)
     for each in (fields if form.template is None else {}, body, own):
         options = with_fields(options, each)
@@ -184,8 +183,6 @@ def checked_body(fields: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"body.{printable_line(name)[:40]} is not supported: remove it")
     if "max_completion_tokens" in given:
         given.setdefault("max_tokens", given["max_completion_tokens"])
-    if ("messages" in given) == ("prompt" in given):
-        raise UsageError("body has neither messages nor a prompt, or both: write one of them")
     return given
 
 
@@ -193,25 +190,22 @@ _Prompt = str | tuple[Message, ...]
 """A text as it is, or a conversation."""
 
 
-def _body_prompt(body: Mapping[str, Any], system: str | None, form: Form) -> _Prompt:
-    if "messages" in body:
-        conversation = _conversation(body["messages"], system)
-        if form.raw:
-            raise UsageError(_NO_TURNS)
-        return conversation
-    # The older endpoint continues a text, for which the system prompt of the run is not meant.
-    return checked_text(body["prompt"], "body.prompt")
-
-
-def _prompt(fields: Mapping[str, Any], system: str | None, form: Form) -> _Prompt:
+def _prompt(
+    fields: Mapping[str, Any], body: Mapping[str, Any], system: str | None, form: Form
+) -> _Prompt:
     if form.template is not None:
         return _text(form.template.render(fields), system, form, "what the template made")
-    if form.field is None and fields.get("messages") is not None:
-        if fields.get(DEFAULT_FIELD) is not None:
+    messages, prompt = ((body or fields).get(name) for name in ("messages", DEFAULT_FIELD))
+    if form.field is None and messages is not None:
+        if prompt is not None:
             raise UsageError("prompt and messages cannot be combined: a line has one of them")
         if form.raw:
-            raise UsageError(_NO_TURNS)
-        return _conversation(fields["messages"], system)
+            raise UsageError("messages need the chat template, and --raw goes without it")
+        return _conversation(messages, system)
+    if (
+        body
+    ):  # the older endpoint continues a text, for which the system prompt of the run is not meant
+        return checked_text(prompt, "body.prompt")
     name = form.field or DEFAULT_FIELD
     if name not in fields:
         present = printable_line(", ".join(fields))[:80] or "nothing"
@@ -231,10 +225,10 @@ def _conversation(messages: Any, system: str | None) -> tuple[Message, ...]:
     """Return messages as a conversation; if the last is the assistant's, the answer goes on with it."""
     if not isinstance(messages, list) or not messages:
         raise UsageError("messages is empty, or not a list: write at least one user message")
-    read = [_message(each, f"message {number}") for number, each in enumerate(messages, 1)]
-    if all(each.role == "system" for each in read):
+    turns = [_message(each, f"message {number}") for number, each in enumerate(messages, 1)]
+    if all(each.role == "system" for each in turns):
         raise UsageError("messages has nothing to answer: write at least one user message")
-    return (*_system(None if read[0].role == "system" else system), *read)
+    return (*_system(None if turns[0].role == "system" else system), *turns)
 
 
 def _system(text: str | None) -> tuple[Message, ...]:

@@ -11,7 +11,11 @@ from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, Option, changed, options_of
 
 OFF = "off"
-KEYS = {each.name: each for each in options_of(LaunchOptions) if each.in_arm}
+_NAMES = {
+    *("pair", "target", "draft_model", "draft", "draft_lora", "exact"),
+    *("ctx", "kv_type", "threads"),
+}
+KEYS = {each.name: each for each in options_of(LaunchOptions) if each.name in _NAMES}
 
 
 @dataclass(frozen=True, slots=True)

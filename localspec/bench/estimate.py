@@ -22,7 +22,7 @@ FIRST_PAIRS, MOST_PAIRS, LEAST_PAIRS = 12, 200, 5
 _TRIMMED = 0.2
 _CONFIDENCE = 0.95
 _NOMINAL = 0.97
-"""What holds in 95 % of all verdicts: noise that itself says how many pairs there are makes intervals too short."""
+"""Gives 95 % of all verdicts: noise that itself decides how many pairs there are makes intervals too short."""
 _SLOWER, _CHANCE = math.log(1 / 0.95), 0.95
 """The slow-down that is to be found, and how surely it is planned for; noise is only estimated."""
 _SAME = math.log(1.03)
@@ -80,31 +80,34 @@ class Estimate:
         )
 
 
-def estimate(values: Sequence[float], pairs: int | None = None) -> Estimate:
-    """Return what values say, each as independent of the others as the next.
+def estimate(values: Sequence[float], pairs: int | None = None, trimmed: float = 0) -> Estimate:
+    """Return the mean of values, each as independent of the others as the next.
 
     Args:
         values: logarithms of ratios; at least one.
         pairs: how many pairs of runs they are from; None is one each.
+        trimmed: share at either end that counts only by its side, as a verdict has it.
     """
-    error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
-    return Estimate(float(np.mean(values)), error, len(values) - 1, pairs or len(values))
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    cut = int(trimmed * len(ordered))
+    inner = ordered[cut : len(ordered) - cut]
+    n, error = len(inner), None
+    if n > 1:
+        winsorised = np.clip(ordered, inner[0], inner[-1])
+        squares = float(np.sum((winsorised - winsorised.mean()) ** 2))
+        error = math.sqrt(squares / (n * (n - 1)))
+    return Estimate(
+        float(inner.mean()),
+        error,
+        n - 1,
+        pairs or len(values),
+        _NOMINAL if trimmed else _CONFIDENCE,
+    )
 
 
 def compare(values: Sequence[float]) -> Estimate:
-    """Return what pairs say of two arms, for a verdict: their trimmed mean.
-
-    Args:
-        values: logarithms of ratios, b over a; at least five.
-    """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    cut = int(_TRIMMED * len(ordered))
-    kept = ordered[cut : len(ordered) - cut]
-    winsorised = np.clip(ordered, kept[0], kept[-1])
-    left = len(kept)
-    squares = float(np.sum((winsorised - winsorised.mean()) ** 2))
-    error = math.sqrt(squares / (left * (left - 1)))
-    return Estimate(float(kept.mean()), error, left - 1, len(ordered), _NOMINAL)
+    """Return a verdict's estimate from at least five logarithms of ratios, b over a: their trimmed mean."""
+    return estimate(values, trimmed=_TRIMMED)
 
 
 def combined(estimates: Sequence[Estimate]) -> Estimate:

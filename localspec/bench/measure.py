@@ -10,82 +10,93 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from localspec.bench.arms import OFF
+from localspec.bench.arms import Arm
+from localspec.bench.estimate import FIRST_PAIRS, LEAST_PAIRS, pairs_needed
 from localspec.bench.prompts import BenchPrompt
-from localspec.bench.trial import Arrival, Slot, Trial
+from localspec.bench.trial import Arrival, Slot, Trial, log_ratio, neighbours
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Finished, Reply, RoundDone
-from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.chat.events import Finished, RoundDone
+from localspec.decoding.cancel import Cancelled
 from localspec.decoding.policy import Policy
 from localspec.decoding.round import Round, StopReason
-from localspec.errors import ContextOverflow
-from localspec.launch.load import load as load_plan
-from localspec.launch.plan import make_plan
-from localspec.models.transfer import Progress
-from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
+from localspec.errors import ContextOverflow, UsageError
+from localspec.options import ReplyOptions
+
+OnTrial = Callable[[int, int, Trial], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Watchers:
-    """Callbacks that show how far fetching, loading and calibrating are."""
+class Bench:
+    """What to measure.
 
-    download: Callable[[Progress], None] = lambda _: None
-    load: Callable[[str, float], None] = lambda _name, _share: None
-    measure: Callable[[str, float], None] = lambda _name, _share: None
+    Args:
+        arms: to compare, all of them with the first.
+        prompts: what to answer.
+        prompts_name: where they are from.
+        temperatures: at each of which.
+        reply: how every answer is made; the seed is of the first repeat.
+        repeats: how often each.
+        verdict: whether two arms are compared in as many pairs as the noise requires.
+        pairs: how many pairs there are for that; None lets the noise of the first ones decide.
+    """
+
+    arms: Sequence[Arm]
+    prompts: Sequence[BenchPrompt]
+    prompts_name: str
+    temperatures: Sequence[float]
+    reply: ReplyOptions
+    repeats: int = 1
+    verdict: bool = False
+    pairs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise UsageError(f"repeat is {self.repeats}: it must be 1 or more")
+        if self.pairs is not None and self.pairs < LEAST_PAIRS:
+            raise UsageError(f"pairs is {self.pairs}: give {LEAST_PAIRS} or more")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arms."""
+        return [arm.name for arm in self.arms]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BenchModels:
-    """Models that are loaded, and what they are called.
+class Result:
+    """All that was measured.
 
     Args:
-        assistant: answers; its policy is whatever the last run needed.
-        policy: gives a fresh policy for a mode, without memories.
-        options: how they are loaded, as it fits the memory.
-        target: file of the target.
-        draft_model: file of the draft model, if one is loaded.
-        names: of both, as the user knows them.
+        bench: what was measured.
+        setting: what the figures hold for, in words, in order.
+        trials: the runs.
+        planned: how many there were to be.
     """
 
-    assistant: Assistant
-    policy: Callable[[str], Policy]
-    options: LoadOptions
-    target: Path
-    draft_model: Path | None
-    names: Mapping[Path, str]
+    bench: Bench
+    setting: Mapping[str, object]
+    trials: Sequence[Trial]
+    planned: int
 
+    @property
+    def neighbours(self) -> list[tuple[Trial, Trial]]:
+        """Every run of another arm with its neighbour of the first."""
+        return neighbours(self.trials, self.bench.names[0])
 
-def load(
-    request: LaunchOptions, modes: Sequence[str], cancel: CancelFlag, watchers: Watchers
-) -> BenchModels:
-    """Fetch and load what the modes need.
-
-    Raises:
-        LocalspecError: something cannot be fetched or loaded; `make_plan` says what there is.
-        Cancelled: `cancel` was set while loading.
-    """
-    plan = make_plan(replace(request, draft=OFF, further=tuple(modes)), watchers.download)
-    loaded = load_plan(plan, cancel, watchers.load, watchers.measure)
-    return BenchModels(
-        loaded.assistant,
-        loaded.drafting.policy,
-        plan.options,
-        plan.target,
-        plan.draft_model,
-        plan.names,
-    )
+    @property
+    def is_whole(self) -> bool:
+        """Whether all runs that were planned were made."""
+        return len(self.trials) >= self.planned
 
 
 class Runs(Protocol):
     """Answers prompts: localspec itself, or another program."""
 
     def run(self, slot: Slot) -> Trial:
-        """Answer, and return what came of it; raises Cancelled."""
+        """Answer, and return the figures; raises Cancelled."""
         ...
 
     def warm_up(self, modes: Sequence[str]) -> None:
@@ -118,7 +129,7 @@ class OwnRuns:
     clock: Callable[[], float] = time.perf_counter
 
     def run(self, slot: Slot) -> Trial:
-        """Answer, and return what came of it.
+        """Answer, and return the figures.
 
         Raises:
             Cancelled: the models' cancel flag was set.
@@ -141,7 +152,15 @@ class OwnRuns:
             elif isinstance(event, Finished):
                 if event.reply.stop_reason is StopReason.CANCELLED:
                     raise Cancelled
-                return _trial(slot, arrivals, rounds, event.reply)
+                return Trial(
+                    slot=slot,
+                    tokens=tuple(token for each in rounds for token in each.confirmed),
+                    arrivals=tuple(arrivals),
+                    prefill_s=event.reply.prefill_s,
+                    rounds=tuple(each for each in rounds if not each.is_first),
+                    drafted=event.reply.acceptance.drafted,
+                    accepted=event.reply.acceptance.accepted,
+                )
         raise AssertionError("a stream of events ends with Finished")
 
     def warm_up(self, modes: Sequence[str]) -> None:
@@ -150,18 +169,6 @@ class OwnRuns:
         reply = replace(self.reply, max_tokens=min(24, self.reply.max_tokens or 24))
         for mode in modes:
             OwnRuns(self.assistant, self.policy, prompts, reply).run(Slot(0, 0.0, 0, mode, 0))
-
-
-def _trial(slot: Slot, arrivals: list[Arrival], rounds: list[Round], reply: Reply) -> Trial:
-    return Trial(
-        slot=slot,
-        tokens=tuple(token for each in rounds for token in each.confirmed),
-        arrivals=tuple(arrivals),
-        prefill_s=reply.prefill_s,
-        rounds=tuple(each for each in rounds if not each.is_first),
-        drafted=reply.acceptance.drafted,
-        accepted=reply.acceptance.accepted,
-    )
 
 
 def schedule(
@@ -186,8 +193,8 @@ def schedule(
         for temperature in temperatures:
             for at, prompt in enumerate(prompts):
                 turn = 1 if (start + at + repeat) % 2 else -1
-                for group, neighbours in enumerate(_groups(arms, rng)):
-                    for arm in neighbours[::turn]:
+                for group, names in enumerate(_groups(arms, rng)):
+                    for arm in names[::turn]:
                         yield Slot(prompt, temperature, repeat, arm, group)
 
 
@@ -201,31 +208,33 @@ def _groups(arms: Sequence[str], rng: Random) -> Iterator[list[str]]:
 
 
 def measure(
-    slots: Iterable[Slot],
-    runs: Mapping[str, Runs],
-    planned: int,
-    on_trial: Callable[[int, int, Trial], None] = lambda *_: None,
-    more: Callable[[Sequence[Trial]], int] = lambda _: 0,
+    bench: Bench, runs: Mapping[str, Runs], on_trial: OnTrial = lambda *_: None
 ) -> tuple[list[Trial], int]:
-    """Make runs in order, and return what came of them and how many were planned; fewer if it was cancelled.
+    """Make the runs in order, and return them with how many were planned; fewer if it was cancelled.
 
     Args:
-        slots: at least as many as are planned.
+        bench: what to measure.
         runs: what answers, by name of the arm.
-        planned: how many runs to make.
-        on_trial: called after each with how many are done, of how many.
-        more: returns how many are planned in all, given those that were made so far.
+        on_trial: called after each run with how many are done, of how many, and the run.
 
     Raises:
         LocalspecError: a run failed.
     """
+    repeats = None if bench.verdict else bench.repeats
+    slots: Iterable[Slot] = schedule(len(bench.prompts), [*runs], bench.temperatures, repeats)
+    planned = 2 * (bench.pairs or FIRST_PAIRS)
+    if not bench.verdict:
+        slots = [*slots]
+        planned = len(slots)
     trials: list[Trial] = []
     with suppress(Cancelled):
         for its in dict.fromkeys(runs.values()):
             its.warm_up([arm for arm, of_arm in runs.items() if of_arm is its])
         for slot in slots:
             trials.append(runs[slot.mode].run(slot))
-            planned = max(planned, more(trials))
+            if bench.verdict and bench.pairs is None and len(trials) == 2 * FIRST_PAIRS:
+                pairs = neighbours(trials, bench.names[0])
+                planned = 2 * pairs_needed([log_ratio(*pair) for pair in pairs])
             on_trial(len(trials), planned, trials[-1])
             if len(trials) == planned:
                 break

@@ -1,15 +1,14 @@
-"""What a measurement found, as figures, tables and values of JSON. Durations are in seconds."""
+"""The result of a measurement as figures, tables and values of JSON. Durations are in seconds."""
 
 import io
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from localspec.bench.bench import Result, log_ratio
 from localspec.bench.estimate import LEAST_PAIRS, Estimate, combined, compare, estimate
-from localspec.bench.trial import Trial, fork
+from localspec.bench.measure import Result
+from localspec.bench.trial import Trial, fork, log_ratio
 from localspec.storage.files import size_text
 
 if TYPE_CHECKING:
@@ -19,9 +18,9 @@ ALL = "all"
 STAGES = ("prefill", "draft_prefill", "draft", "verify", "sample", "other")
 _SPEED = ("ratio", "95 %", "tokens/s", "first", "acc.", "len.", "same")
 _LEGEND = (
-    "ratio: speed relative to the neighbouring run of off, from the request to the last token, prefill included, at "
+    "ratio: speed relative to the neighbouring run of {0}, from the request to the last token, prefill included, at "
     "equal lengths; above 1 is faster; with its 95 % interval. first: seconds to the first token. acc.: accepted of "
-    "all drafted tokens. len.: confirmed tokens per target pass. same: texts that are those of off, and the median "
+    "all drafted tokens. len.: confirmed tokens per target pass. same: texts that are those of {0}, and the median "
     "token at which the others left it."
 )
 Pairs = Sequence[tuple[Trial, Trial]]
@@ -29,7 +28,7 @@ Pairs = Sequence[tuple[Trial, Trial]]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What came of one arm on one kind of text.
+    """The figures of one arm on one kind of text.
 
     Args:
         workload: the kind; `ALL` is every one.
@@ -64,37 +63,32 @@ def figures(result: Result) -> list[Figure]:
     """Return a figure for each temperature, kind of text and arm, and for all kinds together; each kind counts alike."""
     kinds = [prompt.workload for prompt in result.bench.prompts]
     modes = dict.fromkeys([*result.bench.names, *(run.slot.mode for run in result.trials)])
-    runs: dict[tuple[float, str, str], list[Trial]] = {}
-    pairs: dict[tuple[float, str, str], list[tuple[Trial, Trial]]] = {}
+    groups: dict[tuple[float, str, str], list[Trial]] = {}
     for trial in result.trials:
         for kind in (kinds[trial.slot.prompt], ALL):
-            runs.setdefault((trial.slot.temperature, kind, trial.slot.mode), []).append(trial)
-    for pair in result.neighbours():
-        slot = pair[0].slot
-        for kind in (kinds[slot.prompt], ALL):
-            pairs.setdefault((slot.temperature, kind, slot.mode), []).append(pair)
-    found = []
-    every = [kind for kind in dict.fromkeys(kinds) if any(place[1] == kind for place in runs)]
-    for temperature in dict.fromkeys(place[0] for place in runs):
-        ratios: dict[str, list[Estimate]] = {mode: [] for mode in modes}
+            groups.setdefault((trial.slot.temperature, kind, trial.slot.mode), []).append(trial)
+    every = [kind for kind in dict.fromkeys(kinds) if any(kind == place[1] for place in groups)]
+    beside = {trial.slot: off for trial, off in result.neighbours}
+    found: list[Figure] = []
+    for temperature in dict.fromkeys(place[0] for place in groups):
+        of_kinds: list[Figure] = []
         for place in ((temperature, kind, mode) for kind in every for mode in modes):
-            if place in runs:
-                its = pairs.get(place, [])
-                ratio = _ratio(its)
-                ratios[place[2]] += [] if ratio is None else [ratio]
-                found.append(_figure(place[1], runs[place], its, ratio))
+            if runs := groups.get(place):
+                pairs = [(run, beside[run.slot]) for run in runs if run.slot in beside]
+                of_kinds.append(_figure(place[1], runs, pairs, _ratio(pairs)))
+        found += of_kinds
         for mode in modes if len(every) > 1 else ():
-            place = (temperature, ALL, mode)
-            if place in runs:
-                together = combined(ratios[mode]) if ratios[mode] else None
-                found.append(_figure(ALL, runs[place], pairs.get(place, []), together))
+            if runs := groups.get((temperature, ALL, mode)):
+                pairs = [(run, beside[run.slot]) for run in runs if run.slot in beside]
+                ratios = [each.ratio for each in of_kinds if each.mode == mode and each.ratio]
+                found.append(_figure(ALL, runs, pairs, combined(ratios) if ratios else None))
     return found
 
 
 def _ratio(pairs: Pairs) -> Estimate | None:
     by_prompt: dict[int, list[float]] = {}
     for pair in pairs:
-        by_prompt.setdefault(pair[0].slot.prompt, []).append(log_ratio(pair))
+        by_prompt.setdefault(pair[0].slot.prompt, []).append(log_ratio(*pair))
     # Repeats of one prompt share its text, and say nothing of other prompts.
     values = [median(each) for each in by_prompt.values()]
     if len(values) == 1:
@@ -135,7 +129,7 @@ def _stages(runs: Sequence[Trial]) -> dict[str, float]:
 
 
 def table(result: Result, width: int = 80) -> str:
-    """Return what was found, as tables of 80 columns at least."""
+    """Return the figures as tables of 80 columns at least, and the verdict if there is one."""
     from rich.console import Console  # noqa: PLC0415 - only tables need it
 
     console = Console(width=max(width, 80), file=io.StringIO(), highlight=False, markup=False)
@@ -155,7 +149,10 @@ def table(result: Result, width: int = 80) -> str:
             console.print(f"\nwhere the time went, {sampling}")
             its = [each for each in its if each.time is not None]
             console.print(_grid(its, [each.replace("_", " ") for each in STAGES], _shares))
-        console.print(f"\n{_LEGEND}")
+        console.print(f"\n{_LEGEND.format(result.bench.names[0])}")
+        if (verdict := compared(result)) is not None:
+            texts = [f"{arm.name} ({arm.text})" for arm in result.bench.arms]
+            console.print(f"\n{verdict.verdict(*texts)}")
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
@@ -207,80 +204,40 @@ def _text(value: object) -> str:
 
 
 def document(result: Result) -> dict[str, Any]:
-    """Return what was found, as values of JSON."""
+    """Return the figures as values of JSON, and the verdict if there is one."""
     found = figures(result)
-    rows = [_rounded(asdict(replace(each, ratio=None))) for each in found]
     keys = ("workload", "mode", "temperature")
+    verdict = compared(result)
     return {
         **result.setting,
         "runs": len(result.trials),
         "runs_planned": result.planned,
         "ratios": [
-            {**{key: row[key] for key in keys}, **_interval(ratio), "pairs": ratio.pairs}
-            for row, each in zip(rows, found, strict=True)
-            if (ratio := each.ratio) is not None
+            {**{key: getattr(each, key) for key in keys}, **_interval(each.ratio)}
+            for each in found
+            if each.ratio is not None
         ],
-        "figures": [{key: row[key] for key in row if key != "ratio"} for row in rows],
+        "figures": [
+            {key: value for key, value in asdict(each).items() if key != "ratio"} for each in found
+        ],
+        **({} if verdict is None else _verdict(result, verdict)),
     }
+
+
+def _verdict(result: Result, verdict: Estimate) -> dict[str, Any]:
+    a, b = (arm.text for arm in result.bench.arms)
+    words = {"differs": verdict.differs, "verdict": verdict.verdict("a", "b")}
+    return {"a": a, "b": b, **_interval(verdict), **words}
 
 
 def _interval(ratio: Estimate) -> dict[str, float | None]:
     low, high = ratio.interval or (None, None)
-    row = {"ratio": ratio.ratio, "low": low, "high": high}
-    return {key: each if each is None else round(each, 6) for key, each in row.items()}
+    return {"ratio": ratio.ratio, "low": low, "high": high, "pairs": ratio.pairs}
 
 
-def _rounded(row: Any) -> Any:
-    if isinstance(row, dict):
-        return {key: _rounded(each) for key, each in row.items()}
-    return round(row, 6) if isinstance(row, float) else row
-
-
-def has_verdict(result: Result) -> bool:
-    """Return whether there are enough pairs for a verdict."""
-    return len(result.neighbours()) >= LEAST_PAIRS
-
-
-def verdict_lines(result: Result) -> Iterator[str]:
-    """Yield which of two arms is faster, and what came of each."""
-    found, pairs = verdict_document(result), result.neighbours()
-    texts = [f"{arm.name} ({arm.text})" for arm in result.bench.arms]
-    yield compare([*map(log_ratio, pairs)]).verdict(*texts)
-    for text, runs in zip(texts, zip(*(pair[::-1] for pair in pairs), strict=True), strict=True):
-        its, drafted = _figure(ALL, runs, (), None), sum(run.drafted for run in runs)
-        share = f"{its.acceptance_rate or 0:.0%} of {drafted} drafted tokens accepted"
-        yield f"{text}: {its.tokens_per_s:.1f} tokens/s, {share if drafted else 'nothing drafted'}"
-    by_kind: dict[str, list[float]] = {}
-    for pair in found["pairs"]:
-        by_kind.setdefault(pair["workload"], []).append(pair["log_ratio"])
-    if len(by_kind) > 1:
-        ratios = (f"{kind} {math.exp(median(its)):.2f}" for kind, its in by_kind.items())
-        yield f"median ratio by kind of text, from a few pairs each: {', '.join(ratios)}"
-    same = sum(pair["same_text"] for pair in found["pairs"])
-    yield f"the same text in {same} of {len(pairs)} pairs"
-    if not result.is_whole:
-        yield f"interrupted after {len(pairs)} of {found['pairs_planned']} pairs"
-
-
-def verdict_document(result: Result) -> dict[str, Any]:
-    """Return which of two arms is faster, as values of JSON."""
-    pairs, (a, b) = result.neighbours(), result.bench.arms
-    found = compare([*map(log_ratio, pairs)])
-    return {
-        "a": a.text,
-        "b": b.text,
-        **_interval(found),
-        "differs": found.differs,
-        "verdict": found.verdict("a", "b"),
-        "pairs": [
-            {
-                "workload": result.bench.prompts[of_a.slot.prompt].workload,
-                "log_ratio": round(log_ratio((of_b, of_a)), 6),
-                "a_tokens_per_s": round(of_a.n_tokens / of_a.wall_s, 3),
-                "b_tokens_per_s": round(of_b.n_tokens / of_b.wall_s, 3),
-                "same_text": of_a.tokens == of_b.tokens,
-            }
-            for of_b, of_a in pairs
-        ],
-        "pairs_planned": result.planned // 2,
-    }
+def compared(result: Result) -> Estimate | None:
+    """Return how fast the second of two arms is beside the first; None where no verdict is wanted, or pairs are too few."""
+    pairs = result.neighbours
+    if not result.bench.verdict or len(pairs) < LEAST_PAIRS:
+        return None
+    return compare([log_ratio(*pair) for pair in pairs])

@@ -1,5 +1,6 @@
-"""Trial: what came of one run, and which run it was."""
+"""Trial: the figures of one run, and which run it was."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of one run.
+    """The figures of one run.
 
     Args:
         slot: which run it was.
@@ -85,6 +86,27 @@ def speed_ratio(trial: Trial, off: Trial) -> float:
     """
     n_tokens = min(trial.n_tokens, off.n_tokens)
     return off.token_s(n_tokens) / trial.token_s(n_tokens)
+
+
+def log_ratio(trial: Trial, off: Trial) -> float:
+    """Return the logarithm of `speed_ratio`."""
+    return math.log(speed_ratio(trial, off))
+
+
+def neighbours(trials: Sequence[Trial], first: str) -> list[tuple[Trial, Trial]]:
+    """Return every run of another arm with its neighbour of the first."""
+    groups: dict[tuple[object, ...], dict[str, Trial]] = {}
+    for trial in trials:
+        slot = trial.slot
+        key = (slot.prompt, slot.temperature, slot.repeat, slot.group)
+        groups.setdefault(key, {})[slot.mode] = trial
+    return [
+        (trial, group[first])
+        for group in groups.values()
+        if first in group
+        for name, trial in group.items()
+        if name != first
+    ]
 
 
 def fork(tokens: Sequence[int], others: Sequence[int]) -> int | None:

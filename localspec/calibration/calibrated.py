@@ -1,20 +1,19 @@
-"""Costs and safe widths of loaded models: from the cache, else measured and stored."""
+"""Costs and safe widths of loaded models: from the cache, else measured and stored.
+
+The cache is a small JSON file for each measurement, in `calibration/` of the data directory, named by the digest of its key.
+One that does not parse counts as none: what it held can be measured again, so nothing here is worth an error.
+"""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from localspec.calibration.key import Key, key_of, load, store
-from localspec.calibration.values import (
-    KeptCosts,
-    costs_from_json,
-    costs_to_json,
-    widths_from_json,
-    widths_to_json,
-)
+import msgspec
+
+from localspec.calibration.key import Key, digest_of, key_of
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.model import Role
@@ -23,9 +22,10 @@ from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_co
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import SafeWidths, safe_widths
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
-from localspec.llama.timed_passes import Schedule, sample
+from localspec.llama.timed_passes import Measured, Schedule, sample
 from localspec.options import LoadOptions
-from localspec.storage.paths import data_dir, shown
+from localspec.storage.files import private_directory, read_bounded, write_atomic
+from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.llama.heads import LlamaHeads
@@ -40,7 +40,52 @@ OF_HEADS = Schedule(
     enough=6,
     every_row=False,
 )
-_FOLDER = "calibration"
+_FOLDER, _MOST_BYTES = "calibration", 1 << 16
+_TRIES = 3
+_WIDTHS = "safe widths"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCosts:
+    """Costs as they are stored.
+
+    Args:
+        costs: of each width, the fastest pass of every run that measured.
+        doubts: how often they are measured again, since other programs disturbed it so far.
+    """
+
+    costs: PassCosts
+    doubts: int = 0
+
+    @property
+    def sure(self) -> bool:
+        """Whether they were measured while the machine was quiet, or often enough."""
+        return self.doubts == 0
+
+    def is_measured_again(self, *, busy: bool) -> bool:
+        """Return whether they are to be measured again now; the last time waits until other programs rest.
+
+        Args:
+            busy: whether they take much of the machine.
+        """
+        return self.doubts > (1 if busy else 0)
+
+    @classmethod
+    def of(cls, measured: Measured, before: "StoredCosts | None") -> "StoredCosts":
+        """Return what is to be stored, given what was."""
+        costs = measured.costs if before is None else fastest(measured.costs, before.costs)
+        left = _TRIES - 1 if before is None else before.doubts - 1
+        return cls(costs, max(0, left) if measured.disturbed else 0)
+
+
+def fastest(one: PassCosts, other: PassCosts) -> PassCosts:
+    """Return the lower cost of every width that either knows."""
+    seconds = dict(zip(one.widths, one.seconds, strict=True))
+    for width, took in zip(other.widths, other.seconds, strict=True):
+        seconds[width] = min(took, seconds.get(width, took))
+    widths = tuple(sorted(seconds))
+    return PassCosts(widths, tuple(seconds[width] for width in widths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,79 +107,58 @@ def calibrated(
     cancel: CancelFlag | None = None,
     on_progress: Callable[[Role, float, bool], None] = lambda _role, _share, _again: None,
 ) -> Calibration:
-    """Return what passes cost: from the cache at once, else measured in a few seconds and kept.
+    """Return what passes cost: from the cache at once, else measured in a few seconds and stored.
 
-    Target and draft model are kept apart, so that a new pair of known models costs nothing. What
+    Target and draft model are stored apart, so that a new pair of known models costs nothing. What
     was measured while other programs were busy is measured again by the next run, and once more by
     one that finds the machine quiet.
 
     Args:
         target: loaded; measured with the options that it was loaded with.
-        draft_model: likewise.
-        cancel: stops measuring; nothing of a model that is half measured is kept.
+        draft_model: the same of the draft model; None without one.
+        cancel: stops measuring; nothing of a model that is half measured is stored.
         on_progress: called with the model that is measured, the share of it that is done, and whether it is measured again.
 
     Raises:
         Cancelled: the flag was set.
         ModelLoadError: there is no memory for one more, small context.
     """
-    cache = _Cache()
 
-    def costs(model: LlamaModel, role: Role) -> KeptCosts:
-        key = key_of(_kind(role), model.path, model.options, model.lora)
-        known = costs_from_json(cache.load(key))
-        if known is None or known.is_measured_again(busy=_is_busy()):
-            measured = measure_pass_costs(
-                model,
-                model.options,
-                _SCHEDULES[role],
-                cancel,
-                lambda share: on_progress(role, share, known is not None),
-            )
-            known = KeptCosts.of(measured, known)
-            cache.store(key, costs_to_json(known))
-        return known
+    def costs(model: LlamaModel, role: Role) -> tuple[StoredCosts, str]:
+        def measure(again: bool) -> Measured:
+            def progress(share: float) -> None:
+                on_progress(role, share, again)
 
-    of_target = costs(target, Role.TARGET)
-    of_draft = None if draft_model is None else costs(draft_model, Role.DRAFT_MODEL)
-    return Calibration(pair_costs(of_target, of_draft), cache.notes)
+            return measure_pass_costs(model, model.options, _SCHEDULES[role], cancel, progress)
+
+        return _costs(key_of(_kind(role), model.path, model.options, model.lora), measure)
+
+    of_target, note = costs(target, Role.TARGET)
+    of_draft = None
+    if draft_model is not None:
+        of_draft, note = costs(draft_model, Role.DRAFT_MODEL)
+    return Calibration(pair_costs(of_target, of_draft), (note,) if note else ())
 
 
 def calibrated_heads(
     heads: "LlamaHeads", on_progress: Callable[[float], None] = lambda _share: None
-) -> KeptCosts:
-    """Return what passes of heads cost: from the cache at once, else measured in less than a second and kept."""
-    cache, model = _Cache(), heads.model
-    key = key_of("costs of heads", model.path, model.options)
-    known = costs_from_json(cache.load(key))
-    if known is None or known.is_measured_again(busy=_is_busy()):
-        measured = sample(heads.blank_pass, OF_HEADS, time.perf_counter, on_progress)
-        known = KeptCosts.of(measured, known)
-        cache.store(key, costs_to_json(known))
-    return known
+) -> StoredCosts:
+    """Return what passes of heads cost: from the cache at once, else measured in less than a second and stored."""
+    key = key_of("costs of heads", heads.model.path, heads.model.options)
+    clock = time.perf_counter
+    return _costs(key, lambda _: sample(heads.blank_pass, OF_HEADS, clock, on_progress))[0]
 
 
-def pair_costs(target: KeptCosts, draft_model: KeptCosts | None) -> PairCosts:
-    """Return what passes of a pair cost, given what is kept of its models."""
+def pair_costs(target: StoredCosts, draft_model: StoredCosts | None) -> PairCosts:
+    """Return what passes of a pair cost, given what is stored of its models."""
     if draft_model is None:
         return PairCosts(target.costs, None, target.sure)
     return PairCosts(target.costs, draft_model.costs, target.sure and draft_model.sure)
 
 
-def _is_busy() -> bool:
-    others = taken_by_others()
-    return others is not None and others[0] >= GIVES_WAY
-
-
-def cached_costs(file: Path, options: LoadOptions, role: Role) -> PassCosts | None:
-    """Return what passes of a model cost, if that was measured before; see `kept_costs`."""
-    known = kept_costs(file, options, role)
-    return None if known is None else known.costs
-
-
-def kept_costs(
+def stored_costs(
     file: Path, options: LoadOptions, role: Role, lora: Path | None = None
-) -> KeptCosts | None:
+) -> StoredCosts | None:
     """Return what passes of a model cost, and how sure that is, if it was measured before; loads no model.
 
     Args:
@@ -144,7 +168,7 @@ def kept_costs(
         lora: file of its adapter; None without one.
     """
     with suppress(OSError):
-        return costs_from_json(_Cache().load(key_of(_kind(role), file, options, lora)))
+        return _load(key_of(_kind(role), file, options, lora), StoredCosts)
     return None
 
 
@@ -155,21 +179,20 @@ def calibrated_widths(
 ) -> SafeWidths:
     """Return which widths are safe with the options that a model was loaded with.
 
-    From the cache at once, else measured and kept; see `safe_widths`.
+    From the cache at once, else measured and stored; see `safe_widths`.
     """
-    cache = _Cache()
-    key = key_of("safe widths", model.path, model.options)
-    known = widths_from_json(cache.load(key))
+    key = key_of(_WIDTHS, model.path, model.options)
+    known = _load(key, SafeWidths)
     if known is None:
         known = safe_widths(model, model.options, cancel, on_progress)
-        cache.store(key, widths_to_json(known))
+        _store(key, known)
     return known
 
 
-def cached_widths(file: Path, options: LoadOptions) -> SafeWidths | None:
+def stored_widths(file: Path, options: LoadOptions) -> SafeWidths | None:
     """Return which widths of a model are safe, if that was measured before; loads no model."""
     with suppress(OSError):
-        return widths_from_json(_Cache().load(key_of("safe widths", file, options)))
+        return _load(key_of(_WIDTHS, file, options), SafeWidths)
     return None
 
 
@@ -177,31 +200,33 @@ def _kind(role: Role) -> str:
     return f"costs of a {role.value}"
 
 
-class _Cache:
-    """The cache of this user; one that cannot be written is mentioned, and does no harm.
+def _costs(key: Key, measure: Callable[[bool], Measured]) -> tuple[StoredCosts, str]:
+    """Return what passes cost, measured where that is not known for sure; and a note where it could not be stored."""
+    known, others = _load(key, StoredCosts), taken_by_others()
+    busy = others is not None and others[0] >= GIVES_WAY
+    if known is not None and not known.is_measured_again(busy=busy):
+        return known, ""
+    known = StoredCosts.of(measure(known is not None), known)
+    return known, _store(key, known)
 
-    Attributes:
-        notes: the mention, if there is one.
-    """
 
-    def __init__(self) -> None:
-        self.notes: tuple[str, ...] = ()
-        self._directory: Path | None = None
-        with suppress(UsageError):
-            self._directory = data_dir() / _FOLDER
+def _load(key: Key, kind: type[T]) -> T | None:
+    with suppress(OSError, UsageError, msgspec.MsgspecError):
+        return msgspec.json.decode(read_bounded(_path(key), _MOST_BYTES), type=kind)
+    return None
 
-    def load(self, key: Key) -> object:
-        return None if self._directory is None else load(self._directory, key)
 
-    def store(self, key: Key, value: Mapping[str, object]) -> None:
-        if self._directory is None:
-            self._mention("there is no data directory")
-            return
-        try:
-            store(self._directory, key, value)
-        except OSError as error:
-            self._mention(f"{shown(self._directory)}: {error.strerror}")
+def _store(key: Key, value: object) -> str:
+    """Write a measurement down, readable by its owner only; return a note where the directory does not take it."""
+    try:
+        path = _path(key)
+        private_directory(path.parent)
+        write_atomic(path, msgspec.json.encode(value))
+    except (OSError, UsageError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return f"the calibration of this machine could not be saved ({reason}): it is measured again at every start"
+    return ""
 
-    def _mention(self, reason: str) -> None:
-        note = f"the calibration of this machine could not be saved ({reason})"
-        self.notes = (f"{note}: it is measured again at every start",)
+
+def _path(key: Key) -> Path:
+    return data_dir() / _FOLDER / f"{digest_of(key)}.json"

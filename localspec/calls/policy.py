@@ -3,13 +3,13 @@
 A rule names functions by a pattern, in which `*` stands for any text. Counts and order are those of a whole conversation.
 """
 
-import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from localspec.display import printable_line
+from msgspec import Meta, Struct
+
 from localspec.errors import UsageError
 
 ToolChoice = Literal["auto", "none", "required"]
@@ -166,6 +166,20 @@ def _any(patterns: Iterable[str], *names: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
+_Name = Annotated[str, Meta(min_length=1)]
+_Names = _Name | list[_Name]
+_Count = Annotated[int, Meta(ge=0)]
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    allow: _Names | None = None
+    deny: _Names = []
+    require: _Names = []
+    at_most: _Count | dict[str, _Count] = {}
+    after: dict[str, _Names] = {}
+    parallel: bool = True
+
+
 def policy_of_toml(text: str, what: str) -> CallPolicy:
     """Return the policy in a file.
 
@@ -179,54 +193,19 @@ def policy_of_toml(text: str, what: str) -> CallPolicy:
     Raises:
         UsageError: it is no policy.
     """
-    try:
-        values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{what} is not valid TOML: {printable_line(str(error))[:120]}") from None
-    unknown = sorted(values.keys() - _KEYS)
-    if unknown:
-        name = printable_line(unknown[0])[:40]
-        raise UsageError(f"{what} has the key {name!r}: choose among {', '.join(_KEYS)}")
-    allow = _texts(values["allow"], f"allow in {what}") if "allow" in values else None
-    parallel = values.get("parallel", True)
-    if not isinstance(parallel, bool):
-        raise UsageError(f"parallel in {what} is {parallel!r}: write true or false")
-    most = values.get("at_most", {})
+    from localspec.storage.toml import convert, parse_toml  # noqa: PLC0415 - few have rules
+
+    found = convert(parse_toml(text, what), _File, what)
+    most = found.at_most
     return CallPolicy(
-        allow,
-        _texts(values.get("deny", []), f"deny in {what}"),
-        _texts(values.get("require", []), f"require in {what}"),
-        tuple(_bounds(most if isinstance(most, dict) else {"*": most}, f"at_most in {what}")),
-        tuple(_orders(values.get("after", {}), f"after in {what}")),
-        parallel=parallel,
+        None if found.allow is None else _texts(found.allow),
+        _texts(found.deny),
+        _texts(found.require),
+        tuple((most if isinstance(most, dict) else {"*": most}).items()),
+        tuple((name, _texts(before)) for name, before in found.after.items()),
+        parallel=found.parallel,
     )
 
 
-_KEYS = ("allow", "deny", "require", "at_most", "after", "parallel")
-
-
-def _texts(value: Any, what: str) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(each, str) and each for each in listed):
-        raise UsageError(f"{what} is {_short(value)}: write a list of names")
-    return tuple(listed)
-
-
-def _bounds(value: dict[str, Any], what: str) -> Iterator[tuple[str, int]]:
-    for name, most in value.items():
-        if not isinstance(most, int) or isinstance(most, bool) or most < 0:
-            raise UsageError(f"{what} is {_short(most)}: write a whole number, 0 or more")
-        yield name, most
-
-
-def _orders(value: Any, what: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if not isinstance(value, dict):
-        raise UsageError(
-            f'{what} is {_short(value)}: write a table, such as write_file = ["search"]'
-        )
-    for name, before in value.items():
-        yield name, _texts(before, f"{name} {what}")
-
-
-def _short(value: Any) -> str:
-    return printable_line(repr(value))[:40]
+def _texts(names: _Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

@@ -1,18 +1,140 @@
-"""The constraint that a reply's options ask for: a grammar that begins where the answer does."""
+"""The constraint that a reply's options ask for: a grammar that begins where the answer does, and leaves the thoughts before it free."""
 
 # ruff: noqa: PLC0415 - most answers are free
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from localspec.chat.conversation import Conversation
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.thinking import tag_pieces
+from localspec.chat.thinking import ThinkingTags, tag_pieces
+from localspec.chat.tokenizer import Tokenizer, spelling
 from localspec.decoding.constraint import AnswerConstraint, Automaton, Constraint
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
     from localspec.chat.calling import Calling
+
+
+S = TypeVar("S")
+
+
+Opening = tuple[tuple[int, ...], ThinkingTags]
+"""A tag that the reply may be spelling: ids that it needs yet, and what it opens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingState(Generic[S]):
+    """Where a reply is.
+
+    Args:
+        answer: state of the rule; None where no answer can have begun.
+        openings: tags that the reply may be spelling.
+        thoughts: the tags that they stand between; None outside of them.
+        tail: end of the thoughts, in which the closing tag may have begun.
+        blank: whether white space may still come between thoughts and answer.
+    """
+
+    answer: S | None
+    openings: tuple[Opening, ...] = ()
+    thoughts: ThinkingTags | None = None
+    tail: bytes = b""
+    blank: bool = False
+
+
+class AfterThinking(Generic[S]):
+    """A rule that binds the answer and leaves the thoughts before it free; see `Automaton`.
+
+    A block of thoughts that the prompt has opened, or that the model opens at once, runs to its closing tag; from there on
+    the rule holds. A model that does not think answers under the rule from its first token.
+
+    Args:
+        rule: binds the answer.
+        tags: what the template knows as thoughts.
+        opened: the block that the prompt has opened, if any.
+        tokenizer: spells the tags.
+        pieces: bytes of control tokens that tags are made of, by id.
+        eog: ids that end a generation: no thought may.
+    """
+
+    def __init__(
+        self,
+        rule: Automaton[S],
+        tags: Sequence[ThinkingTags],
+        opened: ThinkingTags | None,
+        tokenizer: Tokenizer,
+        pieces: Mapping[int, bytes],
+        eog: Collection[int],
+    ) -> None:
+        self._rule = rule
+        self._spell = spelling(tokenizer, pieces)
+        self._eog = np.array(sorted(eog), dtype=np.int64)
+        self._opened = opened
+        ids = (
+            tokenizer.tokenize(each.open, add_special=False, parse_special=True) for each in tags
+        )
+        self._openings = tuple((tuple(some), each) for some, each in zip(ids, tags, strict=True))
+
+    def start(self) -> ThinkingState[S]:
+        """Return the state where the prompt ends."""
+        if self._opened is not None:
+            return ThinkingState(None, thoughts=self._opened)
+        return ThinkingState(self._rule.start(), self._openings)
+
+    def step(self, state: ThinkingState[S], token: int) -> ThinkingState[S]:
+        """Return the state after a token that `allows` lets follow."""
+        if state.thoughts is not None:
+            return self._thought(state.thoughts, state.tail + self._spell(token))
+        if state.blank and self._spell(token).isspace():
+            return ThinkingState(state.answer)
+        answer = state.answer
+        if answer is not None:
+            allowed = self._rule.allows(answer, np.array([token], dtype=np.int64))[0]
+            answer = self._rule.step(answer, token) if allowed else None
+        met = [(ids[1:], tags) for ids, tags in state.openings if ids[0] == token]
+        openings = tuple(each for each in met if each[0])
+        for ids, tags in met:
+            if not ids and tags.words:
+                return ThinkingState(self._rule.start(), openings, blank=True)
+            if not ids:
+                return ThinkingState(None, thoughts=tags)
+        return ThinkingState(answer, openings)
+
+    def allows(self, state: ThinkingState[S], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say for each of `ids`, shape (n,), whether it may follow."""
+        pieces = map(self._spell, ids.tolist())
+        if state.thoughts is not None:
+            # A token that closes the thoughts and begins the answer at once: the rule would not see that.
+            close = state.thoughts.close.encode()
+            rests = ((state.tail + piece).partition(close)[2] for piece in pieces)
+            apart = [not rest or rest.isspace() for rest in rests]
+            return ~np.isin(ids, self._eog) & np.array(apart, dtype=np.bool_)
+        allowed = np.isin(ids, [opening[0] for opening, _ in state.openings])
+        if state.answer is not None:
+            allowed |= self._rule.allows(state.answer, ids)
+        if state.blank:
+            allowed |= np.array([piece.isspace() for piece in pieces], dtype=np.bool_)
+        return allowed
+
+    def forced(self, state: ThinkingState[S]) -> tuple[int, ...]:
+        """Return what the rule forces, once nothing but the answer can follow."""
+        if state.answer is None or state.openings or state.blank:
+            return ()
+        return self._rule.forced(state.answer)
+
+    def _thought(self, tags: ThinkingTags, tail: bytes) -> ThinkingState[S]:
+        close = tags.close.encode()
+        if close in tail:
+            openings = self._openings if tags.more else ()
+            return ThinkingState(self._rule.start(), openings, blank=tail.endswith(close))
+        return ThinkingState(
+            None, thoughts=tags, tail=tail[-len(close) + 1 :] if len(close) > 1 else b""
+        )
 
 
 def answer_constraint(
@@ -27,7 +149,7 @@ def answer_constraint(
     Args:
         options: say what the answer has to look like.
         models: spell it.
-        conversation: whose last prompt it is; None where the prompt is a text as it is, and nobody thinks.
+        conversation: whose last prompt it is; None where the prompt is a text as it is, without thoughts.
         prompt_tokens: number of its ids.
         calling: the calls that the reply may have; None where no functions are offered.
 
@@ -48,8 +170,6 @@ def answer_constraint(
     tags, opened = conversation.thinking_tags
     if not tags:
         return AnswerConstraint(rule, prompt_tokens)
-    from localspec.chat.after_thinking import AfterThinking
-
     pieces = tag_pieces(tags, models.tokenizer)
     thinking = AfterThinking(rule, tags, opened, models.tokenizer, pieces, models.eog)
     return AnswerConstraint(thinking, prompt_tokens)
@@ -73,13 +193,13 @@ def _rule(
     if calling is None:
         return models.grammar(options)
     dialect, offer = calling.dialect, calling.offer
-    asked = (dialect.form, calling.tools, offer, dialect.control)
+    calls = (dialect.form, calling.tools, offer, dialect.control)
     if offer.required:
-        return models.grammar.of_calls(*asked)
+        return models.grammar.of_calls(*calls)
     if not bound:
-        return models.grammar.of_answers(*asked)
+        return models.grammar.of_answers(*calls)
     if not offer.names:
         return models.grammar(options)
-    from localspec.grammar.either import Either
+    from localspec.grammar.combined import Either
 
-    return Either(models.grammar(options), models.grammar.of_calls(*asked))
+    return Either(models.grammar(options), models.grammar.of_calls(*calls))

@@ -3,57 +3,32 @@
 Receives models as protocols, never llama.cpp.
 """
 
-import math
-import secrets
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+import msgspec
 
-from localspec.calls.policy import CallPolicy
-from localspec.chat.answer_constraint import answer_constraint
-from localspec.chat.conversation import Conversation, KnownConversations, raw_tokens
-from localspec.chat.events import (
-    Event,
-    Finished,
-    Prefilling,
-    Reply,
-    RequestFailed,
-    Started,
-    TokenLogprob,
-)
+from localspec.chat.conversation import Conversation, KnownConversations
+from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
+from localspec.chat.job import Job
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.reply import ReplyInProgress
-from localspec.chat.reply_text import ReplyText
-from localspec.chat.request import Answered, Observer, Prefixes, Request, at_once
-from localspec.chat.stop_strings import InfillStop, StopStrings
+from localspec.chat.request import Observer, Prefixes, Request
 from localspec.chat.template import ChatTemplate
-from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
-from localspec.chat.tokenizer import infill_tokens
-from localspec.decoding.choose import Chooser
-from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Role
-from localspec.decoding.noise import Noise
 from localspec.decoding.policy import Policy
-from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import Ended, Scheduler
-from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.messages import Infill, Message, ToolCall
-from localspec.options import ReplyOptions, SamplingParams
+from localspec.errors import LocalspecError, UsageError
+from localspec.messages import Message, ToolCall
+from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
     from localspec.chat.calling import CallDialect, Calling
-    from localspec.chat.gated import GatedReply
     from localspec.toolbox.toolbox import Toolbox
-
-_SEED_BITS = 32  # short enough to be copied by hand
 
 
 class Assistant:
@@ -66,7 +41,7 @@ class Assistant:
         models: what to answer with.
         policies: which drafter to use and how far, one for every sequence; they never change the text.
         observers: see every event.
-        notes: what the user should know of how it was set up, a sentence each.
+        notes: for the user, about how it was set up, a sentence each.
         load_s: seconds that loading took.
         shared_chunk: tokens of a prompt's chunk while others are answered, see `Scheduler`; None cuts prompts as
             if they were alone.
@@ -101,9 +76,9 @@ class Assistant:
             on_chunk=self._prefilled,
         )
         self.known = KnownConversations(2 * len(self.policies))
-        self._waiting: list[_Job] = []
-        self._running: dict[int, _Job] = {}
-        self._happened: list[tuple[int, Event | RequestFailed]] = []
+        self._waiting: list[Job] = []
+        self._running: dict[int, Job] = {}
+        self._events: list[tuple[int, Event | RequestFailed]] = []
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         self._own_ids = count(-1, -1)
@@ -136,13 +111,13 @@ class Assistant:
         # ruff: noqa: PLC0415 - few prompts offer functions
         from localspec.chat.calling import call_dialect
 
-        found = call_dialect(self.template, self.models.tokenizer)
-        if found is None:
+        dialect = call_dialect(self.template, self.models.tokenizer)
+        if dialect is None:
             raise UsageError(
                 f"{self.models.target_name} cannot call tools: its chat template has no form for calls; "
                 "leave the tools out, or choose a model that has one, such as qwen2.5-coder-1.5b"
             )
-        return found
+        return dialect
 
     @property
     def policy(self) -> Policy:
@@ -183,9 +158,9 @@ class Assistant:
 
         Args:
             prompt: as for `stream`.
-            options: likewise.
-            raw: likewise.
-            policy: likewise.
+            options: as for `stream`.
+            raw: as for `stream`.
+            policy: as for `stream`.
             tools: typed functions with docstrings, see `Functions`, or a toolbox. They are carried out as the model calls
                 them, and the reply is the first that is words.
             most_rounds: after so many replies that call, the next must not.
@@ -193,10 +168,9 @@ class Assistant:
         if tools:
             answer = partial(self.reply, options=options, policy=policy)
             return _reply_in_words(answer, prompt, tools, most_rounds)
-        for event in self.stream(prompt, options, raw=raw, policy=policy):
-            if isinstance(event, Finished):
-                return event.reply
-        raise AssertionError("a stream of events ends with Finished")
+        *_, end = self.stream(prompt, options, raw=raw, policy=policy)
+        assert isinstance(end, Finished), "a stream ends with it"  # noqa: S101
+        return end.reply
 
     def stream(
         self,
@@ -205,7 +179,6 @@ class Assistant:
         *,
         raw: bool = False,
         policy: Policy | None = None,
-        ended: Callable[[], bool] = lambda: False,
     ) -> Iterator[Event]:
         """Answer, yielding events as they happen and `Finished` at the end.
 
@@ -215,7 +188,6 @@ class Assistant:
             options: how to answer.
             raw: let a text go to the model as it is, without the chat template.
             policy: drafts for this reply alone; None takes the usual one.
-            ended: asked in every round whether nobody wants more of the reply, which then ends as one that is cancelled.
 
         Raises:
             ContextOverflow: the prompt leaves no room for an answer.
@@ -223,33 +195,28 @@ class Assistant:
             PassFailed: llama.cpp failed in the middle, or a grammar lets nothing follow that the model can write.
             UsageError: the options ask for a grammar that this reply cannot have.
         """
-        conversation = prompt if isinstance(prompt, Conversation) else None
-        if not raw and isinstance(prompt, str):
-            conversation = Conversation(messages=[Message.user(prompt)])
-        request = Request(
-            next(self._own_ids),
-            () if conversation is None else conversation.messages,
-            ReplyOptions() if options is None else options,
-            raw=prompt if conversation is None and isinstance(prompt, str) else None,
-            tools=() if conversation is None else conversation.tools,
-            call_policy=CallPolicy() if conversation is None else conversation.call_policy,
-        )
-        yield from self.events(request, conversation, policy, ended)
+        number, options = next(self._own_ids), options or ReplyOptions()
+        if raw and isinstance(prompt, str):
+            yield from self.events(Request(number, (), options, raw=prompt), policy=policy)
+            return
+        if isinstance(prompt, str):
+            prompt = Conversation(messages=[Message.user(prompt)])
+        tools, rules = prompt.tools, prompt.call_policy
+        request = Request(number, prompt.messages, options, tools=tools, call_policy=rules)
+        yield from self.events(request, prompt, policy)
 
     def events(
         self,
         request: Request,
         conversation: Conversation | None = None,
         policy: Policy | None = None,
-        ended: Callable[[], bool] = lambda: False,
     ) -> Iterator[Event]:
-        """Answer a request, see `stream`; its number must be one that nobody else uses.
+        """Answer a request, see `stream`; no other request may have its number.
 
         Args:
             request: to answer.
             conversation: with its messages; it gets the reply appended. None makes one, see `known`.
             policy: as for `stream`.
-            ended: likewise.
         """
         self.submit(request, conversation, None if policy is None else lambda _slot: policy)
         try:
@@ -260,35 +227,9 @@ class Assistant:
                     yield event
                     if isinstance(event, Finished):
                         return
-                if ended():
-                    self.cancel(request.id)
                 self.step()
         finally:
             self.drop(request.id)
-
-    def answer(
-        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
-    ) -> Iterator[Answered]:
-        """Take a request for every free sequence, and yield each once it is answered; see `Answerer`."""
-        taking, mine = True, set[int]()
-        try:
-            while taking or mine:
-                if taking and len(mine) < self.count and (not mine or ready()):
-                    request = next(requests, None)
-                    if request is None:
-                        taking = False
-                        continue
-                    mine.add(request.id)
-                    self.submit(request)
-                self.step()
-                for key in sorted(mine):
-                    for answered in self._answered(key):
-                        mine.remove(key)
-                        taking = taking and not answered.is_cancelled
-                        yield answered
-        finally:
-            for key in mine:
-                self.drop(key)
 
     def submit(
         self,
@@ -303,14 +244,14 @@ class Assistant:
             conversation: as for `events`.
             policy: returns what drafts for this request alone, for the sequence that answers it; None takes the usual one.
         """
-        self._waiting.append(_Job(request, conversation, policy))
+        self._waiting.append(Job(request, conversation, policy))
 
     def cancel(self, number: int) -> None:
         """End one request soon, with what it has so far; any thread may ask for it."""
         with self._lock:
             self._cancelled.add(number)
             if not any(each.request.id == number for each in self._waiting):
-                self._cancel_if_asked(number)
+                self._cancel_running(number)
 
     def drop(self, number: int) -> None:
         """Forget a request, and what happened of it."""
@@ -329,18 +270,18 @@ class Assistant:
             begun = True
             first = self._first()
             self._begin(first, free)
-            with self._lock:  # it waits until it runs: whoever cancels it finds it at every moment
+            with self._lock:  # it waits until it runs, so that `cancel` finds it at every moment
                 self._waiting.remove(first)
-                self._cancel_if_asked(first.request.id)
+                self._cancel_running(first.request.id)
         if begun:
-            return  # that it began can be told before its first pass, which may take long
+            return  # `Started` can leave before the first pass, which may take long
         for ended in self._scheduler.step():
             self._end(ended)
 
     def take(self, number: int | None = None) -> list[tuple[int, Event | RequestFailed]]:
         """Return what happened since the last call, of one request or of all, each with its request's number."""
-        taken = [each for each in self._happened if number is None or each[0] == number]
-        self._happened = [] if number is None else [e for e in self._happened if e[0] != number]
+        taken = [each for each in self._events if number is None or each[0] == number]
+        self._events = [] if number is None else [e for e in self._events if e[0] != number]
         return taken
 
     def prompt_tokens(self, conversation: Conversation) -> list[int]:
@@ -353,62 +294,54 @@ class Assistant:
         self.models.close()
 
     def settle(self) -> None:
-        """Have written down what is to outlive this process."""
+        """Write what outlives this process."""
         for observer in self.observers:
             observer.close()
         if self._prefixes is not None:
             self._prefixes.close()
 
-    def _first(self) -> "_Job":
-        """Return whose turn it is: of the client with the fewest under way.
+    def _first(self) -> Job:
+        """Return the request whose turn it is: of the client with the fewest under way.
 
-        Of equals whoever had no turn for longest, then whoever came first.
+        Of equals the client that had no turn for longest, then the request that came first.
         """
         under_way = Counter(each.request.client for each in self._running.values())
-        # Those who have nothing left to ask for are forgotten.
+        # Clients without a waiting request are forgotten.
         waiting = {each.request.client for each in self._waiting}
-        self._turns = {who: turn for who, turn in self._turns.items() if who in waiting}
+        self._turns = {name: turn for name, turn in self._turns.items() if name in waiting}
 
-        def turn(each: _Job) -> tuple[int, int]:
+        def turn(each: Job) -> tuple[int, int]:
             return under_way[each.request.client], self._turns.get(each.request.client, 0)
 
         first = min(self._waiting, key=turn)
         self._turns[first.request.client] = next(self._uses)
         return first
 
-    def _begin(self, job: "_Job", free: Sequence[int]) -> None:
-        start, request = time.perf_counter(), job.request
+    def _begin(self, job: Job, free: Sequence[int]) -> None:
+        start_s, request = time.perf_counter(), job.request
         try:
-            job.gate = _gate(request)
+            job.add_gate()
             if job.conversation is None and request.raw is None and request.infill is None:
                 job.conversation = self.known.conversation(request)
                 job.is_known = not request.ephemeral
             calling = self._calling(job.conversation)
-            if request.infill is not None:
-                tokens = self._infill_tokens(request.infill, request.options)
-            elif job.conversation is not None:
-                tokens = self.prompt_tokens(job.conversation)
-            else:
-                tokens = raw_tokens(request.raw or "", self.models.tokenizer)
-            self._require_room(len(tokens))
-            views = self.models.targets.views
-            slot = self._slot(tokens, free)
-            if request.id not in self._cancelled:  # else nobody has to lose anything for it
+            tokens = job.prompt(self.models, lambda: self.template)
+            job.slot = slot = self._slot(tokens, free)
+            if request.id not in self._cancelled:  # else no other has to lose anything for it
                 self._make_ready(request, slot, tokens)
-            job.slot = slot
             job.policy = self.policies[slot] if job.make_policy is None else job.make_policy(slot)
-            cached = min(views[slot].common_prefix(tokens), len(tokens) - 1)
-            making = self._reply(job, tokens, start, calling)
+            view = self.models.targets.views[slot]
+            job.cached = min(view.common_prefix(tokens), len(tokens) - 1)
+            reply = job.reply(self.models, tokens, start_s, calling, partial(self._emit, job))
             job.observers = [each.begin(request, tokens, job.policy) for each in self.observers]
         except LocalspecError as error:
-            self._happened.append((request.id, RequestFailed(error)))
+            self._events.append((request.id, RequestFailed(error)))
             return
         with self._lock:
             self._running[slot] = job
-            job.cached = cached
         self._used[slot] = next(self._uses)
-        self._emit(job, Started(len(tokens), cached))
-        for ended in self._scheduler.start(slot, making.run()):
+        self._emit(job, Started(len(tokens), job.cached))
+        for ended in self._scheduler.start(slot, reply):
             self._end(ended)
 
     def _calling(self, conversation: Conversation | None) -> "Calling | None":
@@ -422,8 +355,8 @@ class Assistant:
     def _slot(self, tokens: list[int], free: Sequence[int]) -> int:
         """Return where a prompt goes.
 
-        A sequence that has nothing, or mostly the beginning of this prompt, is lost to nobody: of those the
-        one that knows most of it. Where each holds the text of somebody else, the one that was not used for longest.
+        Of the sequences that have nothing, or mostly the beginning of this prompt, the one that knows most of it.
+        Where each holds another conversation, the one that was not used for longest.
         What a sequence copies from another counts as known, so that a beginning that several share is evaluated once.
         """
         targets = self.models.targets
@@ -450,90 +383,37 @@ class Assistant:
         elif self._prefixes is not None and not request.deterministic:
             self._prefixes.ready(slot, tokens)
 
-    def _infill_tokens(self, infill: Infill, options: ReplyOptions) -> list[int]:
-        models = self.models
-        n_ctx = models.target.n_ctx
-        return infill_tokens(infill, models.fim, models.tokenizer, n_ctx, options.max_tokens)
-
-    def _cancel_if_asked(self, number: int) -> None:
-        """Have a request that runs end if that was asked for; with one that is gone there is nothing to do."""
+    def _cancel_running(self, number: int) -> None:
+        """Cancel a request that runs, if it is among the cancelled ones."""
         if number in self._cancelled:
             self._cancelled.remove(number)
             for job in self._running.values():
                 if job.request.id == number:
                     self._scheduler.cancel(job.slot)
 
-    def _reply(
-        self, job: "_Job", tokens: list[int], start: float, calling: "Calling | None"
-    ) -> ReplyInProgress:
-        options, models, conversation = job.request.options, self.models, job.conversation
-        assert job.policy is not None, "it begins"  # noqa: S101
-        target = models.targets.views[job.slot]
-        seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
-        chosen: list[TokenLogprob] = []
-        chooser = Chooser(
-            self._sampling(options.sampling),
-            Noise(seed),
-            answer_constraint(options, models, conversation, len(tokens), calling),
-            self._observing(job.request.logprobs, chosen),
-        )
-        limits = Limits(options.max_tokens, models.eog, options.stop_loops)
-        return ReplyInProgress(
-            prompt=tokens,
-            conversation=conversation,
-            seed=seed,
-            start=start,
-            generation=Generation(tokens, target, job.policy, chooser, limits, time.perf_counter),
-            target=target,
-            eog=models.eog,
-            text=self._reply_text(conversation, job.request, calling, seed, tokens),
-            drafter=job.policy.name,
-            clock=time.perf_counter,
-            emit=partial(self._emit, job),
-            logprobs=chosen,
-            markers=() if calling is None else calling.dialect.markers,
-            gated=lambda: job.gate is not None and job.gate.stopped,
-        )
-
-    def _observing(
-        self, most: int | None, chosen: list[TokenLogprob]
-    ) -> Callable[[NDArray[np.float32], int], None] | None:
-        """Return what adds the target's choices to `chosen`; None where nobody asks."""
-        if most is None:
-            return None
-
-        def piece(token: int) -> str:
-            return self.models.tokenizer.piece(token, special=True).decode("latin-1")
-
-        def observe(row: NDArray[np.float32], token: int) -> None:
-            logprob, best = logprobs(row, token, most)
-            top = tuple((piece(each), others) for each, others in best)
-            chosen.append(TokenLogprob(piece(token), logprob, top))
-
-        return observe
-
-    def _emit(self, job: "_Job", event: Event) -> None:
+    def _emit(self, job: Job, event: Event) -> None:
         visible = [event] if job.gate is None else job.gate.take(event)
-        self._happened += ((job.request.id, each) for each in visible)
+        self._events += ((job.request.id, each) for each in visible)
         if isinstance(event, Finished) and isinstance(visible[-1], Finished):
-            event = replace(event, findings=visible[-1].findings)
+            event = msgspec.structs.replace(event, findings=visible[-1].findings)
         for observe in job.observers:
             observe(event)
 
     def _prefilled(self, slot: int, evaluated: int, total: int) -> None:
-        """Tell how far a prompt is."""
+        """Emit how far a prompt is."""
         job = self._running[slot]
         self._emit(job, Prefilling(max(0, evaluated - job.cached), total - job.cached))
 
     def _end(self, ended: Ended[Reply]) -> None:
         job = self._running[ended.slot]
         if ended.value is not None:
-            message = None if job.conversation is None else job.conversation.messages[-1]
+            conversation, text = job.conversation, ended.value.text
+            message = Message.assistant(text) if conversation is None else conversation.messages[-1]
             if job.is_known and job.conversation is not None:
                 self.known.remember(job.conversation)
             self._emit(job, Finished(ended.value, message))
         elif ended.error is not None:
-            self._happened.append((job.request.id, RequestFailed(ended.error)))
+            self._events.append((job.request.id, RequestFailed(ended.error)))
         self._free(ended.slot)
 
     def _free(self, slot: int) -> None:
@@ -542,56 +422,6 @@ class Assistant:
             self._cancelled.discard(job.request.id)
         if job.policy is not None:
             job.policy.end()
-
-    def _answered(self, key: int) -> Iterator[Answered]:
-        for _, event in self.take(key):
-            if isinstance(event, Finished):
-                yield Answered(key, event.reply)
-            elif isinstance(event, RequestFailed):
-                if not isinstance(event.error, LocalspecError):
-                    raise event.error
-                yield Answered(key, None, event.error)
-
-    def _sampling(self, wanted: SamplingParams) -> SamplingParams:
-        """Add what the target's file forbids to what the user wants."""
-        if not self.models.suppressed:
-            return wanted
-        forbidden = tuple((token, -math.inf) for token in self.models.suppressed)
-        return replace(wanted, logit_bias=(*wanted.logit_bias, *forbidden))
-
-    def _reply_text(
-        self,
-        conversation: Conversation | None,
-        request: Request,
-        calling: "Calling | None",
-        seed: int,
-        prompt: Sequence[int],
-    ) -> ReplyText:
-        tokenizer = self.models.tokenizer
-        if conversation is None:
-            thinking, pieces = ThinkingFilter(()), {}
-        else:
-            thinking = conversation.thinking_filter()
-            pieces = tag_pieces(thinking_tags(self.template.source), tokenizer)
-        begun = () if conversation is None else conversation.begun
-        stops, gap = StopStrings(request.options.stop), request.infill
-        if gap is not None:
-            stops = InfillStop(request.options.stop, gap, time.perf_counter)
-        if calling is None:
-            return ReplyText(tokenizer, thinking, stops, pieces, begun)
-        pieces = {**pieces, **calling.dialect.pieces}
-        parser, calls_in = calling.parser(seed, prompt), calling.written(seed, prompt)
-        return ReplyText(tokenizer, thinking, stops, pieces, begun, parser, calls_in)
-
-    def _require_room(self, n_tokens: int) -> None:
-        n_ctx = self.models.target.n_ctx
-        if n_tokens == 0:
-            raise UsageError("the prompt has no tokens: write something")
-        if n_tokens >= n_ctx:
-            raise ContextOverflow(
-                f"the prompt has {n_tokens} tokens and the context holds {n_ctx}: "
-                "shorten it, or raise --ctx"
-            )
 
 
 def _reply_in_words(
@@ -603,7 +433,7 @@ def _reply_in_words(
     """Return the first reply without calls; the conversation then has all calls, results and replies."""
     # Imported where something is carried out.
     from localspec.toolbox.functions import Functions
-    from localspec.toolbox.loop import ToolLoop, Unasked
+    from localspec.toolbox.loop import ToolLoop
     from localspec.toolbox.permissions import Permissions
     from localspec.toolbox.rules import Rules
     from localspec.toolbox.toolbox import Toolbox
@@ -613,7 +443,7 @@ def _reply_in_words(
         conversation.append_user(prompt)
     box = tools if isinstance(tools, Toolbox) else Functions(tools)
     own = conversation.call_policy
-    loop = ToolLoop([box], Permissions(Rules()), Unasked(), own, most_rounds)
+    loop = ToolLoop([box], Permissions(Rules()), own, most_rounds)
     replies = list[Reply]()
 
     def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
@@ -628,45 +458,3 @@ def _reply_in_words(
     finally:
         conversation.call_policy = own
     return replies[-1]
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """A request that waits or is being answered.
-
-    Args:
-        request: to answer.
-        conversation: its conversation; None for a text as it is, for a gap, and before it begins.
-        make_policy: as for `Assistant.submit`.
-        is_known: whether its conversation is remembered.
-        slot: which sequence answers it.
-        policy: what drafts for it; None before it begins.
-        cached: tokens of its prompt that need no evaluation.
-        observers: take its events, as they are.
-        gate: what of them may be seen; None where all may.
-    """
-
-    request: Request
-    conversation: Conversation | None
-    make_policy: Callable[[int], Policy] | None
-    is_known: bool = False
-    slot: int = -1
-    policy: Policy | None = None
-    cached: int = 0
-    observers: list[Callable[[Event], None]] = field(default_factory=list)
-    gate: "GatedReply | None" = None
-
-
-def _gate(request: Request) -> "GatedReply | None":
-    """Return what masks the reply to a request; None where nothing does.
-
-    Raises:
-        UsageError: the rules are wrong, or logprobs are wanted as well.
-    """
-    if not request.gate:
-        return None
-    if request.logprobs is not None:
-        raise UsageError("logprobs cannot be had behind a gate: leave them out, or ask without one")
-    from localspec.chat.gated import GatedReply, gate_of  # few have one
-
-    return GatedReply(gate_of(request.gate))

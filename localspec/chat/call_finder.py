@@ -6,6 +6,7 @@ Source: the idea is llama.cpp's, `docs/autoparser.md`; here nothing is classifie
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from os.path import commonprefix
 from typing import Any
 
@@ -49,15 +50,15 @@ class _UnclearError(Exception):
 
 
 def call_format(template: ChatTemplate) -> CallFormat | None:
-    """Return how the model of a template writes calls; None where the template does not tell."""
+    """Return how the model of a template writes calls; None where the template does not show it."""
     try:
-        return _Probe(template).found()
+        return _Probe(template).form()
     except (TemplateError, _UnclearError):
         return known_format(template.source)
 
 
 def offers_tools(source: str | None) -> bool:
-    """Return whether a model can be offered functions: its template, if it has one, reads them and tells how calls are written."""
+    """Return whether a model can be offered functions: its template, if it has one, reads them and shows how calls are written."""
     if source is None or "tools" not in source:
         return False
     try:
@@ -80,7 +81,7 @@ class _Probe:
         if _ANSWER not in self._answer:
             raise _UnclearError
 
-    def found(self) -> CallFormat:
+    def form(self) -> CallFormat:
         begin, *gaps, rest = self._gaps(_TEXTS)
         self._one_by_one = len(gaps) > 1
         begin = begin.lstrip("\n")
@@ -99,8 +100,8 @@ class _Probe:
         return CallFormat(begin, then, end, following, self._trigger(begin), tagged, also)
 
     def _rendered(self, *parts: TextPart | ToolCall) -> str:
-        said = [Message.user("hello"), Message("assistant", parts)]
-        return self._template.render(said, tools=self._tools, add_generation_prompt=False)
+        messages = [Message.user("hello"), Message("assistant", parts)]
+        return self._template.render(messages, tools=self._tools, add_generation_prompt=False)
 
     def _gaps(self, *arguments: Mapping[str, Any]) -> list[str]:
         """Return the texts before, between and behind the parts of calls: names, and arguments or their keys and values."""
@@ -118,6 +119,12 @@ class _Probe:
             if len(gaps) != parts:
                 raise _UnclearError
         return [*gaps, _slotted(text[at:], before)]
+
+    def _gaps_if_clear(self, *arguments: Mapping[str, Any]) -> list[str] | None:
+        try:
+            return self._gaps(*arguments)
+        except (TemplateError, _UnclearError):
+            return None
 
     def _start(self, text: str) -> int:
         """Return where the assistant's turn begins to differ from a prompt, and from an answer in words."""
@@ -138,9 +145,8 @@ class _Probe:
 
     def _several(self, gaps: Sequence[str]) -> tuple[str, str | None]:
         """Return what follows a name, and what stands between two calls."""
-        try:
-            _, *several, _ = self._gaps(*(_TEXTS,) * 3)
-        except (TemplateError, _UnclearError):
+        several = (self._gaps_if_clear(*(_TEXTS,) * 3) or [])[1:-1]
+        if not several:
             return gaps[0], None
         size = len(gaps) + 1
         then = _same(gaps[0], several[size])
@@ -169,21 +175,20 @@ class _Probe:
 
     def _any_type(self, open_number: str) -> str:
         """Return what stands before a number, or a value of another type: Kimi K3 names the type."""
-        try:
-            open_list = self._gaps(_LISTS)[2]
-        except (TemplateError, _UnclearError):
+        lists = self._gaps_if_clear(_LISTS)
+        if lists is None:
             return open_number
+        open_list = lists[2]
         begin = _common(open_number, open_list)
         end = _common_end(open_number[len(begin) :], open_list[len(begin) :])
         return open_number if begin == open_number else f"{begin}{ID_SLOT}{end}"
 
     def _none(self, end: str, *, numbered: bool) -> str | None:
         """Return what stands behind a name, and before the end, of a call without arguments."""
-        try:
-            _, after = self._gaps({})
-        except (TemplateError, _UnclearError):
+        empty = self._gaps_if_clear({})
+        if empty is None:
             return None
-        after = self._without_turn_end(after)
+        after = self._without_turn_end(empty[1])
         after = _DIGITS.sub(INDEX_SLOT, after) if numbered else after
         return after.removesuffix(end) if after.endswith(end) else None
 
@@ -213,23 +218,19 @@ def _parts(
 
 
 def _object(text: str, at: int, value: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return where the first JSON object is, if it is `value`."""
-    decoder = json.JSONDecoder()
-    for match in re.finditer(r"\{", text[at:]):
-        try:
-            found, end = decoder.raw_decode(text, at + match.start())
-        except json.JSONDecodeError:
-            continue
-        if found == value:
-            return at + match.start(), end
+    """Return where the first JSON object is that equals `value`."""
+    for match in re.compile(r"\{").finditer(text, at):
+        with suppress(json.JSONDecodeError):
+            parsed, end = json.JSONDecoder().raw_decode(text, match.start())
+            if parsed == value:
+                return match.start(), end
     return None
 
 
 def _find(text: str, part: str, at: int) -> int:
-    found = text.find(part, at)
-    if found < 0:
+    if part not in text[at:]:
         raise _UnclearError
-    return found
+    return text.index(part, at)
 
 
 def _common(one: str, other: str) -> str:

@@ -5,11 +5,13 @@ name of a function that the model may call. A call that breaks off behind that h
 limit cuts before that, behind its trigger, is no text.
 """
 
+import ast
 import json
 import re
-from collections.abc import Callable, Generator, Sequence
-from enum import Enum, auto
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+import regex
 
 from localspec.calls import (
     ID_SLOT,
@@ -18,47 +20,30 @@ from localspec.calls import (
     CallFormat,
     TaggedArguments,
     Tool,
-    ValueForm,
 )
-from localspec.chat.call_values import ValueNesting, is_text, json_of
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text, Told
 from localspec.messages import ToolCall
 
 _NAME, _KEY = "\ue003", "\ue004"
 """Slots for the name of a function, and for the key of an argument."""
-
 _SLOTS = {
-    ID_SLOT: re.compile(r"[\w.:-]{0,64}", re.ASCII),
-    INDEX_SLOT: re.compile(r"\d{0,9}", re.ASCII),
-    _NAME: re.compile(r"[\w.-]{0,128}", re.ASCII),
-    _KEY: re.compile(r"[\w.$-]{0,128}"),
+    ID_SLOT: r"(?a:[\w.:-]{1,64}+)",
+    INDEX_SLOT: r"(?a:\d{1,9}+)",
+    _NAME: r"(?a:[\w.-]{1,128}+)",
+    _KEY: r"[\w.$-]{1,128}+",
 }
-_MOST_SPACE = 64
+_SPACE = r"\s{0,64}+"
 _MARKS = frozenset('{}[]:,"')
 """White space beside them is up to the model, as it is in JSON."""
-
-
-class _Found(Enum):
-    """What a text says of a pattern: it begins with it, it does not, or more of it has to come."""
-
-    WHOLE = auto()
-    NONE = auto()
-    MORE = auto()
-
-
-class _Match(NamedTuple):
-    """How a pattern was found: whether, where it ends, and what stands in its first slot `_NAME` or `_KEY`."""
-
-    found: _Found
-    end: int = 0
-    slot: str = ""
-
-
-_NONE, _MORE = _Match(_Found.NONE), _Match(_Found.MORE)
+_MOST_PYTHON = 1 << 16
+_NONE = re.compile(r"\bNone\b")
+_QUOTED = re.compile(r"(['\"])(.*)\1", re.DOTALL)
+_BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_][\w.-]*)\s*:")
+Steps = Generator[None, None, bool]
 
 
 class CallParser:
-    """Tells calls from text.
+    """Separates calls from text.
 
     Args:
         form: how the model writes calls.
@@ -73,252 +58,230 @@ class CallParser:
         self._form = form
         self._tools = {each.name: each for each in tools}
         self._new_id = new_id
-        self._loose = form.tagged is None
         self._tails = list(_tails(form))
         self._held = ""
         self._final = self._cut = False
         self.broken_off = False
-        self._told: list[Told] = []
+        self._out: list[Told] = []
         self._id = self._name = self._arguments = ""
-        self._has_arguments = False
+        self._ahead = (
+            "",
+            False,
+            0,
+        )  # of the last head: name, whether it has arguments, and its size
         self._steps = self._read()
 
     def feed(self, text: str) -> list[Told]:
         """Take the next text of the answer and return what it makes certain."""
         self._held += text
         next(self._steps, None)
-        told, self._told = self._told, []
-        return told
+        out, self._out = self._out, []
+        return out
 
     def flush(self, *, cut: bool = False) -> list[Told]:
         """Return what was held back, at the end of the answer; `cut` says that a limit ended it."""
         self._final, self._cut = True, cut
         return self.feed("")
 
-    def _read(self) -> Generator[None, None, None]:
-        while (yield from self._head_after_text()):
-            going_on = True
-            while going_on:
-                going_on = yield from self._call()
+    # The steps below yield where more text has to come. Of a pattern at a place, `True` says that it is there, `False` that it is
+    # not, and `None` that it may be with more text.
 
-    def _head_after_text(self) -> Generator[None, None, bool]:
-        """Tell text up to a call and pass its head; return whether there is one."""
+    def _read(self) -> Generator[None, None, None]:
         begin, at = self._form.begin.lstrip(), 0
         while True:
             at = self._held.find(begin[0], at)
-            found = _Found.NONE if at < 0 else self._begins(at)
-            if at >= 0 and found is _Found.NONE:
+            begins = self._begins(at) if at >= 0 else False
+            if at >= 0 and begins is False:
                 at += 1
                 continue
-            self._tell_text(len(self._held) if at < 0 else at)
+            if text := self._take(len(self._held) if at < 0 else at):
+                self._out.append(Text(text))
             at = 0
-            if found is _Found.MORE and self._final:
-                self._take(len(self._held))
-                self.broken_off = True
-            if found is _Found.WHOLE:
-                self._head(begin, 0, passes=True)
-                return True
-            if self._final:
-                return False
-            yield
+            if begins:
+                while begins:
+                    self._take(self._ahead[2])
+                    begins = yield from self._call(*self._ahead[:2])
+            elif self._final:
+                self.broken_off = begins is None
+                self._held = ""
+                return
+            else:
+                yield
 
-    def _begins(self, at: int) -> _Found:
-        """Say whether a first call begins at a place: with the trigger as it is, for that is what binds a call."""
+    def _begins(self, at: int) -> bool | None:
+        """Return whether a first call begins at a place: with the trigger as it is, for that is what binds a call."""
         trigger = self._form.trigger
         if not self._held.startswith(trigger, at):
-            more = trigger.startswith(self._held[at:]) and not self._final
-            return _Found.MORE if more else _Found.NONE
+            return None if trigger.startswith(self._held[at:]) and not self._final else False
         return self._head(self._form.begin.lstrip(), at)
 
-    def _head(self, prefix: str, at: int, *, passes: bool = False) -> _Found:
-        """Say whether a call begins at a place; `passes` takes its head, which is there, up to its arguments."""
+    def _head(self, prefix: str, at: int) -> bool | None:
+        """Return whether the head of a call is at a place: up to its arguments, with the name of a function."""
         more = False
-        for has_arguments, tail, taken in self._tails:
-            found = self._match(f"{prefix}{_NAME}{tail}", at)
-            if found.found is _Found.WHOLE and found.slot in self._tools:
-                if passes:
-                    self._name, self._has_arguments = found.slot, has_arguments
-                    self._take(self._match(f"{prefix}{_NAME}{taken}", at).end)
-                return _Found.WHOLE
-            more |= found.found is _Found.MORE
-        return _Found.MORE if more and (self._cut or not self._final) else _Found.NONE
+        for has_arguments, tail, inner in self._tails:
+            match = self._match(f"{prefix}{_NAME}{tail}", at)
+            more |= match is not None and match.partial
+            if match is not None and not match.partial and match["slot"] in self._tools:
+                head = self._match(f"{prefix}{_NAME}{inner}", at)
+                self._ahead = match["slot"], has_arguments, head.end() - at if head else 0
+                return True
+        return None if more and (self._cut or not self._final) else False
 
-    def _call(self) -> Generator[None, None, bool]:
-        """Tell a call behind its head; return whether the head of another was passed."""
-        self._id, self._arguments = self._new_id(), ""
-        self._told.append(CallBegun(self._id, self._name))
-        tagged = self._form.tagged
-        if tagged is None:
+    def _call(self, name: str, has_arguments: bool) -> Steps:
+        """Read a call behind its head; return whether the head of another follows."""
+        form = self._form
+        self._id, self._name, self._arguments = self._new_id(), name, ""
+        self._out.append(CallBegun(self._id, name))
+        if form.tagged is None:
             whole = yield from self._object()
-        elif not self._has_arguments:
-            self._tell("{}")
+        elif not has_arguments:
+            self._add("{}")
             whole = True
         else:
-            whole = yield from self._pairs(tagged)
+            whole = yield from self._pairs(form.tagged)
         if not whole:
             return False
-        self._told.append(CallDone(ToolCall(self._id, self._name, self._arguments)))
+        self._out.append(CallDone(ToolCall(self._id, name, self._arguments)))
         while True:
-            following = self._form.next
-            found = _Found.NONE if following is None else self._head(following, 0)
-            if found is _Found.WHOLE and following is not None:
-                self._head(following, 0, passes=True)
+            follows = form.next is not None and self._head(form.next, 0)
+            end = self._match(form.end, 0)
+            if follows:
                 return True
-            end = self._match(self._form.end, 0)
-            if found is _Found.NONE and (end.found is not _Found.MORE or self._final):
+            if follows is False and (end is None or not end.partial or self._final):
                 # An end that the model broke off is no text.
-                self._take(end.end if end.found is not _Found.MORE else len(self._held))
+                self._take(0 if end is None else len(self._held) if end.partial else end.end())
                 return False
             yield
 
-    def _object(self) -> Generator[None, None, bool]:
-        """Tell a JSON object; return whether it ended."""
+    def _object(self) -> Steps:
+        """Read a JSON object; return whether it ended."""
         depth, in_text, escaped = 0, False, False
         while True:
             for at, each in enumerate(self._held):
                 if in_text:
                     in_text = escaped or each != '"'
                     escaped = not escaped and each == "\\"
-                elif each == '"':
-                    in_text = True
-                elif each in "{[":
-                    depth += 1
-                elif each in "}]":
-                    depth -= 1
-                    if not depth:
-                        self._tell(self._take(at + 1))
-                        return True
-            self._tell(self._take(len(self._held)))
+                    continue
+                in_text = each == '"'
+                depth += (each in "{[") - (each in "}]")
+                if not depth and each in "}]":
+                    self._add(self._take(at + 1))
+                    return True
+            self._add(self._take(len(self._held)))
             if self._final:
                 return False
             yield
 
-    def _pairs(self, tagged: TaggedArguments) -> Generator[None, None, bool]:
-        """Tell arguments that are written one by one; return whether the last one ended."""
+    def _pairs(self, tagged: TaggedArguments) -> Steps:
+        """Read arguments that are written one by one; return whether the last one ended."""
         # The longer one may begin with the other.
         forms = sorted({tagged.string, tagged.other}, key=lambda each: -len(each.open))
         before = "{"
         while True:
-            opened = [self._match(f"{_KEY}{each.open}", 0) for each in forms]
-            first = next(
-                (at for at, each in enumerate(opened) if each.found is not _Found.NONE), None
-            )
-            if first is None or (opened[first].found is _Found.MORE and self._final):
+            opened = [(each, self._match(f"{_KEY}{each.open}", 0)) for each in forms]
+            form, match = next((each for each in opened if each[1]), (tagged.other, None))
+            if match is None or (match.partial and self._final):
                 return False
-            if opened[first].found is _Found.MORE:
+            if match.partial:
                 yield
                 continue
-            key = opened[first].slot
-            self._take(opened[first].end)
-            self._tell(f"{before}{json.dumps(key, ensure_ascii=False)}: ")
-            form = ValueForm(forms[first].open, forms[first].close.replace(NAME_SLOT, key))
-            if not tagged.quoted and (
-                is_text(self._tools[self._name], key)
-                if tagged.string == tagged.other
-                else forms[first] == tagged.string
-            ):
-                whole = yield from self._text(form.close)
+            key = match["slot"]
+            self._take(match.end())
+            self._add(f"{before}{json.dumps(key, ensure_ascii=False)}: ")
+            close = form.close.replace(NAME_SLOT, key)
+            is_text = form == tagged.string
+            if tagged.string == tagged.other:
+                is_text = _is_text(self._tools[self._name], key)
+            if is_text and not tagged.quoted:
+                whole = yield from self._text(close)
             else:
-                whole = yield from self._value(form.close, tagged)
+                whole = yield from self._value(close, tagged)
             if not whole:
                 return False
-            if self._goes_on(tagged, 0) is not _Found.WHOLE:
-                self._tell("}")
+            if not self._goes_on(tagged, 0):
+                self._add("}")
                 return True
             self._take(len(tagged.next))
             before = ", "
 
-    def _text(self, close: str) -> Generator[None, None, bool]:
-        """Tell a text that stands there as it is; return whether it ended."""
-        self._tell('"')
+    def _text(self, close: str) -> Steps:
+        """Read a text that stands there as it is; return whether it ended."""
+        self._add('"')
         while True:
             at = self._held.find(close)
+            ends = None
             if at < 0:
-                whole = len(self._held)
-                keep = 0 if self._final else min(whole, len(close) - 1)
-                while keep and not close.startswith(self._held[whole - keep :]):
-                    keep -= 1
-                self._tell_escaped(whole - keep)
+                at = len(self._held)
+                overlap = 0 if self._final else min(at, len(close) - 1)
+                while overlap and not close.startswith(self._held[at - overlap :]):
+                    overlap -= 1
+                at -= overlap
             else:
                 ends = self._ends(at + len(close))
-                self._tell_escaped(at if ends is not _Found.NONE else at + 1)
-                if ends is _Found.WHOLE:
-                    self._take(len(close))
-                    self._tell('"')
-                    return True
-                if ends is _Found.NONE:
-                    continue
-            if self._final:
+                at += ends is False
+            self._add(json.dumps(self._take(at), ensure_ascii=False)[1:-1])
+            if ends:
+                self._take(len(close))
+                self._add('"')
+                return True
+            if ends is None and self._final:
                 return False
-            yield
+            if ends is None:
+                yield
 
-    def _value(self, close: str, tagged: TaggedArguments) -> Generator[None, None, bool]:
-        """Tell another value once it ended; return whether it did."""
-        mark = "" if tagged.string == tagged.other else tagged.string.close
-        nesting = None if close else ValueNesting(mark)
+    def _value(self, close: str, tagged: TaggedArguments) -> Steps:
+        """Read another value once it ended; return whether it did."""
+        mark = "" if close or tagged.string == tagged.other else tagged.string.close
         at = 0
         while True:
             while at < len(self._held):
-                if (nesting is None or not nesting.inside) and self._held.startswith(close, at):
-                    ends = self._ends(at + len(close))
-                    if ends is _Found.WHOLE:
-                        self._tell(json_of(self._take(at).strip(), "" if close else mark))
-                        self._take(len(close))
-                        return True
-                    if ends is _Found.MORE:
-                        break
-                elif not self._final and close.startswith(self._held[at:]):
+                ends = self._held.startswith(close, at) and self._ends(at + len(close))
+                if ends and (close or _is_whole(self._held[:at], mark)):
+                    self._add(_json_of(self._take(at).strip(), mark))
+                    self._take(len(close))
+                    return True
+                if ends is None or (close.startswith(self._held[at:]) and not self._final):
                     break
-                size = 1 if nesting is None else nesting.step(self._held, at)
-                if not size:
-                    break
-                at += size
+                at += 1
             if self._final:
                 return False
             yield
 
-    def _ends(self, at: int) -> _Found:
-        """Say whether what may follow a value stands at a place."""
-        tagged = self._form.tagged
-        assert tagged is not None, "asked within values"  # noqa: S101
-        found = [self._goes_on(tagged, at), self._match(self._form.end, at).found]
-        if self._form.next is not None:
-            found.append(self._head(self._form.next, at))
-        if _Found.WHOLE in found:
-            return _Found.WHOLE
-        if _Found.MORE in found:
-            return _Found.WHOLE if self._final else _Found.MORE
-        return _Found.NONE
+    def _ends(self, at: int) -> bool | None:
+        """Return whether what may follow a value is at a place."""
+        form = self._form
+        assert form.tagged is not None, "values are tagged"  # noqa: S101
+        end = self._match(form.end, at)
+        places = [self._goes_on(form.tagged, at), False if end is None else not end.partial or None]
+        places += [] if form.next is None else [self._head(form.next, at)]
+        if True in places:
+            return True
+        return (self._final or None) if None in places else False
 
-    def _goes_on(self, tagged: TaggedArguments, at: int) -> _Found:
-        """Say whether another argument stands at a place."""
-        found = [
-            self._match(f"{tagged.next}{_KEY}{each.open}", at).found
-            for each in (tagged.string, tagged.other)
-        ]
-        return next((each for each in (_Found.WHOLE, _Found.MORE) if each in found), _Found.NONE)
+    def _goes_on(self, tagged: TaggedArguments, at: int) -> bool | None:
+        """Return whether another argument is at a place."""
+        forms = (tagged.string, tagged.other)
+        matches = [self._match(f"{tagged.next}{_KEY}{each.open}", at) for each in forms]
+        if any(each and not each.partial for each in matches):
+            return True
+        return None if any(matches) else False
 
-    def _match(self, pattern: str, at: int) -> _Match:
-        return _match(pattern, self._held, at, loose=self._loose)
+    def _match(self, pattern: str, at: int) -> "regex.Match[str] | None":
+        compiled = _compiled(pattern, self._form.tagged is None)
+        return compiled.match(self._held, at) or compiled.match(self._held, at, partial=True)
 
     def _take(self, size: int) -> str:
         taken, self._held = self._held[:size], self._held[size:]
         return taken
 
-    def _tell(self, text: str) -> None:
+    def _add(self, text: str) -> None:
+        """Add to the arguments."""
         if text:
             self._arguments += text
-            self._told.append(CallDelta(self._id, text))
-
-    def _tell_escaped(self, size: int) -> None:
-        self._tell(json.dumps(self._take(size), ensure_ascii=False)[1:-1])
-
-    def _tell_text(self, size: int) -> None:
-        if size:
-            self._told.append(Text(self._take(size)))
+            self._out.append(CallDelta(self._id, text))
 
 
-def _tails(form: CallFormat) -> Generator[tuple[bool, str, str], None, None]:
+def _tails(form: CallFormat) -> Iterator[tuple[bool, str, str]]:
     """Yield what may stand behind a name: whether arguments follow, the text that shows it, and how much of it belongs to the head."""
     tagged = form.tagged
     if tagged is None:
@@ -328,39 +291,85 @@ def _tails(form: CallFormat) -> Generator[tuple[bool, str, str], None, None]:
     for each in {tagged.string.open, tagged.other.open}:
         yield True, f"{tagged.first}{_KEY}{each}", tagged.first
     if tagged.none is not None:
-        yield False, f"{tagged.none}{form.end}", tagged.none
-        if form.next is not None:
-            yield False, f"{tagged.none}{form.next}", tagged.none
+        for behind in filter(None, (form.end, form.next)):
+            yield False, f"{tagged.none}{behind}", tagged.none
 
 
-def _match(pattern: str, text: str, at: int, *, loose: bool) -> _Match:
-    """Say whether a text has a pattern, text with slots, at some place; `loose` leaves white space to the model."""
-    slot, before = "", ""
+@lru_cache(256)
+def _compiled(pattern: str, loose: bool) -> "regex.Pattern[str]":
+    """Return a text with slots as an expression, the first name or key as `slot`; `loose` leaves white space to the model."""
+    expression, before, has_slot = "", "", False
     for each in pattern:
         if each in _SLOTS:
-            read = _SLOTS[each].match(text, at)
-            assert read is not None, "it may be empty"  # noqa: S101
-            expected, at = read[0], read.end()
-            if at == len(text):
-                return _MORE
-            if not expected:
-                return _NONE
-            slot = slot or (expected if each in (_NAME, _KEY) else "")
+            part = _SLOTS[each]
+            if each in {_NAME, _KEY} and not has_slot:
+                part, has_slot = f"(?P<slot>{part})", True
+        elif loose and each.isspace():
+            part = _SPACE
         else:
-            expected = slot if each == NAME_SLOT else each
-            if loose and each.isspace():
-                at, expected = _after_space(text, at), ""
-            elif loose and before and (each in _MARKS or before in _MARKS):
-                at = _after_space(text, at)
-            if not text.startswith(expected, at):
-                return _MORE if expected.startswith(text[at:]) else _NONE
-            at += len(expected)
-        before = each
-    return _Match(_Found.WHOLE, at, slot)
+            part = "(?P=slot)" if each == NAME_SLOT else regex.escape(each)
+            if loose and before and (each in _MARKS or before in _MARKS):
+                part = _SPACE + part
+        expression, before = expression + part, each
+    return regex.compile(expression)
 
 
-def _after_space(text: str, at: int) -> int:
-    end = at
-    while end < len(text) and end - at < _MOST_SPACE and text[end].isspace():
-        end += 1
-    return end
+@lru_cache(8)
+def _balanced(mark: str) -> "regex.Pattern[str]":
+    marked = f"{regex.escape(mark)}(?s:.*?){regex.escape(mark)}|" if mark else ""
+    text = rf"""{marked}"(?s:[^"\\]|\\.)*+"|'(?s:[^'\\]|\\.)*+'"""
+    return regex.compile(
+        rf"""(?:(?P<part>(?>{text}|[^"'{{}}\[\]()]|[\[{{(](?&part)*+[\]}})]))|[\]}})])*+"""
+    )
+
+
+def _is_whole(text: str, mark: str) -> bool:
+    """Return whether a value that nothing marks the end of may end here: not within quotes and brackets."""
+    return _balanced(mark).fullmatch(text) is not None
+
+
+def _is_text(tool: Tool, key: str) -> bool:
+    """Return whether an argument can be nothing but a text."""
+    properties = tool.parameters.get("properties")
+    schema = properties.get(key) if isinstance(properties, Mapping) else None
+    return isinstance(schema, Mapping) and schema.get("type") == "string"
+
+
+def _json_of(text: str, mark: str) -> str:
+    """Return a value as JSON, be it JSON, Python, or Gemma's own way; what cannot be read as one is a text.
+
+    Args:
+        text: what the model wrote.
+        mark: stands around texts within it, as Gemma has it; empty where quotes do.
+    """
+    for read in (json.loads, _python, lambda value: json.loads(_unmarked(value, mark)), _inner):
+        try:
+            return json.dumps(read(text), ensure_ascii=False, allow_nan=False)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _python(text: str) -> object:
+    if len(text) > _MOST_PYTHON:  # its parser is not made for what strangers write
+        raise ValueError(len(text))
+    return ast.literal_eval(text)
+
+
+def _unmarked(text: str, mark: str) -> str:
+    """Return JSON: texts in quotes, and keys as well."""
+    if not mark:
+        raise ValueError(text)
+    parts = text.split(mark)
+    return "".join(
+        json.dumps(part) if number % 2 else _NONE.sub("null", _BARE_KEY.sub(r'\1"\2":', part))
+        for number, part in enumerate(parts)
+    )
+
+
+def _inner(text: str) -> str:
+    """Return a text in quotes that is neither JSON nor Python: a line ends in it, say."""
+    quoted = _QUOTED.fullmatch(text)
+    if quoted is None:
+        raise ValueError(text)
+    return quoted[2]

@@ -1,7 +1,7 @@
 """What was said, and the ids that were evaluated for it. Receives a template and a tokenizer, knows no model.
 
 Contract: past turns keep the ids that were generated, so that the next prompt begins with everything evaluated so
-far, and only what is new gets evaluated. Where the template writes the past anew (it leaves out thoughts, or
+far, and only what is new gets evaluated. Where the template writes the past otherwise (it leaves out thoughts, or
 trims), the ids end before that turn and the rest is tokenized again: right, only slower.
 """
 
@@ -12,15 +12,10 @@ from typing import Any
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
+from localspec.chat.reply_text import ThinkingFilter, split_thinking
 from localspec.chat.request import Request
 from localspec.chat.template import ChatTemplate
-from localspec.chat.thinking import (
-    ThinkingFilter,
-    ThinkingTags,
-    opened_by,
-    split_thinking,
-    thinking_tags,
-)
+from localspec.chat.thinking import ThinkingTags, opened_by, thinking_tags
 from localspec.chat.tokenizer import BREAK, ContentGuard, Tokenizer, raw_tokens, tokenize_rendered
 from localspec.errors import UsageError
 from localspec.messages import Message, TextPart, ToolCall
@@ -53,7 +48,7 @@ def begun_reply(
         message: the reply.
         later: what is remembered after the prompt of it.
         tokenizer: for what is not remembered.
-        guard: likewise.
+        guard: of its text.
         tags: what may enclose thoughts.
         opened: the block that the prompt opens.
     """
@@ -108,7 +103,7 @@ class Conversation:
         tools: functions that the model may call.
         call_policy: which of them, how often and in what order.
 
-    `tools` and `call_policy` can be set anew before any reply.
+    `tools` and `call_policy` can be replaced before any reply.
     """
 
     def __init__(
@@ -129,7 +124,7 @@ class Conversation:
 
     @property
     def offered(self) -> tuple[Tool, ...]:
-        """The functions that the model is told of."""
+        """The functions that the model is offered."""
         return tuple(each for each in self.tools if self.call_policy.offers(each.name))
 
     @property
@@ -152,17 +147,15 @@ class Conversation:
         """The ids of what the reply to the last prompt says already; none where a new one begins."""
         return self._prompt.segments[-1].tokens if self._prompt and self.goes_on else ()
 
-    def append_user(self, said: str | Message) -> None:
+    def append_user(self, message: str | Message) -> None:
         """Add what the user says."""
-        self._messages.append(Message.user(said) if isinstance(said, str) else said)
+        self._messages.append(Message.user(message) if isinstance(message, str) else message)
 
     def append(self, message: Message) -> None:
         """Add a message, such as the result of a call."""
         self._messages.append(message)
 
-    def prompt_tokens(
-        self, template: ChatTemplate, tokenizer: Tokenizer, *, enable_thinking: bool = True
-    ) -> list[int]:
+    def prompt_tokens(self, template: ChatTemplate, tokenizer: Tokenizer) -> list[int]:
         """Return the ids of the whole conversation up to where the next reply begins, or goes on.
 
         Text in contents that spells a special token stays text. An unlike tokenizer forgets all remembered ids.
@@ -181,11 +174,10 @@ class Conversation:
         else:
             guard = ContentGuard(tokenizer, template.source)
         begun_message = self._messages[-1] if self.goes_on else None
-        told = self._messages[:-1] if begun_message else self._messages
+        messages = self._messages[:-1] if begun_message else self._messages
         text = template.render(
-            [_for_template(message, guard) for message in told],
+            [_for_template(message, guard) for message in messages],
             tools=guarded(self.offered, guard),
-            enable_thinking=enable_thinking,
         )
         known, rest = _reusable(self._segments, text)
         new = tokenize_rendered(rest, tokenizer, at_start=not known)
@@ -242,8 +234,8 @@ class Conversation:
         if calls:
             answer = split_thinking(prompt.begun, prompt.tags, prompt.opened)[1] + words
             exempt = [*exempt, *markers]
-        said = Message.assistant(answer, thinking)
-        self._messages.append(replace(said, parts=(*said.parts, *calls)))
+        turn = Message.assistant(answer, thinking)
+        self._messages.append(replace(turn, parts=(*turn.parts, *calls)))
         written = prompt.guard.break_up(text, exempt=exempt)
         # An empty text would match anywhere.
         self._segments = (*prompt.segments, *([Segment(written, tuple(tokens))] if text else []))
@@ -265,7 +257,7 @@ class KnownConversations:
 
     def conversation(self, request: Request) -> Conversation:
         """Return the conversation of a request, with the ids of the one that begins most like it."""
-        beginnings = [_common(request.messages, said) for said, _ in self._known]
+        beginnings = [_common(request.messages, messages) for messages, _ in self._known]
         remembered, longest = self.last, max(beginnings, default=0)
         if longest:  # of equal ones the last that was said
             at = len(beginnings) - 1 - beginnings[::-1].index(longest)
@@ -279,11 +271,11 @@ class KnownConversations:
 
     def remember(self, conversation: Conversation) -> None:
         """Keep the ids of what was said, in place of those of an earlier state of it."""
-        said, self.last = conversation.messages, conversation.remembered
-        earlier = [each for each in self._known if _common(each[0], said) == len(each[0])]
+        messages, self.last = conversation.messages, conversation.remembered
+        earlier = [each for each in self._known if _common(each[0], messages) == len(each[0])]
         for each in earlier:
             self._known.remove(each)
-        self._known.append((said, self.last))
+        self._known.append((messages, self.last))
 
     def restore(self, remembered: tuple[Segment, ...]) -> None:
         """Know only this, which the sequences hold now."""
@@ -324,8 +316,10 @@ def guarded(tools: Sequence[Tool], guard: ContentGuard) -> tuple[Tool, ...]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"two tools are called {twice}: give them different names")
-    said = "\0".join(text for each in tools for text in _texts([each.description, each.parameters]))
-    if guard.break_up(said) == said:  # looked for once, as that takes long
+    texts = "\0".join(
+        text for each in tools for text in _texts([each.description, each.parameters])
+    )
+    if guard.break_up(texts) == texts:  # looked for once, as that takes long
         return tuple(tools)
     return tuple(
         Tool(each.name, _broken_up(each.parameters, guard), guard.break_up(each.description))

@@ -1,9 +1,8 @@
 """Events: what a reply is made of while it arrives, and the reply that they add up to. Cheap to import.
 
-Whoever watches a reply (screen, lens, telemetry, bench, the engine's client) is a consumer of them.
+Screen, lens, telemetry, bench and the engine's client consume them.
 """
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from localspec.decoding.round import Round, Spent, StopReason
@@ -24,7 +23,7 @@ class Started(Tagged, frozen=True):
 
 
 class Prefilling(Tagged, frozen=True):
-    """So many of the prompt's tokens that were not cached are evaluated; told while a prompt takes several passes."""
+    """So many of the prompt's tokens that were not cached are evaluated; where a prompt takes several passes."""
 
     done_tokens: int
     total_tokens: int
@@ -51,7 +50,7 @@ class TokenLogprob:
     Args:
         piece: the token's bytes, as text in Latin-1.
         logprob: natural logarithm of its probability.
-        top: the likeliest tokens in its place, likewise, the best first.
+        top: the likeliest tokens in its place, the best first.
     """
 
     piece: str
@@ -157,26 +156,54 @@ class Reply:
     @property
     def message(self) -> Message:
         """What it says, as a message; the calls of a reply that was cancelled are left out."""
-        said = Message.assistant(self.text, self.thinking)
+        turn = Message.assistant(self.text, self.thinking)
         calls = () if self.stop_reason is StopReason.CANCELLED else self.calls
-        return replace(said, parts=(*said.parts, *calls))
+        return replace(turn, parts=(*turn.parts, *calls))
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """The last event of a reply.
+class Forecast:
+    """Speed-ups over plain decoding, 1 is nothing; None where nothing was drafted.
+
+    Args:
+        predicted: by the costs of this machine and the acceptance of this reply.
+        measured: by costs and the clock.
+        note: what the draft model would cost where it is off; empty where it is on, or there is none.
+    """
+
+    predicted: float | None
+    measured: float | None
+    note: str = ""
+
+
+class Finished(Tagged, frozen=True):
+    """The last event of a reply, complete or stopped. What follows `findings` is an engine's, and not an assistant's.
 
     Args:
         reply: what is new, and its figures.
-        message: the assistant's whole turn, with what a reply that went on had before; None outside a conversation.
+        message: the assistant's whole turn, the part that a continued one had before included. Sent back
+            unchanged in the next `Request`, its tokens are known.
         masked: whether a gate masked anything of it.
-        findings: how often each rule of a gate found something, and what was done about it.
+        findings: how often each rule of a gate matched, and its action: rule, action, count.
+        id: of the request.
+        dropped_turns: how many of the oldest turns were left out.
+        forecast: what drafting was to gain, and what it came to; None if costs are not known.
+        reason: why it was drafted as it was, a sentence.
+        no_drafting: why nothing was drafted, in about five words; empty where something was.
+        widths: how many passes of the target were made since the last reply was done, for all requests, by the
+            tokens that they evaluated.
     """
 
     reply: Reply
-    message: Message | None = None
+    message: Message
     masked: bool = False
-    findings: Counter[tuple[str, str]] = field(default_factory=Counter)
+    findings: tuple[tuple[str, str, int], ...] = ()
+    id: int = 0
+    dropped_turns: int = 0
+    forecast: Forecast | None = None
+    reason: str = ""
+    no_drafting: str = ""
+    widths: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,12 +1,12 @@
-"""GatedReply: the events of a reply as they may be seen, the last filter of its text. It sees what is confirmed, and nothing else: drafting changes no verdict.
+"""GatedReply: the events of a reply, masked; the last filter of its text. It reads confirmed text alone: drafting changes no verdict.
 
 Rounds leave once the texts of their tokens are decided, texts as far as they are; all of it in the order in which it came.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -30,7 +30,7 @@ from localspec.messages import Message, TextPart, ToolCall
 _WHOLE = {StopReason.EOG, StopReason.TOOL_CALL}
 """Endings behind which nothing of a text is missing."""
 Counts = Counter[tuple[str, str]]
-"""How often a rule found something, and what was done about it."""
+"""How often a rule matched, and what was done about it."""
 
 
 @lru_cache(16)
@@ -38,55 +38,57 @@ def gate_of(rules: str, source: str = "the gate") -> Gate:
     """Return the gate that a request has: `usual`, or rules as TOML.
 
     Raises:
-        UsageError: they say what is not known; it begins with their source.
+        UsageError: they are wrong; the message begins with their source.
     """
     return usual_gate() if rules == USUAL else gate_of_toml(rules, source)
 
 
 @dataclass(slots=True)
 class _Channel:
-    """The answer, or the thoughts."""
+    """The answer, the thoughts, or the arguments of a call, and what makes events of its text."""
 
     gate: TextGate
-    thinking: bool
+    event: Callable[[str], Event]
+    in_call: bool = False
     text: str = ""
-    hidden: bool = False
 
     def feed(self, text: str) -> list[Event]:
-        return self._visible(self.gate.feed(text))
+        return self._events(self.gate.feed(text))
 
     def flush(self, *, cut: bool = False) -> list[Event]:
-        return self._visible(self.gate.flush(cut=cut))
+        return self._events(self.gate.flush(cut=cut))
 
-    def _visible(self, passed: list[Stretch]) -> list[Event]:
-        text = "".join(each.text for each in passed)
+    def _events(self, passed: list[Stretch]) -> list[Event]:
+        text = "".join([each.text for each in passed])
         self.text += text
-        self.hidden = self.hidden or any(each.hidden for each in passed)
-        return [*_withheld(self.gate), *([Text(text, self.thinking)] if text else [])]
+        findings, self.gate.findings = self.gate.findings, []
+        events: list[Event] = [
+            Withheld(each.rule, each.text, mask_of(each.rule), self.in_call) for each in findings
+        ]
+        return [*events, self.event(text)] if text else events
 
 
 class GatedReply:
     """One reply, filtered.
 
     Args:
-        gate: what must not be seen.
+        gate: rules, and what is done about what they find.
     """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._answer = _Channel(gate.text(), thinking=False)
-        self._thoughts = _Channel(gate.text(), thinking=True)
-        self._last = self._answer
-        self._calls: dict[str, TextGate] = {}
-        self._arguments: dict[str, str] = {}
+        self._answer = self._last = _Channel(gate.text(), Text)
+        self._thoughts = _Channel(gate.text(), partial(Text, thinking=True))
+        self._calls: dict[str, _Channel] = {}
         self._written = gate.text()  # of the rounds, whose texts are all that is written
         self._tokens: Ledger[tuple[RoundDone, int]] = Ledger()
         self._texts: list[str] = []
 
     @property
     def stopped(self) -> bool:
-        """Whether a rule ended the reply; then whoever makes it need not go on."""
-        return any(each.stopped for each in self._gates)
+        """Whether a rule ended the reply; then there is no more to make of it."""
+        calls = self._calls and any(each.gate.stopped for each in self._calls.values())
+        return self._answer.gate.stopped or self._thoughts.gate.stopped or bool(calls)
 
     @property
     def hidden(self) -> bool:
@@ -95,27 +97,44 @@ class GatedReply:
 
     @property
     def counts(self) -> Counts:
-        """What was found."""
+        """How often each rule matched."""
         whole = Counts()
-        for each in self._gates:
-            whole.update(each.counts)
+        for each in (self._thoughts, self._answer, *self._calls.values()):
+            whole.update(each.gate.counts)
         return whole
 
     def take(self, event: Event) -> list[Event]:
-        """Take what happened; return what may be seen of it, and of what was held back, by now."""
+        """Take an event; return the visible part of it, and of what was held back, by now."""
         match event:
+            case Text(text=text, thinking=thinking):
+                channel = self._thoughts if thinking else self._answer
+                events = [] if channel is self._last else self._last.flush()
+                self._last = channel
+                events += [] if self.stopped else channel.feed(text)
+            case RoundDone(texts=texts):
+                for at, text in enumerate(texts):
+                    self._tokens.add((event, at), len(text))
+                if not texts:
+                    self._tokens.add((event, -1), 0)
+                events = self._rounds(self._tokens.decide(self._written.feed("".join(texts))))
+            case CallBegun(id=number):
+                events = self._last.flush()
+                delta = partial(CallDelta, number)
+                self._calls[number] = _Channel(self._gate.text(), delta, in_call=True)
+                events += [] if self.stopped else [event]
+            case CallDelta(id=number, text=text):
+                events = [] if self.stopped else self._calls[number].feed(text)
+            case CallDone(call=call):
+                events = self._calls[call.id].flush()
+                events += [] if self.stopped else [CallDone(self._call(call))]
             case Finished(reply=reply, message=message):
-                rest = self.flush(cut=reply.stop_reason not in _WHOLE)
-                visible = message and self.message(message, reply)
-                return [*rest, Finished(self.of(reply), visible, self.hidden, self.counts)]
-            case RoundDone():
-                return self._round(event)
-            case Text():
-                return self._say(event)
-            case CallBegun() | CallDelta() | CallDone():
-                return self._call(event)
+                events = self.flush(cut=reply.stop_reason not in _WHOLE)
+                found = tuple((*rule, count) for rule, count in self.counts.items())
+                turn = self.message(message, reply)
+                events.append(Finished(self.masked(reply), turn, self.hidden, found))
             case _:
-                return [event]
+                events = [event]
+        return events
 
     def flush(self, *, cut: bool) -> list[Event]:
         """Return what was held back, at the end of the reply; `cut` is as for `TextGate`."""
@@ -123,11 +142,11 @@ class GatedReply:
         rounds = self._rounds(self._tokens.decide(self._written.flush(cut=cut)))
         return [*rounds, *self._rounds(self._tokens.flush()), *texts]
 
-    def of(self, reply: Reply) -> Reply:
-        """Return the whole reply as its events were seen."""
+    def masked(self, reply: Reply) -> Reply:
+        """Return the whole reply as its events were."""
         if not self.hidden:
             return reply
-        calls = tuple(self._seen(each) for each in reply.calls if each.id in self._calls)
+        calls = tuple(self._call(each) for each in reply.calls if each.id in self._calls)
         return replace(
             reply,
             text=self._answer.text,
@@ -138,7 +157,7 @@ class GatedReply:
         )
 
     def message(self, message: Message, reply: Reply) -> Message:
-        """Return a whole turn as it may be seen; what it said before this reply was seen already.
+        """Return a whole turn, masked; what it said before this reply was masked already.
 
         Args:
             message: the turn.
@@ -146,29 +165,18 @@ class GatedReply:
         """
         if not self.hidden:
             return message
-        seen = self.of(reply)
-        words = [each.text for each in message.parts if isinstance(each, TextPart)]
-        text = self._behind("".join(words), reply.text, seen.text)
-        thinking = self._behind(message.thinking, reply.thinking, seen.thinking)
-        parts = (*((TextPart(text),) if text else ()), *seen.calls)
+        masked = self.masked(reply)
+        words = "".join(each.text for each in message.parts if isinstance(each, TextPart))
+        text = self._behind(words, reply.text, masked.text)
+        thinking = self._behind(message.thinking, reply.thinking, masked.thinking)
+        parts = (*((TextPart(text),) if text else ()), *masked.calls)
         return replace(message, parts=parts, thinking=thinking)
 
-    @property
-    def _gates(self) -> list[TextGate]:
-        return [self._thoughts.gate, self._answer.gate, *self._calls.values()]
-
-    def _behind(self, whole: str, new: str, seen: str) -> str:
-        """Return a text with what is new of it as it may be seen."""
+    def _behind(self, whole: str, new: str, masked: str) -> str:
+        """Return a text whose new part is masked."""
         if not whole.endswith(new):  # where white space was cut off, say
             return self._gate.cleaned(whole)
-        return whole[: len(whole) - len(new)] + seen
-
-    def _round(self, done: RoundDone) -> list[Event]:
-        for at, text in enumerate(done.texts):
-            self._tokens.add((done, at), len(text))
-        if not done.texts:
-            self._tokens.add((done, -1), 0)
-        return self._rounds(self._tokens.decide(self._written.feed("".join(done.texts))))
+        return whole[: len(whole) - len(new)] + masked
 
     def _rounds(self, tokens: Iterable[Decided[tuple[RoundDone, int]]]) -> list[Event]:
         """Return the rounds whose last token is among these."""
@@ -182,37 +190,5 @@ class GatedReply:
                 self._texts.clear()
         return rounds
 
-    def _say(self, event: Text) -> list[Event]:
-        channel = self._thoughts if event.thinking else self._answer
-        told = [] if channel is self._last else self._last.flush()
-        self._last = channel
-        return told if self.stopped else [*told, *channel.feed(event.text)]
-
-    def _call(self, event: CallBegun | CallDelta | CallDone) -> list[Event]:
-        told: list[Event] = []
-        match event:
-            case CallBegun(id=name):
-                told = self._last.flush()
-                self._calls[name], self._arguments[name] = self._gate.text(), ""
-            case CallDelta(id=name):
-                return [] if self.stopped else self._argue(name, self._calls[name].feed(event.text))
-            case CallDone(call=call):
-                told = self._argue(call.id, self._calls[call.id].flush())
-                event = CallDone(self._seen(call))
-        return told if self.stopped else [*told, event]
-
-    def _argue(self, name: str, passed: list[Stretch]) -> list[Event]:
-        text = "".join(each.text for each in passed)
-        self._arguments[name] += text
-        return [
-            *_withheld(self._calls[name], in_call=True),
-            *([CallDelta(name, text)] if text else []),
-        ]
-
-    def _seen(self, call: ToolCall) -> ToolCall:
-        return msgspec.structs.replace(call, arguments=self._arguments[call.id])
-
-
-def _withheld(gate: TextGate, *, in_call: bool = False) -> list[Event]:
-    found, gate.asked = gate.asked, []
-    return [Withheld(each.rule, each.text, mask_of(each.rule), in_call) for each in found]
+    def _call(self, call: ToolCall) -> ToolCall:
+        return msgspec.structs.replace(call, arguments=self._calls[call.id].text)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -56,7 +57,7 @@ class _Renderer:
                 self.end()
                 raise
 
-    def _exchange(self, question: bytes) -> dict[str, Any]:
+    def child(self) -> "subprocess.Popen[bytes]":
         if self._child is None or self._child.poll() is not None:
             self.end()
             self._child = subprocess.Popen(  # noqa: S603 - the command is ours
@@ -66,7 +67,14 @@ class _Renderer:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is not for it
             )
-        child = self._child
+        return self._child
+
+    def start(self) -> None:
+        with self._lock, suppress(OSError):  # said where a template is rendered
+            self.child()
+
+    def _exchange(self, question: bytes) -> dict[str, Any]:
+        child = self.child()
         assert child.stdin is not None  # noqa: S101 - it is a pipe
         assert child.stdout is not None  # noqa: S101
         child.stdin.write(question)
@@ -87,6 +95,11 @@ class _Renderer:
 
 
 _renderer = _Renderer()
+
+
+def start() -> None:
+    """Start the process, so that it is ready where the first template is rendered."""
+    _renderer.start()
 
 
 def render(

@@ -95,12 +95,12 @@ def _answer(
 def main() -> None:
     """Answer each line of stdin with one, until there are no more."""
     for line in sys.stdin.buffer:
-        most_s, most_bytes, *asked = json.loads(line)
+        most_s, most_bytes, *question = json.loads(line)
         hardest = resource.getrlimit(resource.RLIMIT_AS)[1]
         with suppress(ValueError, OSError):  # it is held to less, or the system has no such limit
             resource.setrlimit(resource.RLIMIT_AS, (most_bytes, hardest))
         signal.setitimer(signal.ITIMER_PROF, most_s)  # its signal ends the process, whatever runs
-        answer = _answer(*asked)
+        answer = _answer(*question)
         text = json.dumps(answer, ensure_ascii=False)
         sys.stdout.buffer.write(text.encode(errors="surrogatepass") + b"\n")
         sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""LoadedModels: what an assistant needs of the models, whoever loaded them."""
+"""LoadedModels: what an assistant needs of the models."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedModels:
-    """What an assistant needs of the models, whoever loaded them.
+    """What an assistant needs of the models.
 
     Args:
         targets: the target's sequences, which decide every token.
@@ -25,10 +25,10 @@ class LoadedModels:
         suppressed: ids that are never generated, as the target's file demands.
         template_source: the target's chat template; None where its file has none.
         target_name: how messages and figures call the target.
-        draft_model_name: likewise the draft model.
+        draft_model_name: how they call the draft model.
         cancel: stops whatever pass is running.
         close: frees everything.
-        grammar: makes the automata over the target's ids that replies ask for; None where nobody can.
+        grammar: makes the automata over the target's ids that replies ask for; None where none can be made.
         fim: the target's tokens for filling in the middle, see `infill_tokens`; empty where it cannot.
     """
 

@@ -42,7 +42,7 @@ def speculation(reply: Reply) -> Figures:
 
 
 def rounded(value: float | None) -> float | None:
-    """Return a figure without digits that nobody measured."""
+    """Return a figure without digits that were not measured."""
     return None if value is None else round(value, 6)
 
 

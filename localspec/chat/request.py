@@ -85,7 +85,7 @@ class Answered:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the reply was cut off by whoever asked."""
+        """Whether the reply was cancelled."""
         return self.reply is not None and self.reply.stop_reason is StopReason.CANCELLED
 
 
@@ -100,7 +100,7 @@ class Observer(Protocol):
         Args:
             request: what is answered.
             tokens: ids of the whole prompt.
-            policy: drafts for it; it may be told what to expect.
+            policy: drafts for it; it may learn what to expect.
         """
         ...
 
@@ -122,7 +122,7 @@ class Prefixes(Protocol):
 
 
 def at_once() -> bool:
-    """Say that whoever asks for the next request need not wait for it."""
+    """Return that the next request can be had without waiting."""
     return True
 
 

@@ -38,7 +38,7 @@ class ChatTemplate:
     Args:
         source: the template, as a GGUF has it under `tokenizer.chat_template`; None or empty where it has none.
         bos_token: text of the BOS token, "" where the vocabulary has none.
-        eos_token: likewise for EOS.
+        eos_token: text of the EOS token, the same way.
         model: how errors call the model.
         clock: what `strftime_now` reads.
 
@@ -59,7 +59,8 @@ class ChatTemplate:
             raise TemplateError(f"{model} has no chat template: use --raw")
         self.source = source
         self._model = model
-        self._constants = {"bos_token": bos_token, "eos_token": eos_token}
+        # Thinking that can be switched off is on, as in llama-server.
+        self._constants = {"bos_token": bos_token, "eos_token": eos_token, "enable_thinking": True}
         self._clock = clock
         self._late: TemplateError | None = None
         self._render(None)
@@ -73,8 +74,6 @@ class ChatTemplate:
         *,
         tools: Sequence[Tool] = (),
         add_generation_prompt: bool = True,
-        enable_thinking: bool = True,
-        in_parts: bool = False,
     ) -> str:
         """Return the text of a conversation, by default up to where the assistant's reply begins.
 
@@ -88,27 +87,21 @@ class ChatTemplate:
                 arguments of calls as an object or as a text, whichever it writes as JSON.
             tools: what the model may call.
             add_generation_prompt: end with the header of the assistant's turn.
-            enable_thinking: read by the templates of models whose thinking can be switched off; True unless
-                asked otherwise, as in llama-server.
-            in_parts: give it contents as lists of parts, as templates of models that see images want them.
 
         Raises:
             TemplateError: the template refuses these messages, or fails, or takes too long or too much.
         """
-        variables: dict[str, object] = {
-            "add_generation_prompt": add_generation_prompt,
-            "enable_thinking": enable_thinking,
-        }
+        variables: dict[str, object] = {"add_generation_prompt": add_generation_prompt}
         if tools:
             variables |= self._of_tools(tools)
         if any(each.role == "system" for each in messages[1:]):
             if self._later_system_is_read():
                 with suppress(TemplateError):  # it may take one here, and not there
-                    return self._run(messages, variables, in_parts=in_parts)
+                    return self._run(messages, variables)
             messages = _with_system_in_turns(messages)
         if messages and messages[0].role == "system" and not self._system_is_read():
             messages = _with_system_in_first_user_turn(messages)
-        return self._run(messages, variables, in_parts=in_parts)
+        return self._run(messages, variables)
 
     def _render(self, variables: Mapping[str, object] | None) -> str:
         if self._late is not None:  # as it would again
@@ -128,45 +121,36 @@ class ChatTemplate:
 
     def _system_is_read(self) -> bool:
         if self._takes_system is None:
-            variables = {"add_generation_prompt": True, "enable_thinking": True}
-            try:
-                text = self._run([Message.system(_PROBE), Message.user("hello")], variables)
-            except TemplateError:
-                text = ""
+            text = self._probed(Message.system(_PROBE), Message.user("hello"))
             self._takes_system = _PROBE in text
         return self._takes_system
 
     def _later_system_is_read(self) -> bool:
         """Return whether a system message behind a user's is rendered there, and not at the top or not at all."""
         if self._takes_later_system is None:
-            variables = {"add_generation_prompt": True, "enable_thinking": True}
-            try:
-                text = self._run([Message.user(_USER), Message.system(_PROBE)], variables)
-            except TemplateError:
-                text = ""
+            text = self._probed(Message.user(_USER), Message.system(_PROBE))
             self._takes_later_system = -1 < text.find(_USER) < text.find(_PROBE)
         return self._takes_later_system
 
-    def _run(
-        self,
-        messages: Sequence[Message],
-        variables: Mapping[str, object],
-        *,
-        in_parts: bool = False,
-    ) -> str:
+    def _probed(self, *messages: Message) -> str:
+        """Return the text of messages, empty where the template refuses them."""
+        try:
+            return self._run(messages, {"add_generation_prompt": True})
+        except TemplateError:
+            return ""
+
+    def _run(self, messages: Sequence[Message], variables: Mapping[str, object]) -> str:
         # Without tools `tools` stays undefined, and `documents` always, as in llama.cpp: templates for tool use
-        # iterate over them unasked.
-        said = [to_json(each) for each in messages]
+        # iterate over them without a look.
+        values = [to_json(each) for each in messages]
         if any(each.calls for each in messages):
             form = self._form_of_calls()
             known = known_format(self.source)
             if form is not None:
-                said = [_called(each, *form) for each in said]
+                values = [_called(each, *form) for each in values]
             elif known is not None:
-                said = [to_json(_with_calls_in_words(each, known)) for each in messages]
-        if in_parts:
-            said = [{**e, "content": [{"type": "text", "text": e["content"]}]} for e in said]
-        return self._render({"messages": said, **variables})
+                values = [to_json(_with_calls_in_words(each, known)) for each in messages]
+        return self._render({"messages": values, **variables})
 
     def _of_tools(self, tools: Sequence[Tool]) -> dict[str, object]:
         values = [each.to_json() for each in tools]
@@ -187,12 +171,11 @@ class ChatTemplate:
 
     def _writes_calls(self, objects: bool, content: str | None) -> bool:
         call = ToolCall("callOne01", _PROBE, json.dumps({_PROBE: _PROBE}))
-        said = [to_json(Message.user("hello")), to_json(Message("assistant", (call,)))]
+        turn = _called(to_json(Message("assistant", (call,))), objects, content)
         variables = {
-            "messages": [said[0], _called(said[1], objects, content)],
+            "messages": [to_json(Message.user("hello")), turn],
             **self._of_tools([Tool(_PROBE, _NO_PARAMETERS)]),
             "add_generation_prompt": False,
-            "enable_thinking": True,
         }
         try:
             text = self._render(variables)
@@ -206,13 +189,13 @@ def _called(message: dict[str, Any], objects: bool, content: str | None) -> dict
     """Return a message with its calls in the form that a template reads."""
     if "tool_calls" not in message:
         return message
-    functions = [each["function"] for each in message["tool_calls"]]
+    calls = message["tool_calls"]
     if objects:
-        functions = [{**each, "arguments": _object(each["arguments"])} for each in functions]
-    calls = [
-        {**call, "function": function}
-        for call, function in zip(message["tool_calls"], functions, strict=True)
-    ]
+        functions = [
+            {**each["function"], "arguments": _object(each["function"]["arguments"])}
+            for each in calls
+        ]
+        calls = [{**call, "function": f} for call, f in zip(calls, functions, strict=True)]
     return {**message, "content": message["content"] or content, "tool_calls": calls}
 
 

@@ -1,12 +1,11 @@
-"""Tells a reasoning model's thoughts from its answer. Works on text alone; which tags count, the template says.
+"""The tags around a reasoning model's thoughts. The template says which ones count; `reply_text` separates thoughts from the answer.
 
 A block of thoughts opens a reply or nothing does: a tag that an answer mentions later is just text, as in llama.cpp.
 Only gpt-oss writes several blocks, of which some are words.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from localspec.chat.tokenizer import Tokenizer, control_pieces
 
@@ -32,9 +31,8 @@ _NEXT = "<|end|><|start|>assistant"
 
 
 KNOWN_TAGS = (
-    ThinkingTags(
-        "<think>", "</think>"
-    ),  # Qwen3, DeepSeek R1, GLM, SmolLM3, Nemotron and most others
+    # Qwen3, DeepSeek R1, GLM, SmolLM3, Nemotron and most others
+    ThinkingTags("<think>", "</think>"),
     ThinkingTags("[THINK]", "[/THINK]"),  # Magistral, Ministral
     ThinkingTags("<seed:think>", "</seed:think>"),  # Seed-OSS
     ThinkingTags("<mm:think>", "</mm:think>"),  # MiniMax M3
@@ -46,20 +44,6 @@ KNOWN_TAGS = (
     ThinkingTags("<|channel|>commentary<|message|>", _NEXT, words=True, more=True),
     ThinkingTags("<|channel|>commentary", "", words=True),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Some text that is either thoughts or answer."""
-
-    text: str
-    thinking: bool
-
-
-class _Stage(Enum):
-    START = auto()
-    INSIDE = auto()
-    ANSWER = auto()
 
 
 def thinking_tags(template_source: str) -> tuple[ThinkingTags, ...]:
@@ -80,99 +64,3 @@ def opened_by(prompt: str, tags: Iterable[ThinkingTags]) -> ThinkingTags | None:
 def tag_pieces(tags: Iterable[ThinkingTags], tokenizer: Tokenizer) -> dict[int, bytes]:
     """Return the bytes of those control tokens that tags are made of, by id: `[THINK]`, `<|channel|>`."""
     return control_pieces([text for pair in tags for text in (pair.open, pair.close)], tokenizer)
-
-
-class ThinkingFilter:
-    """Cuts a growing reply into thoughts and answer; the tags are in neither.
-
-    White space after either tag and before an opening one is dropped. A block that never closes is all thoughts.
-
-    Args:
-        tags: what may open the reply; without any, text passes untouched.
-        opened: the block that the prompt has opened already, if any.
-    """
-
-    def __init__(self, tags: Sequence[ThinkingTags], opened: ThinkingTags | None = None) -> None:
-        self._tags = sorted(tags, key=lambda each: -len(each.open))  # one may begin with another
-        self._block = opened
-        self._stage = _Stage.INSIDE if opened else _Stage.START
-        self._drop_space = opened is not None
-        self._held = ""
-
-    def feed(self, text: str) -> list[Span]:
-        """Take the next text and return what it makes certain, in order, without empty spans."""
-        self._held += text
-        return self._spans(final=False)
-
-    def flush(self) -> list[Span]:
-        """Return what was held back as the beginning of a tag that never came."""
-        return self._spans(final=True)
-
-    def _spans(self, *, final: bool) -> list[Span]:
-        spans = []
-        while self._stage is not _Stage.START or self._start(final=final):
-            self._skip_space()
-            block = self._block
-            if self._stage is _Stage.ANSWER or block is None:
-                spans.append(Span(self._held, thinking=False))
-                self._held = ""
-                break
-            text, closed = self._inside(block.close, final=final)
-            spans.append(Span(text, thinking=not block.words))
-            if not closed:
-                break
-            self._stage = _Stage.START if block.more else _Stage.ANSWER
-            self._drop_space = True
-        return [span for span in spans if span.text]
-
-    def _start(self, *, final: bool) -> bool:
-        """Find out what begins; return whether it is certain."""
-        text = self._held.lstrip()
-        if not final and any(
-            each.open.startswith(text) and each.open != text for each in self._tags
-        ):
-            return False
-        self._stage = _Stage.ANSWER
-        for tags in self._tags:
-            if text.startswith(tags.open):
-                self._held, self._block = text.removeprefix(tags.open), tags
-                self._stage = _Stage.INSIDE if tags.close else _Stage.ANSWER
-                self._drop_space = True
-                break
-        return True
-
-    def _inside(self, close: str, *, final: bool) -> tuple[str, bool]:
-        """Return more of a block, and whether that ends it."""
-        text, closed, rest = self._held.partition(close)
-        if closed:
-            self._held = rest
-            return text, True
-        cut = len(text) if final else len(text) - _overlap(text, close)
-        self._held = text[cut:]
-        return text[:cut], False
-
-    def _skip_space(self) -> None:
-        if self._drop_space:
-            self._held = self._held.lstrip()
-            self._drop_space = not self._held
-
-
-def split_thinking(
-    text: str, tags: Sequence[ThinkingTags], opened: ThinkingTags | None = None
-) -> tuple[str, str]:
-    """Return a whole reply's thoughts and its answer, as `ThinkingFilter` tells them apart.
-
-    Templates want them apart: those that know `reasoning_content` (Qwen3, GLM, Seed-OSS, Kimi) decide by themselves
-    what of it earlier turns keep; for the others, leaving it out of `content` is how thoughts of earlier turns go.
-    """
-    thinking = ThinkingFilter(tags, opened)
-    spans = [*thinking.feed(text), *thinking.flush()]
-    return (
-        "".join(span.text for span in spans if span.thinking),
-        "".join(span.text for span in spans if not span.thinking),
-    )
-
-
-def _overlap(text: str, tag: str) -> int:
-    longest = min(len(text), len(tag) - 1)
-    return next((n for n in range(longest, 0, -1) if tag.startswith(text[-n:])), 0)

@@ -1,7 +1,7 @@
 """What a conversation needs of a tokenizer, and how text becomes ids without content passing for structure."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from localspec.errors import UsageError
@@ -11,7 +11,7 @@ from localspec.messages import Infill
 BREAK = "\ud800"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _WINDOW = 2048
-"""Tokens around the gap that are read at most: more make an editor wait, and tell little."""
+"""Tokens around the gap that are read at most: more make an editor wait, and say little."""
 _SNIPPET = "\n\n--- snippet ---\n\n"
 
 
@@ -63,7 +63,7 @@ class ContentGuard:
     A special text of one character could not be broken; none of the vocabularies at hand has one but white space.
 
     Args:
-        tokenizer: asked once for its special texts, which takes long.
+        tokenizer: gives its special texts once, as that takes long.
         template_source: the chat template around the contents.
     """
 
@@ -75,14 +75,11 @@ class ContentGuard:
     def break_up(self, content: str, exempt: Collection[str] = ()) -> str:
         """Return `content` with breaks; lone surrogates, which no tokenizer takes, become U+FFFD."""
         content = _SURROGATES.sub("\ufffd", content)
-        found = [
-            text
-            for text in self._texts
-            if text in content and text not in exempt and self._structures(text)
-        ]
-        if not found:
+        texts = [each for each in self._texts if each in content and each not in exempt]
+        texts = [each for each in texts if self._structures(each)]
+        if not texts:
             return content
-        beginnings = re.compile("(?=" + "|".join(map(re.escape, found)) + ").", re.DOTALL)
+        beginnings = re.compile("(?=" + "|".join(map(re.escape, texts)) + ").", re.DOTALL)
         return beginnings.sub(lambda first: first[0] + BREAK, content)
 
     def _structures(self, text: str) -> bool:
@@ -92,10 +89,20 @@ class ContentGuard:
         return not user_defined or text in self._template_source
 
 
+def spelling(tokenizer: Tokenizer, control: Mapping[int, bytes]) -> Callable[[int], bytes]:
+    """Return what turns ids into bytes, some control tokens as well; see `control_pieces`."""
+
+    def spell(token: int) -> bytes:
+        piece = control.get(token)
+        return tokenizer.piece(token) if piece is None else piece
+
+    return spell
+
+
 def control_pieces(texts: Collection[str], tokenizer: Tokenizer) -> dict[int, bytes]:
     """Return the bytes of those control tokens that some texts are made of, by id.
 
-    The piece of a control token is b"". A caller that looks here before it asks `Tokenizer.piece` sees these texts.
+    `Tokenizer.piece` has b"" for a control token.
     """
     pieces = {}
     for special in tokenizer.special_texts() if texts else ():
@@ -114,13 +121,12 @@ def tokenize_rendered(text: str, tokenizer: Tokenizer, *, at_start: bool) -> lis
         tokenizer: the vocabulary of the model that will read it.
         at_start: nothing precedes it: BOS is added if the vocabulary wants it and the template did not write it.
     """
-    first, *later = text.split(BREAK)
-    if at_start:
-        ids = tokenizer.tokenize(first, add_special=False, parse_special=True)
-    else:
-        ids = _continuation(first, tokenizer)
-    for part in later:
-        ids += _continuation(part, tokenizer)
+    ids: list[int] = []
+    for at, part in enumerate(text.split(BREAK)):
+        if at_start and not at:
+            ids = tokenizer.tokenize(part, add_special=False, parse_special=True)
+        else:
+            ids += _continuation(part, tokenizer)
     bos = tokenizer.bos_id
     if at_start and tokenizer.add_bos and bos is not None and ids[:1] != [bos]:
         return [bos, *ids]

@@ -1,93 +1,137 @@
 """`localspec batch`: a file of prompts becomes a file of answers; figures and progress on stderr."""
 
-from contextlib import closing
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import click
 
+from localspec import __version__
+from localspec.batch.batch import BatchJob, Tally
 from localspec.batch.line_template import read_template
-from localspec.batch.output import open_output
+from localspec.batch.output import FinishedLines, Output, open_output
+from localspec.batch.record import Receipt, encoded, options_digest
 from localspec.batch.request import Form
-from localspec.batch.source import FORMATS, Format, Source
-from localspec.cli.batch_run import BatchOptions, BatchRun
+from localspec.batch.source import FORMATS, Format, ReadAhead, Source
+from localspec.chat.request import at_once
+from localspec.cli import INTERRUPTED
+from localspec.cli.interrupt import Interrupts, code_of
 from localspec.cli.options import (
     SectionedCommand,
-    configured,
+    Settings,
+    flag,
+    flags,
     gate_option,
-    gate_rules,
-    launch_options,
     option_flags,
     own_option,
     parallel_count,
-    reply_options,
-    with_own,
+    switch,
+    with_settings,
+    workload_option,
 )
-from localspec.cli.recorded import workload_option
-from localspec.decoding.cancel import CancelFlag
-from localspec.errors import UsageError
-from localspec.storage.paths import shown
+from localspec.cli.progress import ProgressLine
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.display import duration_text, notice
+from localspec.engine.engine import Engine, EngineGone, Interrupted, entered
+from localspec.engine.link import ServerLink
+from localspec.engine.protocol import Load
+from localspec.errors import LocalspecError, UsageError
+from localspec.launch.engine import open_engine, resident
+from localspec.launch.plan import LoadPlan, make_plan
+from localspec.llama.build import build
+from localspec.models.gguf import model_files
+from localspec.models.store import model_sha256
+from localspec.options import LaunchOptions
+from localspec.storage.paths import data_dir, shown
 
+SOME_FAILED = 5
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_SEED_BITS = 32
+_NOTICE_S = 30.0
+_ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFlags:
+    """Flags of `batch` alone.
+
+    Args:
+        output: Where to write the answers. Default: -, stdout.
+        resume: Continue an unfinished output, or start it.
+        retry_failed: Resume, and answer failed lines again.
+        mix_receipts: Resume even if the seed, model, options or build have changed.
+        unordered: Write answers as they are ready, not in input order.
+        format: Format of a source whose name does not end in .jsonl or .csv. Default: jsonl.
+        template: Jinja template that makes the prompt from a line's fields, which are then all data.
+        field: Field that holds the prompt. Default: prompt.
+        system: System prompt for lines without one.
+        raw: Complete prompts as plain text, without a chat template.
+        quiet: Print only errors on stderr.
+        parallel: Lines to answer at a time; auto: as many as pay off and fit memory. Default: 1.
+    """
+
+    output: str = flag("-o", "--output", "FILE", default="-")
+    resume: bool = switch()
+    retry_failed: bool = switch()
+    mix_receipts: bool = switch()
+    unordered: bool = switch()
+    format: Format | None = flag(type=click.Choice(list(FORMATS)))
+    template: str | None = flag("FILE")
+    field: str | None = flag("NAME")
+    system: str | None = flag("TEXT")
+    raw: bool = switch()
+    quiet: bool = switch("-q", "--quiet")
+    parallel: int | None = flag("N|auto", default="1", callback=parallel_count)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether an output that is there is continued."""
+        return self.resume or self.retry_failed or self.mix_receipts
+
+    def form(self, settings: Settings) -> Form:
+        """Return how lines become prompts.
+
+        Raises:
+            UsageError: flags cannot be combined, or a file that they name cannot be read.
+        """
+        if self.raw and self.system is not None:
+            raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
+        if self.template is not None and self.field is not None:
+            raise UsageError(
+                "--template and --field cannot be combined: a template names its fields"
+            )
+        path = Path(self.output)
+        if _SUFFIXES.get(path.suffix.lower()) == "csv":
+            raise UsageError(
+                f"{shown(path)} would be CSV, and answers are JSON lines: give {shown(path.with_suffix('.jsonl'))}"
+            )
+        template = None if self.template is None else read_template(Path(self.template))
+        return Form(settings.reply, template, self.field, self.system, self.raw, settings.gate)
 
 
 @click.command(cls=SectionedCommand)
 @click.argument("source")
-@click.option(
-    "-o",
-    "--output",
-    default="-",
-    metavar="FILE",
-    help="Where to write the answers. Default: -, stdout.",
-)
-@click.option("--resume", is_flag=True, help="Continue an unfinished output, or start it.")
-@click.option("--retry-failed", is_flag=True, help="Resume, and answer failed lines again.")
-@click.option(
-    "--mix-receipts",
-    is_flag=True,
-    help="Resume even if the seed, model, options or build have changed.",
-)
-@click.option(
-    "--unordered", is_flag=True, help="Write answers as they are ready, not in input order."
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(list(FORMATS)),
-    help="Format of a source whose name does not end in .jsonl or .csv. Default: jsonl.",
-)
-@click.option(
-    "--template",
-    metavar="FILE",
-    help="Jinja template that makes the prompt from a line's fields, which are then all data.",
-)
-@click.option("--field", metavar="NAME", help="Field that holds the prompt. Default: prompt.")
+@flags(batching=BatchFlags)
 @option_flags(
     "models",
     "exact",
     "sampling",
     "structure",
+    "context",
+    "device",
     exact="Give the same bytes whatever is drafted or came before; slower, reuses nothing.",
     seed="Seed of the run; every line derives its own from it. Default: random.",
 )
-@click.option("--system", metavar="TEXT", help="System prompt for lines without one.")
-@option_flags("context")
-@click.option(
-    "--raw", is_flag=True, help="Complete prompts as plain text, without a chat template."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
-@option_flags("device")
-@click.option(
-    "--parallel",
-    default="1",
-    callback=parallel_count,
-    metavar="N|auto",
-    help="Lines to answer at a time; auto: as many as pay off and fit memory. Default: 1.",
-)
 @gate_option
 @own_option
-@workload_option()
-def batch(source: str, **flags: Any) -> int:
+@workload_option
+@with_settings
+def batch(source: str, settings: Settings, batching: BatchFlags, workload: str | None) -> int:
     """Answer every line of SOURCE, a file or `-` for stdin, each exactly once.
 
     A line is {"prompt": …}, {"messages": […]}, or OpenAI's batch form, {"custom_id": …, "body":
@@ -110,44 +154,243 @@ def batch(source: str, **flags: Any) -> int:
     gets a record with an error, the others are answered, and the exit code is 5. Empty lines are
     skipped.
     """
-    options = _options(source, with_own(configured(flags)))
-    cancel = CancelFlag()
+    form, suffix = batching.form(settings), Path(source).suffix.lower()
+    load = Load(settings.launch, batching.parallel, workload=workload)
     with (
         Source(source) as lines,
-        closing(open_output(flags["output"], resume=options.resume)) as output,
+        closing(open_output(batching.output, resume=batching.resumes)) as output,
     ):
         if output.path is not None and lines.is_same_file(output.fd):
             raise UsageError(f"{output.name} is input and output: give another output")
-        return BatchRun(options, lines, output, cancel).run()
+        input_format = _SUFFIXES.get(suffix, batching.format or "jsonl")
+        own = settings.own
+        return BatchRun(load, form, batching, lines, input_format, output, own=own).run()
 
 
-def _options(source: str, flags: dict[str, Any]) -> BatchOptions:
-    if flags["raw"] and flags["system"] is not None:
-        raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
-    if flags["template"] is not None and flags["field"] is not None:
-        raise UsageError("--template and --field cannot be combined: a template names its fields")
-    output = Path(flags["output"])
-    if _SUFFIXES.get(output.suffix.lower()) == "csv":
-        raise UsageError(
-            f"{shown(output)} would be CSV, and answers are JSON lines: give {shown(output.with_suffix('.jsonl'))}"
+class BatchRun:
+    """A batch, from the opened files on.
+
+    Args:
+        load: what to answer with.
+        form: how lines become prompts; its options have the seed, if one was given.
+        batching: flags of the verb.
+        source: the lines.
+        input_format: of the lines.
+        output: takes the records.
+        own: ask no server.
+
+    Raises:
+        UsageError: the output is to be resumed, and is none.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        form: Form,
+        batching: BatchFlags,
+        source: Source,
+        input_format: Format,
+        output: Output,
+        *,
+        own: bool = False,
+    ) -> None:
+        self._load, self._form, self._flags, self._own = load, form, batching, own
+        self._source, self._format, self._output = source, input_format, output
+        self._cancel, self._signals = CancelFlag(), Interrupts(_ENDINGS)
+        self._finished = FinishedLines()
+        if batching.resumes:
+            self._finished = output.finished(retry_failed=batching.retry_failed)
+
+    def run(self) -> int:
+        """Answer the lines, and return the exit code."""
+        load, again = self._load, f"use --resume to continue {self._output.name}"
+        server = None if self._own else resident(load)
+        launch = _without_workers(load.options) if load.options.workers else load.options
+        # What a server has in memory already needs no more of it.
+        launch = replace(launch, fit=launch.fit and server is None)
+        signals = self._signals
+        with self._progress() as line, signals.planning():
+            plan = make_plan(launch, line.download, parallel=load.parallel)
+        with signals.running(self._cancel.set):
+            try:
+                tally = self._answer(plan, server)
+            except EngineGone as error:
+                remedy = "start again" if self._output.path is None else again
+                raise LocalspecError(f"{error}: {remedy}") from None
+            except Cancelled:
+                if self._output.path is not None:
+                    self._notify(f"stopped: {again}")
+                return code_of(signals.received[0]) if signals.received else INTERRUPTED
+        return SOME_FAILED if tally.failed else 0
+
+    def _answer(self, plan: LoadPlan, server: ServerLink | None) -> Tally:
+        """Answer the lines.
+
+        Raises:
+            Cancelled: it was stopped before all of them were.
+            EngineGone: the server that answered is gone.
+        """
+        ordered, source, output = not self._flags.unordered, self._source, self._output
+        receipt = self._receipt(plan)
+        to_terminal = output.path is None and sys.stdout.isatty()
+        begun_s, share_before = time.monotonic(), 0.0
+        plain = self._form.template is not None
+        lines = source.lines(self._format, self._form.needed, plain=plain)
+        ahead = ReadAhead(lines, self._cancel) if source.waits else None
+
+        def show(tally: Tally) -> None:
+            elapsed_s = time.monotonic() - begun_s
+            progress.report(progress_text(tally, elapsed_s, source.share(), share_before))
+
+        job = BatchJob(
+            ahead or lines,
+            self._form,
+            receipt,
+            self._finished,
+            lambda number, record: output.append(number, encoded(record, ascii_only=to_terminal)),
+            self._cancel,
+            source.name,
+            ahead.ready if ahead else at_once,
+            deterministic=self._load.options.exact,
+            ordered=ordered,
+            notify=show,
         )
-    return BatchOptions(
-        launch=launch_options(flags),
-        form=Form(
-            reply_options(flags),
-            None if flags["template"] is None else read_template(Path(flags["template"])),
-            flags["field"],
-            flags["system"],
-            flags["raw"],
-            gate_rules(flags["gate"]),
-        ),
-        input_format=_SUFFIXES.get(Path(source).suffix.lower(), flags["form"] or "jsonl"),
-        resume=flags["resume"] or flags["retry_failed"] or flags["mix_receipts"],
-        retry_failed=flags["retry_failed"],
-        mix_receipts=flags["mix_receipts"],
-        ordered=not flags["unordered"],
-        quiet=flags["quiet"],
-        workload=flags["workload"],
-        parallel=flags["parallel"],
-        own=flags["own"],
+        with self._progress(drawing=not to_terminal) as progress:
+            if job.needs_answers():
+                with self._engine(plan, server) as engine:
+                    ready = engine.ready
+                    self._notify(*ready.notes, f"seed {receipt.seed}")
+                    begun_s, share_before = time.monotonic(), source.share() or 0.0
+                    models = {"target": ready.target, "draft_model": ready.draft_model}
+                    job.answer(engine, models)
+        if job.stopped:
+            raise Cancelled
+        if ordered:
+            output.put_in_order()
+        self._notify(summary(job.tally, time.monotonic() - begun_s))
+        return job.tally
+
+    def _receipt(self, plan: LoadPlan) -> Receipt:
+        """Return what the records will be made with, and bring an output that is resumed into shape.
+
+        Raises:
+            UsageError: the output has records that were made otherwise.
+        """
+        finished, seed = self._finished, self._form.options.seed
+        seed = finished.seed if seed is None else seed
+        llama = build()
+        receipt = Receipt(
+            seed=secrets.randbits(_SEED_BITS) if seed is None else seed,
+            target=self._sha256(plan, plan.target),
+            draft_model=None if plan.draft_model is None else self._sha256(plan, plan.draft_model),
+            build=f"localspec {__version__}, llama-cpp-python {llama.version} ({', '.join(llama.backends)})",
+            options=digest(self._form, self._load.options),
+        )
+        finished.require(receipt, self._output.name, mix_receipts=self._flags.mix_receipts)
+        if self._flags.resumes:
+            self._output.take_up(finished)
+        return receipt
+
+    def _sha256(self, plan: LoadPlan, file: Path) -> str:
+        def on_share(share: float) -> None:
+            if self._cancel.is_set:
+                raise Cancelled
+            line.hash(plan.names[file], share)
+
+        with self._progress() as line:
+            return model_sha256(model_files(file), data_dir(), on_share)
+
+    @contextmanager
+    def _engine(self, plan: LoadPlan, server: ServerLink | None) -> Iterator[Engine]:
+        """Yield what answers, in this process, a child, or a server.
+
+        Raises:
+            Cancelled: it was stopped before it was loaded.
+        """
+        line = self._progress()
+        opening = open_engine(
+            self._load,
+            line.show,
+            self._signals,
+            own=True,
+            shared=server,
+            plan=plan,
+            notify=self._notify,
+        )
+        with ExitStack() as stack:
+            try:
+                with line:
+                    engine = stack.enter_context(entered(opening))
+            except Interrupted:
+                raise Cancelled from None
+            if not self._form.raw:
+                engine.require_template()  # without one, every line would say so
+            yield engine
+
+    def _progress(self, *, drawing: bool = True) -> ProgressLine:
+        return ProgressLine(enabled=not self._flags.quiet, drawing=drawing, notice_s=_NOTICE_S)
+
+    def _notify(self, *sentences: str) -> None:
+        for each in () if self._flags.quiet else sentences:
+            notice(each)
+
+
+def digest(form: Form, launch: LaunchOptions) -> str:
+    """Return the digest of all that a line is answered by.
+
+    What drafts, how many lines are answered at a time, and on which device, is not in it: it
+    may round differently, which `--exact` rules out, but changes nothing else.
+    """
+    return options_digest(
+        {
+            **asdict(form.options),
+            "seed": None,  # the receipt has it beside this
+            "template": None if form.template is None else form.template.source,
+            "field": form.field,
+            "system": form.system,
+            "raw": form.raw,
+            "exact": launch.exact,
+            "ctx": launch.load.n_ctx,
+            "kv_type": launch.load.kv_type,
+            # Without a gate a receipt is what it was before there were gates.
+            **({"gate": form.gate} if form.gate else {}),
+        }
     )
+
+
+def progress_text(tally: Tally, elapsed_s: float, share: float | None, share_before: float) -> str:
+    """Return how far a batch is, the most important first, since a narrow terminal shows less.
+
+    Args:
+        tally: of the lines.
+        elapsed_s: seconds since answering began.
+        share: of the input that was read; None if that is unknown.
+        share_before: share when answering began.
+    """
+    parts = [f"{tally.answered} done"]
+    if tally.failed:
+        parts.append(f"{tally.failed} failed")
+    if share is not None and share > share_before:
+        left_s = elapsed_s * max(1 - share, 0.0) / (share - share_before)
+        parts.append(f"{duration_text(left_s)} left")
+    if elapsed_s > 0:
+        parts.append(f"{tally.n_tokens / elapsed_s:.1f} tokens/s")
+    return ", ".join(parts)
+
+
+def summary(tally: Tally, elapsed_s: float) -> str:
+    """Return what came of a batch."""
+    parts = [f"{tally.answered} answered"]
+    if tally.failed:
+        parts.append(f"{tally.failed} failed")
+    if tally.n_tokens:
+        parts.append(f"{tally.n_tokens} tokens, {tally.n_tokens / elapsed_s:.1f} tokens/s")
+    if tally.first_error:
+        parts.append(f"the first that failed, {tally.first_error}")
+    return " · ".join(parts)
+
+
+def _without_workers(launch: LaunchOptions) -> LaunchOptions:
+    """Return what can be planned here: workers are their engine's, which alone knows their devices, and looks for itself."""
+    anywhere = replace(launch.load, devices=(), split="layers", tensor_split=None)
+    return replace(launch, load=anywhere, draft_devices=(), workers=(), fit=False)

@@ -4,7 +4,8 @@ import json
 
 import click
 
-from localspec.cli.options import complete_keys
+from localspec.cli.options import complete_keys, json_option
+from localspec.cli.progress import print_json
 from localspec.cli.prompt import require_model
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
@@ -35,7 +36,7 @@ def config(context: click.Context) -> None:
 
 
 @config.command()
-@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
+@json_option
 def show(json_: bool) -> None:
     """Print every setting, its value, and where it was set."""
     registry = load_registry()
@@ -49,7 +50,7 @@ def show(json_: bool) -> None:
             }
             for name, each in found.items()
         }
-        click.echo(json.dumps(document))
+        print_json(document, indent=None)
         return
     chosen = found["pair"].value or found["target"].value
     for name, each in found.items():
@@ -71,12 +72,13 @@ def set_(name: str, value: str) -> None:
     if name == MODEL:
         overruled_by = keep_model(load_registry().chosen(require_model(value)))
         click.echo(f"{value} is now your default model, in {shown(user_file())}", err=True)
-        _warn(overruled_by)
     else:
         given = set_own(name, value)
         written = json.dumps(as_written(KEYS[name], given), ensure_ascii=False)
         click.echo(f"{name} is {written} in {shown(user_file())}", err=True)
-        _warn(overruled(name))
+        overruled_by = overruled(name)
+    if overruled_by:
+        notice(overruled_by)
 
 
 @config.command()
@@ -100,9 +102,3 @@ def edit() -> None:
 def path() -> None:
     """Print where your settings file is, or would be."""
     click.echo(shown(user_file()))
-
-
-def _warn(overruled_by: str) -> None:
-    """Say what holds instead where somebody else sets it, too."""
-    if overruled_by:
-        notice(overruled_by)

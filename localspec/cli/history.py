@@ -1,6 +1,5 @@
 """`localspec history`: the conversations that were kept, of `chat` and of `run`."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,17 +9,20 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from localspec.cli.options import configured, gate_option, gate_rules
+from localspec.cli.options import (
+    Settings,
+    gate_option,
+    gate_rules,
+    json_option,
+    with_settings,
+)
+from localspec.cli.progress import print_json
 from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
-from localspec.history.archive import History
-from localspec.history.export import Mask
-from localspec.history.records import StoredConversation
-from localspec.history.tags import tags_of
-from localspec.session.export import exported, write_export
+from localspec.session.conversation import History, StoredConversation, tags_of
+from localspec.session.export import Mask, exported, write_export
 from localspec.storage.paths import data_dir
 
-_JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 _NUMBER = click.argument("number", metavar="[NUMBER|TITLE]", required=False)
 
 
@@ -45,7 +47,7 @@ def history(context: click.Context) -> None:
     default=20,
     help="Most conversations to list. Default: 20.",
 )
-@_JSON
+@json_option
 def list_(most: int, json_: bool) -> None:
     """List the last conversations, newest first."""
     _print("", most, json_)
@@ -53,7 +55,7 @@ def list_(most: int, json_: bool) -> None:
 
 @history.command()
 @click.argument("words", nargs=-1, required=True)
-@_JSON
+@json_option
 def search(words: tuple[str, ...], json_: bool) -> None:
     """List the conversations that contain all WORDS.
 
@@ -65,10 +67,11 @@ def search(words: tuple[str, ...], json_: bool) -> None:
 @history.command()
 @_NUMBER
 @gate_option
-@_JSON
-def show(number: str | None, gate: str, json_: bool) -> None:
+@json_option
+@with_settings
+def show(number: str | None, settings: Settings, json_: bool) -> None:
     """Print conversation NUMBER, or the last one, as Markdown."""
-    mask = _mask(configured({"gate": gate})["gate"])
+    mask = _mask(settings.gate)
     with _opened() as kept:
         style = "json" if json_ else "md"
         text = exported(kept, _chosen(kept, number), style, mask).rstrip("\n")
@@ -87,9 +90,8 @@ def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
         click.echo(" ".join(kept.tag(_chosen(kept, number), added, removed)))
 
 
-def _mask(gate: str) -> Mask | None:
-    """Return what masks as a gate says; None where it is off."""
-    rules = gate_rules(gate)
+def _mask(rules: str) -> Mask | None:
+    """Return what masks as the rules of a gate say; None if it is off."""
     if not rules:
         return None
     from localspec.chat.gated import gate_of  # noqa: PLC0415 - few have one
@@ -114,9 +116,9 @@ def export(context: click.Context, number: str, file: Path | None, gate: str) ->
     As Markdown, or with every branch if FILE ends in .json. Without FILE, the name is made from the title, in the current directory.
     """
     with _opened() as kept:
-        to, found = "" if file is None else str(file), _mask(gate)
+        to, mask = "" if file is None else str(file), _mask(gate_rules(gate))
         own = context.get_parameter_source("gate") is not ParameterSource.DEFAULT
-        path, masked = write_export(kept, _chosen(kept, number), to, Path(), found, own=own)
+        path, masked = write_export(kept, _chosen(kept, number), to, Path(), mask, own=own)
     click.echo(path)
     if masked:
         click.echo(f"{masked}: --gate off writes all")
@@ -146,7 +148,7 @@ def _print(words: str, most: int, json_: bool) -> None:
     with _opened() as kept:
         found = kept.conversations(words, most)
     if json_:
-        click.echo(json.dumps([_document(each) for each in found], indent=2))
+        print_json([_document(each) for each in found])
         return
     if not found:
         click.echo("nothing matches" if words else "no conversations yet", err=True)
@@ -158,12 +160,6 @@ def _print(words: str, most: int, json_: bool) -> None:
 
 
 def _document(each: StoredConversation) -> dict[str, object]:
-    return {
-        "number": each.id,
-        "title": each.title,
-        "model": each.pair,
-        "messages": each.n_messages,
-        "tags": list(each.tags),
-        "updated_s": each.updated_s,
-        **({"excerpt": each.excerpt} if each.excerpt else {}),
-    }
+    excerpt = {"excerpt": each.excerpt} if each.excerpt else {}
+    counts = {"messages": each.n_messages, "tags": list(each.tags), "updated_s": each.updated_s}
+    return {"number": each.id, "title": each.title, "model": each.pair, **counts, **excerpt}

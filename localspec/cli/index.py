@@ -1,6 +1,5 @@
 """`localspec index`: files of yours, made into passages that are found by their words."""
 
-import json
 import math
 import sys
 import time
@@ -10,9 +9,15 @@ from pathlib import Path
 
 import click
 
-from localspec.cli.options import complete_indexes, complete_models, configured
-from localspec.cli.output import ProgressLine, RedrawnLine
-from localspec.cli.question import tell_of_missing_model
+from localspec.cli.options import (
+    Settings,
+    complete_indexes,
+    complete_models,
+    json_option,
+    with_settings,
+)
+from localspec.cli.progress import ProgressLine, fields, print_json
+from localspec.cli.prompt import report_missing_vectors
 from localspec.display import notice, printable, printable_line
 from localspec.errors import UsageError
 from localspec.retrieval.embedding import embed, vector_model
@@ -25,20 +30,18 @@ from localspec.retrieval.index import (
     remove_index,
 )
 from localspec.retrieval.reading import place
-from localspec.retrieval.retriever import search as search_index
+from localspec.retrieval.search import search as search_index
 from localspec.retrieval.update import Changes
-from localspec.retrieval.update import add as added
-from localspec.retrieval.update import update as updated
+from localspec.retrieval.update import add as add_files
+from localspec.retrieval.update import update as update_files
 from localspec.storage.files import size_text
 from localspec.storage.paths import brief
 
-_REDRAWN_S = 0.1
 _EVERY_S, _MOST_S, _REST = 5.0, 86_400.0, 20
 """Between two looks of `watch`, usually and at most; and how many times longer than a look it rests, so that it takes a twentieth of a core at most."""
 _SHOWN_UNREAD = 5
 _SHOWN_CHARS = 300
 _OFF = "off"
-_JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 _NAME = click.option(
     "-n",
     "--name",
@@ -74,18 +77,21 @@ def index(context: click.Context) -> None:
     shell_complete=complete_models,
     help="Find passages by what they mean, too: by vectors that MODEL makes, such as bge-small-en-v1.5. Slow to make.",
 )
-def add(paths: tuple[Path, ...], name: str | None, vectors: str | None) -> None:
+@with_settings
+def add(paths: tuple[Path, ...], name: str | None, settings: Settings) -> None:
     """Add FOLDERS and FILES to an index, and bring all of it up to date.
 
     Hidden files, links, what .gitignore names and what is no text is left out of folders.
     """
     first = paths[0].resolve()
     name = name or name_for(first if first.is_dir() else first.parent)
-    chosen = _chosen_vectors(vectors, is_new=name not in index_names())
+    chosen = None
+    if "vectors" in settings.given or name not in index_names():
+        chosen = (_chosen_vectors(settings),)
     with closing(open_index(name, make=True)) as opened:
         if chosen:
             opened.choose_vector_model(chosen[0])
-        _bring_up_to_date(name, opened, lambda report: added(opened, paths, report))
+        _bring_up_to_date(name, opened, lambda report: add_files(opened, paths, report))
 
 
 @index.command()
@@ -93,7 +99,7 @@ def add(paths: tuple[Path, ...], name: str | None, vectors: str | None) -> None:
 def update(name: str | None) -> None:
     """Bring index NAME, or the only one, up to date with its files."""
     with _opened(name) as (its_name, opened):
-        _bring_up_to_date(its_name, opened, lambda report: updated(opened, report))
+        _bring_up_to_date(its_name, opened, lambda report: update_files(opened, report))
 
 
 @index.command()
@@ -113,43 +119,42 @@ def watch(name: str | None, every: float) -> None:
     if math.isnan(every):  # neither less than the least nor more than the most
         raise UsageError(f"--every is {every}: give 1 to {_MOST_S:.0f} seconds")
     with _opened(name) as (its_name, opened), suppress(KeyboardInterrupt):
-        _bring_up_to_date(its_name, opened, lambda report: updated(opened, report))
+        _bring_up_to_date(its_name, opened, lambda report: update_files(opened, report))
         while True:
             begun_s = time.monotonic()
-            changes = updated(opened)
+            changes = update_files(opened)
             if changes.news:
-                _tell(its_name, opened, changes)
+                _print_changes(its_name, opened, changes)
                 _make_vectors(its_name, opened)
             time.sleep(max(every, (time.monotonic() - begun_s) * _REST))
 
 
 @index.command()
 @click.argument("name", required=False, shell_complete=complete_indexes)
-@_JSON
+@json_option
 def status(name: str | None, json_: bool) -> None:
     """Show what is in index NAME, or in all of them."""
     documents = []
     for each in index_names() if name is None else [name]:
         with _opened(each) as (_, opened):
-            found, model = opened.contents(), opened.vector_model()
+            contents, model = opened.contents(), opened.vector_model()
         documents.append(
             {
                 "name": each,
-                "files": found.files,
-                "passages": found.passages,
-                "bytes": found.size_bytes,
-                "added": [str(root) for root in found.roots],
+                **fields(contents, "files passages"),
+                "bytes": contents.size_bytes,
+                "added": [str(root) for root in contents.roots],
                 "vectors": model and model.name,
             }
         )
         if not json_:
-            roots = printable(", ".join(map(brief, found.roots)))
+            roots = printable(", ".join(map(brief, contents.roots)))
             by = f", vectors by {model.name}" if model else ""
-            click.echo(
-                f"{each}: {found.files} files, {found.passages} passages, {size_text(found.size_bytes)}{by}; {roots}"
-            )
+            size = size_text(contents.size_bytes)
+            counts = f"{contents.files} files, {contents.passages} passages"
+            click.echo(f"{each}: {counts}, {size}{by}; {roots}")
     if json_:
-        click.echo(json.dumps(documents, indent=2))
+        print_json(documents)
     elif not documents:
         click.echo("no index yet: `localspec index add FOLDER` makes one", err=True)
 
@@ -165,25 +170,23 @@ def status(name: str | None, json_: bool) -> None:
     default=5,
     help="Most passages to print. Default: 5.",
 )
-@_JSON
+@json_option
 def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> None:
     """Print the passages that fit WORDS best, the best first."""
     with _opened(name) as (_, opened):
-        tell_of_missing_model(opened)
+        report_missing_vectors(opened)
         found = search_index(opened, " ".join(words), most)
     if json_:
-        documents = [
-            {
-                "path": str(each.path),
-                "first": each.passage.first,
-                "last": each.passage.last,
-                "heading": each.passage.heading,
-                "text": each.passage.text,
-                "score": each.score,
-            }
-            for each in found
-        ]
-        click.echo(json.dumps(documents, indent=2))
+        print_json(
+            [
+                {
+                    "path": str(each.path),
+                    **fields(each.passage, "first last heading text"),
+                    "score": each.score,
+                }
+                for each in found
+            ]
+        )
         return
     if not found:
         click.echo("nothing matches", err=True)
@@ -203,7 +206,7 @@ def rm(name: str) -> None:
 
 
 @contextmanager
-def _opened(name: str | None) -> Iterator[tuple[str, "Index"]]:
+def _opened(name: str | None) -> Iterator[tuple[str, Index]]:
     """Open an index; without a name, the only one."""
     if name is None:
         names = index_names()
@@ -214,71 +217,51 @@ def _opened(name: str | None) -> Iterator[tuple[str, "Index"]]:
         yield name, found
 
 
-def _chosen_vectors(vectors: str | None, *, is_new: bool) -> "tuple[VectorModel | None] | None":
-    """Return the model that is to make vectors, in a tuple, fetched if it is not here; None where nothing is to change."""
-    if vectors is None and not is_new:
+def _chosen_vectors(settings: Settings) -> VectorModel | None:
+    """Return the model that is to make vectors, fetched if it is not here; None if there are to be none."""
+    name = settings.values["vectors"]
+    if name == _OFF:
         return None
-    settings = configured({"offline": False, "vectors": vectors})
-    if settings["vectors"] == _OFF:
-        return (None,)
-
     with ProgressLine(enabled=True) as line:
-        name, offline = settings["vectors"], settings["offline"]
-        return (vector_model(name, offline=offline, progress=line.download),)
+        return vector_model(name, offline=settings.launch.offline, progress=line.download)
 
 
 def _bring_up_to_date(
-    name: str, opened: "Index", update: "Callable[[Callable[[Changes], None]], Changes]"
+    name: str, opened: Index, update: Callable[[Callable[[Changes], None]], Changes]
 ) -> None:
-    """Update an index, tell of it, and make the vectors that it lacks."""
-    with _reporting() as report:
-        changes = update(report)
-    _tell(name, opened, changes)
+    """Update an index, print what changed, and make the vectors that it lacks."""
+    with ProgressLine(enabled=True) as line:
+        changes = update(
+            lambda changes: line.report(f"indexing {changes.seen} of {changes.total} files")
+        )
+    _print_changes(name, opened, changes)
     _make_vectors(name, opened)
 
 
-def _make_vectors(name: str, opened: "Index") -> None:
-    """Make the vectors that are missing, and tell of it."""
+def _make_vectors(name: str, opened: Index) -> None:
+    """Make the vectors that are missing, and print how many."""
     model = opened.vector_model()
     if model is None:
         return
-
-    line = RedrawnLine(enabled=True)
-    try:
-        made = embed(opened, lambda done, total: line.draw(f"vectors: {done} of {total} passages"))
-    finally:
-        line.clear()
+    with ProgressLine(enabled=True) as line:
+        made = embed(
+            opened, lambda done, total: line.report(f"vectors: {done} of {total} passages")
+        )
     notice(f"{name}: {made} new vectors by {model.name}")
 
 
-@contextmanager
-def _reporting() -> Iterator[Callable[["Changes"], None]]:
-    """Yield what draws how far an update is."""
-    line, drawn_s = RedrawnLine(enabled=True), 0.0
-
-    def report(changes: "Changes") -> None:
-        nonlocal drawn_s
-        if line.drawn and time.monotonic() - drawn_s > _REDRAWN_S:
-            line.draw(f"indexing {changes.seen} of {changes.total} files")
-            drawn_s = time.monotonic()
-
-    try:
-        yield report
-    finally:
-        line.clear()
-
-
-def _tell(name: str, opened: "Index", changes: "Changes") -> None:
-    found = opened.contents()
+def _print_changes(name: str, opened: Index, changes: Changes) -> None:
+    contents = opened.contents()
     parts = {**changes.news, "without text": changes.not_text}
     news = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
-    notice(f"{name}: {found.files} files, {found.passages} passages ({news or 'nothing changed'})")
+    notice(
+        f"{name}: {contents.files} files, {contents.passages} passages ({news or 'nothing changed'})"
+    )
     if sys.stderr.isatty():
         notice(f"ask with `localspec run --docs {name}`")
     for each in changes.missing:
         notice(f"{printable(str(each))} is not there: what was indexed of it stays")
     for path, why in changes.unread[:_SHOWN_UNREAD]:
         notice(f"left out {printable(path)}: {why}")
-    if len(changes.unread) > _SHOWN_UNREAD:
-        more = len(changes.unread) - _SHOWN_UNREAD
+    if (more := len(changes.unread) - _SHOWN_UNREAD) > 0:
         notice(f"and {more} more")

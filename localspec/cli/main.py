@@ -5,7 +5,6 @@ import sys
 import traceback
 import warnings
 from contextlib import suppress
-from typing import NoReturn
 
 import click
 from click.shell_completion import get_completion_class
@@ -181,8 +180,8 @@ def _help(context: click.Context, verb: str | None) -> None:
         click.echo(command.get_help(inner))
 
 
-def main() -> int:  # noqa: PLR0911 - one return for each way to end
-    """Run what `sys.argv` says; return the exit code. Whatever goes wrong is said in one line."""
+def main() -> int:
+    """Run what `sys.argv` says; return the exit code. Whatever goes wrong is one line."""
     debug = "--debug" in sys.argv
     if not (debug or sys.warnoptions):
         warnings.simplefilter("ignore")  # a library's advice to programmers
@@ -191,26 +190,29 @@ def main() -> int:  # noqa: PLR0911 - one return for each way to end
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return error.exit_code
-    except click.ClickException as error:
-        return _complain(_advised(error), error.exit_code, debug)
-    except LocalspecError as error:
-        return _complain(str(error), error.exit_code, debug)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except OSError as error:
-        return _complain(_io_failure(error), 1, debug)
-    except MemoryError:
-        return _give_up(debug)
-    except Exception as error:  # the last net: a user is never shown a traceback unasked
-        if any(words in str(error) for words in _NO_ROOM):
-            return _give_up(debug)
-        text = f"{type(error).__name__}: {error}; this is a bug in localspec, --debug shows where"
-        return _complain(text, 1, debug)
+    except Exception as error:  # the last net: no user sees a traceback unasked
+        text, code = _explained(error)
+        _complain(text, debug=debug)
+        if (
+            text is _NO_MEMORY
+        ):  # an interpreter that tidies up without any fills the screen with complaints
+            leave(code)
+        return code
 
 
-def _give_up(debug: bool) -> NoReturn:
-    """End for want of memory, at once: an interpreter that tidies up without any fills the screen with complaints."""
-    leave(_complain(_NO_MEMORY, 1, debug))
+def _explained(error: Exception) -> tuple[str, int]:
+    """Return what an error says to users, and the exit code."""
+    if isinstance(error, click.ClickException):
+        return _advised(error), error.exit_code
+    if isinstance(error, LocalspecError):
+        return str(error), error.exit_code
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_ROOM):
+        return _NO_MEMORY, 1
+    if isinstance(error, OSError):
+        return _io_failure(error), 1
+    return f"{type(error).__name__}: {error}; this is a bug in localspec, --debug shows where", 1
 
 
 def _call() -> int:
@@ -245,8 +247,9 @@ def _advised(error: click.ClickException) -> str:
 
 
 def io_failed(error: OSError) -> int:
-    """Say that reading or writing failed; return the code."""
-    return _complain(_io_failure(error), 1, debug=False)
+    """Print that reading or writing failed; return the code."""
+    _complain(_io_failure(error))
+    return 1
 
 
 def _io_failure(error: OSError) -> str:
@@ -256,22 +259,15 @@ def _io_failure(error: OSError) -> str:
     return f"reading or writing failed ({reason}): check the disk and the output"
 
 
-def _complain(text: str, code: int, debug: bool) -> int:
-    """Write one line that a terminal shows and does not obey; return the code."""
-    line = printable_line(text)
-    with suppress(OSError):  # where even stderr fails, the code still tells
+def _complain(text: str, *, debug: bool = False) -> None:
+    """Write one line that a terminal shows and does not obey; with `debug`, a traceback and llama.cpp's log before it."""
+    with suppress(OSError):  # if even stderr fails, the code still tells
         if debug:
             traceback.print_exc()
-            _show_native_log()
-        notice(f"{line[:_LONGEST_LINE]}")
-    return code
-
-
-def _show_native_log() -> None:
-    """Write what llama.cpp had to say, where it was loaded at all."""
-    backend = sys.modules.get("localspec.llama.backend")
-    for line in backend.log_lines() if backend is not None else ():
-        click.echo(line, err=True)
+            backend = sys.modules.get("localspec.llama.backend")
+            for line in backend.log_lines() if backend is not None else ():
+                click.echo(line, err=True)
+        notice(printable_line(text)[:_LONGEST_LINE])
 
 
 _VARIABLE = "_LOCALSPEC_COMPLETE"

@@ -3,25 +3,28 @@
 import asyncio
 import signal
 import sys
-from typing import Any
 
 import click
 
 from localspec.cli import leave
 from localspec.cli.options import (
+    Settings,
     complete_models,
     gate_option,
-    gate_rules,
-    launch_options,
     option_flags,
     own_option,
-    reply_options,
-    with_model,
-    with_own,
+    with_settings,
 )
+from localspec.cli.prompt import with_model
 from localspec.display import notice
+from localspec.engine.engine import RemoteEngine
 from localspec.errors import UsageError
-from localspec.options import ReplyOptions
+from localspec.launch.engine import server_finder
+from localspec.models.registry import load_registry
+from localspec.serve.backend import Backend
+from localspec.serve.catalogue import Catalogue
+from localspec.serve.residence import Residence, ServedModel
+from localspec.toolbox.mcp.box import require_package
 
 _KEEP_ALIVE_S = 600.0
 _MOST = 64
@@ -32,7 +35,8 @@ _MOST = 64
 @option_flags("models", "exact", "sampling", "context", "device")
 @own_option
 @gate_option
-def mcp(name: str | None, **flags: Any) -> int:
+@with_settings
+def mcp(name: str | None, settings: Settings) -> int:
     """Offer MODEL, or your default model, to other programs as MCP tools.
 
     \b
@@ -42,47 +46,36 @@ def mcp(name: str | None, **flags: Any) -> int:
     are ask and ask_json. The model is loaded when it is first asked, and unloaded after 10 minutes
     without a question; a server that runs and has it in memory answers instead.
     """  # noqa: D301 - click keeps lines behind a \b
-    from localspec.toolbox.mcp.box import require_package  # noqa: PLC0415 - others do without it
-
     require_package()
     if sys.stdin.isatty():
         raise UsageError(
             "mcp is started by a program that uses MCP servers, see `localspec mcp --help`: use `localspec chat` here"
         )
-    flags["model"] = flags["model"] or name
-    found = with_model({**flags, "quiet": False})
-    if found["unasked"]:
-        notice(found["unasked"])
+    if not settings.named_model:
+        settings = settings.with_model(name)
+    settings, default = with_model(settings, quiet=False)
+    if default:
+        notice(default)
     # A thread waits for stdin, and would wait on; the engine ends with its pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: leave(128 + number))
-    asyncio.run(_served(found, gate_rules(found["gate"])))
+    asyncio.run(_serve(settings))
     return 0
 
 
-async def _served(flags: dict[str, Any], gate: str) -> None:
-    # Imported here: no other verb needs them.
-    from localspec.engine.client import EngineClient  # noqa: PLC0415
-    from localspec.launch.engine import server_finder  # noqa: PLC0415
-    from localspec.models.registry import load_registry  # noqa: PLC0415
-    from localspec.serve.backend import Backend  # noqa: PLC0415
-    from localspec.serve.catalogue import Catalogue  # noqa: PLC0415
-    from localspec.serve.mcp import AskTools, LoadWatch, serve_stdio  # noqa: PLC0415
-    from localspec.serve.residence import Residence, ServedModel  # noqa: PLC0415
+async def _serve(settings: Settings) -> None:
+    from localspec.serve.mcp import AskTools, LoadWatch, serve_stdio  # noqa: PLC0415 - an extra package
 
-    def options_of(name: str | None) -> ReplyOptions:
-        return reply_options(with_own(flags, name))
-
-    launch = launch_options(flags)
+    launch = settings.launch
     name = launch.pair or launch.target or load_registry().default_pair
-    model = ServedModel(name, launch, options_of(None))
-    engine = EngineClient(find=server_finder(own=flags["own"], workload=flags.get("workload")))
+    model = ServedModel(name, launch, settings.reply)
     loading = LoadWatch()
-    backend = Backend(engine, launch, _MOST, loading.see)
+    find = server_finder(own=settings.own)
+    engine = RemoteEngine(find=find, watch=loading.see, revives=True)
+    backend = Backend(engine, launch, _MOST)
     residence = Residence(backend, None, _KEEP_ALIVE_S, _MOST)
-    catalogue = Catalogue(model, (name,), options_of)
-    tools = AskTools(backend, residence, catalogue, loading, gate)
-    await backend.wait()
+    catalogue = Catalogue(model, (name,), settings.reply_of)
+    tools = AskTools(backend, residence, catalogue, loading, settings.gate)
     try:
         await serve_stdio(tools)
     finally:

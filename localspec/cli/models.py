@@ -1,10 +1,9 @@
 """`localspec search`, `list`, `show`, `check`, `rm` and `import`: the models that there are, and those on this machine."""
 
-import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ from typing import Any
 import click
 
 from localspec.chat.call_finder import offers_tools
-from localspec.cli.options import complete_models
+from localspec.cli.options import complete_models, json_option
+from localspec.cli.progress import fields, print_json, print_table
 from localspec.cli.prompt import require_model
 from localspec.config.own import write_keys
-from localspec.display import columns_of, cut, table
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
 from localspec.launch.rows import ModelRow, model_rows
 from localspec.models.architectures import how_it_drafts
@@ -37,19 +36,11 @@ from localspec.models.store import Store
 from localspec.storage.files import size_text
 from localspec.storage.paths import config_dir, data_dir, shown
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-def print_table(rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in columns, on a terminal as much of each as fits a line."""
-    for line in table(rows):
-        click.echo(cut(line, columns_of(sys.stdout)) if sys.stdout.isatty() else line)
-
 
 @click.command()
 @click.argument("words", nargs=-1)
-@_json
-def search(words: tuple[str, ...], as_json: bool) -> None:
+@json_option
+def search(words: tuple[str, ...], json_: bool) -> None:
     """List the models that match all WORDS, or all models, smallest first: chat models, then draft and embedding models.
 
     Searches names and what a model is good for. `*` marks models on this machine, `tools` those
@@ -64,8 +55,8 @@ def search(words: tuple[str, ...], as_json: bool) -> None:
     if not found:
         registry.require(" ".join(words))
         raise ModelUnavailable(f"nothing matches {' '.join(words)[:80]!r}: try fewer words")
-    if as_json:
-        click.echo(json.dumps([_row_facts(each, registry) for each in found], indent=2))
+    if json_:
+        print_json([_row_facts(each, registry) for each in found])
         return
     print_table(
         (
@@ -78,8 +69,8 @@ def search(words: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command(name="list")
-@_json
-def list_(as_json: bool) -> None:
+@json_option
+def list_(json_: bool) -> None:
     """List the models on this machine: name, size, who owns the file, and what it is if no chat model.
 
     Files in the `store` are localspec's own. `hub cache` and `link` are files of other programs or
@@ -87,8 +78,8 @@ def list_(as_json: bool) -> None:
     """
     registry = load_registry()
     items = inventory(registry, Store(data_dir()))
-    if as_json:
-        click.echo(json.dumps([_document(item) for item in items], indent=2))
+    if json_:
+        print_json([_document(item) for item in items])
         return
     if not items:
         click.echo(
@@ -107,8 +98,8 @@ def list_(as_json: bool) -> None:
 
 @click.command()
 @click.argument("name", shell_complete=complete_models)
-@_json
-def show(name: str, as_json: bool) -> None:
+@json_option
+def show(name: str, json_: bool) -> None:
     """Show what the registry and the file itself say about NAME, a model or a path.
 
     `tools` says whether the model can call tools: whether its chat template offers them to it.
@@ -124,9 +115,9 @@ def show(name: str, as_json: bool) -> None:
         facts |= {"draft_model": row.pair.draft_model, "draft_bytes": row.draft_bytes}
     # The hub is not asked for it.
     drafts = suggest(name, registry) if registry.find(name) or facts.get("here", True) else []
-    if as_json:
+    if json_:
         facts_of_drafts = [{**asdict(each), "ratio": round(each.ratio, 2)} for each in drafts]
-        click.echo(json.dumps({**facts, "drafts": facts_of_drafts}, indent=2))
+        print_json({**facts, "drafts": facts_of_drafts})
         return
     size = facts.pop("size_bytes", None)
     facts.pop("draft_bytes", None)
@@ -151,8 +142,8 @@ def _row(name: str, model: str, registry: Registry) -> ModelRow | None:
 @click.command()
 @click.argument("target", shell_complete=complete_models)
 @click.argument("draft_model", shell_complete=complete_models)
-@_json
-def check(target: str, draft_model: str, as_json: bool) -> int:
+@json_option
+def check(target: str, draft_model: str, json_: bool) -> int:
     """Check whether DRAFT_MODEL can draft for TARGET.
 
     Both are names, paths, or user/repo:QUANT on the hub. If a file is not on this machine, only its
@@ -160,8 +151,8 @@ def check(target: str, draft_model: str, as_json: bool) -> int:
     if they are not.
     """
     report = check_pair(target, draft_model, load_registry())
-    if as_json:
-        click.echo(json.dumps(_check_facts(report), indent=2))
+    if json_:
+        print_json(_check_facts(report))
     else:
         click.echo("\n".join(_check_lines(report)))
     return 0 if report.can_draft else PairMismatch.exit_code
@@ -213,8 +204,7 @@ def _check_facts(report: PairReport) -> dict[str, Any]:
         "shared_percent": report.shared_percent,
         "reason": fit.reason or None,
         "first_difference": different and asdict(different),
-        "overlap_percent": fit.overlap_percent,
-        "shared_vocab": fit.shared_vocab,
+        **fields(fit, "overlap_percent shared_vocab"),
         "notes": list(fit.notes),
         "chat_templates": report.templates,
         "target": _side_facts(report.target),
@@ -223,18 +213,16 @@ def _check_facts(report: PairReport) -> dict[str, Any]:
 
 
 def _side_facts(side: Side) -> dict[str, Any]:
-    tokenizer = side.header.tokenizer
+    header, tokenizer = side.header, side.header.tokenizer
     return {
-        "name": side.name,
-        "size_bytes": side.size_bytes,
-        "fetched_bytes": side.fetched_bytes,
-        "architecture": side.header.architecture,
-        "context": side.header.context_length,
+        **fields(side, "name size_bytes fetched_bytes"),
+        "architecture": header.architecture,
+        "context": header.context_length,
         "tokenizer": tokenizer.model,
         "pre_tokenizer": tokenizer.pre,
         "n_vocab": tokenizer.n_vocab,
         "fingerprint": side.fingerprint,
-        "has_chat_template": side.header.chat_template is not None,
+        "has_chat_template": header.chat_template is not None,
     }
 
 
@@ -242,19 +230,11 @@ def _row_facts(row: ModelRow, registry: Registry) -> dict[str, Any]:
     """Return what is known of a model, and whether it is on this machine with all that it drafts with."""
     assert row.pair is not None, "every row of the table has one"  # noqa: S101
     return {
-        "name": row.name,
-        "kind": row.kind,
-        "target": row.pair.target,
-        "draft": row.pair.draft,
-        "draft_model": row.pair.draft_model,
+        **fields(row, "name kind"),
+        **fields(row.pair, "target draft draft_model"),
         "good_for": row.about or None,
         "caveat": row.pair.caveat or None,
-        "size_bytes": row.size_bytes,
-        "draft_bytes": row.draft_bytes,
-        "tools": row.tools,
-        "thinking": row.thinking,
-        "here": row.here,
-        "draft_here": row.draft_here,
+        **fields(row, "size_bytes draft_bytes tools thinking here draft_here"),
         "default": row.name == registry.default_pair,
     }
 
@@ -274,18 +254,17 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
     for each in filter(_is_own_alias, names):
         write_keys(config_dir() / USER_FILE, {each: None}, "aliases")
         click.echo(f"removed the name {each}; {registry.aliases[each]} stays")
-    if not (removal.items or removal.kept):
-        return
     if removal.items and not yes and sys.stdin.isatty():
         what = ", ".join(item.name for item in removal.items)
         click.confirm(f"remove {what} ({size_text(removal.frees_bytes)})?", abort=True, err=True)
     lines = [f"removed {item.name}{_what_stays(item, removal)}" for item in removal.items]
     freed = remove(removal, store)
+    if removal.items:
+        lines.append(f"freed {freed} bytes ({size_text(freed)})")
     for line in lines:
         click.echo(line)
-    click.echo(f"freed {freed} bytes ({size_text(freed)})")
-    if removal.kept:
-        reasons = "; ".join(f"{item.name} stays, because {why}" for item, why in removal.kept)
+    if removal.stays:
+        reasons = "; ".join(f"{item.name} stays, because {why}" for item, why in removal.stays)
         raise LocalspecError(f"{reasons}: name that as well to remove both")
 
 

@@ -1,10 +1,10 @@
-"""Options of verbs: their flags, made from what options there are, the sections of help, names that a shell completes, and what flags, environment and settings say together."""
+"""Options of verbs: flags made from the table of options, their help in sections, and the `Settings` that a verb gets instead of them."""
 
 import os
 import shlex
-import shutil
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,23 @@ from localspec.calls.policy import CallPolicy, policy_of_toml
 from localspec.config.keys import KEYS, MODELS, offered
 from localspec.config.own import MODEL, adopt_switches
 from localspec.config.resolve import PREFIX, Level, resolve
-from localspec.display import notice
 from localspec.errors import UsageError
+from localspec.models.ledger import IMPORTS
 from localspec.models.registry import load_registry
-from localspec.options import GRAMMARS, LaunchOptions, Option, ReplyOptions, changed, options_of
+from localspec.options import (
+    GRAMMARS,
+    LaunchOptions,
+    Option,
+    ReplyOptions,
+    changed,
+    descriptions,
+    options_of,
+)
+from localspec.options.recording import WORKLOADS
 from localspec.storage.paths import data_dir
+
+Function = Callable[..., Any]
+Decorator = Callable[[Function], Function]
 
 
 def _completing(
@@ -32,15 +44,10 @@ def _completing(
     return complete
 
 
+# What only a shell's completion needs is imported there.
 def _models(_: str) -> Iterable[str]:
-    from localspec.models.names import load_imports  # noqa: PLC0415
-
     registry = load_registry()
-    return [*registry.pairs, *registry.models, *registry.aliases, *load_imports(data_dir())]
-
-
-def _keys(_: str) -> Iterable[str]:
-    return [MODEL, *KEYS]
+    return [*registry.pairs, *registry.models, *registry.aliases, *IMPORTS.load(data_dir())]
 
 
 def _personas(parameter: str) -> Iterable[str]:
@@ -51,15 +58,15 @@ def _personas(parameter: str) -> Iterable[str]:
 
 
 def _indexes(_: str) -> Iterable[str]:
-    from localspec.retrieval.index import index_names  # noqa: PLC0415
+    from localspec.session.documents import index_names  # noqa: PLC0415
 
     return index_names()
 
 
-complete_models, complete_keys, complete_personas, complete_indexes = map(
-    _completing, (_models, _keys, _personas, _indexes)
+complete_models, complete_personas, complete_indexes = map(
+    _completing, (_models, _personas, _indexes)
 )
-
+complete_keys = _completing(lambda _: [MODEL, *KEYS])
 
 # section: (flags that `--help` shows, flags that only `--help-all` shows), by the names of their parameters.
 SECTIONS = {
@@ -145,64 +152,145 @@ _HELP_ALL = click.Option(
     callback=_show_all,
     help="Show all options, in full.",
 )
-
-
 _MOST_BYTES = 4 << 20
+_MOST_PARALLEL = 64
 _WRITTEN_OUT = ("{", "true", "false")
 _USUAL, _OFF = "usual", "off"
-_GATE_HELP = (
-    "Mask secrets and personal data in answers. usual masks keys, passwords, addresses and numbers; a FILE has rules: "
-    "docs/gates.md. Default: off."
+_LAUNCH, _REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
+_FLAGS = [each for each in (*_LAUNCH, *_REPLY) if each.group]
+_model_flag = click.option(
+    "-m",
+    "--model",
+    metavar="NAME",
+    shell_complete=complete_models,
+    help="Model: a name, a GGUF file, or user/repo:QUANT.",
+)
+gate_option = click.option(
+    "--gate",
+    metavar="usual|off|FILE",
+    help="Mask secrets and personal data in answers. usual masks keys, passwords, addresses and numbers; a FILE has rules: "
+    "docs/gates.md. Default: off.",
+)
+_RULES_HELP = (
+    "Rules for what the model may call, how often and in what order: TOML, see docs/tools.md."
+)
+own_option = click.option(
+    "--own",
+    is_flag=True,
+    help="Load the model here, even if a running server has it in memory.",
+)
+json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+workload_option = click.option(
+    "--workload",
+    type=click.Choice(list(WORKLOADS)),
+    metavar="KIND",
+    help=f"Kind of text, for `stats`: {', '.join(WORKLOADS)}. Default: guessed. "
+    "Loads the model here: a running server records for all that it answers.",
 )
 
 
-def gate_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--gate` to a command."""
-    return click.option("--gate", default=_OFF, metavar="usual|off|FILE", help=_GATE_HELP)(command)
+def option_flags(*names: str, **helps: str) -> Decorator:
+    """Return what adds flags to a command's function, in the order in which its help shows them.
+
+    Args:
+        names: of options, or of groups of them.
+        helps: what help says where a verb means something of its own by an option.
+    """
+
+    def add(command: Function) -> Function:
+        chosen = [each for name in names for each in _FLAGS if name in {each.group, each.name}]
+        flags = [_flag(each, helps.get(each.name, each.help)) for each in chosen]
+        if any(each.name == "pair" for each in chosen):
+            flags.insert(0, _model_flag)
+        for flag in reversed(flags):  # click shows first what was added last
+            command = flag(command)
+        return command
+
+    return add
 
 
-def gate_rules(name: str | None, option: str = "--gate") -> str:
-    """Return the rules that an option names, as a request has them; see `Request`.
+def _reader(option: Option) -> Callable[[str], Any]:
+    """Return what reads the text of a flag as settings and variables are read."""
+
+    def read(text: str) -> Any:
+        try:
+            return option.parse(text)
+        except ValueError:
+            raise click.BadParameter(f"{text!r} is not {option.takes}") from None
+
+    return read
+
+
+def _flag(option: Option, text: str) -> Decorator:
+    flag = f"--{option.name.replace('_', '-')}"
+    if option.kind == "switch":
+        flag = f"{flag}/--no-{flag.removeprefix('--')}" if option.default else flag
+        return click.option(flag, is_flag=True, default=option.default, help=text)
+    if option.default not in {None, ()} and "Default:" not in text:
+        shown = option.default if option.kind == "choice" else f"{option.default:g}"
+        text = f"{text} Default: {shown}."
+    kind: Any = str
+    if option.kind == "choice":
+        kind = click.Choice(offered(option).choices)
+    elif option.unset or option.kind in {"whole", "number"}:
+        kind = _reader(option)
+    return click.option(
+        *([f"-{option.short}"] if option.short else []),
+        flag,
+        type=kind,
+        metavar=option.metavar,
+        multiple=option.kind == "texts",
+        callback=_listed(option) if option.commas else _GRAMMAR_READERS.get(option.name),
+        shell_complete=complete_models if option.name in MODELS else None,
+        help=text,
+    )
+
+
+def _listed(option: Option) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], Any]:
+    """Return what reads texts with commas between."""
+
+    def read(context: click.Context, flag: click.Parameter, given: tuple[str, ...]) -> Any:
+        try:
+            return option.read(list(given))
+        except ValueError:
+            problem = (
+                f"{' '.join(given)[:80]!r} names none: it takes {option.metavar}, or '' for none"
+            )
+            raise click.BadParameter(problem, context, flag) from None
+
+    return read
+
+
+def read_grammar(name: str, value: str | None) -> str | None:
+    """Return what an answer has to look like: a flag's value if it is written out, or what is in the file of that name.
+
+    Args:
+        name: of `GRAMMARS`.
+        value: as a user writes it.
 
     Raises:
-        UsageError: it is a file that cannot be read, or says what is not known.
+        UsageError: there is no such file, or it is wrong.
     """
-    if name in {None, _OFF, _USUAL}:
-        return _USUAL if name == _USUAL else ""
-    from localspec.chat.gated import gate_of  # noqa: PLC0415 - few have one
-
-    rules = read_text(Path(str(name)), option)
-    gate_of(rules, f"{option} {name}")
-    return rules
-
-
-def structured(options: ReplyOptions, flags: Mapping[str, Any]) -> ReplyOptions:
-    """Return options with what the flags say of the answer's look.
-
-    Raises:
-        UsageError: there is no such file, it is wrong, or more than one of them are given.
-    """
-    given = {name: flags[name] for name in GRAMMARS if flags.get(name) is not None}
-    if not given:
-        return options
+    if value is None:
+        return None
     # Most answers are free, and the start waits for none of it.
     from localspec.grammar import require_sound  # noqa: PLC0415
 
-    texts = {name: _text(name, value) for name, value in given.items()}
-    found = changed(options, texts)
+    written_out = name == "json_schema" and value.lstrip().startswith(_WRITTEN_OUT)
+    is_text = name == "regex" or written_out
+    text = value if is_text else read_text(Path(value), f"--{name.replace('_', '-')}")
     try:
-        require_sound(found)
+        require_sound(changed(ReplyOptions(), {name: text}))
     except UsageError as error:
-        ((name, value),) = given.items()
-        raise UsageError(str(error) if value == texts[name] else f"{value}: {error}") from None
-    return found
+        raise UsageError(str(error) if is_text else f"{value}: {error}") from None
+    return text
 
 
-def _text(name: str, value: str) -> str:
-    """Return what a flag says: the value itself where it is written out, or else what is in the file of that name."""
-    if name == "regex" or (name == "json_schema" and value.lstrip().startswith(_WRITTEN_OUT)):
-        return value
-    return read_text(Path(value), f"--{name.replace('_', '-')}")
+def _grammar_reader(name: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    return lambda _context, _flag, value: read_grammar(name, value)
+
+
+_GRAMMAR_READERS = {name: _grammar_reader(name) for name in GRAMMARS}
 
 
 def read_text(path: Path, option: str) -> str:
@@ -226,133 +314,19 @@ def read_text(path: Path, option: str) -> str:
     return text
 
 
-Function = Callable[..., Any]
-
-_FLAGS = [each for kind in (LaunchOptions, ReplyOptions) for each in options_of(kind) if each.group]
-_model_flag = click.option(
-    "-m",
-    "--model",
-    metavar="NAME",
-    shell_complete=complete_models,
-    help="Model: a name, a GGUF file, or user/repo:QUANT.",
-)
-_MOST_AT_ONCE = 64
-_TYPES = {"whole": int, "number": float, "text": str, "texts": str}
-
-
-def own_option(command: Function) -> Function:
-    """Add the flag that asks no server."""
-    return click.option(
-        "--own",
-        is_flag=True,
-        help="Load the model here, even if a running server has it in memory.",
-    )(command)
-
-
-def option_flags(*names: str, **helps: str) -> Callable[[Function], Function]:
-    """Return what adds flags to a command's function, in the order in which its help shows them.
-
-    Args:
-        names: of options, or of groups of them.
-        helps: what help says where a verb means something of its own by an option.
-    """
-
-    def add(command: Function) -> Function:
-        found = [each for name in names for each in _named(name)]
-        flags = [_flag(each, helps.get(each.name)) for each in found]
-        if any(each.name == "pair" for each in found):
-            flags.insert(0, _model_flag)
-        for flag in reversed(flags):  # click shows first what was added last
-            command = flag(command)
-        return command
-
-    return add
-
-
-def launch_options(flags: Mapping[str, Any]) -> LaunchOptions:
-    """Return what to load, and how.
+def gate_rules(name: str | None, option: str = "--gate") -> str:
+    """Return the rules that an option names, as a request has them; see `Request`.
 
     Raises:
-        UsageError: the flags contradict each other, or one is out of its range.
+        UsageError: it is a file that cannot be read, or says what is not known.
     """
-    return changed(LaunchOptions(), flags)
+    if name in {None, _OFF, _USUAL}:
+        return _USUAL if name == _USUAL else ""
+    from localspec.chat.gated import gate_of  # noqa: PLC0415 - few have one
 
-
-def reply_options(flags: Mapping[str, Any]) -> ReplyOptions:
-    """Return how to answer; files that the flags name are read.
-
-    Raises:
-        UsageError: a flag is out of its range, or what the answer has to look like cannot be kept.
-    """
-    return structured(changed(ReplyOptions(), {**flags, **dict.fromkeys(GRAMMARS)}), flags)
-
-
-def _named(name: str) -> Iterator[Option]:
-    found = [each for each in _FLAGS if name in {each.group, each.name}]
-    assert found, name  # noqa: S101 - verbs name what is declared
-    yield from found
-
-
-def _flag(option: Option, text: str | None) -> Callable[[Function], Function]:
-    flag = f"--{option.name.replace('_', '-')}"
-    short = [f"-{option.short}"] if option.short else []
-    text = option.help if text is None else text
-    if option.kind == "switch":
-        if option.default:
-            flag = f"{flag}/--no-{flag.removeprefix('--')}"
-        return click.option(flag, is_flag=True, default=option.default, help=text)
-    if option.default not in {None, ()} and "Default:" not in text:
-        shown = option.default if option.kind == "choice" else f"{option.default:g}"
-        text = f"{text} Default: {shown}."
-    if option.kind == "choice":
-        choice = click.Choice(offered(option).choices)
-        return click.option(
-            flag, type=choice, metavar=option.metavar, default=option.default, help=text
-        )
-    if option.unset:
-        return click.option(
-            flag, metavar=option.metavar, default=option.unset, callback=_unless(option), help=text
-        )
-    return click.option(
-        *short,
-        flag,
-        type=_TYPES.get(option.kind, str),
-        metavar=option.metavar,
-        default=None if option.kind == "texts" else option.default,
-        multiple=option.kind == "texts",
-        callback=_listed(option) if option.commas else None,
-        shell_complete=complete_models if option.name in MODELS else None,
-        help=text,
-    )
-
-
-def _listed(option: Option) -> Callable[[click.Context, click.Parameter, Sequence[str]], Any]:
-    """Return what reads texts with commas between."""
-
-    def read(context: click.Context, flag: click.Parameter, given: Sequence[str]) -> Any:
-        try:
-            return option.read(list(given))
-        except ValueError:
-            problem = (
-                f"{' '.join(given)[:80]!r} names none: it takes {option.metavar}, or '' for none"
-            )
-            raise click.BadParameter(problem, context, flag) from None
-
-    return read
-
-
-def _unless(option: Option) -> Callable[[click.Context, click.Parameter, str], int | None]:
-    """Return what reads a number, or the word for None."""
-
-    def read(context: click.Context, flag: click.Parameter, text: str) -> int | None:
-        if text == option.unset:
-            return None
-        if not text.isdecimal():
-            what = option.takes.removeprefix("a ").replace(" or ", " nor ")
-            raise click.BadParameter(f"{text!r} is neither a {what}", context, flag)
-        return int(text)
-
-    return read
+    rules = read_text(Path(str(name)), option)
+    gate_of(rules, f"{option} {name}")
+    return rules
 
 
 def _rules(ctx: click.Context, param: click.Parameter, file: str | None) -> CallPolicy:  # noqa: ARG001
@@ -362,170 +336,191 @@ def _rules(ctx: click.Context, param: click.Parameter, file: str | None) -> Call
     )
 
 
-tool_rules_option = click.option(
-    "--tool-rules",
-    callback=_rules,
-    metavar="FILE",
-    help="Rules for what the model may call, how often and in what order: TOML, see docs/tools.md.",
-)
+def tool_rules() -> Any:
+    """Return the field that is `--tool-rules`."""
+    how = {"callback": _rules, "help": _RULES_HELP}
+    return field(default=CallPolicy(), metadata={"flag": (("FILE",), how)})
 
 
 def parallel_count(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
     """Return what `--parallel` says: the number of requests at a time; None, for `auto`, leaves it to the program."""
     if value == "auto":
         return None
-    if not value.isdecimal() or not 1 <= int(value) <= _MOST_AT_ONCE:
+    if not value.isdecimal() or not 1 <= int(value) <= _MOST_PARALLEL:
         raise click.BadParameter(
-            f"{value!r} is neither a number from 1 to {_MOST_AT_ONCE} nor 'auto'", ctx, param
+            f"{value!r} is neither a number from 1 to {_MOST_PARALLEL} nor 'auto'", ctx, param
         )
     return int(value)
 
 
-def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags of the verb that is running, with every key as it is set; `model` sets pair or target.
+def flag(*words: str, default: Any = None, **how: Any) -> Any:
+    """Return the field of a dataclass that is a flag, see `flags`; its help is what the docstring says of it.
 
-    `unset` are the keys that nobody set.
-    `system` stays what the flag says; what holds in `run` and `chat` without one is `usual_system`.
+    Args:
+        words: what users type, if it is not the field's name, and what stands for a value in help.
+        default: its value if it is not given.
+        how: more that click is to know.
+    """
+    return field(default=default, metadata={"flag": (words, {"default": default, **how})})
+
+
+def switch(*words: str) -> Any:
+    """Return the field that is a flag without a value."""
+    return flag(*words, default=False, is_flag=True)
+
+
+def several(*words: str, **how: Any) -> Any:
+    """Return the field that is a flag which can be repeated."""
+    return flag(*words, default=(), multiple=True, **how)
+
+
+def flags(**kinds: type) -> Decorator:
+    """Return what adds the flags of dataclasses to a command, which gets an object of each by its name here."""
+
+    def add(command: Function) -> Function:
+        @wraps(command)
+        def call(**given: Any) -> Any:
+            made = {
+                name: kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+                for name, kind in kinds.items()
+            }
+            return command(**made, **given)
+
+        found: Function = call
+        for kind in reversed(kinds.values()):
+            helps = descriptions(kind)
+            for each in reversed(fields(kind)):
+                words, how = each.metadata["flag"]
+                names = [word for word in words if word.startswith("-")]
+                metavar = next((word for word in words if not word.startswith("-")), None)
+                names = names or [f"--{each.name.strip('_').replace('_', '-')}"]
+                how = {"metavar": metavar, "help": helps.get(each.name), **how}
+                found = click.option(*names, each.name, **how)(found)
+        return found
+
+    return add
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What flags, the environment, the user's file and the makers of a model say together.
+
+    Args:
+        values: of all options and keys, by the names that users know.
+        unset: keys that are as they are by default.
+        given: what flags say.
+    """
+
+    values: Mapping[str, Any]
+    unset: frozenset[str]
+    given: Mapping[str, Any]
+
+    @property
+    def launch(self) -> LaunchOptions:
+        """What to load, and how.
+
+        Raises:
+            UsageError: two values contradict each other, or one is out of its range.
+        """
+        return changed(LaunchOptions(), self.values)
+
+    @property
+    def reply(self) -> ReplyOptions:
+        """How to answer, as the makers of the model recommend where nothing is set."""
+        return self.reply_of(None)
+
+    @property
+    def reply_as_set(self) -> ReplyOptions:
+        """How to answer, whatever the makers of the model recommend."""
+        return changed(ReplyOptions(), self.values)
+
+    def reply_of(self, model: str | None) -> ReplyOptions:
+        """Return how a pair or a model answers; None takes the one that is loaded.
+
+        Raises:
+            UsageError: a value is out of its range.
+        """
+        registry, values = load_registry(), self.values
+        name = model or values["target"] or values["pair"] or registry.default_pair
+        makers = {k: v for k, v in registry.sampling(name).items() if k in self.unset}
+        return changed(ReplyOptions(), {**values, **makers})
+
+    @property
+    def gate(self) -> str:
+        """What is masked in answers; see `gate_rules`."""
+        return gate_rules(self.values["gate"])
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt that is set for `run` and `chat`."""
+        return self.values["system"]  # type: ignore[no-any-return]  # so it is declared
+
+    @property
+    def own(self) -> bool:
+        """Whether no server is asked."""
+        return bool(self.values["own"])
+
+    @property
+    def named_model(self) -> str | None:
+        """The model that flags name, by whichever of them; None if none does."""
+        return next(filter(None, map(self.given.get, ("model", "pair", "target"))), None)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a flag, a variable or the file names a model."""
+        return not {"pair", "target"} <= self.unset
+
+    def with_model(self, name: str | None) -> "Settings":
+        """Return these settings for a model that a word names.
+
+        Raises:
+            UsageError: a flag names one, too.
+        """
+        return settings_of({**self.given, "model": name}) if name else self
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """Return the settings of a verb; `model` sets pair or target.
 
     Mirrors are handed on by their variable, which is where downloads look for them.
+
+    Args:
+        given: what flags say, by the names of options and keys.
 
     Raises:
         UsageError: a file or a variable sets what is unknown or unusable, or two flags name the model.
     """
-    context = click.get_current_context()
-    given = {
-        name: value
-        for name, value in flags.items()
-        if name in KEYS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-    given |= _chosen(flags)
+    chosen: Mapping[str, str] = {}
+    if name := given.get("model"):
+        for other in ("pair", "target"):
+            if given.get(other):
+                raise UsageError(
+                    f"model {name} and --{other} {given[other]} cannot be combined: give one of them"
+                )
+        chosen = load_registry().chosen(name)
     adopt_switches()
-    found = resolve(given)
-    resolved = {name: each.value for name, each in found.items()}
-    unset = [name for name, each in found.items() if each.origin.level is Level.DEFAULT]
-    mirrors = resolved.pop("mirrors")
-    if isinstance(mirrors, tuple) and mirrors:
+    found = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
+    values = {name: each.value for name, each in found.items()}
+    if mirrors := values["mirrors"]:
+        assert isinstance(mirrors, tuple)  # noqa: S101 - so it is declared
         os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
-    return {**flags, "usual_system": resolved.pop("system"), "unset": unset, **resolved}
+    unset = (name for name, each in found.items() if each.origin.level is Level.DEFAULT)
+    others = {name: value for name, value in given.items() if name not in KEYS}
+    return Settings({**values, **others}, frozenset(unset), given)
 
 
-def with_own(flags: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:
-    """Return configured flags as they suit a model, where nobody set them: as its makers recommend.
-
-    Args:
-        flags: as `configured` returns them.
-        name: of a pair or a model; None takes the one that they load.
-    """
-    registry = load_registry()
-    own = registry.sampling(name or flags["target"] or flags["pair"] or registry.default_pair)
-    return {**flags, **{each: own[each] for each in own if each in flags["unset"]}}
+# `system` is a flag of some verbs and a setting of others: these get both.
+_SETTABLE = {each.name for each in _FLAGS} | KEYS.keys() - {"system"} | {MODEL}
 
 
-def _chosen(flags: Mapping[str, Any]) -> dict[str, str]:
-    """Return the pair or the target that `--model`, or a word, chose."""
-    name = flags.get("model")
-    if not name:
-        return {}
-    for other in ("pair", "target"):
-        if flags[other]:
-            raise UsageError(
-                f"model {name} and --{other} {flags[other]} cannot be combined: give one of them"
-            )
-    return load_registry().chosen(name)
+def with_settings(command: Function) -> Function:
+    """Give a verb its `settings` in place of all flags of options and keys."""
 
+    @wraps(command)
+    def call(**given: Any) -> Any:
+        source = click.get_current_context().get_parameter_source
+        taken = {name: given.pop(name) for name in [*given] if name in _SETTABLE}
+        typed = {n: v for n, v in taken.items() if source(n) is ParameterSource.COMMANDLINE}
+        return command(settings=settings_of(typed), **given)
 
-_NONE = (
-    "no model chosen: name one with -m, or set one with `localspec config set model NAME`; "
-    "`localspec recommend` suggests some"
-)
-
-
-def with_model(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags as `configured` does; where they name no model, with the one that a person takes.
-
-    Where nobody can be asked, `unasked` says on one line what is taken; whoever runs tells it when nothing else is wrong.
-
-    Raises:
-        UsageError: the person takes none.
-    """
-    found = configured(flags)
-    if not {"pair", "target"} <= set(found["unset"]):
-        return {**found, "unasked": ""}
-    if flags["quiet"] or flags.get("json_"):  # which names the model that answered
-        return {**found, "unasked": ""}
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        return {**configured({**flags, "model": _taken()}), "unasked": ""}
-    here = _last_fetched()
-    better = (
-        "`localspec recommend` suggests better ones"
-        if here is None
-        else f"`localspec config set model {here}` makes the one that you have your default"
-    )
-    demo = load_registry().default_pair
-    told = f"no model chosen: using {demo}, a tiny demo model that makes things up; {better}"
-    return {**found, "unasked": told}
-
-
-def _last_fetched() -> str | None:
-    """Return the model of this machine that came last; None where there is none but the demo."""
-    from localspec.models.store import Store  # noqa: PLC0415 - few have not chosen
-
-    registry, store = load_registry(), Store(data_dir())
-    found = []
-    for pair in registry.pairs.values():
-        target = registry.find(pair.target)
-        path = store.path_of(target) if target is not None and target.is_known else None
-        if path is not None and pair.name != registry.default_pair:
-            found.append((path.stat().st_mtime, pair.name))
-    return max(found, key=lambda each: each[0], default=(0.0, None))[1]
-
-
-def _taken() -> str:
-    """Return the model that a person takes, which is kept as their usual one."""
-    # llama.cpp comes with it, to say which devices there are.
-    from localspec.config.own import keep_model  # noqa: PLC0415
-    from localspec.launch.rows import measured_choices  # noqa: PLC0415
-
-    every = measured_choices()
-    registry = load_registry()
-    owned = [each for each in every if each.own]
-    shown = [*owned, *(each for each in every if each.recommended and each not in owned)] or every
-    what = "You have these, and others suit" if owned else "These suit"
-    click.echo(f"You have not chosen a model yet. {what} this machine best:", err=True)
-    for number, each in enumerate(shown, 1):
-        text = f"{number}  {each.name}: {each.hint}"
-        width = shutil.get_terminal_size().columns
-        click.echo(click.wrap_text(text, width, "  ", " " * 5), err=True)
-    while True:
-        question = "Enter for 1, or type a number or a name (a: list all, n: cancel)"
-        try:
-            answer = (
-                click.prompt(question, default="", show_default=False, err=True).strip().lower()
-            )
-        except click.Abort:
-            click.echo(err=True)
-            answer = "n"
-        if answer in {"n", "q"}:
-            raise UsageError(_NONE)
-        if answer == "a":
-            shown = every
-            width = max(len(each.name) for each in every)
-            for number, each in enumerate(every, 1):
-                click.echo(f"{number:>3} {each.line(width)}", err=True)
-            continue
-        if answer == "" or (answer.isdecimal() and 1 <= int(answer) <= len(shown)):
-            name = shown[int(answer or 1) - 1].name
-        elif registry.knows(answer):
-            name = answer
-        else:
-            click.echo(
-                f"{answer[:40]!r} is neither a number in the list nor the name of a model", err=True
-            )
-            continue
-        overruled = keep_model(registry.chosen(name))
-        said = (
-            overruled
-            or f"{name} is now your default model; `localspec config set model NAME` changes it"
-        )
-        notice(said)
-        return name
+    return call

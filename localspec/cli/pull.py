@@ -1,16 +1,24 @@
 """`localspec pull` and `recommend`: fetch models, and which of them suit this machine."""
 
-import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from localspec.cli.interrupt import unwind_on_terminate
-from localspec.cli.options import complete_models, configured, option_flags
-from localspec.cli.output import ProgressLine
-from localspec.display import notice, printable, table
+from localspec.cli.options import (
+    Settings,
+    complete_models,
+    flags,
+    json_option,
+    option_flags,
+    switch,
+    with_settings,
+)
+from localspec.cli.progress import ProgressLine, fields, print_json, print_table
+from localspec.display import notice, printable
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.fit import forecast
 from localspec.launch.memories import memories
@@ -21,9 +29,9 @@ from localspec.models.entries import ModelEntry, Purpose
 from localspec.models.pull import Wanted, bytes_to_fetch, fetch, models_of_all, require_room, wanted
 from localspec.models.recommend import Memory, Recommendation, Suits, recommend, rounded
 from localspec.models.registry import load_registry
-from localspec.models.repository import FoundHeader, find_headers, keep_beginning, of_model
+from localspec.models.repository import model_header
 from localspec.models.store import Store
-from localspec.options import LaunchOptions, changed
+from localspec.options import LaunchOptions
 from localspec.storage.files import free_bytes, size_text
 from localspec.storage.paths import data_dir
 
@@ -33,27 +41,27 @@ LARGE_BYTES = 4_000_000_000
 READ_AHEAD_BYTES = 50_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class PullFlags:
+    """Flags of `pull` alone.
+
+    Args:
+        with_draft: Also download draft models that would not pay off on this machine.
+        yes: Do not ask for confirmation, however large the download is.
+        quiet: Show no progress and no forecast, and do not ask.
+    """
+
+    with_draft: bool = switch()
+    yes: bool = switch()
+    quiet: bool = switch("-q", "--quiet")
+
+
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_models)
 @option_flags("offline", offline="Do not use the network, only what is on this machine.")
-@click.option(
-    "--with-draft",
-    is_flag=True,
-    help="Also download draft models that would not pay off on this machine.",
-)
-@click.option(
-    "--yes", is_flag=True, help="Do not ask for confirmation, however large the download is."
-)
-@click.option(
-    "-q", "--quiet", is_flag=True, help="Show no progress and no forecast, and do not ask."
-)
-def pull(
-    names: tuple[str, ...],
-    offline: bool,
-    with_draft: bool,
-    yes: bool,
-    quiet: bool,
-) -> None:
+@flags(pulling=PullFlags)
+@with_settings
+def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None:
     """Download each NAME, verify it, and print where its files are.
 
     A NAME is a model or a pair that `localspec search` lists, or user/repo:QUANT on the Hugging
@@ -64,17 +72,16 @@ def pull(
     terminal, `pull` asks before it downloads more than 4 GB, more than half of the free disk, or
     something that will not run.
     """
-    flags = configured({"offline": offline})
+    launch = settings.launch
     with unwind_on_terminate():
-        found = wanted(names, offline=flags["offline"])
-        if not with_draft:
-            found = [_without_idle(each, quiet=quiet) for each in found]
-        preview = None
-        if not quiet:
-            preview = Preview(found, changed(LaunchOptions(), flags), offline=flags["offline"])
-            preview.before(ask=not yes)
-        with ProgressLine(enabled=not quiet) as line:
-            paths = fetch(models_of_all(found), offline=flags["offline"], progress=line.download)
+        downloads = wanted(names, offline=launch.offline)
+        if not pulling.with_draft:
+            downloads = [_without_idle(each, quiet=pulling.quiet) for each in downloads]
+        preview = None if pulling.quiet else Preview(downloads, launch)
+        if preview is not None:
+            preview.before(ask=not pulling.yes)
+        with ProgressLine(enabled=not pulling.quiet) as line:
+            paths = fetch(models_of_all(downloads), offline=launch.offline, progress=line.download)
         if preview is not None:
             preview.after()
     for path in paths:
@@ -97,18 +104,16 @@ class Preview:
     """Tells on stderr how pairs and models will fit, before they are fetched where that can be known.
 
     Args:
-        found: what was asked for.
+        downloads: what is fetched.
         request: how it would be loaded.
-        offline: ask no hub for headers.
     """
 
-    def __init__(self, found: Sequence[Wanted], request: LaunchOptions, *, offline: bool) -> None:
-        self._found = found
+    def __init__(self, downloads: Sequence[Wanted], request: LaunchOptions) -> None:
+        self._wanted = downloads
         self._request = request
         self._store = Store(data_dir())
-        self._reads_ahead = not offline
-        self._told: set[str] = set()
-        self._beginnings: list[FoundHeader] = []
+        self._reads_ahead = not request.offline
+        self._done: set[str] = set()
         self._problems = 0
 
     def before(self, *, ask: bool) -> None:
@@ -118,63 +123,58 @@ class Preview:
             ModelUnavailable: the disk has no room.
             click.Abort: the answer was no.
         """
-        entries = [each for each in models_of_all(self._found) if isinstance(each, ModelEntry)]
+        entries = [each for each in models_of_all(self._wanted) if isinstance(each, ModelEntry)]
         missing = [each for each in entries if self._store.path_of(each) is None]
         to_fetch = bytes_to_fetch(missing, self._store) if missing else 0
         if to_fetch:
             require_room(missing, self._store)
         if workers := ", ".join(self._request.workers):
-            self._say(f"what fits is not known now: {workers} will say what is free at loading")
+            self._notify(f"what fits is not known now: {workers} will say what is free at loading")
         for each in self._forecast:
-            self._tell_if_known(each)
+            self._forecast_early(each)
         if to_fetch and sys.stdin.isatty() and sys.stderr.isatty():
             self._ask(to_fetch, ask=ask)
-        for beginning in self._beginnings:
-            keep_beginning(beginning, self._store)
 
     def after(self) -> None:
         """Tell what could not be known before the files were here."""
         for each in self._forecast:
-            if each.name not in self._told:
-                self._tell(each)
+            if each.name not in self._done:
+                self._print_forecast(each)
 
     @property
     def _forecast(self) -> Sequence[Wanted]:
         """What can be judged here; nothing where workers are set: to ask one for its memory would take it from whoever uses it."""
-        return () if self._request.workers else self._found
+        return () if self._request.workers else self._wanted
 
-    def _tell_if_known(self, each: Wanted) -> None:
+    def _forecast_early(self, each: Wanted) -> None:
         entries = [model for model in each.models if isinstance(model, ModelEntry)]
         to_fetch = bytes_to_fetch(entries, self._store)
         if to_fetch and (to_fetch < READ_AHEAD_BYTES or not self._reads_ahead):
             return
         try:
-            self._tell(each)
+            self._print_forecast(each)
         except ModelUnavailable:  # another source may have the file, and its header is told then
             self._reads_ahead = False
 
-    def _tell(self, each: Wanted) -> None:
+    def _print_forecast(self, each: Wanted) -> None:
         try:
-            found = [list(find_headers(model)) for model in each.models]
+            headers = [model_header(model) for model in each.models]
         except ModelUnavailable:
             raise
         except LocalspecError as error:  # no GGUF, say: the download will not be better
-            self._say(f"warning: {error}", problem=True)
-            self._told.add(each.name)
+            self._notify(f"warning: {error}", problem=True)
+            self._done.add(each.name)
             return
-        self._beginnings += [header for headers in found for header in headers]
-        names = _names(each)
-        headers = [of_model(parts, name) for parts, name in zip(found, names, strict=True)]
         draft_model = headers[1] if len(headers) > 1 else None
         options = self._request.load
         expected = forecast(headers[0], draft_model, options, self._request.draft_load(options))
         for line in expected.lines:
-            self._say(f"{each.name} {line}" if line == expected.lines[0] else line)
+            self._notify(f"{each.name} {line}" if line == expected.lines[0] else line)
         for problem in expected.problems:
-            self._say(f"warning: {problem}", problem=True)
-        self._told.add(each.name)
+            self._notify(f"warning: {problem}", problem=True)
+        self._done.add(each.name)
 
-    def _say(self, text: str, *, problem: bool = False) -> None:
+    def _notify(self, text: str, *, problem: bool = False) -> None:
         self._problems += problem
         notice(printable(text))
 
@@ -183,7 +183,7 @@ class Preview:
         sizes = f"{size_text(to_fetch)} to download, {size_text(free)} free on the disk"
         large = to_fetch > LARGE_BYTES or to_fetch > free // 2
         if not ask or not (large or self._problems):
-            self._say(sizes)
+            self._notify(sizes)
             return
         question = "download it anyway?" if self._problems else "download it?"
         click.confirm(
@@ -191,14 +191,9 @@ class Preview:
         )
 
 
-def _names(each: Wanted) -> Iterator[str]:
-    for model in each.models:
-        yield model.name if isinstance(model, ModelEntry) else str(model)
-
-
 @click.command("recommend")
 @click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
-@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+@json_option
 def recommend_(code: bool, json_: bool) -> None:
     """Recommend models for this machine, best first; `*` marks those that are on it.
 
@@ -213,7 +208,7 @@ def recommend_(code: bool, json_: bool) -> None:
     found = recommend(registry, places, purpose)
     rows = {row.name: row for row in model_rows(registry, places)}
     if json_:
-        click.echo(json.dumps(_document(places, found, rows), indent=2))
+        print_json(_document(places, found, rows))
         return
     for place in places:
         free = "" if place.free_bytes is None else f", {size_text(place.free_bytes)} free now"
@@ -234,8 +229,7 @@ def recommend_(code: bool, json_: bool) -> None:
         row = rows[proposal.pair]
         name = f"{'*' if row.here else ' '} {row.name}"
         lines.append((name, row.sizes, f"{_reason(proposal)}: {row.about}"))
-    for line in table(lines):
-        click.echo(line)
+    print_table(lines)
     first = rows[found[0].pair]
     if first.here:
         click.echo(f"start the first with `localspec chat {first.name}`", err=True)
@@ -260,23 +254,14 @@ def _document(
     places: list[Memory], found: tuple[Recommendation, ...], rows: Mapping[str, ModelRow]
 ) -> dict[str, Any]:
     return {
-        "memories": [
-            {
-                "name": each.name,
-                "total_bytes": each.total_bytes,
-                "free_bytes": each.free_bytes,
-                "bytes_per_s": each.bytes_per_s,
-            }
-            for each in places
-        ],
+        "memories": [fields(each, "name total_bytes free_bytes bytes_per_s") for each in places],
         "proposals": [
             {
                 "pair": each.pair,
                 "memory": each.memory.name,
                 "needed_bytes": each.needed_bytes,
                 "read_bytes": each.target.read_bytes,
-                "tokens_per_s": each.tokens_per_s,
-                "is_measured": each.is_measured,
+                **fields(each, "tokens_per_s is_measured"),
                 "suits": each.suits.name.lower(),
                 "is_short": each.is_short,
                 "here": rows[each.pair].here,

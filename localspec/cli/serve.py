@@ -11,39 +11,41 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import uvicorn
 
+from localspec.calls.policy import CallPolicy
 from localspec.cli.options import (
     SectionedCommand,
+    Settings,
     complete_models,
-    configured,
+    flag,
+    flags,
     gate_option,
     gate_rules,
-    launch_options,
     option_flags,
     parallel_count,
-    reply_options,
-    tool_rules_option,
-    with_own,
+    several,
+    switch,
+    tool_rules,
+    with_settings,
 )
-from localspec.cli.output import ProgressLine
+from localspec.cli.progress import ProgressLine
 from localspec.cli.prompt import require_model
 from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
-from localspec.engine.client import EngineClient
-from localspec.engine.engine import error_named
+from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import EngineDied, Load, Notice, Ready
 from localspec.engine.running import Running, announced, directory, engine_socket
 from localspec.errors import UsageError
-from localspec.launch.engine import recorded_here
-from localspec.options import LaunchOptions, ReplyOptions
+from localspec.launch.recording import recorded
+from localspec.options import LaunchOptions
 from localspec.serve.answering import Service
 from localspec.serve.app import application
-from localspec.serve.backend import Backend, Refused
+from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
@@ -73,72 +75,51 @@ def _ends(context: click.Context, flag: click.Parameter, seconds: float | None) 
     return seconds
 
 
+@dataclass(frozen=True, slots=True)
+class ServeFlags:
+    """Flags of `serve` alone.
+
+    Args:
+        host: Address to listen on. Default: 127.0.0.1.
+        port: Port to listen on; 0 picks a free one. Default: 8080, or none with --socket.
+        socket: Unix socket to listen on; only you can connect to it.
+        background: Return when ready, and keep serving; see ps and stop.
+        api_key_file: File of API keys, one per line: [NAME] KEY [gate=usual|off|FILE]; # begins a comment. Every request must carry one. Required for other machines.
+        cors: Allow web pages from this origin, https://HOST:PORT; can be repeated.
+        parallel: Requests to answer at a time; auto: as many as pay off and fit memory. Default: 4.
+        max_queue: Requests that may run or wait; more get 429. Default: 64.
+        keep_alive: Unload the model after so long without a request: 10m, 30s, 2h, 0, or never. Default: 10m.
+        pin: Serve only MODEL; requests for others get 404.
+        max_wait: Longest wait of a request; one that waited longer gets 503. Default: no limit.
+        forget: Write no evaluated prompts to disk; else those that are left are read again, also after a restart.
+        quiet: Print only errors on stderr.
+    """
+
+    host: str | None = flag("ADDRESS")
+    port: int | None = flag(type=click.IntRange(0, 65535))
+    socket: str | None = flag("PATH")
+    background: bool = switch()
+    api_key_file: str | None = flag("FILE")
+    cors: tuple[str, ...] = several("ORIGIN")
+    parallel: int | None = flag("N|auto", default="4", callback=parallel_count)
+    max_queue: int = flag("N", default=64, type=click.IntRange(1, _MOST_WAITING))
+    keep_alive: float | None = flag("TIME", default="10m", callback=_seconds)
+    pin: bool = switch()
+    max_wait: float | None = flag(
+        "SECONDS", type=click.FloatRange(0, min_open=True), callback=_ends
+    )
+    forget: bool = switch()
+    tool_rules: CallPolicy = tool_rules()
+    quiet: bool = switch("-q", "--quiet")
+
+
 @click.command(cls=SectionedCommand)
 @click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
-@option_flags("models", "exact", "sampling")
-@option_flags("context")
-@click.option("--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    help="Port to listen on; 0 picks a free one. Default: 8080, or none with --socket.",
-)
-@click.option(
-    "--socket", metavar="PATH", help="Unix socket to listen on; only you can connect to it."
-)
-@click.option(
-    "--background", is_flag=True, help="Return when ready, and keep serving; see ps and stop."
-)
-@click.option(
-    "--api-key-file",
-    metavar="FILE",
-    help="File of API keys, one per line: [NAME] KEY [gate=usual|off|FILE]; # begins a comment. Every request must carry one. Required for other machines.",
-)
-@click.option(
-    "--cors",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Allow web pages from this origin, https://HOST:PORT; can be repeated.",
-)
-@click.option(
-    "--parallel",
-    default="4",
-    callback=parallel_count,
-    metavar="N|auto",
-    help="Requests to answer at a time; auto: as many as pay off and fit memory. Default: 4.",
-)
-@click.option(
-    "--max-queue",
-    default=64,
-    type=click.IntRange(1, _MOST_WAITING),
-    metavar="N",
-    help="Requests that may run or wait; more get 429. Default: 64.",
-)
-@click.option(
-    "--keep-alive",
-    default="10m",
-    callback=_seconds,
-    metavar="TIME",
-    help="Unload the model after so long without a request: 10m, 30s, 2h, 0, or never. Default: 10m.",
-)
-@click.option("--pin", is_flag=True, help="Serve only MODEL; requests for others get 404.")
-@click.option(
-    "--max-wait",
-    type=click.FloatRange(0, min_open=True),
-    callback=_ends,
-    metavar="SECONDS",
-    help="Longest wait of a request; one that waited longer gets 503. Default: no limit.",
-)
-@click.option(
-    "--forget",
-    is_flag=True,
-    help="Write no evaluated prompts to disk; else those that are left are read again, also after a restart.",
-)
-@tool_rules_option
+@option_flags("models", "exact", "sampling", "context", "device")
+@flags(serving=ServeFlags)
 @gate_option
-@option_flags("device")
-@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
-def serve(name: str | None, **flags: Any) -> int:
+@with_settings
+def serve(name: str | None, settings: Settings, serving: ServeFlags) -> int:
     """Serve MODEL, or your default model, to other programs over HTTP.
 
     \b
@@ -150,28 +131,28 @@ def serve(name: str | None, **flags: Any) -> int:
     /v1; also /infill for editors, /tokenize, /health and /metrics. Sampling options apply if a request does not set its own. Only this
     machine can connect, unless you give --host and --api-key-file.
     """  # noqa: D301 - click keeps lines behind a \b
-    if flags.pop("background"):
+    if serving.background:
         return start_in_background([each for each in sys.argv[1:] if each != "--background"])
-    flags["model"] = flags["model"] or (name and require_model(name))
-    keys = keys_of(flags["api_key_file"]) if flags["api_key_file"] else {}
-    if flags["host"] not in {None, *LOOPBACK} and not keys:
+    if not settings.named_model:
+        settings = settings.with_model(name and require_model(name))
+    keys = keys_of(serving.api_key_file) if serving.api_key_file else {}
+    if serving.host not in {None, *LOOPBACK} and not keys:
         raise UsageError(
-            f"--host {flags['host']} lets other machines connect: give --api-key-file as well"
+            f"--host {serving.host} lets other machines connect: give --api-key-file as well"
         )
-    if "*" in flags["cors"]:
+    if "*" in serving.cors:
         raise UsageError(
             "--cors * would let every web page ask: name each origin, https://HOST:PORT"
         )
-    flags = configured(flags)
-    gate = gate_rules(flags["gate"])
+    gate = settings.gate
     own = {name: gate_rules(name, "gate=") for name in {*keys.values()} if name}
     gates = {key: own[name] if name else gate for key, name in keys.items()}
     # Whoever stops it from outside ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    where = listening(flags["host"], flags["port"], flags["socket"])
+    where = listening(serving.host, serving.port, serving.socket)
     with where as listeners, ExitStack() as seen:  # until the engine is gone, too
         try:
-            return asyncio.run(served_here(listeners, seen, gates, gate, flags))
+            return asyncio.run(served_here(listeners, seen, gates, gate, settings, serving))
         except KeyboardInterrupt:
             return 0
 
@@ -185,7 +166,8 @@ async def served_here(
     seen: ExitStack,
     keys: Mapping[str, str],
     gate: str,
-    flags: dict[str, Any],
+    settings: Settings,
+    serving: ServeFlags,
 ) -> int:
     """Load, and serve until it is interrupted; return the exit code.
 
@@ -194,25 +176,25 @@ async def served_here(
         seen: gets what others see of the server, which ends when nothing runs any more.
         keys: for its API, each with what is masked for it, see `Request`; without any, whoever can connect may ask.
         gate: what is masked where there are no keys.
-        flags: of the verb.
+        settings: what to load, and how to answer.
+        serving: the flags of the verb.
 
     Raises:
         LocalspecError: the models cannot be loaded; as the class of errors that says why.
     """
-    launch, metrics = launch_options(flags), Metrics()
-    line = ProgressLine(enabled=not flags["quiet"])
-    engine = EngineClient(settings=Load(parallel=flags["parallel"], keep=not flags["forget"]))
-    backend = _backend(engine, launch, metrics, line, flags)
+    launch, metrics = settings.launch, Metrics()
+    line = ProgressLine(enabled=not serving.quiet)
+    backend = _backend(launch, metrics, line, serving)
     try:
         with line:
-            ready = await _started(backend)
-        service = _service(backend, ready, launch, flags)
+            ready = await backend.start()
+        service = _service(backend, ready, settings, serving)
         addresses = tuple(map(_address, listeners))
-        if not flags["quiet"]:
+        if not serving.quiet:
             _tell(service, ready, addresses, len(keys))
-        server = _server(service, metrics, _guard(keys, gate, flags))
+        server = _server(service, metrics, _guard(keys, gate, serving))
         shared = await _shared(service, seen)
-        about = (service.name, addresses, service.since, shared, recorded_here())
+        about = (service.name, addresses, service.since, shared, recorded())
         seen.enter_context(announced(Running(os.getpid(), *about)))
         await server.serve(sockets=list(listeners))
     finally:
@@ -221,51 +203,34 @@ async def served_here(
 
 
 def _backend(
-    engine: EngineClient,
-    launch: LaunchOptions,
-    metrics: Metrics,
-    line: ProgressLine,
-    flags: dict[str, Any],
+    launch: LaunchOptions, metrics: Metrics, line: ProgressLine, serving: ServeFlags
 ) -> Backend:
-    """Return what asks the engine; everything that it says is counted, and shown as far as it concerns loading."""
+    """Return what asks an engine; all its notices are counted, and shown as far as they concern loading."""
 
-    def see(seen: Notice) -> None:
-        metrics.see(seen)
-        _show(seen, line)
+    def watch(notice: Notice) -> None:
+        metrics.see(notice)
+        _show(notice, line)
 
-    return Backend(engine, launch, flags["max_queue"], see, metrics.ask, flags["max_wait"])
-
-
-async def _started(backend: Backend) -> Ready:
-    """Have the models loaded; what is wrong with them ends the program as it would end another verb."""
-    try:
-        return await backend.start()
-    except Refused as error:
-        raise error_named(error.kind, str(error)) from None
+    settings = Load(parallel=serving.parallel, keep=not serving.forget)
+    engine = RemoteEngine(settings=settings, watch=watch, revives=True)
+    return Backend(engine, launch, serving.max_queue, metrics.ask, serving.max_wait)
 
 
-def _service(
-    backend: Backend, ready: Ready, launch: LaunchOptions, flags: dict[str, Any]
-) -> Service:
+def _service(backend: Backend, ready: Ready, settings: Settings, serving: ServeFlags) -> Service:
     """Return what answers: with what is loaded, and with whatever else a request may name."""
-
-    def options_of(name: str | None) -> ReplyOptions:
-        return reply_options(with_own(flags, name))
-
+    launch = settings.launch
     called = (launch.pair, launch.target, ready.target)
     names = tuple(dict.fromkeys(each for each in called if each is not None))
-    first = ServedModel(names[0], launch, options_of(None))
-    residence = Residence(
-        backend, first, flags["keep_alive"], flags["max_queue"], flags["max_wait"]
-    )
-    catalogue = Catalogue(first, names, options_of, flags["pin"])
-    return Service(backend, residence, catalogue, int(time.time()), first, flags["tool_rules"])
+    first = ServedModel(names[0], launch, settings.reply)
+    residence = Residence(backend, first, serving.keep_alive, serving.max_queue, serving.max_wait)
+    catalogue = Catalogue(first, names, settings.reply_of, serving.pin)
+    return Service(backend, residence, catalogue, int(time.time()), first, serving.tool_rules)
 
 
-def _guard(keys: Mapping[str, str], gate: str, flags: dict[str, Any]) -> Guard:
+def _guard(keys: Mapping[str, str], gate: str, serving: ServeFlags) -> Guard:
     """Return who is let in; behind keys any name of this machine will do."""
-    hosts = None if keys else {*LOOPBACK, "[::1]", flags["host"] or "localhost"}
-    return Guard((*keys,), hosts, flags["cors"], gate, keys)
+    hosts = None if keys else {*LOOPBACK, "[::1]", serving.host or "localhost"}
+    return Guard((*keys,), hosts, serving.cors, gate, keys)
 
 
 def _server(service: Service, metrics: Metrics, guard: Guard) -> uvicorn.Server:

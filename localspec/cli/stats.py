@@ -3,24 +3,25 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import click
 
+from localspec.cli.options import flag, flags, several, switch
 from localspec.decoding.drafters.register import DRAFTERS
 from localspec.decoding.round import OFF
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
-from localspec.launch.recording import recording
+from localspec.launch.recording import recorded
+from localspec.options.recording import checked_workload
 from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
 from localspec.storage.token_log import FILE
 from localspec.storage.token_log import wipe as wipe_store
-from localspec.telemetry.log import read_records, retag, wipe
-from localspec.telemetry.reply import required
+from localspec.telemetry import log
+from localspec.telemetry.log import read_records
 from localspec.telemetry.report import make_report
 from localspec.telemetry.text import proposals
 from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view
@@ -29,45 +30,42 @@ from localspec.telemetry.view import since as moment
 _OFF = "telemetry is off, `localspec config set telemetry on` switches it on"
 
 
+@dataclass(frozen=True, slots=True)
+class StatsFlags:
+    """Flags of `stats`.
+
+    Args:
+        since: Only since this time: 2026-11-20, 12h, 7d, 4w.
+        all_: Print every table, not only the first.
+        json_: Print one JSON object.
+        html: Write a page with plots, which needs no network.
+        replies: List the last N replies.
+        retag: Correct the kind of text of a reply: code, edit, chat, summarise, structured, creative.
+        export: Write recorded drafts as JSON lines, to train a better draft model on; - is stdout.
+        drafters: With --export: only rounds of this drafter; can be repeated. Default: every drafter.
+        most_context: With --export: cut each context to its last N tokens. Default: not cut.
+        wipe: Remove everything that was recorded, and the store of what was said.
+        wipe_text: Remove only the recorded text.
+        yes: With --wipe or --wipe-text: do not ask.
+    """
+
+    since: str | None = flag("WHEN")
+    all_: bool = switch()
+    json_: bool = switch()
+    html: str | None = flag("FILE")
+    replies: int | None = flag("N", type=click.IntRange(1))
+    retag: tuple[str, ...] = several("REPLY=KIND")
+    export: str | None = flag("FILE")
+    drafters: tuple[str, ...] = several("--drafter", "NAME")
+    most_context: int | None = flag("--context", "N", type=click.IntRange(1))
+    wipe: bool = switch()
+    wipe_text: bool = switch()
+    yes: bool = switch()
+
+
 @click.command()
-@click.option("--since", metavar="WHEN", help="Only since this time: 2026-11-20, 12h, 7d, 4w.")
-@click.option("--all", "all_", is_flag=True, help="Print every table, not only the first.")
-@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@click.option("--html", metavar="FILE", help="Write a page with plots, which needs no network.")
-@click.option("--replies", type=click.IntRange(1), metavar="N", help="List the last N replies.")
-@click.option(
-    "--retag",
-    multiple=True,
-    metavar="REPLY=KIND",
-    help="Correct the kind of text of a reply: code, edit, chat, summarise, structured, creative.",
-)
-@click.option(
-    "--export",
-    metavar="FILE",
-    help="Write recorded drafts as JSON lines, to train a better draft model on; - is stdout.",
-)
-@click.option(
-    "--drafter",
-    "drafters",
-    multiple=True,
-    metavar="NAME",
-    help="With --export: only rounds of this drafter; can be repeated. Default: every drafter.",
-)
-@click.option(
-    "--context",
-    "most_context",
-    type=click.IntRange(1),
-    metavar="N",
-    help="With --export: cut each context to its last N tokens. Default: not cut.",
-)
-@click.option(
-    "--wipe",
-    is_flag=True,
-    help="Remove everything that was recorded, and the store of what was said.",
-)
-@click.option("--wipe-text", is_flag=True, help="Remove only the recorded text.")
-@click.option("--yes", is_flag=True, help="With --wipe or --wipe-text: do not ask.")
-def stats(since: str | None, **flags: Any) -> None:
+@flags(wanted=StatsFlags)
+def stats(wanted: StatsFlags) -> None:
     """Show what drafting did on this machine: acceptance, speed and time saved, by pair.
 
     With --all also by kind of text, drafter, draft length and more.
@@ -80,89 +78,79 @@ def stats(since: str | None, **flags: Any) -> None:
     are included; turn that on with `localspec config set telemetry text`.
     """
     directory = data_dir() / "telemetry"
-    since_s = None if since is None else moment(since)
-    if flags["wipe"] or flags["wipe_text"]:
-        _wipe(directory, only_text=not flags["wipe"], asks=not flags["yes"])
-    elif flags["export"] is not None:
-        file, most = flags["export"], flags["most_context"] or 0
-        _export(directory, file, since_s or 0.0, flags["drafters"], most)
-    else:
-        _retag(directory, flags["retag"])
-        if flags["replies"] or flags["html"] or flags["json_"] or not flags["retag"]:
-            _show(directory, since_s, flags)
-
-
-def _show(directory: Path, since_s: float | None, flags: Mapping[str, Any]) -> None:
-
+    since_s = None if wanted.since is None else moment(wanted.since)
+    if wanted.wipe or wanted.wipe_text:
+        _wipe(directory, only_text=not wanted.wipe, asks=not wanted.yes)
+        return
+    if wanted.export is not None:
+        _export(directory, wanted, since_s or 0.0)
+        return
+    _retag(directory, wanted.retag)
+    if wanted.retag and not (wanted.replies or wanted.html or wanted.json_):
+        return
     records = read_records(directory)
     if not records.replies:
-        why = "ask something first" if recording() else _OFF
+        why = "ask something first" if recorded() else _OFF
         raise LocalspecError(f"nothing was recorded yet: {why}")
-    html, last = flags["html"], flags["replies"]
-    if last is not None:
-        for line in replies_view(list(records.replies.values())[: -last - 1 : -1]):
+    if wanted.replies is not None:
+        for line in replies_view(list(records.replies.values())[: -wanted.replies - 1 : -1]):
             click.echo(line)
         return
     report = make_report(records, since_s)
-    if html is not None:
-        _write(Path(html), html_page(report, time.time()))
-    if flags["json_"]:
+    if wanted.html is not None:
+        _write(wanted.html, html_page(report, time.time()))
+    if wanted.json_:
         click.echo(as_json(report))
-    elif html is None:
-        click.echo(terminal_view(report, every=flags["all_"]), nl=False)
+    elif wanted.html is None:
+        click.echo(terminal_view(report, every=wanted.all_), nl=False)
     else:
-        notice(f"wrote {shown(html)}")
+        notice(f"wrote {shown(wanted.html)}")
 
 
-def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
-
-    asked = []
-    for each in wanted:
+def _retag(directory: Path, pairs: tuple[str, ...]) -> None:
+    wanted = []
+    for each in pairs:
         number, equals, workload = each.partition("=")
         if not (equals and number.isdecimal() and len(number) < 19):
             raise UsageError(f"--retag {each[:40]!r}: write it like 12=code")
-        asked.append((int(number), required(workload)))
-    for reply, kind in asked:
-        if not retag(directory, reply, kind):
+        wanted.append((int(number), checked_workload(workload)))
+    for reply, kind in wanted:
+        if not log.retag(directory, reply, kind):
             raise UsageError(f"there is no reply {reply}: see `localspec stats --replies 20`")
 
 
 def _wipe(directory: Path, *, only_text: bool, asks: bool) -> None:
-
     what = "the recorded text" if only_text else "everything that was recorded"
     if asks and sys.stdin.isatty():
         click.confirm(f"remove {what}?", abort=True, err=True)
-    found = wipe(directory, only_text=only_text)
+    removed = log.wipe(directory, only_text=only_text)
     if not only_text:
-        found |= wipe_store(data_dir() / "store" / FILE)
-    notice(f"removed {what}" if found else "nothing was recorded")
+        removed |= wipe_store(data_dir() / "store" / FILE)
+    notice(f"removed {what}" if removed else "nothing was recorded")
 
 
-def _export(
-    directory: Path, file: str, since_s: float, drafters: tuple[str, ...], most_context: int
-) -> None:
-
-    for each in set(drafters) - {*DRAFTERS, OFF}:
+def _export(directory: Path, wanted: StatsFlags, since_s: float) -> None:
+    for each in set(wanted.drafters) - {*DRAFTERS, OFF}:
         raise UsageError(f"--drafter {each[:40]!r}: choose one of {', '.join([*DRAFTERS, OFF])}")
-    found = proposals(directory, since_s, drafters, most_context)
-    first = next(found, None)
+    rounds = proposals(directory, since_s, wanted.drafters, wanted.most_context or 0)
+    first = next(rounds, None)
     if first is None:
         raise LocalspecError(
             "no matching round was recorded with text: `localspec config set telemetry text` records it from now on"
         )
-    lines = (json.dumps(each) + "\n" for each in chain([first], found))
-    if file == "-":
+    lines = (json.dumps(each) + "\n" for each in chain([first], rounds))
+    if wanted.export in {None, "-"}:
         sys.stdout.writelines(lines)
     else:
-        _write(Path(file), "".join(lines))
-        notice(f"wrote {shown(file)}")
+        _write(str(wanted.export), "".join(lines))
+        notice(f"wrote {shown(str(wanted.export))}")
 
 
-def _write(path: Path, page: str) -> None:
+def _write(file: str, page: str) -> None:
     """Write a file whole or not at all, readable by its owner only."""
     try:
-        write_atomic(path, page.encode())
+        write_atomic(Path(file), page.encode())
     except OSError as error:
         raise UsageError(
-            f"{shown(path)} cannot be written ({error.strerror}): choose another place"
+            f"{shown(file)} cannot be written ({error.strerror}): choose another place"
         ) from error

@@ -1,21 +1,20 @@
 """`localspec doctor`, `setup` and `worker`: what this machine is, a build of llama.cpp for its GPU, and its devices for another one."""
 
 import ipaddress
-import json
 import signal
 import socket
 import sys
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import click
 
 from localspec.cli import leave
 from localspec.cli.interrupt import unwind_on_terminate
-from localspec.cli.options import option_flags
-from localspec.cli.output import RedrawnLine
-from localspec.diagnosis import Fact, State
-from localspec.diagnosis.machine import examine
+from localspec.cli.options import flag, flags, json_option, option_flags, several, switch
+from localspec.cli.progress import ProgressLine, print_json
+from localspec.diagnosis.doctor import Fact, State, examine
 from localspec.display import columns_of, notice, printable
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.build import build
@@ -24,8 +23,7 @@ from localspec.llama.devices import Device
 from localspec.llama.handshake import PORT, host_and_port
 from localspec.llama.rpc_server import served_devices, start_server
 from localspec.resources import default_threads, free_ram_bytes
-from localspec.setup.gpus import BACKENDS, find_gpus
-from localspec.setup.plan import SetupPlan, decide
+from localspec.setup.plan import BACKENDS, SetupPlan, decide, find_gpus
 from localspec.setup.steps import carry_out, steps
 from localspec.storage.files import size_text
 
@@ -34,7 +32,7 @@ _MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
 
 
 @click.command()
-@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
+@json_option
 @option_flags("offline")
 @click.option("--verify", is_flag=True, help="Read every stored model and compare its sha256.")
 def doctor(json_: bool, offline: bool, verify: bool) -> int:
@@ -43,8 +41,6 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
     The output holds no secrets and is safe to share. The exit code is 1 if something is broken;
     having no network is only a warning.
     """
-    # It loads llama.cpp, which --help does without.
-
     sections = examine(offline=offline, verify=verify, progress=_show_file)
     states = [fact.state for facts in sections.values() for fact in facts]
     if json_:
@@ -53,7 +49,7 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
             for name, facts in sections.items()
             for fact in facts
         ]
-        click.echo(json.dumps({"ok": "broken" not in states, "facts": rows}))
+        print_json({"ok": "broken" not in states, "facts": rows}, indent=None)
     else:
         for name, facts in sections.items():
             click.echo("\n".join((name, *map(_line, facts), "")))
@@ -87,69 +83,74 @@ def _show_file(name: str) -> None:
         notice(f"reading {name[:12]}…")
 
 
+@dataclass(frozen=True, slots=True)
+class SetupFlags:
+    """Flags of `setup`.
+
+    Args:
+        backend: Build for this. Default: the GPU.
+        rpc: Also use devices of other machines (llama.cpp's RPC).
+        wheels: Index of prebuilt wheels to take the build from, instead of compiling.
+        rebuild: Build even what is there already.
+        dry_run: Print the commands, and change nothing.
+        yes: Do not ask for confirmation.
+    """
+
+    backend: str | None = flag("--for", type=click.Choice(list(BACKENDS)))
+    rpc: bool = switch()
+    wheels: str | None = flag("URL")
+    rebuild: bool = switch()
+    dry_run: bool = switch()
+    yes: bool = switch()
+
+
 @click.command()
-@click.option(
-    "--for", "backend", type=click.Choice(list(BACKENDS)), help="Build for this. Default: the GPU."
-)
-@click.option("--rpc", is_flag=True, help="Also use devices of other machines (llama.cpp's RPC).")
-@click.option(
-    "--wheels",
-    metavar="URL",
-    help="Index of prebuilt wheels to take the build from, instead of compiling.",
-)
-@click.option("--rebuild", is_flag=True, help="Build even what is there already.")
-@click.option("--dry-run", is_flag=True, help="Print the commands, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-def setup(
-    backend: str | None, rpc: bool, wheels: str | None, rebuild: bool, dry_run: bool, yes: bool
-) -> int:
+@flags(wanted=SetupFlags)
+def setup(wanted: SetupFlags) -> int:
     """Build llama.cpp for this machine's GPU, and use it once it has answered a question.
 
     Until then, and if anything goes wrong, localspec keeps using the build that works. `localspec setup --for cpu` goes
     back to the one that localspec was installed with.
     """
-    # It loads llama.cpp, which --help does without.
-
     used = build()
     plan = decide(
         find_gpus(),
         used.backends,
         beside=chosen() is not None,
-        backend=backend,
-        rpc=rpc,
-        rebuild=rebuild,
-        wheels=wheels,
+        backend=wanted.backend,
+        rpc=wanted.rpc,
+        rebuild=wanted.rebuild,
+        wheels=wanted.wheels,
     )
     click.echo(plan.reason)
+    missing = ", ".join(plan.lacks)
     if plan.backend is None:
         return 0
-    if dry_run:
-        if plan.lacks:
-            click.echo(f"first install {', '.join(plan.lacks)}")
+    if wanted.dry_run:
+        if missing:
+            click.echo(f"first install {missing}")
         for step in steps(plan, used.version, builds_dir() / "NEW"):
             click.echo(str(step))
         return 0
-    if plan.lacks:
-        missing = ", ".join(plan.lacks)
+    if missing:
         raise LocalspecError(f"{plan.reason}: install {missing}, then run localspec setup again")
     if not plan.to_own:
         options = " ".join(plan.options) or "no options"
         compiled = f"is compiled with {options}: {plan.minutes(default_threads())}"
         click.echo(
-            f"llama-cpp-python {used.version} {'is fetched as a wheel' if wheels else compiled}; "
+            f"llama-cpp-python {used.version} {'is fetched as a wheel' if wanted.wheels else compiled}; "
             "the build in use stays until the new one works"
         )
-        if not yes and not sys.stdin.isatty():
+        if not wanted.yes and not sys.stdin.isatty():
             raise UsageError("stdin is not a terminal: pass --yes to go on")
-        if not yes:
+        if not wanted.yes:
             click.confirm("go on?", abort=True, err=True)
     _carry_out(plan, used.version)
     return 0
 
 
-def _carry_out(plan: "SetupPlan", version: str) -> None:
-
-    line = RedrawnLine(enabled=True)
+def _carry_out(plan: SetupPlan, version: str) -> None:
+    line = ProgressLine(enabled=True)
 
     def show(title: str, share: float) -> None:
         if line.drawn:
@@ -157,11 +158,8 @@ def _carry_out(plan: "SetupPlan", version: str) -> None:
         elif not share:
             click.echo(f"localspec: {title}", err=True)
 
-    with unwind_on_terminate():
-        try:
-            trial = carry_out(plan, version, show)
-        finally:
-            line.clear()
+    with unwind_on_terminate(), line:
+        trial = carry_out(plan, version, show)
     on = ", ".join(trial.devices) or "the CPU"
     if trial.answer is None:
         click.echo(f"it loads and finds {on}; `localspec pull demo` gets a model that can answer")
@@ -178,27 +176,28 @@ _LISTEN = f"127.0.0.1:{PORT}"
 _LOOK_S = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerFlags:
+    """Flags of `worker` alone.
+
+    Args:
+        names: Device to serve; can be repeated. Default: all GPUs, or the CPU.
+        allow: Accept connections from other machines: without a password, each can use, crash and overhear this worker.
+    """
+
+    names: tuple[str, ...] = several("--device", "NAME")
+    listen: str = flag(
+        "HOST:PORT",
+        default=_LISTEN,
+        help=f"Where to listen; port 0 picks a free one. Default: {_LISTEN}.",
+    )
+    allow: bool = switch()
+
+
 @click.command()
-@click.option(
-    "--device",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Device to serve; can be repeated. Default: all GPUs, or the CPU.",
-)
-@click.option(
-    "--listen",
-    default=_LISTEN,
-    metavar="HOST:PORT",
-    help=f"Where to listen; port 0 picks a free one. Default: {_LISTEN}.",
-)
-@click.option(
-    "--allow",
-    is_flag=True,
-    help="Accept connections from other machines: without a password, each can use, crash and overhear this worker.",
-)
+@flags(lending=WorkerFlags)
 @option_flags("threads")
-def worker(names: tuple[str, ...], listen: str, allow: bool, threads: int | None) -> int:
+def worker(lending: WorkerFlags, threads: int | None) -> int:
     """Serve this machine's devices to `localspec --workers` on another one.
 
     \b
@@ -209,11 +208,11 @@ def worker(names: tuple[str, ...], listen: str, allow: bool, threads: int | None
     llama.cpp's RPC has no password and no encryption: it listens to this machine alone, and SSH
     carries it to the other one. Models stay where they are asked; nothing is written here.
     """  # noqa: D301 - click keeps lines behind a \b
-    address, is_loopback = _address(listen, allow=allow)
+    address, is_loopback = _address(lending.listen, allow=lending.allow)
     # Whoever stops it from outside ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        served = served_devices(names)
+        served = served_devices(lending.names)
         serving = start_server(address, served, threads or default_threads())
         _tell_address(address, served, is_loopback=is_loopback)
         while serving.is_alive():

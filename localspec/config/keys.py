@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from localspec.decoding.drafters.register import DRAFTERS
-from localspec.options import LaunchOptions, Option, ReplyOptions, cut, options_of
+from localspec.options import LaunchOptions, Option, ReplyOptions, cut, option, options_of
 
 T = TypeVar("T")
 Setting = str | int | float | bool | tuple[str, ...] | None
@@ -16,22 +16,24 @@ def offered(option: Option) -> Option:
     """Return an option with all that users may write for it: of drafting, the drafters that there are."""
     if option.name != "draft":
         return option
-    choices = (*option.choices, *DRAFTERS)
-    return replace(option, choices=choices, takes=f"one of {', '.join(choices)}")
+    choices = ("auto", "off", *DRAFTERS)
+    return replace(option, kind="choice", choices=choices, takes=f"one of {', '.join(choices)}")
 
 
-def _bounded(name: str, default: int, least: int, most: int) -> Option:
-    range_text = f"from {least} to {most}"
-    return Option(
-        name=name,
-        field=name,
-        kind="whole",
-        default=default,
-        least=least,
-        most=most,
-        takes=f"a whole number {range_text}",
-        range_text=range_text,
-    )
+@dataclass(frozen=True, slots=True)
+class ProgramSettings:
+    """Settings that no flag of `LaunchOptions` and `ReplyOptions` is."""
+
+    system: str | None = option(None)
+    mirrors: tuple[str, ...] = option(())
+    telemetry: str = option("on", choices=("off", "on", "text"))
+    telemetry_megabytes: int = option(128, least=16, most=1 << 20)
+    telemetry_days: int = option(365, least=1, most=36500)
+    store: bool = option(False)
+    store_megabytes: int = option(64, least=1, most=4096)
+    gate: str = option("off", takes="usual, off or the path of a file")
+    vectors: str = option("off", takes="off or the name of a model that makes vectors")
+    own: bool = option(False)
 
 
 KEYS: Mapping[str, Option] = {
@@ -41,45 +43,7 @@ KEYS: Mapping[str, Option] = {
         for each in options_of(kind)
         if each.key
     },
-    "system": Option(
-        name="system",
-        field="system",
-        kind="text",
-        may_be_unset=True,
-        takes="a text",
-    ),
-    "mirrors": Option(
-        name="mirrors", field="mirrors", kind="texts", default=(), takes="a list of texts"
-    ),
-    "telemetry": Option(
-        name="telemetry",
-        field="telemetry",
-        kind="choice",
-        choices=("off", "on", "text"),
-        default="on",
-        takes="off, on or text",
-    ),
-    "telemetry_megabytes": _bounded("telemetry_megabytes", 128, 16, 1 << 20),
-    "telemetry_days": _bounded("telemetry_days", 365, 1, 36500),
-    "store": Option(
-        name="store", field="store", kind="switch", default=False, takes="true or false"
-    ),
-    "store_megabytes": _bounded("store_megabytes", 64, 1, 4096),
-    "gate": Option(
-        name="gate",
-        field="gate",
-        kind="text",
-        default="off",
-        takes="usual, off or the path of a file",
-    ),
-    "vectors": Option(
-        name="vectors",
-        field="vectors",
-        kind="text",
-        default="off",
-        takes="off or the name of a model that makes vectors",
-    ),
-    "own": Option(name="own", field="own", kind="switch", default=False, takes="true or false"),
+    **{each.name: each for each in options_of(ProgramSettings)},
 }
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 # What chooses a model: a pair or a target, and with it a draft model.

@@ -11,7 +11,7 @@ from localspec.decoding.allowed import LOOKED_AT, Allows
 from localspec.decoding.constraint import Constraint
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import Candidates, candidates, likeliest, penalised
-from localspec.decoding.top import ranked, ranked_ids, top_ids
+from localspec.decoding.top import ranked_ids
 from localspec.options import SamplingParams
 
 
@@ -27,15 +27,12 @@ def choose(candidates: Candidates, noise: Noise, position: int) -> int:
     """
     if candidates.ids.size == 1:
         return int(candidates.ids[0])
-    few = _contenders(candidates, noise, position, wanted=1)
-    perturbed = few.log_weights + noise.gumbel(position, few.ids)
-    return int(few.ids[perturbed.argmax()])
+    perturbed = candidates.log_weights + noise.gumbel(position, candidates.ids)
+    return int(candidates.ids[perturbed.argmax()])
 
 
 _ALTERNATIVES = 2
-"""How many choices after the first are told: what a sibling in a branching draft would be."""
-RANKED = 1 + _ALTERNATIVES
-"""How many of a row's highest logits are of use to whoever asks for the gap."""
+"""How many choices after the first are returned: what a sibling in a branching draft would be."""
 _ALONE = 1e6
 """The gap of a choice without a rival, and the widest: next to no temperature leaves rivals no weight at all."""
 
@@ -54,46 +51,15 @@ def choose_with_gap(
     """
     ids = candidates.ids
     if ids.size > 1:
-        few = _contenders(candidates, noise, position, wanted=RANKED)
-        scores = few.log_weights + noise.gumbel(position, few.ids)
-        order = (-scores).argsort(kind="stable")[:RANKED]
-        token, *others = few.ids[order].tolist()
+        scores = candidates.log_weights + noise.gumbel(position, ids)
+        order = ranked_ids(scores, 1 + _ALTERNATIVES)
+        token, *others = ids[order].tolist()
         return token, min(_ALONE, float(scores[order[0]] - scores[order[1]])), tuple(others)
-    token, highest = int(ids[0]), candidates.highest
-    if highest is None or highest.size < RANKED:
-        highest = top_ids(row, min(1 + RANKED, row.size))  # the token may be none of them
-    near = ranked(row, highest)[: 1 + RANKED].tolist()
+    token = int(ids[0])
+    near = ranked_ids(row, 2 + _ALTERNATIVES).tolist()  # the token may be none of the best
     rivals = [each for each in near if each != token and row[each] > -np.inf][:_ALTERNATIVES]
     gap = float(row[token]) - float(row[rivals[0]]) if rivals else _ALONE
     return token, gap, tuple(rivals)
-
-
-_MANY, _FIRST = 1024, 64
-"""Candidates from which on it pays to look for those that can be chosen at all, and how many of the likeliest are tried first."""
-_SLACK, _ROUNDING = 1e-6, 1e-15
-"""More than a sum of weight and noise can be off, and as a share of the weight, if that is a large one."""
-
-
-def _contenders(candidates: Candidates, noise: Noise, position: int, wanted: int) -> Candidates:
-    """Return those candidates, their weights unchanged, among which the `wanted` best by weight and noise are.
-
-    The likeliest are tried first. Whatever is to beat the `wanted`-th of them, and weighs no more than the least of
-    them, needs noise that makes up for the difference: few ids have that much, and which is found without a logarithm.
-    """
-    ids, weights = candidates.ids, candidates.log_weights
-    if ids.size < _MANY:
-        return candidates
-    first = top_ids(weights, _FIRST)
-    tried = np.sort(weights[first] + noise.gumbel(position, ids[first]))
-    if tried[-wanted] == -np.inf:
-        return candidates
-    least = float(weights[first].min())
-    others = max(least * (1 - _ROUNDING), least * (1 + _ROUNDING)) + _SLACK
-    # Of two large weights rounding alone can be more than the least that noise is asked about, which all of it reaches.
-    may_win = noise.may_reach(position, ids, max(-700.0, float(tried[-wanted]) - others))
-    may_win[first] = True
-    kept = may_win.nonzero()[0]
-    return Candidates(ids[kept], weights[kept], candidates.highest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +90,9 @@ class Chooser:
         """Return tokens that are certain to follow `prefix`, whatever the logits are; see `Constraint`."""
         return () if self.constraint is None else self.constraint.forced(prefix)
 
-    def candidates(
-        self, row: NDArray[np.float32], prefix: Sequence[int], highest: int = 1
-    ) -> Candidates:
+    def candidates(self, row: NDArray[np.float32], prefix: Sequence[int]) -> Candidates:
         """Return what sampling keeps of the row, shape (n_vocab,), that follows `prefix`; see `candidates`."""
-        return candidates(row, prefix, self.params, self._allows(prefix), highest)
+        return candidates(row, prefix, self.params, self._allows(prefix))
 
     def rivals(
         self, kept: Candidates, row: NDArray[np.float32], prefix: Sequence[int]

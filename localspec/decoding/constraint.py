@@ -24,14 +24,12 @@ class Constraint(Protocol):
         At least one id of the whole vocabulary ought to be allowed after every prefix that was
         itself allowed; where none is, the pass fails.
         """
-        ...
 
     def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
         """Return tokens that are certain to follow `prefix`: each is the only id that `allows` lets follow those before it.
 
         Not all of them: fewer, or none, where finding out would take long.
         """
-        ...
 
 
 class Automaton(Protocol[S]):
@@ -39,19 +37,15 @@ class Automaton(Protocol[S]):
 
     def start(self) -> S:
         """Return the state before the first token."""
-        ...
 
     def step(self, state: S, token: int) -> S:
         """Return the state after a token that `allows` lets follow `state`."""
-        ...
 
     def allows(self, state: S, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids`, shape (n,), whether it may follow."""
-        ...
 
     def forced(self, state: S) -> tuple[int, ...]:
         """Return tokens of which each is the only one that may follow those before it, as far as that is easily told."""
-        ...
 
 
 class AnswerConstraint(Generic[S]):

@@ -82,16 +82,13 @@ class LanguageModel(Protocol):
     @property
     def n_vocab(self) -> int:
         """Number of token ids, and the width of a row of logits."""
-        ...
 
     @property
     def n_ctx(self) -> int:
         """Most tokens that a request may hold."""
-        ...
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         """Return how many of `tokens`, from the first on, are cached."""
-        ...
 
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` ahead of a request for rows; return how many were not yet cached.
@@ -99,7 +96,6 @@ class LanguageModel(Protocol):
         Raises:
             Cancelled: the model's `CancelFlag` was set; what was evaluated stays cached.
         """
-        ...
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
         """Return the logits after each of the last `rows` tokens, in order, zero-copy.
@@ -107,8 +103,6 @@ class LanguageModel(Protocol):
         Raises:
             Cancelled: the model's `CancelFlag` was set.
         """
-        ...
 
     def truncate(self, n_past: int) -> None:
         """Forget everything cached beyond the first `n_past` tokens."""
-        ...

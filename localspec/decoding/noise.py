@@ -1,6 +1,5 @@
 """Noise: Gumbel numbers that depend on (seed, position, token id) and on nothing else."""
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,21 +64,6 @@ class Noise:
             np.log(numbers, out=numbers)
             np.negative(numbers, out=numbers)
         return numbers
-
-    def may_reach(self, position: int, ids: NDArray[np.int64], least: float) -> NDArray[np.bool_]:
-        """Say for each id whether its number may be `least` or more: True for all that are, and for hardly any other.
-
-        Both logarithms rise with the 52 bits, so that bits are compared with those of `least`, and no logarithm is
-        taken. Of the share that lies above it, a millionth more is let through: more than rounding can be off.
-
-        Args:
-            position: as for `gumbel`.
-            ids: likewise.
-            least: -700 or more.
-        """
-        share = -math.expm1(-math.exp(-least))
-        above = math.ceil(share * (1 + 1e-6) * 2.0**_BITS) + 2
-        return np.asarray(self._words(position, ids) >= np.uint64(max(0, (1 << _BITS) - above)))
 
     def _words(self, position: int, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return 52 bits per token id."""

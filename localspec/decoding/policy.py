@@ -39,7 +39,6 @@ class Policy(Protocol):
     @property
     def name(self) -> str:
         """One word for figures and screens: what it may draft with."""
-        ...
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply; what was learnt from earlier ones may be kept.
@@ -48,7 +47,6 @@ class Policy(Protocol):
             tokens: the prompt and the reply's first token.
             chooser: fixes every choice of the reply.
         """
-        ...
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         """Plan a round, without side effects.
@@ -57,15 +55,12 @@ class Policy(Protocol):
             tokens: confirmed so far, prompt included; within a reply they only grow.
             room: most tokens that the round may confirm.
         """
-        ...
 
     def learn(self, done: Round) -> None:
         """Take in what came of the round that was planned last."""
-        ...
 
     def end(self) -> None:
         """End a reply, however it ended."""
-        ...
 
 
 class Budget:

@@ -28,13 +28,10 @@ class Candidates:
     Args:
         ids: of the tokens, ascending, shape (n,).
         log_weights: one for each, shape (n,).
-        highest: the ids of the row's own highest logits, ascending, as many as were looked for on the way; None
-            where nobody looked for those.
     """
 
     ids: NDArray[np.int64]
     log_weights: NDArray[np.float64]
-    highest: NDArray[np.int64] | None = None
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return the normalised weights, shape (n,)."""
@@ -58,7 +55,6 @@ def candidates(
     history: Sequence[int],
     params: SamplingParams,
     allows: Allows | None = None,
-    highest: int = 1,
 ) -> Candidates:
     """Apply every sampling transform to one row of logits.
 
@@ -67,7 +63,6 @@ def candidates(
         history: all tokens before the position, prompt and drafted prefix included.
         params: the transforms.
         allows: says which ids may follow at all, before every other transform; None lets all.
-        highest: how many of the row's highest logits are looked for at temperature 0, 1 or more.
 
     Raises:
         PassFailed: the row holds NaN, or nothing but -inf, or of its ids none may follow.
@@ -75,25 +70,24 @@ def candidates(
     Source: the order of llama.cpp's `common_sampler`; ties go to the lowest id.
     """
     # Bias and penalties change each logit by itself: to mask before or after them is the same.
-    own, row, greedy = row, penalised(row, history, params), params.temperature == 0
+    row, greedy = penalised(row, history, params), params.temperature == 0
     if allows is not None:
         likeliest(row)  # which no constraint makes usable
         ids = allowed_ids(row, 1 if greedy else params.top_k, allows)
         _require_some(ids)
     elif greedy:
-        ids = top_ids(row, highest if row is own else 1)
+        ids = top_ids(row, 1)
     elif params.top_k == 0 and params.top_p == 1 and params.min_p > 0:
         ids = _near_best(row, params.min_p)
     else:
         ids = top_ids(row, params.top_k)
-    found = ids if allows is None and row is own and ids.size < row.size else None
-    scores = row[ids].astype(np.float64)
+    scores = (row if ids.size == row.size else row[ids]).astype(np.float64)
     # Whatever is not usable of a row is among its highest logits, so that a long one is read once.
     at = scores.argmax()
     best = float(scores[at])
     _require_finite(best)
     if greedy:
-        return Candidates(ids[at : at + 1], np.zeros(1), found)
+        return Candidates(ids[at : at + 1], np.zeros(1))
     if params.top_p < 1:
         kept = _top_p(scores, params.top_p)
         ids, scores = ids[kept], scores[kept]
@@ -102,9 +96,9 @@ def candidates(
         ids, scores = ids[kept], scores[kept]
     scores -= best
     if params.temperature > _LEAST_TEMPERATURE:
-        return Candidates(ids, scores / params.temperature, found)
+        return Candidates(ids, scores / params.temperature)
     with np.errstate(over="ignore"):  # -inf is right
-        return Candidates(ids, scores / params.temperature, found)
+        return Candidates(ids, scores / params.temperature)
 
 
 def likeliest(row: NDArray[np.float32]) -> int:

@@ -1,8 +1,8 @@
-"""Scheduler: drives one sequence or many. Each asks for passes of its own; those of all are made as one.
+"""Scheduler: drives one sequence or many. Each requests passes of its own; those of all are made as one.
 
-A step is at most one chunk of one prompt, then one round of whoever is ready: the draft model's
+A step is at most one chunk of one prompt, then one round of every sequence that is ready: the draft model's
 passes of all, one after the other, and the target's pass of all. So a prompt holds up the rounds of
-others by one chunk at a time. Knows no policy, no text and no llama.cpp; what is asked for may end
+others by one chunk at a time. Knows no policy, no text and no llama.cpp; what runs may end
 in a value of any kind.
 """
 
@@ -28,16 +28,20 @@ _SMALL_LAG = 16
 
 
 class SequenceView(LanguageModel, Protocol):
-    """One sequence of a model, with an account of what removing from its cache took."""
+    """One sequence of a model.
+
+    Attributes:
+        truncate_s: seconds that removing from its cache took in all.
+        in_chunks: tokens that it holds and that were evaluated in whole chunks from the first one on, as a prompt
+            alone is.
+    """
 
     truncate_s: float
     in_chunks: int
-    """Tokens that it holds and that were evaluated in whole chunks from the first one on, as a prompt alone is."""
 
     @property
     def n_cached(self) -> int:
         """Number of tokens that it holds."""
-        ...
 
 
 class Sequences(Protocol):
@@ -46,26 +50,21 @@ class Sequences(Protocol):
     @property
     def views(self) -> Sequence[SequenceView]:
         """Every sequence as a model of its own."""
-        ...
 
     @property
     def most_rows(self) -> int:
         """Most rows of logits of a pass."""
-        ...
 
     @property
     def n_batch(self) -> int:
         """Most tokens of a pass."""
-        ...
 
     @property
     def chunk(self) -> int:
         """Tokens of a prompt that the next pass takes; at most `n_batch`."""
-        ...
 
     def missing(self, slot: int, request: Pass) -> int:
         """Return how many tokens of a request a sequence has not cached itself, its rows at least."""
-        ...
 
     def evaluate(self, slot: int, request: Pass, count: int) -> None:
         """Evaluate the next `count` tokens of a request, without rows.
@@ -74,23 +73,20 @@ class Sequences(Protocol):
             Cancelled: the model's `CancelFlag` was set.
             PassFailed: the pass failed.
         """
-        ...
 
-    def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
+    def together(self, requests: Sequence[tuple[int, Pass]], /) -> Sequence[Logits]:
         """Return the logits of requests of several sequences, in this order, valid until the next call.
 
         Args:
-            asked: slots and their requests; together at most `most_rows` and `n_batch` tokens.
+            requests: slots and their requests; together at most `most_rows` and `n_batch` tokens.
 
         Raises:
             Cancelled: the model's `CancelFlag` was set.
             PassFailed: the pass failed; every sequence knows what it has.
         """
-        ...
 
     def close_ranks(self, running: Collection[int]) -> None:
         """Arrange those that run so that their passes make one; each keeps what it has cached."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,25 +104,27 @@ class Ended(Generic[T]):
     error: Exception | None = None
 
 
+_NOTHING = Pass(Role.TARGET, (), 0)
+
+
 @dataclass(slots=True, eq=False)
 class _Running(Generic[T]):
-    """Something that asks for passes, and what it asks for now."""
+    """Something that requests passes, the pass that it requests now, and what that took."""
 
-    asking: Generator[Pass, Passed, T]
-    order: tuple[bool, int]
-    request: Pass | None = None
+    generator: Generator[Pass, Passed, T]
+    request: Pass = _NOTHING
     missing: int = 0
     shares: bool = False  # its pass with those of others: a prompt goes by itself
     overtaken: int = 0  # tokens of later ones that were evaluated before its own
     evaluated: int = 0
-    passes_s: float = 0.0  # of all sequences, when the request was made
-    own_s: float = 0.0  # of this one's, since
-    truncate_s: float = 0.0
+    own_s: float = 0.0  # its share of passes, what was removed from caches included
     more_s: float = 0.0
+    all_s: float = 0.0  # of all sequences' passes, before this one
+    truncate_s: float = 0.0  # of its sequence, before this one
 
 
 class Scheduler(Generic[T]):
-    """Runs what asks for passes, on as many slots as the target has sequences.
+    """Runs what requests passes, on as many slots as the target has sequences.
 
     Args:
         models: the sequences of the target, and of the draft model if one is used: as many.
@@ -138,8 +136,7 @@ class Scheduler(Generic[T]):
             evaluated, and all of it.
 
     Attributes:
-        widths: how many passes of the target gave logits, by the tokens that they evaluated; the last
-            piece of a prompt is one. Whoever reads it may clear it.
+        widths: how many passes of the target had so many tokens.
     """
 
     def __init__(
@@ -147,7 +144,6 @@ class Scheduler(Generic[T]):
         models: Mapping[Role, Sequences],
         cancel: CancelFlag,
         clock: Callable[[], float],
-        *,
         shared_chunk: int | None = None,
         on_chunk: Callable[[int, int, int], None] = lambda _slot, _done, _all: None,
     ) -> None:
@@ -156,11 +152,10 @@ class Scheduler(Generic[T]):
         self._clock = clock
         self._shared_chunk = shared_chunk
         self._on_chunk = on_chunk
-        self._running: dict[int, _Running[T]] = {}
+        self._running: dict[int, _Running[T]] = {}  # the oldest first
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
-        self._started = 0
-        self._passes_s = 0.0
+        self._all_s = 0.0
         self.widths: Counter[int] = Counter()
 
     @property
@@ -174,19 +169,10 @@ class Scheduler(Generic[T]):
         slots = range(len(self._models[Role.TARGET].views))
         return [slot for slot in slots if slot not in self._running]
 
-    def start(
-        self, slot: int, asking: Generator[Pass, Passed, T], *, urgent: bool = False
-    ) -> list[Ended[T]]:
-        """Let something run on a free slot; return what came of it if it asks for no pass.
-
-        Args:
-            slot: a free one.
-            asking: asks for passes.
-            urgent: its prompt goes before those of others.
-        """
+    def start(self, slot: int, generator: Generator[Pass, Passed, T]) -> list[Ended[T]]:
+        """Run a generator of passes on a free slot; return what came of it if it requests no pass."""
         assert slot not in self._running, f"slot {slot} is taken"  # noqa: S101
-        self._started += 1
-        self._running[slot] = _Running(asking, (not urgent, self._started))
+        self._running[slot] = _Running(generator)
         with self._lock:
             self._cancelled.discard(slot)  # that was for another one
             if not self._cancelled:
@@ -194,7 +180,7 @@ class Scheduler(Generic[T]):
         return self._resumed(slot, None)
 
     def cancel(self, slot: int) -> None:
-        """End one sequence soon, without the others; any thread may ask for it."""
+        """End one sequence soon, without the others; any thread may call it."""
         with self._lock:
             self._cancelled.add(slot)
             self._cancel.interrupt()
@@ -203,7 +189,7 @@ class Scheduler(Generic[T]):
         """Forget a sequence; nothing comes of it."""
         running = self._running.pop(slot, None)
         if running is not None:
-            running.asking.close()
+            running.generator.close()
 
     def close(self) -> None:
         """Forget all that run."""
@@ -211,7 +197,7 @@ class Scheduler(Generic[T]):
             self.drop(slot)
 
     def step(self) -> list[Ended[T]]:
-        """Make a chunk of prompts, and one round of whoever is ready; return what has ended."""
+        """Make a chunk of prompts, and one round of every sequence that is ready; return what has ended."""
         ended = self._end_cancelled() if self._cancelled else []
         ended += self._feed_prompts()
         while drafting := self._ready(Role.DRAFT_MODEL):
@@ -229,7 +215,7 @@ class Scheduler(Generic[T]):
         return [ended for slot in slots for ended in self._resumed(slot, Cancelled())]
 
     def _feed_prompts(self) -> list[Ended[T]]:
-        """Evaluate a chunk of a request that is behind, and whole ones that fit beside it.
+        """Evaluate a chunk of a request that is behind, and whole ones that fit into the rest of the chunk.
 
         Prompts that come together are answered together then: one by one, each would see rounds of few before its own.
         """
@@ -239,91 +225,71 @@ class Scheduler(Generic[T]):
             slot, left = self._next_prompt(behind)
             if fed and fed + left > (self._shared_chunk or 0):
                 break
-            ended += self._feed_prompt(slot, left, beside=len(behind) < len(self._running))
+            ended += self._feed_prompt(slot, left, behind)
             fed += max(left, 1)
         return ended
 
     def _next_prompt(self, behind: Sequence[int]) -> tuple[int, int]:
-        """Return which request gets the next chunk, and how many tokens it has left.
+        """Return which request gets the next chunk, and how many tokens neither its sequence nor another one has cached.
 
-        Of the urgent ones, else of all, the one that has fewest left, as long as the oldest is overtaken by no more than a tenth of
-        its tokens, or one chunk. What the oldest gets itself counts against that: under a stream of short ones it has
-        at least as many tokens evaluated as they have.
+        The one that has fewest left, as long as the oldest is overtaken by no more than a tenth of its tokens, or one
+        chunk. What the oldest gets itself counts against that: under a stream of short ones it has at least as many
+        tokens evaluated as they have.
         """
-        running = self._running
-        oldest = min(behind, key=lambda slot: running[slot].order)
-        request, first = self._request(oldest), running[oldest]
-        best, fewest = oldest, self._left(oldest)
-        most = max(len(request.tokens) // _OVERTAKEN, self._models[request.role].chunk)
+        oldest, left = behind[0], {}
         for slot in behind:
-            if slot != oldest and running[slot].order[0] == first.order[0]:
-                left = self._left(slot)
-                if left < fewest and first.overtaken + left <= most:
-                    best, fewest = slot, left
-        return best, fewest
+            request = self._running[slot].request
+            view, tokens = self._models[request.role].views[slot], request.tokens
+            left[slot] = len(tokens) - view.common_prefix(tokens[: len(tokens) - request.rows])
+        first = self._running[oldest]
+        chunk = self._models[first.request.role].chunk
+        most = max(len(first.request.tokens) // _OVERTAKEN, chunk) - first.overtaken
+        slot = min([oldest, *(each for each in behind if left[each] <= most)], key=left.__getitem__)
+        return slot, left[slot]
 
-    def _overtake(self, slot: int, tokens: int) -> None:
-        """Count tokens that are evaluated now for or against the oldest request that is behind."""
-        behind = [each for each in self._running.values() if not each.shares]
-        first = min(behind, key=lambda each: each.order)
-        own = first is self._running[slot]
-        first.overtaken = max(0, first.overtaken + (-tokens if own else tokens))
-
-    def _left(self, slot: int) -> int:
-        """Return how many tokens of a request neither its sequence nor another one has cached."""
-        request = self._request(slot)
-        view = self._models[request.role].views[slot]
-        asked = request.tokens[: len(request.tokens) - request.rows]
-        return len(request.tokens) - view.common_prefix(asked)
-
-    def _feed_prompt(self, slot: int, left: int, *, beside: bool) -> list[Ended[T]]:
-        """Evaluate one chunk of a request that is behind, beside others that are answered or alone."""
-        request, running = self._request(slot), self._running[slot]
+    def _feed_prompt(self, slot: int, left: int, behind: Sequence[int]) -> list[Ended[T]]:
+        """Evaluate one chunk of a request, which may have others in front of it; others are answered meanwhile, or none."""
+        running, oldest = self._running[slot], self._running[behind[0]]
+        request = running.request
         model = self._models[request.role]
         most = model.chunk
-        if self._shared_chunk is not None and beside:
+        if self._shared_chunk is not None and len(behind) < len(self._running):
             most = min(most, self._shared_chunk)
-        tokens, view = request.tokens, model.views[slot]
         if left <= most + most // 2 and left <= model.n_batch:
             most = left  # a rest would be a pass that mostly reads weights
-        self._overtake(slot, min(most, left))
+        count = min(most, left)
+        oldest.overtaken = max(0, oldest.overtaken + (-count if oldest is running else count))
         if left <= most and request.rows:
             running.missing = left  # what another one has is copied
             return self._merged(request.role, [slot])
         if left == 0:
             return self._resumed(slot, NO_ROWS)
-        start, truncated = self._clock(), view.truncate_s
-        count = min(most, left - request.rows)
+        start, count = self._clock(), min(most, left - request.rows)
         try:
             model.evaluate(slot, request, count)
         except Cancelled as cancelled:
             return self._interrupted([slot], cancelled)
         except LocalspecError as error:
             return self._resumed(slot, error)
-        took_s, truncate_s = self._clock() - start, view.truncate_s - truncated
-        running.truncate_s += truncate_s
-        running.own_s += took_s - truncate_s
-        self._passes_s += took_s
+        took_s = self._clock() - start
+        running.own_s += took_s
+        self._all_s += took_s
         running.evaluated += count
-        self._take_stock(slot, request)
+        self._update_backlog(slot)
         if request.role is Role.TARGET:
-            self._on_chunk(slot, len(tokens) - running.missing, len(tokens))
+            all_of_it = len(request.tokens)
+            self._on_chunk(slot, all_of_it - running.missing, all_of_it)
         return self._resumed(slot, NO_ROWS) if left == count else []
 
     def _ready(self, role: Role) -> list[int]:
         """Return the slots whose requests can share a pass."""
         running = self._running.items()
-        return sorted(
-            [
-                slot
-                for slot, each in running
-                if each.shares and each.request is not None and each.request.role is role
-            ]
-        )
+        return sorted([slot for slot, each in running if each.shares and each.request.role is role])
 
-    def _take_stock(self, slot: int, request: Pass) -> None:
+    def _update_backlog(self, slot: int) -> None:
         """Note what a request lacks in the model's cache."""
-        running, model = self._running[slot], self._models[request.role]
+        running = self._running[slot]
+        request, model = running.request, self._models[running.request.role]
         running.missing = missing = model.missing(slot, request)
         lag = 0 if request.role is Role.TARGET else _SMALL_LAG
         most = max(request.rows, min(request.rows + lag, model.n_batch))
@@ -333,12 +299,10 @@ class Scheduler(Generic[T]):
         """Make one pass for all, or as few as may hold their rows."""
         model = self._models[role]
         model.close_ranks(sorted(self._running))  # others would have to move
-        if len(slots) == 1:
-            return self._merged(role, slots)
         groups: list[list[int]] = []
         rows = tokens = 0
         for slot in slots:
-            its_rows, its_tokens = self._request(slot).rows, self._running[slot].missing
+            its_rows, its_tokens = self._running[slot].request.rows, self._running[slot].missing
             rows, tokens = rows + its_rows, tokens + its_tokens
             if not groups or rows > model.most_rows or tokens > model.n_batch:
                 groups.append([])
@@ -351,82 +315,68 @@ class Scheduler(Generic[T]):
         group = [slot for slot in group if slot in self._running]  # others may have been cancelled
         if not group:
             return []
-        model = self._models[role]
-        asked = [(slot, self._request(slot)) for slot in group]
-        before = [model.views[slot].truncate_s for slot in group]
-        start = self._clock()
         try:
-            answers = model.together(asked)
+            answers = self._pass(role, group)
         except Cancelled as cancelled:
             return self._interrupted(group, cancelled)
         except LocalspecError as error:
             if len(group) == 1:
                 return self._resumed(group[0], error)
             return [ended for slot in group for ended in self._merged(role, [slot])]
-        took_s = self._clock() - start
-        self._account(role, asked, before, took_s)
-        # Rows are valid until the next pass, and nobody makes one before all have seen theirs.
+        # Rows are valid until the next pass, and none is made before all have had theirs.
         pairs = zip(group, answers, strict=True)
-        return [ended for slot, answer in pairs for ended in self._answered(slot, answer)]
+        return [ended for slot, answer in pairs for ended in self._deliver(slot, answer)]
 
-    def _answered(self, slot: int, answer: Logits) -> list[Ended[T]]:
-        """Let a request go on by a token, or the sequence to its next request."""
-        running, request = self._running[slot], self._request(slot)
-        more = request.more
-        if more is None:
-            return self._resumed(slot, answer)
-        tokens = list(request.tokens)
-        # One request for all passes of a draft that nobody shares: they are many, and short.
-        request = Pass(request.role, tokens, 1, more)
-        model, alone, ended_s = self._models[request.role], len(self._running) == 1, self._clock()
-        running.request = request
-        running.missing, running.shares = 1, True  # all the others were evaluated just now
-        while True:
+    def _pass(self, role: Role, group: Sequence[int]) -> Sequence[Logits]:
+        """Make one pass, and charge it to a group by its rows."""
+        requests = [(slot, self._running[slot].request) for slot in group]
+        start = self._clock()
+        answers = self._models[role].together(requests)
+        took_s = self._clock() - start
+        self._all_s += took_s
+        rows, tokens = sum([request.rows for _, request in requests]), 0
+        for slot, request in requests:
+            running = self._running[slot]
+            running.own_s += took_s * request.rows / rows
+            running.evaluated += running.missing
+            tokens += running.missing
+        if role is Role.TARGET:
+            self.widths[tokens] += 1
+        return answers
+
+    def _deliver(self, slot: int, answer: Logits) -> list[Ended[T]]:
+        """Let a request go on by a token, or the sequence to its next request.
+
+        A draft whose passes none shares has them made at once: they are many, and short.
+        """
+        running = self._running[slot]
+        while (more := running.request.more) is not None:
+            start = self._clock()
             try:
                 token = more(answer)
             except Exception as error:  # whatever it is, it is this sequence's own affair
                 return self._resumed(slot, error)
-            began_s = self._clock()
-            running.more_s += began_s - ended_s
+            running.more_s += self._clock() - start
             if token is None:
-                return self._resumed(slot, answer)
+                break
+            role, tokens = running.request.role, list(running.request.tokens)
             tokens.append(token)
-            if not alone:
+            running.request = Pass(role, tokens, 1, more)
+            running.missing, running.shares = 1, True  # all the others were evaluated just now
+            if len(self._running) > 1:
                 return []
             try:
-                (answer,) = model.together(((slot, request),))
+                (answer,) = self._pass(role, [slot])
             except Cancelled as cancelled:
                 return self._interrupted([slot], cancelled)
             except LocalspecError as error:
                 return self._resumed(slot, error)
-            ended_s = self._clock()
-            running.own_s += ended_s - began_s
-            self._passes_s += ended_s - began_s
-            running.evaluated += 1
-
-    def _account(
-        self, role: Role, asked: Sequence[tuple[int, Pass]], before: list[float], took_s: float
-    ) -> None:
-        """Charge a pass to those who asked for it, by their rows; what was removed from a cache to its own."""
-        self._passes_s += took_s
-        views, rows, tokens = self._models[role].views, 0, 0
-        for at, (slot, request) in enumerate(asked):
-            running = self._running[slot]
-            truncate_s = views[slot].truncate_s - before[at]
-            running.truncate_s += truncate_s
-            took_s -= truncate_s
-            running.evaluated += running.missing
-            tokens += running.missing
-            rows += request.rows
-        for slot, request in asked:
-            self._running[slot].own_s += took_s * request.rows / rows
-        if role is Role.TARGET:
-            self.widths[tokens] += 1
+        return self._resumed(slot, answer)
 
     def _interrupted(self, group: list[int], cancelled: Cancelled) -> list[Ended[T]]:
-        """End those that were cancelled, which is all of a group if nobody said which.
+        """End those that were cancelled, which is all of a group if none was named.
 
-        The others ask for the same pass again: what was evaluated of it was counted.
+        The others request the same pass again: what was evaluated of it was counted.
         """
         with self._lock:
             chosen = bool(self._cancelled)
@@ -435,42 +385,33 @@ class Scheduler(Generic[T]):
         if self._cancel.stops_all or not chosen:
             return [*ended, *(end for slot in left for end in self._resumed(slot, cancelled))]
         for slot in left:
-            self._take_stock(slot, self._request(slot))
+            self._update_backlog(slot)
         return ended
-
-    def _request(self, slot: int) -> Pass:
-        request = self._running[slot].request
-        assert request is not None, "it asks for a pass"  # noqa: S101
-        return request
 
     def _resumed(self, slot: int, answer: Logits | Exception | None) -> list[Ended[T]]:
         """Let a sequence go on to its next request; return what came of it if there is none."""
         running = self._running[slot]
-        ended: Ended[T]
         try:
             if isinstance(answer, Exception):
-                running.request = running.asking.throw(answer)
+                running.request = running.generator.throw(answer)
             elif answer is None:
-                running.request = next(running.asking)
+                running.request = next(running.generator)
             else:
-                others_s = self._passes_s - running.passes_s - running.own_s - running.truncate_s
-                passed = Passed(
-                    answer,
-                    running.evaluated,
-                    running.own_s,
-                    running.truncate_s,
-                    max(0.0, others_s),
-                    running.more_s,
-                )
-                running.request = running.asking.send(passed)
-        except StopIteration as finished:
-            ended = Ended(slot, finished.value)
+                view = self._models[running.request.role].views[slot]
+                truncate_s, own_s = view.truncate_s - running.truncate_s, running.own_s
+                waited_s = max(0.0, self._all_s - running.all_s - own_s)
+                own_s = max(0.0, own_s - truncate_s)
+                evaluated, more_s = running.evaluated, running.more_s
+                passed = Passed(answer, evaluated, own_s, truncate_s, waited_s, more_s)
+                running.request = running.generator.send(passed)
         except Exception as error:  # whatever it is, it is this sequence's own affair
-            ended = Ended(slot, None, error)
-        else:
-            running.passes_s, running.own_s, running.truncate_s = self._passes_s, 0.0, 0.0
-            running.evaluated, running.more_s, running.overtaken = 0, 0.0, 0
-            self._take_stock(slot, running.request)
-            return []
-        del self._running[slot]
-        return [ended]
+            del self._running[slot]
+            if isinstance(error, StopIteration):
+                return [Ended(slot, error.value)]
+            return [Ended(slot, None, error)]
+        view = self._models[running.request.role].views[slot]
+        running.all_s, running.truncate_s = self._all_s, view.truncate_s
+        running.own_s = running.more_s = 0.0
+        running.evaluated = running.overtaken = 0
+        self._update_backlog(slot)
+        return []

@@ -4,6 +4,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,16 @@ from pathlib import Path
 import msgspec
 
 from localspec.calls import Tool
-from localspec.chat.events import Finished, RequestFailed, RoundDone, StreamEvent
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Segment
+from localspec.chat.events import Finished, Forecast, RequestFailed, RoundDone, StreamEvent
 from localspec.chat.request import Request
+from localspec.chat.thinking import thinking_tags
+from localspec.decoding.costs import PairCosts
+from localspec.decoding.policy import Policy
 from localspec.decoding.round import Round
-from localspec.engine.factory import Loaded, SavedState, StateLeftError
 from localspec.engine.forecast import (
+    break_even,
     by_draft_model,
     chance_of_acceptance,
     forecast,
@@ -24,18 +30,61 @@ from localspec.engine.forecast import (
 )
 from localspec.engine.protocol import (
     Failed,
-    Forecast,
+    FrameError,
     Notice,
-    ReplyDone,
+    Ready,
     ReplyEvents,
+    StateSaved,
     Tokenize,
     Tokens,
 )
-from localspec.engine.wire import FrameError
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Message, checked_text
 
-# Room for an answer, as a share of the context, where nobody says how long it may be.
+
+class StateLeftError(Exception):
+    """A state was not written, or does not fit; the text says why, on one line."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """Models that answer, and what can be done with them.
+
+    Args:
+        assistant: answers.
+        save: writes the state into a directory, with what is remembered of texts; raises StateLeftError.
+        restore: puts it back where it fits, and returns how many tokens that are and what was remembered; raises
+            StateLeftError, and leaves nothing half restored.
+        policy: makes what drafts by a mode, as `--draft` has it, for a sequence; raises UsageError where nothing can.
+        costs: what passes take, where that was measured.
+    """
+
+    assistant: Assistant
+    save: Callable[[Path, tuple[Segment, ...]], StateSaved]
+    restore: Callable[[Path], tuple[int, tuple[Segment, ...]]]
+    policy: Callable[[str, int], Policy]
+    costs: PairCosts | None = None
+
+    def ready(self) -> Ready:
+        """Return what clients get to know of them."""
+        assistant, costs = self.assistant, self.costs
+        try:
+            thinks = bool(thinking_tags(assistant.template.source))
+        except TemplateError:  # which every request reports
+            thinks = False
+        return Ready(
+            target=assistant.models.target_name,
+            draft_model=assistant.models.draft_model_name,
+            drafter=assistant.policy.name,
+            n_ctx=assistant.models.target.n_ctx,
+            notes=assistant.notes,
+            load_s=assistant.load_s,
+            thinks=thinks,
+            break_even=None if costs is None else break_even(costs),
+        )
+
+
+# Room for an answer, as a share of the context, where its length is not limited.
 _ANSWER_SHARE = 4
 
 
@@ -78,7 +127,7 @@ class _UnderWay:
     request: Request
     dropped: int
     rounds: list[Round] = field(default_factory=list)
-    beside: Counter[int] = field(default_factory=Counter)
+    others: Counter[int] = field(default_factory=Counter)
 
 
 class Answering:
@@ -86,13 +135,13 @@ class Answering:
 
     Args:
         loaded: the models.
-        tell: says something to the client; never waits.
+        send: sends a notice to the client; never waits.
     """
 
-    def __init__(self, loaded: Loaded, tell: Callable[[Notice], None]) -> None:
+    def __init__(self, loaded: Loaded, send: Callable[[Notice], None]) -> None:
         self._loaded = loaded
         self._assistant = loaded.assistant
-        self._tell = tell
+        self._send = send
         self._under_way: dict[int, _UnderWay] = {}
         self._chance: float | None = None
         self._masked = False
@@ -132,17 +181,17 @@ class Answering:
         return msgspec.structs.replace(request, messages=left), dropped
 
     def cancel(self, number: int) -> None:
-        """End one answer with what there is of it; any thread may ask for it."""
+        """End one answer with what there is of it; any thread may call it."""
         self._assistant.cancel(number)
 
     def step(self) -> None:
-        """Go on with all that is being answered, and tell what happened."""
+        """Go on with all that is being answered, and send what happened."""
         self._assistant.step()
         happened: dict[int, list[StreamEvent]] = {}
         for number, event in self._assistant.take():
             job = self._under_way[number]
             if isinstance(event, Finished | RequestFailed):
-                self._tell_events(number, happened.pop(number, ()))
+                self._send_events(number, happened.pop(number, ()))
                 self._end(job, event)
             else:
                 if isinstance(event, RoundDone):
@@ -150,36 +199,36 @@ class Answering:
                 if job.request.rounds or not isinstance(event, RoundDone):
                     happened.setdefault(number, []).append(event)
         for number, events in happened.items():
-            self._tell_events(number, events)
+            self._send_events(number, events)
 
-    def _tell_events(self, number: int, events: Sequence[StreamEvent]) -> None:
+    def _send_events(self, number: int, events: Sequence[StreamEvent]) -> None:
         if events:
-            self._tell(ReplyEvents(number, tuple(events)))
+            self._send(ReplyEvents(number, tuple(events)))
 
     def _note(self, job: _UnderWay, done: Round) -> None:
-        """Keep a round, and beside how many others it was made; the prompt's own token is none."""
+        """Note a round, and how many other replies shared its passes; the prompt's own token is none."""
         if not done.is_first:
             job.rounds.append(done)
-            job.beside[max(0, self._assistant.running - 1)] += 1
+            job.others[max(0, self._assistant.running - 1)] += 1
 
     def abandon(self, error: Exception) -> None:
         """End everything that is being answered without a reply."""
         for number in list(self._under_way):
             del self._under_way[number]
             self._assistant.drop(number)
-            self._tell(failure(number, error))
+            self._send(failure(number, error))
 
     def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[int, int]:
         """Return how many tokens a conversation takes, and how many the context holds."""
         _require_question(messages)
         return self._length(messages, tools), self._assistant.models.target.n_ctx
 
-    def tokenize(self, asked: Tokenize) -> Tokens:
+    def tokenize(self, question: Tokenize) -> Tokens:
         """Return the ids of a text."""
-        text = checked_text(asked.text, "the text")
+        text = checked_text(question.text, "the text")
         tokenize = self._assistant.models.tokenizer.tokenize
-        ids = tokenize(text, add_special=asked.add_special, parse_special=True)
-        return self.spell(asked.id, ids)
+        ids = tokenize(text, add_special=question.add_special, parse_special=True)
+        return self.spell(question.id, ids)
 
     def spell(self, number: int, tokens: Sequence[int]) -> Tokens:
         """Return what ids stand for.
@@ -197,7 +246,7 @@ class Answering:
         pieces = (models.tokenizer.piece(each, special=True) for each in tokens)
         return Tokens(number, tuple(tokens), tuple(each.decode("latin-1") for each in pieces))
 
-    def save(self, directory: Path) -> SavedState:
+    def save(self, directory: Path) -> StateSaved:
         """Write what is evaluated; raises StateLeftError, also where something of it is masked: the models have it as it was."""
         if self._masked:
             raise StateLeftError("a gate masked something of the last answer")
@@ -205,9 +254,9 @@ class Answering:
 
     def restore(self, directory: Path) -> int:
         """Put back what was evaluated, return how many tokens that are; raises StateLeftError."""
-        restored = self._loaded.restore(directory)
-        self._assistant.known.restore(restored.remembered)
-        return restored.tokens
+        tokens, remembered = self._loaded.restore(directory)
+        self._assistant.known.restore(remembered)
+        return tokens
 
     def close(self) -> None:
         """Free the models."""
@@ -217,35 +266,33 @@ class Answering:
         number = job.request.id
         del self._under_way[number]
         if isinstance(event, RequestFailed):
-            self._tell(failure(number, event.error))
+            self._send(failure(number, event.error))
             return
         self._masked = self._masked or event.masked
-        (beside, _), *_ = job.beside.most_common(1) or [(0, 0)]
+        ((others, _),) = job.others.most_common(1) or [(0, 0)]
         costs, drafter = self._loaded.costs, event.reply.drafter
-        why = reason(job.rounds, drafter, beside, costs, self._chance)
         idle = not event.reply.acceptance.drafted
-        self._tell(
-            ReplyDone(
-                number,
-                event.reply,
-                event.message or Message.assistant(event.reply.text),
-                job.dropped,
-                forecast=self._looked_back(job.rounds),
-                reason=why,
-                no_drafting=no_drafting(drafter, costs, beside) if idle else "",
+        self._send(
+            msgspec.structs.replace(
+                event,
+                id=number,
+                dropped_turns=job.dropped,
+                reason=reason(job.rounds, drafter, others, costs, self._chance),
+                forecast=self._forecast(job.rounds),
+                no_drafting=no_drafting(drafter, costs, others) if idle else "",
                 widths=tuple(sorted(self._assistant.widths.items())),
             )
         )
         self._assistant.widths.clear()
 
-    def _looked_back(self, rounds: Sequence[Round]) -> Forecast | None:
-        """Say what drafting gained, and learn from it what to expect where it is off."""
+    def _forecast(self, rounds: Sequence[Round]) -> Forecast | None:
+        """Return what drafting gained, and learn from it what to expect where it is off."""
         costs = self._loaded.costs
         if costs is None or not rounds:
             return None
-        looked_back = forecast(rounds, costs, self._chance)
+        gained = forecast(rounds, costs, self._chance)
         self._chance = chance_of_acceptance(by_draft_model(rounds)) or self._chance
-        return looked_back
+        return gained
 
     def _length(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
         request = Request(0, tuple(messages), tools=tuple(tools))
@@ -253,11 +300,15 @@ class Answering:
 
 
 def failure(number: int | None, error: Exception) -> Failed:
-    """Return what the client is told of an error; a fault of ours goes to stderr, too."""
+    """Return the notice of an error; a fault of ours goes to stderr, too."""
     if isinstance(error, LocalspecError | FrameError):
         return Failed(number, type(error).__name__, str(error))
-    traceback.print_exception(error, file=sys.stderr)
-    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    with suppress(Exception):  # stderr may be gone
+        traceback.print_exception(error, file=sys.stderr)
+    try:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    except Exception:
+        reason = type(error).__name__
     return Failed(number, "Fault", f"this is a bug in localspec, report it ({reason})")
 
 

@@ -1,90 +1,247 @@
 """Engine: the one way to an answer. Its models are in this process, in a child, or in a server of the user; the caller cannot tell.
 
-Cheap to import: a program that asks a server loads nothing.
+Cheap to import: a program that asks a server loads nothing, and no event loop. Where one runs, `RemoteEngine.follow` makes
+it one of the loop's; elsewhere whoever waits for an answer waits at the pipe.
 """
 
+import sys
 import time
 import types
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
+    aclosing,
     contextmanager,
     nullcontext,
 )
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
 
 from localspec import errors
+from localspec.calls import Tool
 from localspec.chat.events import Event, Finished
 from localspec.chat.request import Answered, Request, at_once
-from localspec.engine.client import EngineClient
+from localspec.engine.link import ChildLink, Link, ServerLink
 from localspec.engine.protocol import (
+    NOTICES,
+    Cancel,
+    Command,
+    Count,
+    Counted,
+    Detokenize,
     EngineDied,
     Failed,
+    FrameError,
+    Load,
+    LoadCancelled,
     Notice,
+    Question,
     Ready,
-    ReplyDone,
     ReplyEvents,
+    RestoreState,
+    SaveState,
+    Tokenize,
+    Tokens,
+    encode,
 )
-from localspec.engine.shared import SharedEngine
 from localspec.errors import LocalspecError
+from localspec.messages import Message
+from localspec.options import LaunchOptions
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
 
 T = TypeVar("T")
+Answer = ReplyEvents | Finished | Counted | Tokens
+"""What answers a question, unless something is wrong with it."""
 _AGAIN_S = 0.1
 """After so long a server that had no room for any request is asked again."""
-_ENDS_ALL = {"EngineLost", "Fault", "FrameError"}
-"""What is not due to a request alone."""
 
 
 class EngineGone(LocalspecError):
     """The engine died, or the server is gone."""
 
 
+class EngineFault(LocalspecError):
+    """A fault in the engine, due to no request."""
+
+
+class Busy(LocalspecError):
+    """As many requests wait as may wait."""
+
+
 class Interrupted(LocalspecError):
     """Loading was stopped."""
 
 
+_KINDS: dict[str, type[LocalspecError]] = {
+    each.__name__: each for each in (EngineGone, EngineFault, Busy)
+}
+_FAULTS = {"Fault", "FrameError"}
+
+
+class Inbox(deque[Notice]):
+    """Notices about one question, in their order."""
+
+    waiter: "Future[None] | None" = None
+
+    def put(self, notice: Notice) -> None:
+        """Add a notice, and wake the coroutine that waits for it."""
+        self.append(notice)
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
 class Engine(ABC):
-    """Answers requests, one or several at a time.
+    """Answers questions, several at a time.
 
     Args:
-        ready: what is loaded.
-        count: how many requests are answered at once.
+        ready: what is loaded; None where nothing is yet.
+        parallel: how many requests are answered at once.
         is_shared: it is a server's.
 
     Attributes:
-        no_drafting: why nothing was drafted in the last reply of `stream`, in about five words; empty where something was.
+        no_drafting: of the last `Finished` of `stream`.
     """
 
-    def __init__(self, ready: Ready, count: int = 1, *, is_shared: bool = False) -> None:
-        self.ready = ready
-        self.count = count
+    def __init__(
+        self, ready: Ready | None = None, parallel: int = 1, *, is_shared: bool = False
+    ) -> None:
+        self._ready = ready
+        self.parallel = parallel
         self.is_shared = is_shared
-        self.no_drafting = ""
-        self._inboxes: dict[int, deque[Notice]] = {}
+        self._inboxes: dict[int, Inbox] = {}
+        self._ids = count(1)
         self._stopped = False
+        self.no_drafting = ""
 
-    @abstractmethod
-    def _submit(self, request: Request) -> int:
-        """Have a request answered, whatever id it has; return the one that its notices bear."""
+    @property
+    def ready(self) -> Ready:
+        """What is loaded.
 
-    @abstractmethod
-    def _receive(self) -> Notice:
-        """Return what happened next, as soon as something did."""
+        Raises:
+            EngineGone: nothing is.
+        """
+        if self._ready is None:
+            raise EngineGone("no model is loaded")
+        return self._ready
 
-    @abstractmethod
-    def cancel(self, number: int) -> None:
-        """End an answer with what there is of it; any thread may ask for it."""
+    async def stream(
+        self, request: Request, began: Callable[[int], None] = lambda _number: None
+    ) -> AsyncGenerator[Event]:
+        """Answer, yielding events as they happen and `Finished` at the end; closed before, the answer ends.
 
-    @abstractmethod
-    def close(self) -> None:
-        """Leave it; what was asked ends."""
+        Args:
+            request: of whatever id.
+            began: called with the number that `cancel` takes.
+
+        Raises:
+            EngineGone: the engine died, or the server is gone.
+            LocalspecError: it cannot be answered, as `Assistant.stream` says.
+        """
+        async with aclosing(self.answers(request, began)) as notices:
+            async for notice in notices:
+                if isinstance(notice, ReplyEvents):
+                    for each in notice.events:
+                        yield each
+                elif isinstance(notice, Finished):
+                    self.no_drafting = notice.no_drafting
+                    yield notice
+
+    async def answers(
+        self, question: Question, began: Callable[[int], None] = lambda _number: None
+    ) -> AsyncGenerator[Answer]:
+        """Yield the notices that answer a question, as they come; see `stream`."""
+        number, inbox = self._begin(question)
+        began(number)
+        try:
+            while number in self._inboxes:
+                notice = await self._next(inbox)
+                if not isinstance(notice, ReplyEvents):
+                    del self._inboxes[number]
+                if isinstance(notice, Failed | EngineDied):
+                    raise trouble_of(notice)
+                if isinstance(notice, Answer):
+                    yield notice
+        finally:
+            if self._inboxes.pop(number, None) is not None:
+                self.cancel(number)
+
+    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
+        """Return how many tokens a conversation takes, with the functions that its model may call."""
+        return (await self._one(Count(0, tuple(messages), tuple(tools)), Counted)).tokens
+
+    async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
+        """Return the ids of a text, or the texts of ids."""
+        return await self._one(question, Tokens)
+
+    async def _one(self, question: Question, kind: type[T]) -> T:
+        async with aclosing(self.answers(question)) as notices:
+            async for notice in notices:
+                if isinstance(notice, kind):
+                    return notice
+        raise EngineFault(f"the engine answered {type(question).__name__} with something else")
+
+    def answer(
+        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
+    ) -> Iterator[Answered]:
+        """Answer several requests at a time, see `Answerer`; one that a server has no room for waits. Not for event loops.
+
+        Raises:
+            EngineGone: the engine died, or the server is gone.
+        """
+        queue, under_way = _Queue(requests, ready), dict[int, Request]()
+        try:
+            while under_way or not queue.done:
+                if self._stopped:
+                    queue.end()
+                while len(under_way) < self.parallel and (
+                    request := queue.next(busy=bool(under_way))
+                ):
+                    under_way[self._begin(request)[0]] = request
+                if under_way:
+                    self._receive()
+                for request, answered in self._ended(under_way):
+                    if isinstance(answered.error, Busy):
+                        queue.put_back(request)
+                        continue
+                    if answered.is_cancelled:
+                        queue.end()
+                    yield answered
+        finally:
+            for number in under_way:
+                if self._inboxes.pop(number, None) is not None:
+                    self.cancel(number)
+
+    def _ended(self, under_way: dict[int, Request]) -> Iterator[tuple[Request, Answered]]:
+        """Yield the requests that have ended, which are under way no more."""
+        for number, request in list(under_way.items()):
+            answered = self._answered(number, request)
+            if answered is not None:
+                del under_way[number], self._inboxes[number]
+                yield request, answered
+
+    def _answered(self, number: int, request: Request) -> Answered | None:
+        """Return the outcome of a request; None while it goes on."""
+        while inbox := self._inboxes[number]:
+            match inbox.popleft():
+                case Finished(reply=reply):
+                    return Answered(request.id, reply)
+                case Failed() | EngineDied() as notice:
+                    trouble = trouble_of(notice)
+                    if isinstance(trouble, EngineGone | EngineFault):  # not due to this one
+                        raise trouble
+                    return Answered(request.id, None, trouble)
+        return None
 
     def stop(self) -> None:
-        """End all answers with what there is of them, and take no more; any thread may ask for it."""
+        """End all answers with what there is of them, and take no more; any thread may call it."""
         self._stopped = True
         for number in list(self._inboxes):
             self.cancel(number)
@@ -92,174 +249,390 @@ class Engine(ABC):
     def require_template(self) -> None:  # noqa: B027 - most know nothing of it
         """Raise TemplateError where it is known that no conversation can be rendered."""
 
-    async def stream(self, request: Request) -> AsyncGenerator[Event]:
-        """Answer, yielding events as they happen and `Finished` at the end; closed before, the answer ends.
+    @abstractmethod
+    def cancel(self, number: int) -> None:
+        """End an answer with what there is of it; any thread may call it."""
 
-        Raises:
-            EngineGone: the engine died, or the server is gone.
-            LocalspecError: it cannot be answered, as `Assistant.stream` says.
-        """
-        number, inbox = self._begin(request)
-        try:
-            while True:
-                while not inbox:
-                    self._deliver()
-                    await pause()
-                match inbox.popleft():
-                    case ReplyEvents(events=events):
-                        for each in events:
-                            yield each
-                    case ReplyDone() as done:
-                        self.no_drafting = done.no_drafting
-                        self._inboxes.pop(number)
-                        yield Finished(done.reply, done.message)
-                        return
-                    case Failed() | EngineDied() as trouble:
-                        self._inboxes.pop(number)
-                        raise trouble_of(trouble)
-        finally:
-            if self._inboxes.pop(number, None) is not None:
-                self.cancel(number)
+    @abstractmethod
+    def close(self) -> None:
+        """Leave it; what was asked ends."""
 
-    def answer(
-        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
-    ) -> Iterator[Answered]:
-        """Answer several requests at a time, see `Answerer`; one that a server has no room for waits.
+    @abstractmethod
+    def _submit(self, question: Question) -> None:
+        """Send a question."""
 
-        Raises:
-            EngineGone: the engine died, or the server is gone.
-        """
-        under_way: dict[int, Request] = {}
-        waiting: deque[Request] = deque()  # a server had no room for them
-        again_s = 0.0
-        taking = True
-        try:
-            while taking or under_way or waiting:
-                if self._stopped:
-                    taking = False
-                    waiting.clear()
-                if waiting:
-                    self._ask_again(waiting, under_way, again_s)
-                elif taking:
-                    taking = self._take(requests, ready, under_way)
-                if under_way:
-                    self._deliver()
-                for outcome in self._outcomes(under_way):
-                    if isinstance(outcome, Request):
-                        waiting.append(outcome)
-                        again_s = time.monotonic() + _AGAIN_S
-                        continue
-                    taking = taking and not outcome.is_cancelled
-                    yield outcome
-        finally:
-            for number in under_way:
-                if self._inboxes.pop(number, None) is not None:
-                    self.cancel(number)
+    @abstractmethod
+    def _receive(self) -> None:
+        """Wait until something happens, and `_deliver` it."""
 
-    def _ask_again(
-        self, waiting: deque[Request], under_way: dict[int, Request], again_s: float
-    ) -> None:
-        """Begin a request that a server had no room for, once it is time; wait for that only where nothing goes on."""
-        if not under_way:
-            time.sleep(max(0.0, again_s - time.monotonic()))
-        if not under_way or time.monotonic() >= again_s:
-            request = waiting.popleft()
-            under_way[self._begin(request)[0]] = request
-
-    def _take(
-        self,
-        requests: Iterator[Request],
-        ready: Callable[[], bool],
-        under_way: dict[int, Request],
-    ) -> bool:
-        """Begin as much as may be answered at once; return whether there may be more."""
-        while len(under_way) < self.count and (not under_way or ready()):
-            request = next(requests, None)
-            if request is None:
-                return False
-            under_way[self._begin(request)[0]] = request
-        return True
-
-    def _outcomes(self, under_way: dict[int, Request]) -> Iterator[Answered | Request]:
-        """Yield what came of requests that are under way no more, see `_outcome`."""
-        for number, request in list(under_way.items()):
-            outcome = self._outcome(number, request)
-            if outcome is not None:
-                del under_way[number], self._inboxes[number]
-                yield outcome
-
-    def _outcome(self, number: int, request: Request) -> Answered | Request | None:
-        """Return what came of a request; the request itself where there was no room for it, None while it goes on."""
-        while inbox := self._inboxes[number]:
-            match inbox.popleft():
-                case ReplyDone(reply=reply):
-                    return Answered(request.id, reply)
-                case Failed(kind="Busy"):
-                    return request
-                case Failed(kind=kind) as failed if kind not in _ENDS_ALL:
-                    return Answered(request.id, None, trouble_of(failed))
-                case Failed() | EngineDied() as trouble:
-                    raise trouble_of(trouble)
-        return None
-
-    def _begin(self, request: Request) -> tuple[int, deque[Notice]]:
-        number = self._submit(request)
-        inbox = self._inboxes.setdefault(number, deque())
+    def _begin(self, question: Question) -> tuple[int, Inbox]:
+        number = next(self._ids)
+        inbox = self._inboxes[number] = Inbox()
+        self._submit(msgspec.structs.replace(question, id=number))
         if self._stopped:  # meanwhile, when it was not among those to cancel
             self.cancel(number)
         return number, inbox
 
-    def _deliver(self) -> None:
-        """Wait for what happens next, and give it to whom it concerns; the end of the engine, or a frame that it cannot read, concerns all."""
-        notice = self._receive()
+    async def _next(self, inbox: Inbox) -> Notice:
+        while not inbox:
+            self._receive()
+            await pause()
+        return inbox.popleft()
+
+    def _deliver(self, notice: Notice) -> None:
+        """Give a notice to the question that it is about; the end of the engine, or a frame that it cannot read, concerns all."""
         number = getattr(notice, "id", None)
         if isinstance(notice, EngineDied) or (isinstance(notice, Failed) and number is None):
             for inbox in self._inboxes.values():
-                inbox.append(notice)
+                inbox.put(notice)
         elif number in self._inboxes:
-            self._inboxes[number].append(notice)
+            self._inboxes[number].put(notice)
+
+
+class _Queue:
+    """Requests to begin, in order; one that a server had no room for comes first, a moment later."""
+
+    def __init__(self, requests: Iterator[Request], ready: Callable[[], bool]) -> None:
+        self._requests, self._ready = requests, ready
+        self._refused: deque[Request] = deque()
+        self._again_s = 0.0
+        self._ended = False
+
+    @property
+    def done(self) -> bool:
+        """Whether there are no more."""
+        return self._ended and not self._refused
+
+    def next(self, *, busy: bool) -> Request | None:
+        """Return the next one; None where there is none now. Waits only where nothing is `busy`."""
+        if self._refused:
+            if not busy:
+                time.sleep(max(0.0, self._again_s - time.monotonic()))
+            return self._refused.popleft() if time.monotonic() >= self._again_s else None
+        if self._ended or (busy and not self._ready()):
+            return None
+        request = next(self._requests, None)
+        self._ended = request is None
+        return request
+
+    def put_back(self, request: Request) -> None:
+        """Take back one that a server had no room for."""
+        self._refused.append(request)
+        self._again_s = time.monotonic() + _AGAIN_S
+
+    def end(self) -> None:
+        """Have no more."""
+        self._refused.clear()
+        self._ended = True
+
+
+COMMAND = (sys.executable, "-P", "-m", "localspec.launch.child")
+"""A string and no import: the child's main wires everything together, and lies above this floor."""
+_MOST_DEATHS, _WITHIN_S = 5, 60.0
+"""An engine that dies so often, and never gets ready in between, stays down."""
 
 
 class RemoteEngine(Engine):
-    """An engine in another process.
+    """An engine in another process: a child, or a server that has in memory what is to be loaded.
 
     Args:
-        client: has it loaded.
-        ready: as for `Engine`.
-        count: likewise.
+        command: starts a child.
+        find: returns the engine of a server that has in memory what is to be loaded; None without one. With it, a child
+            is started only when it is needed.
+        settings: how to load, whatever it is.
+        watch: gets every notice, for progress and figures.
+        revives: whether a child that dies is started again, with what was loaded.
+        parallel: as for `Engine`.
         is_shared: likewise.
+
+    Attributes:
+        last_ready: what was loaded last, whether it still is or not; None where nothing ever was.
     """
 
     def __init__(
-        self, client: EngineClient, ready: Ready, count: int = 1, *, is_shared: bool = False
+        self,
+        command: Sequence[str] = COMMAND,
+        find: Callable[[LaunchOptions], ServerLink | None] | None = None,
+        settings: Load | None = None,
+        watch: Callable[[Notice], None] = lambda _notice: None,
+        *,
+        revives: bool = False,
+        parallel: int = 1,
+        is_shared: bool = False,
     ) -> None:
-        super().__init__(ready, count, is_shared=is_shared)
-        self._client = client
+        super().__init__(None, parallel, is_shared=is_shared)
+        self._command = tuple(command)
+        self._find = find
+        self._settings = settings or Load()
+        self._watch = watch
+        self._revives = revives
+        self._link: Link | None = None
+        self._loop: AbstractEventLoop | None = None
+        self._followed: set[int] = set()
+        self._requested: LaunchOptions | None = None
+        self._last_loaded: LaunchOptions | None = None
+        self.last_ready: Ready | None = None
+        self._outcome: Ready | LocalspecError | None = EngineGone("no model is loaded")
+        self._loads: list[Inbox] = []
+        self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
 
     @classmethod
-    def of_server(cls, shared: SharedEngine, count: int = 1) -> "RemoteEngine":
+    def of_server(cls, link: ServerLink, parallel: int = 1) -> "RemoteEngine":
         """Return the engine of a server."""
-        client = EngineClient()
-        client.attach(shared)
-        return cls(client, shared.ready, count, is_shared=True)
+        engine = cls(parallel=parallel, is_shared=True)
+        engine.attach(link)
+        return engine
 
-    def close(self) -> None:
-        """Leave a server; end a child."""
-        self._client.close()
+    # Its life.
 
-    def cancel(self, number: int) -> None:
-        """End an answer with what there is of it."""
-        self._client.cancel(number)
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._link is not None and self._link.alive
 
-    def _submit(self, request: Request) -> int:
-        return self._client.question(request)
+    @property
+    def pid(self) -> int | None:
+        """The process, for people who look for it."""
+        return None if self._link is None else self._link.pid
 
-    def _receive(self) -> Notice:
-        return self._client.next()
+    @property
+    def has_loaded(self) -> bool:
+        """Whether something is loaded."""
+        return self._ready is not None
+
+    @property
+    def lost(self) -> str:
+        """Why nothing is loaded; empty while something is, or is being loaded."""
+        lost = self._ready is None and isinstance(self._outcome, LocalspecError)
+        return str(self._outcome) if lost else ""
+
+    def follow(self, loop: "AbstractEventLoop") -> None:
+        """Be one of a running event loop's from now on, whose coroutines may then use this side by side."""
+        self._loop = loop
+
+    def start(self) -> None:
+        """Start the child, unless servers are looked for first; `Hello` comes when it is there. Trouble becomes `EngineDied`."""
+        if self._find is None:
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            self._attach(ChildLink(self._command))
+        except OSError as error:
+            reason = f"the engine cannot be started: {error.strerror or error}"
+            self._deliver(EngineDied(reason))
+
+    def attach(self, link: ServerLink) -> None:
+        """Ask the engine of a server from now on, in place of what was asked before."""
+        self.close()
+        self._attach(link)
+        self._deliver(link.ready)
+
+    def _attach(self, link: Link) -> None:
+        self._link = link
+        self._watch_link()
+
+    def load(self, options: LaunchOptions) -> None:
+        """Load a pair, in place of another if one is loaded: `Ready`, `LoadCancelled` or `Failed`; `loaded` waits for it."""
+        self._requested, self._outcome, self._ready = options, None, None
+        server = None if self._find is None else self._find(options)
+        if server is not None:
+            self.attach(server)
+            return
+        if not isinstance(self._link, ChildLink) or not self._link.alive:
+            self.close(0)
+            self._outcome = None
+            self._start()
+        self._send(msgspec.structs.replace(self._settings, options=options))
+
+    async def loaded(self) -> Ready:
+        """Return what is loaded, as soon as the last load has ended.
+
+        Raises:
+            Interrupted: it was stopped.
+            EngineGone: the engine died of it.
+            LocalspecError: it cannot be loaded.
+        """
+        news = Inbox()
+        self._loads.append(news)
+        try:
+            while self._outcome is None:
+                await self._next(news)
+        finally:
+            self._loads.remove(news)
+        if isinstance(self._outcome, LocalspecError):
+            raise self._outcome
+        return self._outcome
+
+    def restart(self) -> None:
+        """Start a new process in place of one that died or hangs, and load what was loaded last.
+
+        Where nothing ever was, what was requested last; a pair that it died of is not loaded again.
+        """
+        self.close(0)
+        self.start()
+        options = self._last_loaded or self._requested
+        if options is not None:
+            self.load(options)
+
+    def close(self, wait_s: float = 3.0) -> None:
+        """End the process, by force if it takes longer than `wait_s`; closing twice is harmless."""
+        link = self._leave()
+        if link is not None:
+            link.end(wait_s)
+
+    async def end(self, wait_s: float) -> None:
+        """Do as `close`, beside other coroutines of the loop."""
+        link = self._leave()
+        if link is not None and self._loop is not None:
+            await self._loop.run_in_executor(None, link.end, wait_s)
+
+    def _leave(self) -> Link | None:
+        """Return the link, which is no longer used; an end that was asked for is no death."""
+        link, self._link, self._ready = self._link, None, None
+        self._unwatch_link(link)
+        self._deaths.clear()
+        self._outcome = EngineGone("no model is loaded")
+        return link
+
+    # What is sent.
+
+    def cancel(self, number: int | None = None) -> None:
+        """End an answer with what there is of it; None stops a load. Any thread may call it."""
+        self._send(Cancel(number))
+
+    def save_state(self, directory: str) -> None:
+        """Have what was evaluated written into a directory: `StateSaved`, or `StateLeft`."""
+        self._send(SaveState(directory))
+
+    def restore_state(self, directory: str) -> None:
+        """Have it put back, where it fits: `StateRestored`, or `StateLeft`."""
+        self._send(RestoreState(directory))
+
+    def _submit(self, question: Question) -> None:
+        self._send(question)
+
+    def _send(self, command: Command) -> None:
+        number = command.id if isinstance(command, Question) else None
+        if self._link is None or self._link.ended:
+            if number in self._inboxes:
+                reason = self.lost or "the engine is not running: restart it"
+                self._inboxes[number].put(EngineDied(reason))
+            return
+        try:
+            self._link.send(encode(command))
+        except FrameError as error:
+            self._deliver(Failed(number, type(error).__name__, str(error)))
+        if self._loop is not None and self._link.blocked:
+            self._loop.add_writer(self._link.sink, self._go_on_sending)
+
+    def _go_on_sending(self) -> None:
+        if self._link is not None and self._loop is not None:
+            self._link.send()
+            if not self._link.blocked:
+                self._loop.remove_writer(self._link.sink)
+
+    # What comes.
+
+    async def _next(self, inbox: Inbox) -> Notice:
+        if self._loop is None:
+            return await super()._next(inbox)
+        while not inbox:
+            inbox.waiter = self._loop.create_future()
+            await inbox.waiter
+        return inbox.popleft()
+
+    def _receive(self) -> None:
+        if not self.receive(None):
+            super()._deliver(EngineDied(self.lost or "the engine is not running: restart it"))
+
+    def receive(self, timeout_s: float | None = 0.0) -> bool:
+        """Take what has come, or comes within a time, for callers without a loop; return whether anything can come."""
+        link = self._link
+        if link is None or link.ended:
+            return False
+        if link.wait(timeout_s):
+            self._take(link, lambda take, *notice: take(*notice))
+        return True
+
+    def _watch_link(self) -> None:
+        """Have the loop follow the link's descriptors, as many as are open."""
+        if self._loop is None or self._link is None:
+            return
+        for each in self._followed - {*self._link.sources}:
+            self._loop.remove_reader(each)
+        for each in {*self._link.sources} - self._followed:
+            self._loop.add_reader(each, self._take, self._link, self._loop.call_soon)
+        self._followed = {*self._link.sources}
+
+    def _unwatch_link(self, link: Link | None) -> None:
+        if self._loop is not None and link is not None:
+            for each in self._followed:
+                self._loop.remove_reader(each)
+            self._loop.remove_writer(link.sink)
+            self._followed = set()
+
+    def _take(self, link: Link, call: Callable[..., object]) -> None:
+        """Take what a link has; `call` delivers a notice, so that a fault of one disturbs no other."""
+        if link.ended:
+            return
+        try:
+            notices = [NOTICES.decode(line) for line in link.read()]
+        except FrameError as error:  # what follows cannot be trusted
+            call(self._lose, link, f"the engine sent an invalid message: {error}")
+            return
+        except Exception as error:  # memory, mostly; else everything would wait for ever
+            reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
+            call(self._lose, link, f"lost contact with the engine ({reason})")
+            return
+        for notice in notices:
+            call(self._deliver, notice)
+        if link.ended:
+            self._unwatch_link(link)
+            call(self._lose, link)
+        elif self._loop is not None:
+            self._watch_link()
+
+    def _lose(self, link: Link, reason: str = "") -> None:
+        """Leave a link that has ended, or is of no use any more for a reason."""
+        if link is self._link:  # else it was left meanwhile
+            self._unwatch_link(link)
+            link.ended, reason = True, reason or link.cause()
+            link.end(0)
+            self._die(reason)
+
+    def _die(self, reason: str) -> None:
+        """Tell of the engine's death, and start it again where that is wanted."""
+        now, first = time.monotonic(), self._ready is None and not self._deaths
+        deaths = deque([*self._deaths, now], _MOST_DEATHS)
+        often = len(deaths) == _MOST_DEATHS and now - deaths[0] < _WITHIN_S
+        self._deliver(EngineDied(reason))
+        if self._revives and not (first or often):
+            self.restart()
+        self._deaths = deaths
+
+    def _deliver(self, notice: Notice) -> None:
+        match notice:
+            case Ready():
+                self._ready = self.last_ready = self._outcome = notice
+                self._last_loaded = self._requested
+                self._deaths.clear()
+            case LoadCancelled(target=target):
+                self._outcome = Interrupted("loading was stopped")
+                self._ready = self.last_ready if target else None
+            case Failed(id=None) if self._outcome is None:
+                self._outcome = trouble_of(notice)
+                super()._deliver(EngineDied(notice.reason))  # to what waits for the models
+            case EngineDied():
+                self._ready, self._outcome = None, EngineGone(notice.reason)
+        for each in self._loads:
+            each.put(notice)
+        super()._deliver(notice)
+        self._watch(notice)
 
 
 OnProgress = Callable[[Notice], None]
-"""Is told how far a download, loading or measuring is."""
+"""Gets how far a download, loading or measuring is."""
 
 
 class Signals(Protocol):
@@ -275,7 +648,7 @@ class Signals(Protocol):
 
 
 class NoSignals:
-    """Nobody ends it."""
+    """No user who could end it."""
 
     def planning(self) -> AbstractContextManager[object]:
         """Do nothing."""
@@ -301,14 +674,10 @@ class FirstRequest:
 
 def trouble_of(notice: Failed | EngineDied) -> LocalspecError:
     """Return the error that a notice tells, of its own class, with the exit code of that."""
-    if isinstance(notice, EngineDied) or notice.kind == "EngineLost":
+    if isinstance(notice, EngineDied):
         return EngineGone(notice.reason)
-    return error_named(notice.kind, notice.reason)
-
-
-def error_named(kind: str, reason: str) -> LocalspecError:
-    """Return an error of a class by its name."""
-    error: LocalspecError = getattr(errors, kind, LocalspecError)(reason)
+    kind = "EngineFault" if notice.kind in _FAULTS else notice.kind
+    error: LocalspecError = getattr(errors, kind, _KINDS.get(kind, LocalspecError))(notice.reason)
     return error
 
 

@@ -8,12 +8,12 @@ Source: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, theorem 3.8, with t
 
 from collections.abc import Sequence
 
+from localspec.chat.events import Forecast
 from localspec.decoding.costs import PairCosts, PassCosts, could_pay, draft_model_could_win
 from localspec.decoding.drafters.register import asks_passes
 from localspec.decoding.policy import LONGEST_DRAFT
 from localspec.decoding.round import OFF, Round
 from localspec.decoding.stats import expected_confirmed, expected_speed_up
-from localspec.engine.protocol import Forecast
 
 # Where nothing was drafted yet: what drafts of a model are usually accepted with.
 USUAL_CHANCE = 0.75

@@ -1,14 +1,11 @@
-"""Outbox: what the engine has to say leaves in its own time, and never holds up a pass.
+"""Outbox: what the engine sends leaves as it happens, and never holds up a pass.
 
 A thread writes what there is as soon as the reader has taken what was before. Until then text is joined and a
 progress is replaced by the one after it, so that a slow reader costs no more memory than the reply itself.
 """
 
-import sys
 import threading
-import traceback
 from collections.abc import Callable
-from contextlib import suppress
 
 from localspec.chat.events import (
     CallBegun,
@@ -20,52 +17,41 @@ from localspec.chat.events import (
     Withheld,
 )
 from localspec.engine.answering import failure
-from localspec.engine.protocol import Downloading, Failed, Loading, Measuring, Notice, ReplyEvents
-
-_STREAMS = (Downloading, Loading, Measuring)
+from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyEvents
 
 
-class _Happened:
-    """What happened of a reply, while it waits to be told: texts as one, likewise arguments, and the last word on a prompt alone."""
+class _Joined:
+    """Events of a reply that wait: texts as one, arguments of a call as one, and of the progress of a prompt the last."""
 
-    def __init__(self, told: ReplyEvents) -> None:
-        self.id = told.id
-        self._events: list[StreamEvent] = []
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.events: list[StreamEvent] = []
         self._text: int | None = None  # where the last text, or part of a call's arguments, stands
-        self.add(told)
 
-    def add(self, told: ReplyEvents) -> None:
+    def add(self, event: StreamEvent) -> None:
         """Add what happened next."""
-        for event in told.events:
-            if isinstance(event, Text | CallDelta):
-                self._add_text(event)
-            elif self._events and isinstance(event, Prefilling):
-                at = -1 if isinstance(self._events[-1], Prefilling) else len(self._events)
-                self._events[at:] = [event]
-            else:
-                if isinstance(event, CallBegun | CallDone | Withheld):
-                    self._text = None
-                self._events.append(event)
-
-    def notice(self) -> ReplyEvents:
-        """Return it as one notice."""
-        return ReplyEvents(self.id, tuple(self._events))
-
-    def _add_text(self, event: Text | CallDelta) -> None:
-        joined = None if self._text is None else _joined(self._events[self._text], event)
-        if self._text is None or joined is None:
-            self._text = len(self._events)
-            self._events.append(event)
-        else:
-            self._events[self._text] = joined
+        match event:
+            case Text() | CallDelta():
+                joined = None if self._text is None else _join(self.events[self._text], event)
+                if self._text is not None and joined is not None:
+                    self.events[self._text] = joined
+                    return
+                self._text = len(self.events)
+            case Prefilling() if self.events and isinstance(self.events[-1], Prefilling):
+                self.events.pop()
+            case CallBegun() | CallDone() | Withheld():
+                self._text = None
+            case _:
+                pass
+        self.events.append(event)
 
 
 class Outbox:
     """A queue with a thread that empties it.
 
     Args:
-        write: takes a notice; raises OSError when nobody is there any more.
-        flush: called when all that may leave now was written, and returns once it is gone; raises likewise.
+        write: takes a notice; raises OSError when the reader is gone.
+        flush: called when all that may leave now was written, and returns once it is gone; raises the same.
     """
 
     def __init__(
@@ -74,17 +60,32 @@ class Outbox:
         self._write = write
         self._flush = flush
         self._changed = threading.Condition()
-        self._waiting: list[Notice | _Happened] = []
+        self._waiting: dict[object, Notice | _Joined] = {}
+        self._breaks = 0
         self._closed = False
-        self._failed: set[int | None] = set()
+        self._failed: set[int] = set()
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
 
     def put(self, notice: Notice) -> None:
         """Have a notice sent after those before it; returns at once."""
         with self._changed:
-            self._add(notice)
+            if isinstance(notice, ReplyEvents):
+                joined = self._waiting.setdefault((self._breaks, notice.id), _Joined(notice.id))
+                assert isinstance(joined, _Joined)  # noqa: S101 - such a key has nothing else
+                for event in notice.events:
+                    joined.add(event)
+            else:
+                self._waiting[self._key(notice)] = notice
             self._changed.notify()
+
+    def _key(self, notice: Notice) -> object:
+        """Return what a notice has in common with later ones, which take its place as long as nothing else comes between."""
+        match notice:
+            case Downloading(name=name) | Loading(model=name) | Measuring(model=name):
+                return self._breaks, type(notice), name
+        self._breaks += 1
+        return self._breaks
 
     def close(self, wait_s: float) -> None:
         """Send what waits, for `wait_s` at most."""
@@ -93,66 +94,41 @@ class Outbox:
             self._changed.notify()
         self._thread.join(wait_s)
 
-    def _add(self, notice: Notice) -> None:
-        # Two models may be fetched at once, so a progress looks past those of others.
-        for index in reversed(range(len(self._waiting))):
-            before = self._waiting[index]
-            if isinstance(before, _Happened):
-                if isinstance(notice, ReplyEvents) and before.id == notice.id:
-                    before.add(notice)
-                    return
-            elif not isinstance(before, _STREAMS):
-                break
-            elif _is_later(notice, before):
-                self._waiting[index] = notice
-                return
-        self._waiting.append(_Happened(notice) if isinstance(notice, ReplyEvents) else notice)
-
     def _run(self) -> None:
         while batch := self._next():
             try:
                 for notice in batch:
                     self._send(notice)
                 self._flush()
-            except OSError:  # nobody reads: go on taking, for nobody
+            except OSError:  # the reader is gone: go on taking
                 self._write, self._flush = (lambda _: None), (lambda: None)
 
     def _send(self, notice: Notice) -> None:
         """Write a notice; one that is no frame ends its own request alone, and nothing of that follows."""
-        number = getattr(notice, "id", None)
+        number: int | None = getattr(notice, "id", None)
+        if number in self._failed:
+            return
         try:
-            if number not in self._failed:
-                self._write(notice)
+            self._write(notice)
         except OSError:
             raise
         except Exception as error:  # whatever it is, others wait behind it
-            self._failed |= {number} - {None}
-            self._tell(number, error)
-
-    def _tell(self, number: int | None, error: Exception) -> None:
-        try:
-            told = failure(number, error)
-        except Exception:  # stderr may be gone, or the error have no text
-            bug = f"this is a bug in localspec, report it ({type(error).__name__})"
-            told = Failed(number, "Fault", bug)
-        try:
-            self._write(told)
-        except OSError:
-            raise
-        except Exception as another:
-            with suppress(Exception):  # not this thread's end: others wait behind it
-                traceback.print_exception(another, file=sys.stderr)
+            self._failed |= set() if number is None else {number}
+            self._write(failure(number, error))
 
     def _next(self) -> list[Notice]:
         """Wait until something may leave and return it; nothing at the end."""
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
-            batch, self._waiting = self._waiting, []
-            return [each.notice() if isinstance(each, _Happened) else each for each in batch]
+            batch, self._waiting = self._waiting, {}
+        return [
+            ReplyEvents(each.number, tuple(each.events)) if isinstance(each, _Joined) else each
+            for each in batch.values()
+        ]
 
 
-def _joined(before: StreamEvent, after: Text | CallDelta) -> Text | CallDelta | None:
+def _join(before: StreamEvent, after: Text | CallDelta) -> Text | CallDelta | None:
     """Return two texts as one; None where they do not belong together."""
     match before, after:
         case Text(thinking=one), Text(thinking=other) if one == other:
@@ -161,15 +137,3 @@ def _joined(before: StreamEvent, after: Text | CallDelta) -> Text | CallDelta | 
         case CallDelta(id=one), CallDelta(id=other) if one == other:
             return CallDelta(other, before.text + after.text)
     return None
-
-
-def _is_later(after: Notice, before: Notice) -> bool:
-    """Say whether a notice tells the same progress as another one, and more of it."""
-    match before, after:
-        case (Loading(), Loading()):
-            return before.model == after.model
-        case (Measuring(), Measuring()):
-            return before.model == after.model
-        case (Downloading(), Downloading()):
-            return before.name == after.name
-    return False

@@ -1,36 +1,41 @@
-"""What a screen and the engine say to each other: values alone, and cheap to import.
-
-One JSON object a line, both ways (`wire.py`).
+"""What an engine and its clients send each other, and how: one JSON object a line, both ways. Cheap to import.
 
 Several requests are answered at once, as far as there are sequences for them; all else is done one
-after the other, and what changes the models waits until no answer is under way. Whatever the engine is
-asked ends in exactly one of the notices that the command names, or in `Failed`; `Cancel` overtakes what
-is waiting.
+after the other, and what changes the models waits until no answer is under way. Every command but `Cancel` and `Bye`
+ends in exactly one of the notices that it names, or in `Failed`; `Cancel` overtakes what is waiting.
 """
 
-from dataclasses import dataclass
+import json
+from typing import Generic, TypeVar
+
+import msgspec
 
 from localspec.calls import Tool
-from localspec.chat.events import Reply, StreamEvent
+from localspec.chat.events import Finished, StreamEvent
 from localspec.chat.request import Request
+from localspec.display import printable
+from localspec.errors import UsageError
 from localspec.messages import Message, Tagged
 from localspec.options import LaunchOptions
 
-VERSION = 16
+VERSION = 17
+# A context of a million tokens is far below it; what is above is no conversation.
+MAX_FRAME_BYTES = 32 << 20
+_HEAD = b'{"v":%d,' % VERSION
 
-# What a screen says to the engine.
+# What a client sends.
 
 
 class Load(Tagged, frozen=True):
     """Load a pair in place of the one that is loaded: `Ready`, or `LoadCancelled`.
 
-    What was loaded before is kept until the new files are here and checked.
+    What was loaded before stays until the new files are here and checked.
 
     Args:
         options: what.
         parallel: how many requests are answered at once; None takes what pays and the memory holds.
-        keep: whether what is evaluated is kept from run to run.
-        workload: what kind of text all of it is, for the telemetry; None guesses.
+        keep: save what is evaluated for later runs.
+        workload: the kind of all texts, for the telemetry; None guesses.
     """
 
     options: LaunchOptions = LaunchOptions()
@@ -69,7 +74,7 @@ class Detokenize(Tagged, frozen=True):
 
 
 class Cancel(Tagged, frozen=True):
-    """Stop a request, running or waiting; None stops a load. Nothing answers but the request itself."""
+    """Stop a request, running or waiting; None stops a load. The notice of its end comes from the request itself."""
 
     id: int | None = None
 
@@ -87,7 +92,7 @@ class RestoreState(Tagged, frozen=True):
 
 
 class Bye(Tagged, frozen=True):
-    """Stop everything and end; the end of the pipe says the same."""
+    """Stop everything and end; the end of the pipe means the same."""
 
 
 Question = Request | Count | Tokenize | Detokenize
@@ -95,26 +100,11 @@ Question = Request | Count | Tokenize | Detokenize
 Command = Load | Question | Cancel | SaveState | RestoreState | Bye
 
 
-# What the engine says of a reply: while it is made, and when it is done.
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """Speed-ups over plain decoding, 1 is nothing; None where nothing was drafted.
-
-    Args:
-        predicted: by the costs of this machine and the acceptance of this reply.
-        measured: by costs and the clock.
-        note: what the draft model would cost where it is off; empty where it is on, or there is none.
-    """
-
-    predicted: float | None
-    measured: float | None
-    note: str = ""
+# What an engine sends.
 
 
 class ReplyEvents(Tagged, frozen=True):
-    """What happened of a reply since the last one; the last comes before `ReplyDone`.
+    """What happened of a reply since the last notice of it; `Finished` comes behind the last one.
 
     Args:
         id: of the request.
@@ -125,37 +115,8 @@ class ReplyEvents(Tagged, frozen=True):
     events: tuple[StreamEvent, ...]
 
 
-class ReplyDone(Tagged, frozen=True):
-    """A reply is complete, or was stopped.
-
-    Args:
-        id: of the request.
-        reply: what is new, and its figures.
-        message: the assistant's whole turn, the part that a continued one had before included. Sent back
-            unchanged in the next `Request`, its tokens are known.
-        dropped_turns: how many of the oldest turns were left out.
-        forecast: what drafting was to gain, and what it came to; None if costs are not known.
-        reason: why it was drafted as it was, a sentence.
-        no_drafting: why nothing was drafted, in about five words; empty where something was.
-        widths: how many passes of the target were made since the last reply was done, for whomever, by the
-            tokens that they evaluated.
-    """
-
-    id: int
-    reply: Reply
-    message: Message
-    dropped_turns: int = 0
-    forecast: Forecast | None = None
-    reason: str = ""
-    no_drafting: str = ""
-    widths: tuple[tuple[int, int], ...] = ()
-
-
-# What else it says to a screen.
-
-
 class Hello(Tagged, frozen=True):
-    """The process is there and reads; nothing is loaded."""
+    """The process runs and reads; nothing is loaded."""
 
     version: str
     pid: int
@@ -193,7 +154,7 @@ class Ready(Tagged, frozen=True):
         draft_model: the draft model's, where one is loaded.
         drafter: what drafts: off, lookup, model, or what a policy calls itself.
         n_ctx: tokens of context.
-        notes: what the user should know of how it was set up, a sentence each.
+        notes: notes on how it was set up, for the user, a sentence each.
         load_s: seconds that loading took.
         thinks: whether the target's template knows thinking blocks.
         break_even: from which chance of acceptance on the draft model pays, 0 to 1; None where it never does, or is
@@ -258,7 +219,7 @@ class Failed(Tagged, frozen=True):
     """A request could not be done; the engine goes on.
 
     Args:
-        id: of the request; None for a load, a state, or a frame that nobody understood.
+        id: of the request; None for a load, a state, or a line that is no frame.
         kind: name of the error's class in `localspec.errors`, or `FrameError`.
         reason: one line: what, which value, and what to do.
     """
@@ -269,7 +230,7 @@ class Failed(Tagged, frozen=True):
 
 
 class EngineDied(Tagged, frozen=True):
-    """The process is gone, and nobody had asked it to. Made by the client: it never travels.
+    """The process ended unasked. Made by the client: it is never sent.
 
     Args:
         reason: one line: by which signal or code, in words, and what to do.
@@ -286,7 +247,7 @@ Notice = (
     | Ready
     | LoadCancelled
     | ReplyEvents
-    | ReplyDone
+    | Finished
     | Counted
     | Tokens
     | StateSaved
@@ -295,3 +256,74 @@ Notice = (
     | Failed
     | EngineDied
 )
+ReplyDone = Finished
+"""Its name until all fronts say `Finished`."""
+
+T = TypeVar("T")
+
+
+class FrameError(Exception):
+    """A line is no frame of this protocol; the text is one line with the reason."""
+
+
+class _Version(msgspec.Struct):
+    v: object = None
+
+
+_VERSION = msgspec.json.Decoder(_Version)
+
+
+class Frames(Generic[T]):
+    """Reads the frames that one side sends.
+
+    Args:
+        kind: what a frame may hold.
+    """
+
+    def __init__(self, kind: type[T]) -> None:
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def decode(self, line: bytes) -> T:
+        """Return the command or the notice in a line.
+
+        Raises:
+            FrameError: it is malformed, of another version, or of no such kind.
+        """
+        try:
+            if not line.startswith(_HEAD) and (version := _VERSION.decode(line).v) != VERSION:
+                raise FrameError(
+                    f"a frame is of protocol {printable(str(version)[:20])}, this side speaks {VERSION}: "
+                    "localspec was changed while it ran, start it again"
+                )
+            return self._decoder.decode(line)
+        except (msgspec.MsgspecError, UsageError, UnicodeDecodeError, RecursionError) as error:
+            raise FrameError(f"a frame is wrong: {' '.join(str(error).split())[:200]}") from None
+
+
+COMMANDS: Frames[Command] = Frames(Command)  # type: ignore[arg-type]  # a union is no class
+NOTICES: Frames[Notice] = Frames(Notice)  # type: ignore[arg-type]
+
+
+def encode(message: Command | Notice) -> bytes:
+    """Return a command or a notice as a line, its end included.
+
+    Raises:
+        FrameError: it is larger than a frame may be.
+    """
+    try:
+        body = msgspec.json.encode(message)
+    except (
+        UnicodeEncodeError
+    ):  # half of a character, which a paste may hold, and no tokenizer takes
+        text = json.dumps(msgspec.to_builtins(message), ensure_ascii=False)
+        body = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    line = b"%s%s\n" % (_HEAD, body[1:])
+    if len(line) > MAX_FRAME_BYTES:
+        advice = (
+            "send less text"
+            if isinstance(message, Command)
+            else "ask for less, or read answers faster"
+        )
+        name = type(message).__name__
+        raise FrameError(f"{name} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: {advice}")
+    return line

@@ -1,1 +1,1 @@
-"""Gates between confirmed text and whoever sees it: rules find what must not be seen, as the text streams. Knows no model and no screen."""
+"""Gates between confirmed text and its readers: rules match what must not be shown, as the text streams. Knows no model and no screen."""

@@ -1,6 +1,6 @@
 r"""Readings of a text: with its escapes as what they stand for, and as they are written.
 
-Where a text is JSON or code nobody says, and it may be both in one: so a rule may match either reading. An escape is one unit of the text, and is never cut in
+What of a text is JSON or code is unknown, and it may be both in one: so a rule may match either reading. An escape is one unit of the text, and is never cut in
 two. Backslashes in a row count as one, since a text may be quoted in a text that is quoted. What takes no place on a screen is read or left out.
 """
 
@@ -49,8 +49,8 @@ def open_end(text: str) -> int:
     """Return where the end of a text begins that may still become an escape."""
     if "\\" not in text[-16:]:
         return len(text)
-    found = _OPEN.search(text)
-    return found.start() if found else len(text)
+    match = _OPEN.search(text)
+    return match.start() if match else len(text)
 
 
 def readings(text: str, before: tuple[str, str]) -> list[Reading]:
@@ -60,19 +60,21 @@ def readings(text: str, before: tuple[str, str]) -> list[Reading]:
         text: what comes next.
         before: what stood before it, in both readings.
     """
-    meant, written = before
-    if meant == written and not _SPECIAL.search(text):
-        size = len(meant)
-        return [Reading(meant + text, range(-size, len(text) + 1), range(1 - size, len(text) + 1))]
-    specials = [(*_unit(found), *found.span()) for found in _SPECIAL.finditer(text)]
+    meaning, written = before
+    if meaning == written and not _SPECIAL.search(text):
+        size = len(meaning)
+        return [
+            Reading(meaning + text, range(-size, len(text) + 1), range(1 - size, len(text) + 1))
+        ]
+    specials = [(*_unit(match), *match.span()) for match in _SPECIAL.finditer(text)]
     return [_reading(text, [(e[n], *e[2:]) for e in specials], before[n]) for n in (0, 1)]
 
 
-def _unit(found: "regex.Match[str]") -> tuple[str, str]:
+def _unit(match: "regex.Match[str]") -> tuple[str, str]:
     """Return what a unit means, and how it is written."""
-    if not found["escape"]:
-        return "", found[0]
-    letters = found[0].lstrip("\\")
+    if not match["escape"]:
+        return "", match[0]
+    letters = match[0].lstrip("\\")
     if len(letters) > 1:
         char = chr(int(letters[1:], 16))
         unseen = _SPECIAL.fullmatch(char) and char != "\\"

@@ -69,5 +69,5 @@ class Ledger(Generic[Unit]):
     def _with_empty(self, unit: Decided[Unit]) -> list[Decided[Unit]]:
         for each in self._empty:
             each.hidden = unit.hidden
-        found, self._empty = [*self._empty, unit], []
-        return found
+        units, self._empty = [*self._empty, unit], []
+        return units

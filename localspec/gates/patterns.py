@@ -4,6 +4,7 @@ A pattern of one's own has literals, `.`, classes, `\d \w \s`, groups, `|`, and 
 case. `*`, `+` and `{m,}` are refused, since they have no longest match.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,10 +12,19 @@ from functools import cached_property
 import regex
 
 from localspec.errors import UsageError
-from localspec.gates.rules import OWN, GateRule
+from localspec.gates.rules import OWN, RULES, GateRule
 
 MAX_MATCH = 2048
 """Characters that a match has at most, tails aside."""
+QUIET = " \t\r\n,;!?()[]{}<>*|&^~$'\"`="
+"""Characters between which words stand alone."""
+_QUIET, _RUN, _OPEN = rf"[{re.escape(QUIET)}]", "[A-Za-z0-9_.-]{1,19}", r"(?<![A-Za-z0-9_.-])\(\Z"
+_TELLING = r"(?i:pass|pwd|secret|key|token|xox)|[A-Z]{2}[0-9]{2}|[0-9]{3}|0[0-9]|\([0-9]|-----"
+PLAIN = re.compile(
+    rf"(?!.*(?:{_TELLING}))(?:{_RUN}:?(?!=)(?={_QUIET})|(?!{_OPEN}){_QUIET})*(?P<open>{_RUN}|{_OPEN}|)",
+    re.DOTALL,
+)
+"""Words in which none of localspec's rules matches: no other key has less than 20 characters; and `open`, which may still become an address or a number."""
 _LETTERS = "A-Za-z0-9"
 _FIRST = regex.compile(r"(?:\(\?i\))?(?:\(\?=)?(\[[^]]+\]|[A-Za-z-])(?!\?|\{0)")
 """What a head begins with."""
@@ -113,6 +123,12 @@ class RuleSet:
         return RuleSet(replace(each, before="") for each in rules)
 
     @cached_property
+    def words_pass(self) -> bool:
+        """Whether plain words are no matches, and a word may become one, an e-mail address: see `PLAIN`."""
+        rules = {each.rule for each in self.rules}
+        return rules <= {*RULES} and any(each.group == "email" for each in rules)
+
+    @cached_property
     def matches(self) -> regex.Pattern[str]:
         """A match of any of them."""
         return self._any(0)
@@ -129,10 +145,10 @@ class RuleSet:
             first = _FIRST.match(rule.head)
             group = groups[_LETTERS in rule.before]
             group.setdefault(first[1] if first else r"[\s\S]", []).append(_expressions(rule)[which])
-        found = []
+        expressions = []
         for begins_word, of in groups.items():
             if of:
                 guard = "".join(regex.sub(r"-$", r"\-", first.strip("[]")) for first in of)
                 either = "|".join(f"(?={first})(?:{'|'.join(each)})" for first, each in of.items())
-                found.append(f"(?=[{guard}]){f'(?<![{_LETTERS}])' * begins_word}(?:{either})")
-        return regex.compile("|".join(found) or "(?!)")
+                expressions.append(f"(?=[{guard}]){f'(?<![{_LETTERS}])' * begins_word}(?:{either})")
+        return regex.compile("|".join(expressions) or "(?!)")

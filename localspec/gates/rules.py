@@ -7,7 +7,7 @@ what it begins with wherever there is such a beginning, so that it needs no gues
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -57,22 +57,22 @@ def bits_of(text: str) -> float:
     return -sum(each / size * math.log2(each / size) for each in counts)
 
 
-def _kinds(text: str) -> list[str]:
-    return [
+def _kinds(text: str) -> str:
+    return "".join(
         "0" if c.isdigit() else "A" if c.isupper() else "a" if c.islower() else "-" for c in text
-    ]
+    )
 
 
-def is_random(head: str, body: str) -> bool:  # noqa: ARG001 - a check's signature
+def is_random(text: str) -> bool:
     """Return whether a text was drawn and not written: letters of both cases and digits, one after the other without order."""
-    kinds = _kinds(body)
+    kinds = _kinds(text)
     changes = sum(one != other for one, other in pairwise(kinds))
     return (
         {"0", "A", "a"} <= set(kinds)
         and kinds.count("0") >= 2
         and kinds.count("-") * 8 <= len(kinds)
         and changes * 5 >= 2 * len(kinds)
-        and bits_of(body) >= _RANDOM_BITS
+        and bits_of(text) >= _RANDOM_BITS
     )
 
 
@@ -110,25 +110,11 @@ def is_telephone(head: str, body: str) -> bool:
 
 def is_address(head: str, body: str) -> bool:
     """Return whether the name of a host ends like one: in a text of letters that is no name of a file."""
-    last = body.rpartition(".")[2].lower()
-    return not head.startswith((".", "-")) and ".." not in head and last not in _FILES
+    is_file = _FILE.fullmatch(body.rpartition(".")[2])
+    return not head.startswith((".", "-")) and ".." not in head and not is_file
 
 
-_FILES = {
-    "py",
-    "js",
-    "ts",
-    "md",
-    "txt",
-    "html",
-    "css",
-    "json",
-    "png",
-    "svg",
-    "jpg",
-    "gif",
-    "service",
-}
+_FILE = re.compile("py|js|ts|md|txt|html|css|json|png|svg|jpg|gif|service", re.IGNORECASE)
 
 
 def _key(name: str, head: str, body: str, tail: str = "", *, before: str = "") -> GateRule:
@@ -145,9 +131,7 @@ _BEGINNINGS = (
     _key("Slack webhook", r"hooks\.slack\.com/(services|workflows)/", f"[{_LETTERS}/]{{20}}", f"{_LETTERS}/"),
     _key("Anthropic key", "sk-ant-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
     _key("OpenAI key", "sk-(proj|svcacct|admin)-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
-    GateRule(
-        "API key", "secrets", f"[{_LETTERS}]{{32}}", "sk-(|or-v1-)", before=_URLSAFE, tail=_LETTERS
-    ),
+    _key("API key", "sk-(|or-v1-)", f"[{_LETTERS}]{{32}}", _LETTERS, before=_URLSAFE),
     _key("Google key", "AIza", f"[{_URLSAFE}]{{35}}", _URLSAFE),
     _key("Google secret", "GOCSPX-", f"[{_URLSAFE}]{{28}}", _URLSAFE),
     _key("Hugging Face token", "hf_", f"[{_LETTERS}]{{34}}", _LETTERS, before=_WORD),
@@ -168,113 +152,47 @@ _BEGINNINGS = (
     _key("Azure key", "[AS](ccountKey|haredAccessKey)=", f"[{_LETTERS}+/]{{40}}", f"{_LETTERS}+/="),
     _key("web token", "eyJ", rf"[{_URLSAFE}]{{8,512}}\.eyJ[{_URLSAFE}]{{8}}", f".{_URLSAFE}"),
     GateRule(
-        "private key",
-        "secrets",
-        rf"(\s|\\r|\\n){{1,4}}[{_LETTERS}+/=:, -]{{16}}",
-        "-----BEGIN [A-Z ]{0,24}PRIVATE KEY( BLOCK)?-----",
-        tail=rf"{_LETTERS}+/=:,.\s\\-",
-        end="KEY-----",
+        "private key", "secrets", rf"(\s|\\r|\\n){{1,4}}[{_LETTERS}+/=:, -]{{16}}", "-----BEGIN [A-Z ]{0,24}PRIVATE KEY( BLOCK)?-----",
+        tail=rf"{_LETTERS}+/=:,.\s\\-", end="KEY-----",
     ),
     GateRule(
-        "password in an address",
-        "secrets",
-        r"[^\s:/@\"'<>{}]{3,80}+@",
-        r"[a-z][a-z0-9+]{1,15}+://[^\s:/@\"'<>{}]{0,64}+:",
-        before=_LETTERS,
-        shows_head=True,
-        check=lambda _, body: not _SPELLED.search(body),
-        telling=1,
+        "password in an address", "secrets", r"[^\s:/@\"'<>{}]{3,80}+@", r"[a-z][a-z0-9+]{1,15}+://[^\s:/@\"'<>{}]{0,64}+:",
+        before=_LETTERS, shows_head=True, check=lambda _, body: not _SPELLED.search(body), telling=1,
     ),
     GateRule(
-        "password",
-        "secrets",
-        rf"[{_LETTERS}+/=_.!@#%^&*~-]{{7,63}}[{_LETTERS}+/=_!@#%^&*~-]",
+        "password", "secrets", rf"[{_LETTERS}+/=_.!@#%^&*~-]{{7,63}}[{_LETTERS}+/=_!@#%^&*~-]",
         r"(?i)(?=[abprstABPRST])(pass(word|wd|phrase)|pwd|secret([_-]?(access)?[_-]?key)?|(api|access|auth|private)[_-]?key|(access|auth|api|bearer|refresh)?[_-]?token)"
         r"[\"']?( is)?\s{0,2}(:=|=>|=|:)\s{0,2}[\"']?",
-        before=_LETTERS,
-        after=r"(\[",
-        tail=rf"{_LETTERS}+/=_.!@#%^&*~-",
-        shows_head=True,
-        check=is_password,
-        telling=1,
+        before=_LETTERS, after=r"(\[", tail=rf"{_LETTERS}+/=_.!@#%^&*~-", shows_head=True, check=is_password, telling=1,
     ),
     GateRule(
-        "random text",
-        "secrets",
-        f"[+/{_URLSAFE}]{{8,48}}",
-        f"[+/{_URLSAFE}]{{24}}",
-        before=f"+/.{_URLSAFE}",
-        tail=f"+/={_URLSAFE}",
-        check=lambda head, body: is_random("", head + body),
+        "random text", "secrets", f"[+/{_URLSAFE}]{{8,48}}", f"[+/{_URLSAFE}]{{24}}",
+        before=f"+/.{_URLSAFE}", tail=f"+/={_URLSAFE}", check=lambda head, body: is_random(head + body),
     ),
 )  # fmt: skip
+
+
+def _number(name: str, group: str, head: str, body: str, check: Check, telling: int, *, before: str = r"A-Za-z0-9_.+/#-", after: str = _WORD) -> GateRule:  # fmt: skip
+    return GateRule(name, group, body, head, before, after, check=check, telling=telling)
+
+
+def _telephone(head: str, body: str, after: str = f"{_WORD}/") -> GateRule:
+    return _number("telephone number", "telephone", head, body, is_telephone, 4, after=after)
+
+
 _PERSONAL = (
-    GateRule(
-        "e-mail address",
-        "email",
+    _number(
+        "e-mail address", "email", r"[A-Za-z0-9._%+-]{1,64}+@",
         rf"[{_LETTERS}](-?[{_LETTERS}]){{0,40}}(\.[{_LETTERS}](-?[{_LETTERS}]){{0,40}}){{0,4}}\.[A-Za-z]{{2,18}}",
-        r"[A-Za-z0-9._%+-]{1,64}+@",
-        before=r"A-Za-z0-9._%+-",
-        after=_LETTERS,
-        check=is_address,
-        telling=1,
+        is_address, 1, before=r"A-Za-z0-9._%+-", after=_LETTERS,
     ),
-    GateRule(
-        "telephone number",
-        "telephone",
-        r"([ ./-]?\(?[0-9]\)?){5,13}[ ./-]?[0-9]",
-        r"(?=[+0])(\+|00)[1-9]",
-        before=r"A-Za-z0-9_.+/#-",
-        after=_WORD,
-        check=is_telephone,
-        telling=4,
-    ),
-    GateRule(
-        "telephone number",
-        "telephone",
-        r"([ /-]|\) ?)[0-9]{2,4}[ -][0-9]{2,4}([ -][0-9]{2,4}){0,2}",
-        r"(?=[(0])\(?0[1-9][0-9]{1,3}",
-        before=r"A-Za-z0-9_.+/#-",
-        after=rf"{_WORD}/",
-        check=is_telephone,
-        telling=4,
-    ),
-    GateRule(
-        "telephone number",
-        "telephone",
-        r"[0-9]{3}[ .-][0-9]{4}",
-        r"(?=[(2-9])(\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])",
-        before=r"A-Za-z0-9_.+/#-",
-        after=rf"{_WORD}/",
-        check=is_telephone,
-        telling=4,
-    ),
-    GateRule(
-        "payment card",
-        "payment",
-        r"[0-9]( ?-?[0-9]){9,15}",
-        r"[3-6][0-9]{2}",
-        before=r"A-Za-z0-9_.+/#-",
-        after=rf"{_WORD}",
-        check=is_card,
-        telling=6,
-    ),
-    GateRule(
-        "account number",
-        "payment",
-        "( ?[0-9A-Z]){11,30}",
-        "[A-Z]{2}[0-9]{2}",
-        before=_LETTERS,
-        after=_WORD,
-        check=is_account,
-        telling=6,
-    ),
+    _telephone(r"(?=[+0])(\+|00)[1-9]", r"([ ./-]?\(?[0-9]\)?){5,13}[ ./-]?[0-9]", _WORD),
+    _telephone(r"(?=[(0])\(?0[1-9][0-9]{1,3}", r"([ /-]|\) ?)[0-9]{2,4}[ -][0-9]{2,4}([ -][0-9]{2,4}){0,2}"),
+    _telephone(r"(?=[(2-9])(\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])", r"[0-9]{3}[ .-][0-9]{4}"),
+    _number("payment card", "payment", r"[3-6][0-9]{2}", r"[0-9]( ?-?[0-9]){9,15}", is_card, 6),
+    _number("account number", "payment", "[A-Z]{2}[0-9]{2}", "( ?[0-9A-Z]){11,30}", is_account, 6, before=_LETTERS),
 )  # fmt: skip
 RULES: tuple[GateRule, ...] = (*_BEGINNINGS, *_PERSONAL)
 """The rules that localspec has."""
-GROUPS: Mapping[str, str] = {
-    "secrets": "keys, tokens and passwords",
-    "email": "e-mail addresses",
-    "telephone": "telephone numbers",
-    "payment": "payment cards and account numbers",
-}
+GROUPS = tuple(dict.fromkeys(each.group for each in RULES))
+"""What rules belong to."""

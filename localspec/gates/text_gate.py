@@ -7,19 +7,15 @@ to where that is decided, which is no more than the longest possible match and o
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 from localspec.gates.escapes import Reading, open_end, readings
-from localspec.gates.patterns import MAX_MATCH, Compiled, RuleSet
+from localspec.gates.patterns import MAX_MATCH, PLAIN, QUIET, Compiled, RuleSet
 
 Action = Literal["mask", "ask", "stop", "note"]
-ACTIONS: Mapping[Action, str] = {
-    "mask": "put a note in its place",
-    "ask": "put a note in its place, until somebody says that it may be seen",
-    "stop": "put a note in its place, and end the answer there",
-    "note": "let it through, and count it",
-}
-_CONTEXT = 24
+"""What is done about a match: put a note in its place; the same until the user says that it may be seen; the same, and end the answer there; let it through and count it."""
+_CONTEXT, _MAX_PLAIN = 24, 64
 _MAX_HELD = 2 * MAX_MATCH  # of a text of escapes, or of invisible characters
 _NO_JSON = str.maketrans({'"': "'", "\\": "/"} | {chr(code): " " for code in range(32)})
 
@@ -39,16 +35,14 @@ class Stretch:
     hidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What an `ask` rule found: its name, and the text, which is never to be written anywhere."""
+class Finding(NamedTuple):
+    """A match of an `ask` rule: its name, and the text, which is never to be written anywhere."""
 
     rule: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
+class _Match(NamedTuple):
     """A match: its rule, where its head ends, and where it ends."""
 
     rule: Compiled
@@ -70,24 +64,24 @@ class TextGate:
 
     Attributes:
         counts: how often each rule found something, and what was done about it.
-        asked: what `ask` rules have masked, in order; kept in memory alone.
+        findings: what `ask` rules have masked, in order; kept in memory alone.
         stopped: whether a rule ended the text; what comes then is not let through.
     """
 
     def __init__(self, rules: RuleSet, actions: Mapping[str, Action]) -> None:
         self._rules, self._actions = rules, actions
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.asked: list[Finding] = []
+        self.findings: list[Finding] = []
         self.stopped = False
         self._held = ""
         self._before = "", ""  # a little of what was decided, in both readings
         self._passed: list[Stretch] = []
         self._at = 0  # what stands before it in `_held` is decided
         self._readings: list[Reading] = []
-        self._found: dict[tuple[RuleSet, str, int], int] = {}
+        self._places: dict[tuple[RuleSet, str, int], int] = {}
         # Of the match that has just ended, as long as its tail may go on:
         self._tail: Compiled | None = None
-        self._tail_is_seen = False
+        self._tail_passes = False
 
     @property
     def held(self) -> int:
@@ -97,7 +91,27 @@ class TextGate:
     def feed(self, text: str) -> list[Stretch]:
         """Take more of the text; return what is decided now."""
         self._held += text
+        if (passed := self._words()) is not None:
+            return passed
         return self._decided(open_end(self._held), end=False, cut=False)
+
+    def _words(self) -> list[Stretch] | None:
+        """Return what is decided of a text of plain words, as most are; None where it may be more than that."""
+        held, (meaning, written) = self._held, self._before
+        if (
+            self._tail
+            or self.stopped
+            or meaning != written
+            or written[-1:] not in QUIET
+            or len(held) > _MAX_PLAIN
+            or not self._rules.words_pass
+            or not (plain := PLAIN.fullmatch(held))
+        ):
+            return None
+        at = plain.start("open")
+        self._held, written = held[at:], (written + held[:at])[-_CONTEXT:]
+        self._before = written, written
+        return [Stretch(held[:at], at)] if at else []
 
     def flush(self, *, cut: bool = False) -> list[Stretch]:
         """Return the rest, at the end of the text.
@@ -115,7 +129,7 @@ class TextGate:
     def _decided(self, size: int, *, end: bool, cut: bool) -> list[Stretch]:
         """Decide what can be of so many characters."""
         self._readings = readings(self._held[:size], self._before)
-        self._found.clear()
+        self._places.clear()
         waits = False
         while self._at < size and not waits:
             if self.stopped:
@@ -134,35 +148,38 @@ class TextGate:
         """Let through what is before the next match, and deal with that; return whether more must be known."""
         at, rules = self._at, self._rules
         while at < size:
-            open_at = self._first(rules, "begins", at, size) if cut or not end else size
-            place = self._first(rules, "matches", at, open_at)
+            open_at, place = self._next(rules, at, size, end=end, cut=cut)
             if place == size:
                 break
             if place == open_at and not end and size - place <= _MAX_HELD:
                 self._show(place)
                 return True
-            if found := self._best(rules, place, cut=cut):
+            if match := self._best(rules, place, cut=cut):
                 self._show(place)
-                self._deal_with(found)
+                self._deal_with(match)
                 return False
             at = self._readings[-1].behind(place)
         self._show(size)
         return False
 
+    def _next(self, rules: RuleSet, at: int, size: int, *, end: bool, cut: bool) -> tuple[int, int]:
+        """Return where from a place on a rule may have begun to match, and where it does or may; `size` where none does."""
+        open_at = self._first(rules, "begins", at, size) if cut or not end else size
+        return open_at, self._first(rules, "matches", at, open_at) if open_at > at else at
+
     def _first(self, rules: RuleSet, which: Literal["matches", "begins"], at: int, end: int) -> int:
         """Return where from a place on a rule matches first, or may have begun to, before an end; that end where none does."""
         for number, each in enumerate(self._readings):
-            found = self._found.get((rules, which, number), -1)
-            if found < at:
-                start = each.place(at)
+            place = self._places.get((rules, which, number), -1)
+            if place < at:
+                start, text = each.place(at), each.text
                 if which == "begins":
-                    start = max(start, len(each.text) - MAX_MATCH)
-                    match = rules.begins.search(each.text, start, partial=True)
+                    match = rules.begins.search(text, max(start, len(text) - MAX_MATCH), partial=True)  # fmt: skip
                 else:
-                    match = rules.matches.search(each.text, start)
-                found = each.starts[match.start() if match else -1]
-                self._found[rules, which, number] = found
-            end = min(end, found)
+                    match = rules.matches.search(text, start)
+                place = each.starts[match.start() if match else -1]
+                self._places[rules, which, number] = place
+            end = min(end, place)
         return end
 
     def _best(self, rules: RuleSet, at: int, *, cut: bool) -> _Match | None:
@@ -172,64 +189,56 @@ class TextGate:
                 place = first = each.place(at)
                 while place < len(each.text) and each.starts[place] == at:
                     if place == first or rule.begins_in_escape:
-                        found = _match(rule, each, place, cut=cut)
-                        if found:
-                            return found
+                        match = _match(rule, each, place, cut=cut)
+                        if match:
+                            return match
                     place += 1
         return None
 
-    def _deal_with(self, found: _Match) -> None:
+    def _deal_with(self, match: _Match) -> None:
         """Mask a match, or let it through."""
-        rule = found.rule.rule
+        rule = match.rule.rule
         action = self._actions[rule.name]
         self.counts[rule.name, action] += 1
-        self._tail = found.rule
-        self._tail_is_seen = action == "note"
-        if self._tail_is_seen:
-            self._show(found.end)
+        self._tail, self._tail_passes = match.rule, action == "note"
+        if self._tail_passes:
+            self._show(match.end)
             return
         if action == "ask":
-            self.asked.append(Finding(rule.name, self._held[self._at : found.end]))
+            self.findings.append(Finding(rule.name, self._held[self._at : match.end]))
         if rule.shows_head:
-            self._show(found.head)
-        self._hide(mask_of(rule.name), found.end)
+            self._show(match.head)
+        self._hide(mask_of(rule.name), match.end)
         self.stopped = action == "stop"
 
     def _take_tail(self, rule: Compiled, size: int, *, end: bool, cut: bool) -> bool:
         """Take what belongs to the last match, up to where that ends, or another match may begin; return whether more must be known."""
-        meant, named = self._readings[0], self._rules.named
-        tail = rule.tail.match(meant.text, meant.place(self._at))
+        meaning, named = self._readings[0], self._rules.named
+        take = self._show if self._tail_passes else partial(self._hide, "")
+        tail = rule.tail.match(meaning.text, meaning.place(self._at))
         assert tail  # noqa: S101 - it may be empty
-        stop = meant.starts[tail.end()]
-        ended = bool(rule.rule.end) and meant.text.endswith(rule.rule.end, 0, tail.end())
-        waits = not ended and "." in rule.rule.tail and meant.text[tail.end() :] == "."
+        stop = meaning.starts[tail.end()]
+        ended = bool(rule.rule.end) and meaning.text.endswith(rule.rule.end, 0, tail.end())
+        waits = not ended and "." in rule.rule.tail and meaning.text[tail.end() :] == "."
         if waits and cut:  # else it may end a sentence
             stop, waits = size, False
-        open_at = self._first(named, "begins", self._at, size) if cut or not end else size
-        place = self._first(named, "matches", self._at, open_at)
+        open_at, place = self._next(named, self._at, size, end=end, cut=cut)
         if place < size and (place < stop or (place == stop and not ended)):
-            self._pass(place)
+            take(place)
             if place == open_at and not end and size - place <= _MAX_HELD:
                 return True
-            found = self._best(named, place, cut=cut)
-            if found and (self._tail_is_seen or found.end > stop):
-                self._deal_with(found)
+            match = self._best(named, place, cut=cut)
+            if match and (self._tail_passes or match.end > stop):
+                self._deal_with(match)
             elif place == stop:
                 self._tail = None
             else:
-                self._pass(self._readings[-1].behind(place))
+                take(self._readings[-1].behind(place))
             return False
-        self._pass(stop)
+        take(stop)
         if stop < size and not (waits and not end):
             self._tail = None
         return waits and not end
-
-    def _pass(self, end: int) -> None:
-        """Take a part of a tail."""
-        if self._tail_is_seen:
-            self._show(end)
-        else:
-            self._hide("", end)
 
     def _show(self, end: int) -> None:
         if end > self._at:
@@ -251,13 +260,12 @@ def _match(rule: Compiled, of: Reading, place: int, *, cut: bool) -> _Match | No
     if cut and len(of.text) <= most:
         begun = rule.begins.match(of.text, place, partial=True)
         begun = begun if begun and begun.end() > begun.end("head") >= place else None
-    found = begun or rule.matches.match(of.text, place, most)
-    if found is None:
+    match = begun or rule.matches.match(of.text, place, most)
+    if match is None:
         return None
-    middle, its = found.end("head"), rule.rule
-    head, body = of.text[place:middle], of.text[middle : found.end()]
-    telling = begun and its.telling and len(body) >= its.telling
-    if its.check and not its.check(head, body) and not telling:
+    middle, end, its = match.end("head"), match.end(), rule.rule
+    enough = begun and its.telling and end - middle >= its.telling
+    if its.check and not its.check(of.text[place:middle], of.text[middle:end]) and not enough:
         return None
-    at = of.starts[place]
-    return _Match(rule, of.ends[middle - 1] if middle > place else at, of.ends[found.end() - 1])
+    head = of.ends[middle - 1] if middle > place else of.starts[place]
+    return _Match(rule, head, of.ends[end - 1])

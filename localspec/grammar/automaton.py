@@ -13,7 +13,7 @@ from localspec.grammar.matcher import require_sane
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-_KEPT = 96
+_MASKS = 96
 """Masks that are kept: more than any draft is long."""
 
 
@@ -73,8 +73,8 @@ class GrammarAutomaton:
         """
         if state.ended:
             return np.ones(ids.size, dtype=np.bool_)  # whatever follows an end is cut
-        found: NDArray[np.bool_] = state.cursor.mask(state)[ids]
-        return found
+        mask: NDArray[np.bool_] = state.cursor.mask(state)[ids]
+        return mask
 
     def forced(self, state: GrammarState) -> tuple[int, ...]:
         """Return the tokens of which each is the only one that may follow those before it."""
@@ -101,7 +101,7 @@ class _Cursor:
             self._go_to(state)
             state.mask = self._mask()
             self._masked.append(state)
-            if len(self._masked) > _KEPT:
+            if len(self._masked) > _MASKS:
                 self._masked.popleft().mask = None
         return state.mask
 
@@ -109,16 +109,16 @@ class _Cursor:
         self._go_to(state)
         tokens = self._matcher.compute_ff_tokens()
         require_sane(self._matcher)
-        found: list[int] = []
+        forced: list[int] = []
         for token in tokens:
             if np.flatnonzero(self._mask()).tolist() != [token]:
                 break
-            found.append(token)
+            forced.append(token)
             self._matcher.consume_token(token)
             require_sane(self._matcher)
-        self._matcher.rollback(len(found))
+        self._matcher.rollback(len(forced))
         require_sane(self._matcher)
-        return tuple(found)
+        return tuple(forced)
 
     def _mask(self) -> NDArray[np.bool_]:
         packed = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)

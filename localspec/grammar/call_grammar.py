@@ -1,6 +1,6 @@
 """A format of calls and the functions that may be called, as a grammar in Lark of all valid calls.
 
-Functions are told by their names, arguments by their schemas. Where arguments are written one by one, they stand in
+Names tell the functions apart, schemas bind their arguments. Where arguments are written one by one, they stand in
 the order of their schema, so that each of them stands once; a text ends where the format ends it.
 """
 
@@ -19,29 +19,11 @@ from localspec.grammar.patterns import rust_pattern
 from localspec.grammar.sources import enforced_schema
 
 _SLOTS = {ID_SLOT: "/[A-Za-z0-9]{9}/", INDEX_SLOT: "/[0-9]{1,3}/"}
-_TYPES = {
-    "integer": "number",
-    "null": "null",
-    "boolean": "boolean",
-    "number": "number",
-    "array": "array",
-    "object": "object",
-}
-_OF_TEXTS = frozenset({"type", "enum", "const", "pattern", "minLength", "maxLength"})
-_MORE_PROPERTIES = frozenset(
-    {
-        "additionalProperties",
-        "patternProperties",
-        "$ref",
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "if",
-        "dependentSchemas",
-    }
-)
+_TYPES = frozenset({"null", "boolean", "number", "array"})
+_OF_TEXTS = frozenset({"type", "enum", "const", "pattern", "minLength", "maxLength", "$defs", "definitions"})  # fmt: skip
+_MORE_PROPERTIES = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})  # fmt: skip
 """Without any of them a function takes the arguments that its schema names, and no others."""
-_SAYS_NOTHING = frozenset({"description", "title", "default", "examples", "$comment", "deprecated"})
+_ANNOTATIONS = frozenset({"description", "title", "default", "examples", "$comment", "deprecated"})
 
 
 class CallGrammar:
@@ -162,14 +144,15 @@ class CallGrammar:
             close = tagged.string.close.replace(NAME_SLOT, key)
             yield f"{opened} {self._text(rule, schema, path, close)}"
             return
-        opened = tagged.other.open.replace(ID_SLOT, _TYPES.get(str(types), "object"))
+        kind = str(types).replace("integer", "number")
+        opened = tagged.other.open.replace(ID_SLOT, kind if kind in _TYPES else "object")
         close = tagged.other.close.replace(NAME_SLOT, key)
         self._rules.append(f"{rule}_value: {_json(schema)}")
         yield f"{_quoted(key)} {self._written(opened)} {rule}_value {self._written(close)}"
 
     def _text(self, rule: str, schema: Mapping[str, Any], path: str, close: str) -> str:
         """Return a text that stands there as it is, and what ends it."""
-        for keyword in schema.keys() - _OF_TEXTS - _SAYS_NOTHING - {"$defs", "definitions"}:
+        for keyword in schema.keys() - _OF_TEXTS - _ANNOTATIONS:
             raise schema_error(
                 path, f"{keyword} cannot be kept in a text without quotes: remove it"
             )
@@ -201,18 +184,18 @@ class CallGrammar:
 
     def _written(self, text: str, name: str = "") -> str:
         """Return a text of the format, up to where it would end the answer."""
-        found, at = [], 0
+        parts, at = list[str](), 0
         for part in self._parts.finditer(text):
-            found.append(_quoted(text[at : part.start()]))
+            parts.append(_quoted(text[at : part.start()]))
             at = part.end()
             if part[0] in self._control:
                 token = self._control[part[0]]
                 if token in self._eog:
-                    return " ".join(filter(None, found))
-                found.append(f"<[{token}]>")
+                    return " ".join(filter(None, parts))
+                parts.append(f"<[{token}]>")
             else:
-                found.append(_quoted(name) if part[0] == NAME_SLOT else _SLOTS[part[0]])
-        return " ".join(filter(None, (*found, _quoted(text[at:]))))
+                parts.append(_quoted(name) if part[0] == NAME_SLOT else _SLOTS[part[0]])
+        return " ".join(filter(None, (*parts, _quoted(text[at:]))))
 
 
 def loosened(tool: Tool) -> Tool:
@@ -225,8 +208,8 @@ def loosened(tool: Tool) -> Tool:
         else {}
         for name, each in names.items()
     }
-    asked = tool.parameters.get("required", ())
-    required = [each for each in asked if each in types] if isinstance(asked, list) else []
+    needed = tool.parameters.get("required", ())
+    required = [each for each in needed if each in types] if isinstance(needed, list) else []
     return replace(tool, parameters={"type": "object", "properties": types, "required": required})
 
 

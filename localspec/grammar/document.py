@@ -1,4 +1,4 @@
-"""Document: a JSON schema, all of which a mask can keep, and whose parts are known by JSON pointers."""
+"""Document: a JSON schema, all of which a mask can enforce, and whose parts are known by JSON pointers."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator
@@ -22,7 +22,7 @@ _REFUSED = (
     *("not", "if", "propertyNames", "contains", "$dynamicRef", "$recursiveRef"),
     *("unevaluatedProperties", "unevaluatedItems"),
 )
-KEPT: dict[str, tuple[type, ...]] = {
+KEYWORDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((each for some in BY_TYPE.values() for each in some), (int, float)),
     **dict.fromkeys(NAMED, (dict,)),
     **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems", "required", "enum"), (list,)),
@@ -31,7 +31,7 @@ KEPT: dict[str, tuple[type, ...]] = {
     "type": (str, list),
     "const": (object,),
 }
-"""Keywords that are kept, with the types of their values; others are refused, or say nothing."""
+"""Keywords that are enforced, with the types of their values; others are refused, or say nothing."""
 _LONGEST = 300
 
 
@@ -42,12 +42,12 @@ def schema_error(path: str, what: str) -> UsageError:
         path: JSON pointer to it, "" for the whole.
         what: is wrong there, and what to do.
     """
-    where, shown = (
+    where, why = (
         text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
         for text in (path or "its root", " ".join(what.split()))
     )
     # A schema may come from anywhere, and a terminal obeys some characters.
-    return UsageError(printable(f"the JSON schema cannot be enforced at {where}: {shown}"))
+    return UsageError(printable(f"the JSON schema cannot be enforced at {where}: {why}"))
 
 
 def member(path: str, *names: str | int) -> str:
@@ -56,8 +56,8 @@ def member(path: str, *names: str | int) -> str:
     return "/".join((path, *escaped))
 
 
-def spoken_types(keywords: Collection[str]) -> list[str]:
-    """Return the types that keywords speak of."""
+def types_of(keywords: Collection[str]) -> list[str]:
+    """Return the types that keywords constrain."""
     return [kind for kind, some in BY_TYPE.items() if any(each in keywords for each in some)]
 
 
@@ -68,7 +68,7 @@ class Document:
         schema: as `json.loads` gives it.
 
     Raises:
-        UsageError: a part that can be reached is no schema, or has what a mask cannot keep, or a wrong value.
+        UsageError: a part that can be reached is no schema, or has what a mask cannot enforce, or a wrong value.
     """
 
     def __init__(self, schema: object) -> None:
@@ -85,38 +85,33 @@ class Document:
         Raises:
             LookupError: there is none.
         """
-        found: Any = self._schema
+        value: Any = self._schema
         for part in pointer.split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, dict) and not (isinstance(found, list) and name.isdecimal()):
+            if not isinstance(value, dict) and not (isinstance(value, list) and name.isdecimal()):
                 raise LookupError
-            found = found[int(name)] if isinstance(found, list) else found[name]
-        return found
+            value = value[int(name)] if isinstance(value, list) else value[name]
+        return value
 
-    def parts(self, *schemas: Any, through: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the schemas that hold wherever all of some hold: they, what they refer to, and what they join.
-
-        Args:
-            schemas: they; those that are true or false are left out.
-            through: yield alternatives as well.
-        """
-        todo, seen = [*schemas], set[str]()
-        for schema in todo:
-            if isinstance(schema, dict):
-                yield schema
-                todo += schema.get("allOf", ())
-                if through:
-                    todo += (*schema.get("anyOf", ()), *schema.get("oneOf", ()))
-                    todo += (each for kind in NAMED[2:] for each in schema.get(kind, {}).values())
-                if "$ref" in schema and schema["$ref"] not in seen:
-                    seen.add(schema["$ref"])
-                    todo.append(self.at(unquote(schema["$ref"][1:])))
+    def parts(self, schema: Any) -> Iterator[dict[str, Any]]:
+        """Yield a schema, what it refers to, and what it joins, alternatives as well."""
+        todo, references = [schema], set[str]()
+        for part in todo:
+            if isinstance(part, dict):
+                yield part
+                todo += (
+                    each for name in ("allOf", "anyOf", "oneOf") for each in part.get(name, ())
+                )
+                todo += (each for name in NAMED[2:] for each in part.get(name, {}).values())
+                if "$ref" in part and part["$ref"] not in references:
+                    references.add(part["$ref"])
+                    todo.append(self.at(unquote(part["$ref"][1:])))
 
     def _references(self, schema: Any, path: str) -> Iterator[tuple[str, str]]:
-        """Yield what a part refers to, with the place; raise where it is not kept."""
+        """Yield what a part refers to, with the place; raise where it cannot be enforced."""
         if isinstance(schema, bool):
             return
-        _require_kept(schema, path)
+        _require_known(schema, path)
         if "$ref" in schema:
             yield schema["$ref"], path
         for keyword, value in schema.items():
@@ -133,17 +128,17 @@ class Document:
 
     def _target(self, reference: str, path: str) -> str:
         """Return the pointer to what a `$ref` leads to."""
-        shown = f"$ref {reference[:80]!r}"
+        name = f"$ref {reference[:80]!r}"
         if reference != "#" and not reference.startswith("#/"):
-            raise schema_error(path, f"{shown} points out of the schema, or to a name: write it as #/$defs/name")  # fmt: skip
+            raise schema_error(path, f"{name} points out of the schema, or to a name: write it as #/$defs/name")  # fmt: skip
         try:
             self.at(unquote(reference[1:]))
         except LookupError:
-            raise schema_error(path, f"{shown} points to nothing") from None
+            raise schema_error(path, f"{name} points to nothing") from None
         return unquote(reference[1:])
 
 
-def _require_kept(schema: Any, path: str) -> None:
+def _require_known(schema: Any, path: str) -> None:
     if not isinstance(schema, dict):
         raise schema_error(path, f"{str(schema)[:40]!r} is not a schema: write an object")
     if path and isinstance(schema.get("$id"), str) and '"$ref"' in json.dumps(schema):
@@ -152,7 +147,7 @@ def _require_kept(schema: Any, path: str) -> None:
         if keyword in _REFUSED:
             raise schema_error(path, f"{keyword!r} is not supported: remove it")
         names = value if keyword in {"type", "required"} and isinstance(value, list) else ()
-        if not isinstance(value, KEPT.get(keyword, (object,))) or not all(
+        if not isinstance(value, KEYWORDS.get(keyword, (object,))) or not all(
             isinstance(each, str) for each in names
         ):
             raise schema_error(path, f"{keyword} is {str(value)[:40]!r}: give it another value")

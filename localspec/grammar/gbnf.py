@@ -48,16 +48,16 @@ def _lark(gbnf: str) -> str:
     rules = reader.GrammarParser().parse(gbnf)
     renamed = {name: f"r{number}" for number, name in enumerate(rules)}
     whole = reader.SequenceNode([reader.RuleRefNode(renamed["root"])])
-    found = {"root": reader.RuleNode("root", whole, "")}
+    lark = {"root": reader.RuleNode("root", whole, "")}
     for name, rule in rules.items():
         plain = _plain(rule.alternatives, renamed, reader)
-        found[renamed[name]] = reader.RuleNode(renamed[name], plain, "")
-    root = found[renamed["root"]]
-    reader.resolve(found)
+        lark[renamed[name]] = reader.RuleNode(renamed[name], plain, "")
+    root = lark[renamed["root"]]
+    reader.resolve(lark)
     if not root.rule_is_terminal:
-        for rule in found.values():
+        for rule in lark.values():
             rule.name = rule.name.lower()
-    return "".join(f"{rule}\n" for rule in sorted(found.values(), key=lambda rule: rule.order))
+    return "".join(f"{rule}\n" for rule in sorted(lark.values(), key=lambda rule: rule.order))
 
 
 def _plain(node: Any, renamed: Mapping[str, str], reader: Any) -> Any:

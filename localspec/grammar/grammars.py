@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from localspec.calls import CallFormat, Tool
     from localspec.calls.policy import CallOffer
-    from localspec.grammar.after_trigger import AfterTrigger, Trigger
-    from localspec.grammar.automaton import GrammarAutomaton, GrammarState
+    from localspec.grammar.automaton import GrammarAutomaton
+    from localspec.grammar.combined import AfterTrigger, Trigger
     from localspec.grammar.matcher import GrammarVocabulary
 
-_KEPT = 64
+_MOST_COMPILED = 64
 
 
 def require_sound(options: ReplyOptions) -> None:
@@ -90,9 +90,9 @@ class Grammars:
         tools: "Sequence[Tool]",
         offer: "CallOffer",
         control: Mapping[str, int],
-    ) -> "AfterTrigger[GrammarState]":
+    ) -> "AfterTrigger":
         """Return what leaves an answer free up to its first call, as `of_calls` has it; without any, a call cannot begin."""
-        from localspec.grammar.after_trigger import AfterTrigger, Trigger
+        from localspec.grammar.combined import AfterTrigger, Trigger
 
         trigger = self._triggers.get(form.trigger)
         if trigger is None:
@@ -115,7 +115,7 @@ class Grammars:
             except GrammarRefused as error:
                 raise UsageError(f"{what} cannot be enforced: {error}") from None
         self._matchers[grammar] = matcher  # what was asked for last stays longest
-        if len(self._matchers) > _KEPT:
+        if len(self._matchers) > _MOST_COMPILED:
             del self._matchers[next(iter(self._matchers))]
         return GrammarAutomaton(matcher, self._vocabulary.eog, self._tokenizer.vocab_size)
 

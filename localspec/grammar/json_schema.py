@@ -6,7 +6,7 @@ schema does not name are written only where it describes them.
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf, nextafter
@@ -15,22 +15,21 @@ from urllib.parse import unquote
 
 from localspec.grammar.document import (  # fmt: skip
     JOINS,
-    KEPT,
+    KEYWORDS,
     NAMED,
     Document,
     member,
     schema_error,
-    spoken_types,
+    types_of,
 )
-from localspec.grammar.patterns import FORMATS, NATIVE_FORMATS, UNKEPT_FORMATS, rust_pattern
+from localspec.grammar.patterns import FORMATS, NATIVE_FORMATS, REFUSED_FORMATS, rust_pattern
 
-_OTHERS = ("additionalItems", "additionalProperties")
 _UPWARD = ("minimum", "exclusiveMinimum")
 _UNWRITABLE = re.compile(r"\\u00(?:[01]|7f)")
 """Characters that llguidance leaves out of a text."""
+_MOST_INLINE = 4
 _MOST_VALUES = 8
 """Of which lists of different values are written out."""
-_MOST_INLINE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def rewritten(schema: object, *, proven: bool = False) -> Rewritten:
         proven: whether the alternatives of each `oneOf` are known to be disjoint.
 
     Raises:
-        UsageError: it is no schema, or says what a mask cannot keep, with the place.
+        UsageError: it is no schema, or has what a mask cannot keep, with the place.
     """
     try:
         return _Writer(schema, proven=proven).whole()
@@ -76,22 +75,8 @@ class _Writer:
     def whole(self) -> Rewritten:
         root = self._reference("#", closed=True)
         definitions: dict[str, Any] = {}
-        while new := [each for each in self._names if self._names[each] not in definitions]:
-            for pointer, closed in new:
-                name = self._names[pointer, closed]
-                definitions[name] = self._written(self._document.at(pointer), pointer, closed)
-        ending = set[str]()
-        while more := {
-            name for name in definitions.keys() - ending if _ends(definitions[name], ending)
-        }:
-            ending |= more
-        ending -= {name for name in ending if definitions[name] is False}
-        if "0" not in ending:
-            raise schema_error("", "it allows nothing, or has to contain itself: it can never end")
-        for _, part in self._parts:
-            if "$ref" in part and part["$ref"].rpartition("/")[2] not in ending:
-                part.clear()
-                part["enum"] = []
+        for (pointer, closed), name in _growing(self._names):
+            definitions[name] = self._written(self._document.at(pointer), pointer, closed)
         return Rewritten({"$ref": root, "$defs": definitions}, self._parts, self._unproven)
 
     def _reference(self, reference: str, *, closed: bool) -> str:
@@ -102,33 +87,34 @@ class _Writer:
         """Return a part; where `closed`, it alone constrains a value, which is written without what it does not name."""
         if isinstance(schema, bool):
             return schema
-        kept = {keyword: value for keyword, value in schema.items() if keyword in KEPT}
-        absent = self._absent(kept.get("oneOf", []))
-        known = "oneOf" not in kept or self._proven or bool(absent)
-        alone = len(kept) == 1 == len(kept.get("allOf", "1")) and not kept.keys().isdisjoint(JOINS)
-        inner = closed and alone and known
-        found: dict[str, Any] = {}
+        schema = {keyword: value for keyword, value in schema.items() if keyword in KEYWORDS}
+        alone = len(schema) == 1 == len(schema.get("allOf", "1")) and not schema.keys().isdisjoint(
+            JOINS
+        )
+        inner = closed and alone and ("oneOf" not in schema or self._proven)
+        part: dict[str, Any] = {}
         also: list[Any] = []
-        for keyword, value in kept.items():
+        for keyword, value in schema.items():
             place = member(path, keyword)
             if keyword == "$ref":
-                found[keyword] = self._reference(value, closed=inner)
-            elif keyword == "oneOf":
-                also.append(self._one_of(value, place, inner, absent))
+                part[keyword] = self._reference(value, closed=inner)
+            elif keyword == "oneOf" and not self._proven:
+                also.append({"oneOf": self._unproven_alternatives(value, place)})
             elif keyword in JOINS:
-                found[keyword] = self._listed(value, place, inner)
+                name = keyword if keyword == "allOf" else "anyOf"
+                also += [{name: self._listed(value, place, inner)}]
             elif keyword in NAMED[2:]:
                 also += self._dependent(value, place)
-            elif keyword in {*NAMED, "items", "prefixItems", *_OTHERS}:
-                found |= self._inner(keyword, value, kept, path, closed)
+            elif keyword in {*NAMED, "items", "prefixItems", "additionalItems", "additionalProperties"}:  # fmt: skip
+                part |= self._inner(keyword, value, schema, path, closed)
             else:
-                found |= _of_values(keyword, value, kept, path, also)
+                part |= _of_values(keyword, value, schema, path, also)
         if closed and not inner:
-            self._close(found, also, kept)
+            self._close(part, also, schema)
         if also:
-            found["allOf"] = [*found.get("allOf", ()), *also]
-        self._parts.append((path, found))
-        return found
+            part["allOf"] = also
+        self._parts.append((path, part))
+        return part
 
     def _dependent(self, needs: dict[str, Any], path: str) -> Iterator[Any]:
         """Yield what holds where a property is there: it is not, or more holds."""
@@ -144,13 +130,9 @@ class _Writer:
         place = member(path, keyword)
         if keyword in NAMED:
             _require_writable([*value], path)
-            written = {
-                name: self._written(each, member(place, name), closed)
-                for name, each in value.items()
-            }
-            if keyword == "patternProperties":
-                written = {rust_pattern(name): each for name, each in written.items()}
-            return {keyword: written}
+            spell = rust_pattern if keyword == "patternProperties" else str
+            parts = value.items()
+            return {keyword: {spell(name): self._written(each, member(place, name), closed) for name, each in parts}}  # fmt: skip
         if isinstance(value, list):
             return {"prefixItems": self._listed(value, place, closed)}
         if keyword == "additionalItems" and not isinstance(schema.get("items"), list):
@@ -161,65 +143,51 @@ class _Writer:
     def _listed(self, schemas: list[Any], path: str, closed: bool) -> list[Any]:
         return [self._written(each, member(path, i), closed) for i, each in enumerate(schemas)]
 
-    def _absent(self, alternatives: list[Any]) -> list[list[str]]:
-        """Return a property that each other alternative requires, of each; nothing where values tell them apart."""
-        parts = [[*self._document.parts(each)] for each in alternatives]
-        values = (
-            each for some in parts for part in some for each in part.get("properties", {}).values()
-        )
-        if any(
-            isinstance(each, dict) and not each.keys().isdisjoint({"const", "enum"})
-            for each in values
-        ):
-            return []
-        required = [{name for part in some for name in part.get("required", ())} for some in parts]
-        pairs = [[other - mine for other in required if other is not mine] for mine in required]
-        return [[*map(min, some)] for some in pairs] if all(map(all, pairs)) else []
-
-    def _one_of(
-        self, alternatives: list[Any], path: str, closed: bool, absent: list[list[str]]
-    ) -> Any:
-        """Return alternatives of which one alone holds."""
-        if absent:
-            some = self._listed(alternatives, path, closed)
-            lacking = (
-                {"type": "object", "properties": dict.fromkeys(names, False)} for names in absent
-            )
-            return {"anyOf": [{"allOf": both} for both in zip(some, lacking, strict=True)]}
-        if self._proven:
-            return {"anyOf": self._listed(alternatives, path, closed)}
+    def _unproven_alternatives(self, alternatives: list[Any], path: str) -> list[Any]:
+        """Return alternatives that llguidance has to find disjoint: it does not look behind a reference."""
         self._unproven = True
         self._inline += 1
-        if self._inline <= _MOST_INLINE:  # llguidance does not look behind a reference
+        if self._inline <= _MOST_INLINE:
             alternatives = [
                 self._document.at(unquote(each["$ref"][1:]))
-                if isinstance(each, dict) and KEPT.keys() & each.keys() == {"$ref"}
+                if isinstance(each, dict) and KEYWORDS.keys() & each.keys() == {"$ref"}
                 else each
                 for each in alternatives
             ]
-        found = {"oneOf": self._listed(alternatives, path, False)}
+        listed = self._listed(alternatives, path, False)
         self._inline -= 1
-        return found
+        return listed
 
-    def _close(self, found: dict[str, Any], also: list[Any], schema: dict[str, Any]) -> None:
+    def _close(self, part: dict[str, Any], also: list[Any], schema: dict[str, Any]) -> None:
         """Add the types that a schema speaks of, and that no other properties are written than it describes."""
-        parts = [*self._document.parts(schema, through=True)]
-        keywords = {keyword for part in parts for keyword in part}
+        parts = [*self._document.parts(schema)]
+        keywords = {keyword for each in parts for keyword in each}
         if not keywords.isdisjoint({"const", "enum"}):
             return
-        if "type" not in keywords and (spoken := spoken_types(keywords)):
-            found["type"] = spoken
-        is_open = any(part.get("additionalProperties", False) is not False for part in parts)
+        if "type" not in keywords and (types := types_of(keywords)):
+            part["type"] = types
+        is_open = any(each.get("additionalProperties", False) is not False for each in parts)
         if is_open or keywords.isdisjoint({"properties", "patternProperties"}):
             return
-        names = ("properties", "required")
-        named = {name: True for key in names for part in parts for name in part.get(key, ())}
-        patterns = {
-            rust_pattern(name): True for part in parts for name in part.get("patternProperties", ())
-        }
-        also.append(
-            {"properties": named, "patternProperties": patterns, "additionalProperties": False}
+        names, patterns = (
+            [name for each in parts for key in keys for name in each.get(key, ())]
+            for keys in (("properties", "required"), ("patternProperties",))
         )
+        also.append(
+            {
+                "properties": dict.fromkeys(names, True),
+                "patternProperties": dict.fromkeys(map(rust_pattern, patterns), True),
+                "additionalProperties": False,
+            }
+        )
+
+
+def _growing(names: dict[tuple[str, bool], str]) -> Iterator[tuple[tuple[str, bool], str]]:
+    """Yield the items of a dict that gets more of them meanwhile."""
+    at = 0
+    while at < len(names):
+        yield [*names.items()][at]
+        at += 1
 
 
 def _of_values(
@@ -230,7 +198,7 @@ def _of_values(
         also += [_different(schema, path)] if value and schema.get("maxItems") not in {0, 1} else []
         return {}
     if keyword == "format":
-        if value in UNKEPT_FORMATS:
+        if value in REFUSED_FORMATS:
             raise schema_error(path, f"format {value!r} is not supported: remove it")
         also += [{"pattern": f"^(?:{FORMATS[value]})$"}] if value in FORMATS else []
         return {keyword: NATIVE_FORMATS[value]} if value in NATIVE_FORMATS else {}
@@ -239,7 +207,7 @@ def _of_values(
     if keyword == "minProperties" and value > len({*schema.get("required", ())}) + 1:
         # Of two properties by the same name one is lost, so only the first one without a name counts for sure.
         raise schema_error(path, "minProperties cannot be enforced: require properties by name")
-    if KEPT[keyword] == (int, float) and not isinstance(value, bool):
+    if KEYWORDS[keyword] == (int, float) and not isinstance(value, bool):
         if abs(value) > 1.7e308:
             raise schema_error(path, f"{keyword} {str(value)[:40]} is too large")
         near, side = float(value), inf if keyword in _UPWARD else -inf
@@ -255,13 +223,10 @@ def _different(schema: dict[str, Any], path: str) -> dict[str, Any]:
     items = schema.get("items")
     values = items.get("enum", ()) if isinstance(items, dict) else ()
     if not 0 < len(values) <= _MOST_VALUES or "prefixItems" in schema:
-        raise schema_error(
-            path,
-            f"uniqueItems can only be enforced for items from an enum of at most {_MOST_VALUES}: remove it",
-        )
-    sizes = range(
-        schema.get("minItems", 0), min(schema.get("maxItems", _MOST_VALUES), len(values)) + 1
-    )
+        only = f"for items from an enum of at most {_MOST_VALUES}"
+        raise schema_error(path, f"uniqueItems can only be enforced {only}: remove it")
+    most = min(schema.get("maxItems", _MOST_VALUES), len(values))
+    sizes = range(schema.get("minItems", 0), most + 1)
     return {"enum": [[*some] for size in sizes for some in combinations(values, size)]}
 
 
@@ -273,24 +238,3 @@ def _require_writable(value: Any, path: str) -> None:
             path,
             f"{text[:40]} cannot be written: it has a control character, or a number too large",
         )
-
-
-def _ends(schema: Any, ending: Collection[str]) -> bool:
-    """Say whether a part has a value, given the definitions that have one."""
-    if isinstance(schema, bool):
-        return True
-    needed = [*schema.get("allOf", ())]
-    if schema.get("type") in ("object", ["object"]):
-        properties = schema.get("properties", {})
-        needed += [properties.get(name, True) for name in schema.get("required", ())]
-    if schema.get("type") in ("array", ["array"]) and schema.get("minItems"):
-        needed += [*schema.get("prefixItems", ()), schema.get("items", True)][: schema["minItems"]]
-    return (
-        ("$ref" not in schema or schema["$ref"].rpartition("/")[2] in ending)
-        and all(_ends(each, ending) for each in needed)
-        and all(
-            any(_ends(each, ending) for each in schema[some] or [True])
-            for some in ("anyOf", "oneOf")
-            if some in schema
-        )
-    )

@@ -26,7 +26,7 @@ _JSON: Any = {
     # No \u0061: as the name of a property it would be another one than "a" for llguidance, and the same for a reader.
     "json_allowed_escapes": 'nrbtf\\"',
 }
-_NOT_SAID = re.compile(r"(<state>|<backtrace>|\n *\d+ \| ).*", re.DOTALL)
+_INTERNAL = re.compile(r"(<state>|<backtrace>|\n *\d+ \| ).*", re.DOTALL)
 """The state of its parser, and lines of the grammar."""
 _WRONG_REGEX = re.compile(r"(invalid regex .*)?regex parse error:.*error: ", re.DOTALL)
 
@@ -104,7 +104,7 @@ def tokenizer_of(vocabulary: GrammarVocabulary) -> "LLTokenizer":
 
 @cache
 def byte_tokenizer() -> "LLTokenizer":
-    """Return the vocabulary of the single bytes, for whoever only wants to know whether a grammar compiles."""
+    """Return the vocabulary of the single bytes, to find out whether a grammar compiles."""
     from llguidance import LLTokenizer
 
     return LLTokenizer("byte")
@@ -124,7 +124,7 @@ def require_sane(matcher: "LLMatcher") -> None:
 
 def one_line(message: str) -> str:
     """Return what llguidance says, as far as it is about the grammar, on one line that is safe for a terminal."""
-    text = printable_line(_WRONG_REGEX.sub("wrong pattern: ", _NOT_SAID.sub("", message)))
+    text = printable_line(_WRONG_REGEX.sub("wrong pattern: ", _INTERNAL.sub("", message)))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

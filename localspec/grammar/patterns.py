@@ -1,7 +1,7 @@
 r"""Patterns of JSON schema, which are ECMAScript's, as llguidance reads them, which is Rust's way; and formats.
 
 Where ECMAScript and Python read a part of a pattern differently, as `\s` or `.`, the translation matches only what both
-match: whoever checks the answer may be either.
+match: the answer's reader may be either.
 """
 
 import re
@@ -23,7 +23,7 @@ _WRITABLE = r"--[\x00-\x07\x0b\x0e-\x1f\x7f]]"
 
 def rust_pattern(source: str) -> str:
     """Return a pattern as Rust writes it; what Rust does not take is left for llguidance to refuse."""
-    found: list[str] = []
+    parts: list[str] = []
     opening = ""  # of the class of characters that a piece is in
     for piece in _PIECE.findall(source):
         if piece[0] == "\\" and (letter := piece[1:]).lower() in _SETS:
@@ -34,15 +34,15 @@ def rust_pattern(source: str) -> str:
         elif piece[0] == "[":
             opening = piece
             part = f"[{piece}"
-        elif piece == "]" and opening and found[-1] != f"[{opening}":
+        elif piece == "]" and opening and parts[-1] != f"[{opening}":
             opening = ""
             part = f"]{_WRITABLE}"
         elif not opening and (piece in ".\x7f" or piece[:2] in {r"\x", r"\u"} or piece < " "):
             part = f"[{_ANY if piece == '.' else f'[{piece}]'}{_WRITABLE}"
         else:
             part = piece
-        found.append(part)
-    return "".join(found)
+        parts.append(part)
+    return "".join(parts)
 
 
 _YEAR = "[1-9][0-9]{3}"
@@ -57,5 +57,5 @@ NATIVE_FORMATS = {each: each for each in ("duration", "email", "hostname", "ipv4
 NATIVE_FORMATS |= {"iri": "uri", "uri-reference": "uri", "iri-reference": "uri"}
 NATIVE_FORMATS |= {"idn-email": "email", "idn-hostname": "hostname"}
 """Those that llguidance knows, or a narrower one that it does."""
-UNKEPT_FORMATS = ("regex", "uri-template", "json-pointer", "relative-json-pointer")
+REFUSED_FORMATS = ("regex", "uri-template", "json-pointer", "relative-json-pointer")
 """Other formats of the standard; a name that is none of it says nothing."""

@@ -20,7 +20,7 @@ from localspec.grammar.matcher import (
 )
 
 _MAX_CHARS = 1 << 20
-_KEPT = 64
+_MOST_COMPILED = 64
 _MOST_TRIES = 200
 _LARK_TOKEN = re.compile(
     r'"(?:\\.|[^"\\\n])*"|(?:(?://|#)[^\n]*)|/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+/'
@@ -29,7 +29,7 @@ _LARK_TOKEN = re.compile(
 _UNSATISFIABLE = "Unsatisfiable"
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_MOST_COMPILED)
 def source_of(kind: str, text: str) -> str:
     """Return a grammar as llguidance takes it.
 
@@ -95,19 +95,19 @@ def enforced_schema(schema: object) -> dict[str, Any]:
     Raises:
         UsageError: it is no schema, or says what a mask cannot keep, with the place.
     """
-    found = rewritten(schema)
+    part = rewritten(schema)
     try:
-        compiled(_schema_source(found.schema), byte_tokenizer())
+        compiled(_schema_source(part.schema), byte_tokenizer())
     except GrammarRefused as error:
-        place, reason = _innermost(found, str(error))
-        raise schema_error(place, _said(reason)) from None
-    if found.unproven:
+        place, reason = _innermost(part, str(error))
+        raise schema_error(place, _in_our_words(reason)) from None
+    if part.unproven:
         # The alternatives are disjoint, with more properties than are written.
         narrower = rewritten(schema, proven=True).schema
         with suppress(GrammarRefused):
             compiled(_schema_source(narrower), byte_tokenizer())
             return narrower
-    return found.schema
+    return part.schema
 
 
 def _innermost(schema: Rewritten, reason: str) -> tuple[str, str]:
@@ -121,7 +121,7 @@ def _innermost(schema: Rewritten, reason: str) -> tuple[str, str]:
     return "", reason
 
 
-def _said(reason: str) -> str:
+def _in_our_words(reason: str) -> str:
     """Return what llguidance says, in our words."""
     if reason.startswith("oneOf"):
         return (

@@ -1,18 +1,18 @@
-"""History: conversations as trees of messages. Editing or regenerating adds a branch; nothing is lost.
+"""History: conversations as trees of messages, and the search among them. Editing or regenerating adds a branch; nothing is lost.
 
 A full disk fails no chat: see `HistoryDatabase`.
 """
 
+import json
+import re
 import shutil
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import HistoryError, UsageError
-from localspec.history import search
-from localspec.history.database import NEW, RETRY_S, HistoryDatabase, RowChange, Values
+from localspec.history.database import NEW, HistoryDatabase, RowChange, Values
 from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import (
     State,
@@ -21,17 +21,31 @@ from localspec.history.records import (
     acts_of,
     content_of,
     message_of,
+    split_query,
     storable,
 )
 from localspec.messages import Message
 
-_TITLE_CHARS = 60
+_TITLE_CHARS, _EXCERPT_CHARS = 60, 120
 _CANDIDATES = 5
-_LARGEST_ID = 2**63 - 1
-_MOST_DIGITS = 1000  # Python reads no number of more than 4,300
+_MOST_DIGITS = 18  # more are no number that SQLite has
+_LISTED = """
+SELECT c.*, (SELECT count(*) FROM message WHERE conversation = c.id) AS n_messages,
+(SELECT json_group_array(name) FROM (SELECT name FROM tag WHERE conversation = c.id ORDER BY name)) AS tags
+FROM conversation AS c WHERE EXISTS (SELECT 1 FROM message WHERE conversation = c.id)
+AND (:like = '%%' OR c.id IN (SELECT value FROM json_each(:hits)) OR c.title LIKE :like ESCAPE '\\' OR EXISTS (
+    SELECT 1 FROM message WHERE conversation = c.id AND content LIKE :like ESCAPE '\\'))
+AND (SELECT count(*) FROM tag WHERE conversation = c.id AND name IN (SELECT value FROM json_each(:tags))) = :n_tags
+ORDER BY c.updated_s DESC, c.id DESC LIMIT :limit
+"""
+# The newest message that matches, of every conversation.
+_MATCHING = """
+SELECT m.conversation AS conversation, max(m.id) AS message
+FROM found JOIN message AS m ON m.id = found.rowid WHERE found MATCH ? GROUP BY m.conversation
+"""
 
 
-class History:
+class History(HistoryDatabase):
     """Conversations that outlive the program.
 
     Args:
@@ -46,27 +60,15 @@ class History:
         clock: Callable[[], float] = time.time,
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(directory / "history.db")
         self._states = directory / "state"
-        self._store = directory.parent / "store" / "said"
-        self._clock = clock
-        self._stopwatch = stopwatch
-        self._database = HistoryDatabase(directory / "history.db")
+        self._store = directory.parent / "store" / "said.db"
+        self._clock, self._stopwatch = clock, stopwatch
         # What a dead process left streaming is cut; one that lives on simply goes on writing.
-        streaming = self._database.read("SELECT id FROM message WHERE state = 'streaming' LIMIT 1")
+        streaming = self.read("SELECT id FROM message WHERE state = 'streaming' LIMIT 1")
         if streaming and self.trouble is None:
             with suppress(HistoryError):
-                self._database.change(
-                    ("UPDATE message SET state = 'cut' WHERE state = 'streaming'", ())
-                )
-
-    @property
-    def trouble(self) -> str | None:
-        """Why nothing is saved, on one line; None while all is well."""
-        return self._database.trouble
-
-    def mend(self, wait_s: float = RETRY_S) -> None:
-        """Where nothing can be saved, see whether it can be again, every `wait_s` at most; to be called often."""
-        self._database.mend(wait_s)
+                self.change(("UPDATE message SET state = 'cut' WHERE state = 'streaming'", ()))
 
     def create(self, *, system: str | None = None, pair: str = "", settings: str = "") -> int:
         """Begin a conversation; return its id."""
@@ -80,7 +82,7 @@ class History:
             "updated_s": now_s,
             "leaf": None,
         }
-        return self._database.save(RowChange("conversation", None, values))
+        return self.save(RowChange("conversation", None, values))
 
     def add_user(
         self, conversation: int, parent: int | None, message: Message, figures: str = ""
@@ -100,7 +102,7 @@ class History:
     def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> ReplyRecorder:
         """Begin a reply to `parent`; it becomes the leaf, and what the recorder is fed is saved as it comes."""
         message = self._add(conversation, parent, Message.assistant(""), "streaming", model)
-        return ReplyRecorder(self._database, message, clock=self._stopwatch)
+        return ReplyRecorder(self, message, clock=self._stopwatch)
 
     def resume_reply(self, message: int) -> ReplyRecorder:
         """Go on with a reply that was cut.
@@ -109,7 +111,7 @@ class History:
             HistoryError: there is no such message.
         """
         begun = message_of(self._row(message))
-        return ReplyRecorder(self._database, message, begun, clock=self._stopwatch)
+        return ReplyRecorder(self, message, begun, clock=self._stopwatch)
 
     def conversation(self, conversation: int) -> StoredConversation:
         """Return the record of a conversation.
@@ -117,21 +119,33 @@ class History:
         Raises:
             HistoryError: it is not there.
         """
-        rows: list[Values] = []
-        if conversation <= _LARGEST_ID:
-            rows = self._database.rows("conversation", "id", conversation)
-        if not rows or "created_s" not in rows[0]:
+        rows = self.rows("conversation", "id", conversation)
+        if not rows:
             raise HistoryError(f"there is no conversation {conversation}")
-        n_messages = len(self._database.rows("message", "conversation", conversation))
+        n_messages = len(self.rows("message", "conversation", conversation))
         tags = tuple(self._tags(conversation))
         return StoredConversation(**rows[0], n_messages=n_messages, tags=tags)
 
     def conversations(self, query: str = "", limit: int = 200) -> list[StoredConversation]:
-        """Return those that hold every word of a query, newest first; without one, all that are not empty.
+        """Return those that hold every word of a query, or its beginning, and have its tags (`tag:NAME`), newest first.
 
-        What could not be saved yet is not among them.
+        What the index does not know, such as the midst of a word or of a script without spaces, is looked for letter by
+        letter, in titles too. Without a query, all are returned that are not empty. What could not be saved yet is not among them.
         """
-        return search.search(self._database, storable(query), limit)
+        query, tags = split_query(storable(query).strip())
+        words = re.findall(r"\w+", query)
+        prefixes = " ".join(f'"{word}"*' for word in words)
+        rows = self.read(_MATCHING, (prefixes,)) if words else []
+        hits = {row["conversation"]: row["message"] for row in rows}
+        values: Values = {"tags": json.dumps(tags), "n_tags": len({*tags}), "limit": limit}
+        values["like"] = "%" + re.sub(r"([%_\\])", r"\\\1", query) + "%"
+        conversations = list[StoredConversation]()
+        for row in self.read(_LISTED, values | {"hits": json.dumps([*hits])}):
+            texts = self.read("SELECT content FROM message WHERE id = ?", (hits.get(row["id"]),))
+            excerpt = _excerpt(texts[0]["content"], words) if texts else ""
+            names = (*json.loads(row["tags"]),)
+            conversations.append(StoredConversation(**{**row, "tags": names}, excerpt=excerpt))
+        return conversations
 
     def latest(self) -> int | None:
         """Return the conversation that was last held; None if there is none."""
@@ -152,34 +166,34 @@ class History:
             except HistoryError as error:
                 raise HistoryError(f"{error}: `localspec history` lists them") from None
         known = self.conversations(limit=-1)
-        found = [each for each in known if each.title == name][:1]
-        found = found or [each for each in known if each.title.startswith(name)]
-        if not found:
+        matches = [each for each in known if each.title == name][:1]
+        matches = matches or [each for each in known if each.title.startswith(name)]
+        if not matches:
             raise UsageError(
                 f"there is no conversation {name[:40]!r}: `localspec history` lists them"
             )
-        if len(found) > 1:
-            titles = ", ".join(f"{each.id} {each.title!r}" for each in found[:_CANDIDATES])
+        if len(matches) > 1:
+            titles = ", ".join(f"{each.id} {each.title!r}" for each in matches[:_CANDIDATES])
             raise UsageError(f"{name[:40]!r} begins several titles: give the number of {titles}")
-        return found[0]
+        return matches[0]
 
     def branch(self, conversation: int, leaf: int | None = None) -> list[StoredMessage]:
-        """Return the messages from the first to `leaf`; without one, to the last that was added or shown."""
+        """Return the messages from the first to `leaf`; without one, to the last that was added or visible."""
         if leaf is None:
-            rows = self._database.rows("conversation", "id", conversation)
+            rows = self.rows("conversation", "id", conversation)
             leaf = rows[0]["leaf"] if rows else None
-        rows = self._database.rows("message", "conversation", conversation)
-        left: dict[int | None, Values] = {row["id"]: row for row in rows}
-        line = list[int]()
+        left = {each["id"]: each for each in self.rows("message", "conversation", conversation)}
+        siblings, line = _siblings(left.values()), list[StoredMessage]()
         while row := left.pop(leaf, None):
-            line.append(row["id"])
+            line.append(_stored(row, siblings))
             leaf = row["parent"]
-        return _stored(rows, line[::-1])
+        return line[::-1]
 
     def messages(self, conversation: int) -> list[StoredMessage]:
         """Return the messages of all branches, oldest first."""
-        rows = self._database.rows("message", "conversation", conversation)
-        return _stored(rows, [row["id"] for row in rows])
+        rows = self.rows("message", "conversation", conversation)
+        siblings = _siblings(rows)
+        return [_stored(row, siblings) for row in rows]
 
     def show(self, conversation: int, message: int) -> list[StoredMessage]:
         """Switch to the branch that goes through a message, and on to the newest of what follows it.
@@ -188,7 +202,7 @@ class History:
             HistoryError: there is no such message.
         """
         leaf = int(self._row(message)["id"])
-        rows = self._database.rows("message", "conversation", conversation)
+        rows = self.rows("message", "conversation", conversation)
         newest = {row["parent"]: row["id"] for row in rows if (row["parent"] or 0) < row["id"]}
         while leaf in newest:
             leaf = newest[leaf]
@@ -197,12 +211,12 @@ class History:
 
     def go_back(self, conversation: int, message: int | None) -> None:
         """Show a conversation up to a message, or none of it; what follows stays."""
-        self._database.save(RowChange("conversation", conversation, {"leaf": message}))
+        self.save(RowChange("conversation", conversation, {"leaf": message}))
 
     def questions(self, most: int) -> list[str]:
         """Return the user's last questions, each once, oldest first; without the files that went along."""
         last = "SELECT content FROM message WHERE role = 'user' AND acts || figures = '' ORDER BY id DESC LIMIT ?"
-        rows = self._database.read(last, (most,))
+        rows = self.read(last, (most,))
         typed = [Message.from_text("user", row["content"]).typed for row in rows]
         return list(dict.fromkeys(typed))[::-1]
 
@@ -222,13 +236,13 @@ class History:
         gone = "DELETE FROM tag WHERE conversation = ? AND name = ?"
         pairs = [(new, name) for name in added] + [(gone, name) for name in removed]
         if pairs:
-            self._database.change(*((sql, (conversation, name)) for sql, name in pairs))
+            self.change(*((sql, (conversation, name)) for sql, name in pairs))
         return self._tags(conversation)
 
     def update(self, conversation: int, **changes: str | None) -> None:
-        """RowChange `title`, `system`, `pair` or `settings`."""
+        """Change `title`, `system`, `pair` or `settings`."""
         values = {name: value and storable(value) for name, value in changes.items()}
-        self._database.save(RowChange("conversation", conversation, values))
+        self.save(RowChange("conversation", conversation, values))
 
     def delete(self, conversation: int) -> None:
         """Remove a conversation, what the search and the store know of it, and the models' state of it.
@@ -239,11 +253,11 @@ class History:
             HistoryError: the history or the store cannot be written.
         """
         if self._store.exists():
-            self._forget(conversation)
+            self._forget_said(conversation)
         shutil.rmtree(self._states / str(conversation), ignore_errors=True)
         its = (conversation,)
-        if self._database.read("SELECT 1 FROM conversation WHERE id = ?", its):
-            self._database.change(
+        if self.read("SELECT 1 FROM conversation WHERE id = ?", its):
+            self.change(
                 ("UPDATE conversation SET leaf = NULL WHERE id = ?", its),
                 ("DELETE FROM message WHERE conversation = ?", its),
                 ("DELETE FROM tag WHERE conversation = ?", its),
@@ -251,17 +265,13 @@ class History:
                 # The index only marks what is deleted, until its parts are merged.
                 ("INSERT INTO found(found) VALUES ('optimize')", ()),
             )
-        self._database.forget(conversation)
+        self.forget(conversation)
 
     def state_directory(self, conversation: int) -> Path | None:
         """Return where the models' state of a conversation belongs; None where nothing is saved."""
         return self._states / str(conversation) if self.trouble is None else None
 
-    def close(self) -> None:
-        """Close the database; closing twice is harmless."""
-        self._database.close()
-
-    def _forget(self, conversation: int) -> None:
+    def _forget_said(self, conversation: int) -> None:
         from localspec.storage.token_log import TokenLog, of_conversation  # noqa: PLC0415 - few have one
 
         try:
@@ -273,13 +283,13 @@ class History:
             ) from error
 
     def _row(self, message: int) -> Values:
-        rows = self._database.rows("message", "id", message)
+        rows = self.rows("message", "id", message)
         if not rows:
             raise HistoryError(f"message {message} is no longer in the history")
         return rows[0]
 
     def _tags(self, conversation: int) -> list[str]:
-        rows = self._database.read(
+        rows = self.read(
             "SELECT name FROM tag WHERE conversation = ? ORDER BY name", (conversation,)
         )
         return [row["name"] for row in rows]
@@ -307,31 +317,38 @@ class History:
             "figures": figures,
         }
         leaf: Values = {"leaf": NEW, "updated_s": now_s}
-        if any(
-            not row.get("title", "-")
-            for row in self._database.rows("conversation", "id", conversation)
-        ):
+        if not all(row["title"] for row in self.rows("conversation", "id", conversation)):
             words = " ".join(storable(message.typed or message.text).split())
             leaf["title"] = cut_at_word(words, _TITLE_CHARS)
-        return self._database.save(
+        return self.save(
             RowChange("message", None, values), RowChange("conversation", conversation, leaf)
         )
 
 
-def _stored(rows: Sequence[Values], ids: Sequence[int]) -> list[StoredMessage]:
-    """Return messages of a conversation with all its rows."""
-    siblings = defaultdict[int | None, list[int]](list)
+def _siblings(rows: Iterable[Values]) -> dict[int | None, tuple[int, ...]]:
+    """Return the ids of the messages of a conversation by their parents."""
+    siblings = dict[int | None, tuple[int, ...]]()
     for row in rows:
-        siblings[row["parent"]].append(row["id"])
-    by_id = {row["id"]: row for row in rows}
-    return [
-        StoredMessage(
-            **{key: row[key] for key in ("id", "parent", "state", "created_s", "model", "figures")},
-            message=message_of(row),
-            siblings=tuple(siblings[row["parent"]]),
-        )
-        for row in map(by_id.__getitem__, ids)
-    ]
+        siblings[row["parent"]] = (*siblings.get(row["parent"], ()), row["id"])
+    return siblings
+
+
+def _stored(row: Values, siblings: dict[int | None, tuple[int, ...]]) -> StoredMessage:
+    columns = ("id", "parent", "state", "created_s", "model", "figures")
+    return StoredMessage(
+        **{key: row[key] for key in columns},
+        message=message_of(row),
+        siblings=siblings[row["parent"]],
+    )
+
+
+def _excerpt(text: str, words: Sequence[str]) -> str:
+    """Return what is around the first of the words; cut here, since FTS5's own takes long for short beginnings."""
+    match = re.search("|".join(rf"\b{re.escape(word)}" for word in words), text, re.IGNORECASE)
+    start = max(0, match.start() - _EXCERPT_CHARS // 2) if match else 0
+    cut = text[start : start + _EXCERPT_CHARS]
+    ends = "…" * (start > 0), "…" * (start + len(cut) < len(text))
+    return ends[0] + " ".join(cut.split()) + ends[1]
 
 
 def cut_at_word(text: str, most: int) -> str:

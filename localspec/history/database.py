@@ -1,8 +1,8 @@
 """The history's file, and the changes that it has not taken yet.
 
 What the file refuses, since the disk is full or it may not be written, waits as rows in memory, is read from there, and is
-written when the file takes it. Until then `trouble` says why, in one line. Only messages that are whole are searched, so a reply that grows is not indexed
-every second.
+written when the file takes it. Until then `trouble` says why, in one line. Only messages that are whole are searched, so a
+reply that grows is not indexed every second.
 """
 
 import math
@@ -23,73 +23,61 @@ from localspec.storage.database import (
     is_damage,
     open_database,
     open_read_only,
+    reason_of,
     transaction,
 )
 
 _FIRST = """
 CREATE TABLE conversation (
     id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again: a directory is named after it
-    title TEXT NOT NULL DEFAULT '',
-    system TEXT,
-    pair TEXT NOT NULL DEFAULT '',
-    settings TEXT NOT NULL DEFAULT '',
-    created_s REAL NOT NULL,
-    updated_s REAL NOT NULL,
-    leaf INTEGER REFERENCES message(id)
+    title TEXT NOT NULL DEFAULT '', system TEXT, pair TEXT NOT NULL DEFAULT '', settings TEXT NOT NULL DEFAULT '',
+    created_s REAL NOT NULL, updated_s REAL NOT NULL, leaf INTEGER REFERENCES message(id)
 ) STRICT;
+
 CREATE TABLE message (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    conversation INTEGER NOT NULL REFERENCES conversation(id),
-    parent INTEGER REFERENCES message(id),
-    role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
-    content TEXT NOT NULL,
-    thinking TEXT NOT NULL DEFAULT '',
+    conversation INTEGER NOT NULL REFERENCES conversation(id), parent INTEGER REFERENCES message(id),
+    role TEXT NOT NULL CHECK (role IN ('user', 'assistant')), content TEXT NOT NULL, thinking TEXT NOT NULL DEFAULT '',
     state TEXT NOT NULL CHECK (state IN ('streaming', 'complete', 'cut')),
-    created_s REAL NOT NULL,
-    model TEXT NOT NULL DEFAULT '',
-    figures TEXT NOT NULL DEFAULT ''
+    created_s REAL NOT NULL, model TEXT NOT NULL DEFAULT '', figures TEXT NOT NULL DEFAULT ''
 ) STRICT;
+
 CREATE INDEX message_by_conversation ON message(conversation, parent);
+
 CREATE INDEX message_by_parent ON message(parent);
+
 CREATE INDEX conversation_by_time ON conversation(updated_s);
+
 CREATE VIRTUAL TABLE found USING fts5(
     content, content='message', content_rowid='id', tokenize='unicode61 remove_diacritics 2'
 );
+
 CREATE TRIGGER message_inserted AFTER INSERT ON message WHEN new.state != 'streaming' BEGIN
     INSERT INTO found(rowid, content) VALUES (new.id, new.content);
 END;
+
 CREATE TRIGGER message_deleted AFTER DELETE ON message WHEN old.state != 'streaming' BEGIN
     INSERT INTO found(found, rowid, content) VALUES ('delete', old.id, old.content);
 END;
+
 -- One trigger for both: SQLite promises no order among several, and the old text has to leave first.
 CREATE TRIGGER message_updated AFTER UPDATE OF content, state ON message BEGIN
-    INSERT INTO found(found, rowid, content)
-        SELECT 'delete', old.id, old.content WHERE old.state != 'streaming';
-    INSERT INTO found(rowid, content)
-        SELECT new.id, new.content WHERE new.state != 'streaming';
+    INSERT INTO found(found, rowid, content) SELECT 'delete', old.id, old.content WHERE old.state != 'streaming';
+    INSERT INTO found(rowid, content) SELECT new.id, new.content WHERE new.state != 'streaming';
 END;
 """
-
 # What an assistant calls, or that a message is the result of a call, as JSON; see `records.acts_of`. A result has the
 # role `user`, since the check of the first step knows no other, and SQLite changes no check.
-_SECOND = """
-ALTER TABLE message ADD COLUMN acts TEXT NOT NULL DEFAULT '';
-"""
-
+_SECOND = "ALTER TABLE message ADD COLUMN acts TEXT NOT NULL DEFAULT '';"
 # What the user calls a conversation, to find it again.
 _THIRD = """
 CREATE TABLE tag (
-    conversation INTEGER NOT NULL REFERENCES conversation(id),
-    name TEXT NOT NULL,
-    PRIMARY KEY (conversation, name)
+    conversation INTEGER NOT NULL REFERENCES conversation(id), name TEXT NOT NULL, PRIMARY KEY (conversation, name)
 ) STRICT, WITHOUT ROWID;
 """
-
 STEPS = (_FIRST, _SECOND, _THIRD)
 
 RETRY_S = 10.0
-_CHECK_S = 0.1
-_ADVICE = {"database or disk is full": "free some space"}
 # A chat adds far fewer rows while another one is in trouble, and two in trouble rarely draw the same number.
 _GAP = 10_000
 NEW = object()
@@ -128,13 +116,7 @@ class HistoryDatabase:
         self._tried_s = 0.0
         self.trouble: str | None = None
         try:
-            self._connection = open_database(path, STEPS, _CHECK_S)
-        except DatabaseTooNewError as error:
-            self.trouble = (
-                f"{path} was written by a later localspec (version {error}, this one knows {len(STEPS)}): "
-                "update localspec; nothing is saved until then"
-            )
-            self._tried_s = math.inf
+            self._connection = open_database(path, STEPS)
         except (OSError, sqlite3.Error) as error:
             with suppress(sqlite3.Error):
                 self._connection = None if is_damage(error) else open_read_only(path, STEPS)
@@ -147,29 +129,22 @@ class HistoryDatabase:
             HistoryError: the statement is impossible.
         """
         with self._lock:
-            if self._connection is None:
-                return []
             try:
-                return self._connection.execute(sql, values).fetchall()
+                return self._connection.execute(sql, values).fetchall() if self._connection else []
             except sqlite3.Error as error:
                 self._note(error)
                 return []
 
     def rows(self, table: Table, column: str, value: int) -> list[Values]:
         """Return the rows with a value in a column, by id, with all that waits."""
+        sql = f"SELECT * FROM {table} WHERE {column} = ? ORDER BY id"  # noqa: S608 - names from here
         with self._lock:
-            found: dict[int, Values] = {
-                row["id"]: dict(row)
-                for row in self.read(
-                    f"SELECT * FROM {table} WHERE {column} = ? ORDER BY id",  # noqa: S608 - names from here
-                    (value,),
-                )
-            }
+            rows: dict[int, Values] = {row["id"]: dict(row) for row in self.read(sql, (value,))}
             for (its, number), values in self._waiting.items():
                 own = number if column == "id" else values.get(column)
-                if its == table and (number in found or (own == value and "id" in values)):
-                    found[number] = found.get(number, {}) | values
-        return list(found.values())
+                if its == table and (number in rows or (own == value and "id" in values)):
+                    rows[number] = rows.get(number, {}) | values
+        return list(rows.values())
 
     def save(self, *changes: RowChange) -> int:
         """Make all these changes, or have them wait; return the id of the row that they add.
@@ -211,43 +186,42 @@ class HistoryDatabase:
     def forget(self, conversation: int) -> None:
         """Leave out what waits for a conversation, and what the file's log still holds of it."""
         with self._lock:
-            self._waiting = {
-                key: values
-                for key, values in self._waiting.items()
-                if key != ("conversation", conversation)
-                and values.get("conversation") != conversation
-            }
+            for key, values in [*self._waiting.items()]:
+                if (
+                    key == ("conversation", conversation)
+                    or values.get("conversation") == conversation
+                ):
+                    del self._waiting[key]
             self._empty_log()
 
-    def mend(self, wait_s: float = RETRY_S) -> None:
+    def retry(self, wait_s: float = RETRY_S) -> None:
         """Write what waits if the file takes it by now; costs nothing until so much time went by since the last try."""
         with self._lock:
             now = time.monotonic()
             if self.trouble is None or now - self._tried_s < wait_s:
                 return
             self._tried_s = now
-            try:
-                file = open_database(self._path, STEPS, _CHECK_S)
-            except (OSError, sqlite3.Error, DatabaseTooNewError):
-                return
             changes = [
                 RowChange(table, None if "id" in values else number, values)
                 for (table, number), values in self._waiting.items()
             ]
-            try:
-                with transaction(file):
-                    _make(file, changes)
-            except sqlite3.Error:  # still full, or changed so that this does not fit any more
-                file.close()
-                return
-            if self._connection is not None:
-                self._connection.close()
-            self._connection, self._waiting, self.trouble = file, {}, None
+            # It may still be full, or have changed so that this does not fit any more.
+            with suppress(OSError, sqlite3.Error):
+                file = open_database(self._path, STEPS)
+                try:
+                    with transaction(file):
+                        _make(file, changes)
+                except sqlite3.Error:
+                    file.close()
+                    raise
+                if self._connection is not None:
+                    self._connection.close()
+                self._connection, self._waiting, self.trouble = file, {}, None
 
     def close(self) -> None:
         """Write what waits, and close the file; closing twice is harmless."""
         with self._lock:
-            self.mend(wait_s=0)
+            self.retry(wait_s=0)
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
@@ -268,22 +242,21 @@ class HistoryDatabase:
             raise HistoryError(f"the history cannot do that: {error}") from error
         if self.trouble is not None:
             return
-        reason = getattr(error, "strerror", None) or str(error)
-        self._tried_s = time.monotonic()
-        self.trouble = f"the history cannot be saved ({reason})"
-        last = None
-        if is_damage(error):
-            self.trouble += f": move {self._path} away and start again; nothing is saved until then"
-            self._tried_s = math.inf
+        self.trouble = f"the history cannot be saved ({reason_of(error)}): "
+        if isinstance(error, DatabaseTooNewError) or is_damage(error):
+            self._tried_s, last = math.inf, 0
+            self.trouble += f"move {self._path} away to start again; nothing is saved until then"
         else:
-            advice = _ADVICE.get(reason, f"check {self._path.parent}")
+            self._tried_s = time.monotonic()
+            advice = (
+                "free some space" if code == sqlite3.SQLITE_FULL else f"check {self._path.parent}"
+            )
             self.trouble += (
-                f": {advice}; localspec keeps trying; until then the conversation is kept in memory"
+                f"{advice}; localspec keeps trying; until then the conversation is kept in memory"
             )
             self._empty_log()  # its room is free then
-            rows = self.read("SELECT max(seq) FROM sqlite_sequence")
-            last = rows[0][0] if rows else None
-        self._ids = count((last or 0) + _GAP * (1 + secrets.randbelow(_GAP)))
+            last = sum(row[0] for row in self.read("SELECT max(seq) FROM sqlite_sequence"))
+        self._ids = count(last + _GAP * (1 + secrets.randbelow(_GAP)))
 
 
 def _make(connection: sqlite3.Connection, changes: Sequence[RowChange]) -> int:

@@ -29,12 +29,9 @@ class ReplyRecorder:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         begun = begun or Message.assistant("")
-        self._database = database
-        self.message = message
+        self.message, self._database, self._clock = message, database, clock
         self._content, self._thinking, self._acts = [begun.text], [begun.thinking], acts_of(begun)
-        self._clock = clock
-        self._flushed_s = clock()
-        self._dirty = False
+        self._flushed_s, self._dirty = clock(), False
 
     def feed(self, text: str, *, thinking: bool = False) -> None:
         """Add text to the answer, or to its thoughts."""
@@ -57,8 +54,11 @@ class ReplyRecorder:
 
     def _settle(self, state: State, reply: Message | None, figures: str) -> None:
         if reply is not None:
-            self._content, self._thinking = [reply.text], [reply.thinking]
-            self._acts = acts_of(reply)
+            self._content, self._thinking, self._acts = (
+                [reply.text],
+                [reply.thinking],
+                acts_of(reply),
+            )
         self._save(state, figures)
 
     def _save(self, state: State, figures: str = "") -> None:

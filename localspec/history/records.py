@@ -1,14 +1,18 @@
-"""Records of the history, and how messages with calls and results stand in its rows."""
+"""Records of the history, how messages with calls and results stand in its rows, and the tags that users give."""
 
-import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from localspec.errors import HistoryError
+import msgspec
+
+from localspec.errors import HistoryError, UsageError
 from localspec.messages import Message, ToolCall, ToolResult
 
 State = Literal["streaming", "complete", "cut"]
+_TAG = re.compile(r"[\w.-]{1,40}")
+_IN_QUERY = re.compile(r"(?:^|(?<=\s))(?:tag:|#)([\w.-]{1,40})(?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +43,9 @@ class StoredMessage:
     def known_figures(self) -> Mapping[str, object]:
         """The figures; none where they are damaged or another program wrote them."""
         try:
-            values = json.loads(self.figures or "{}")
-        except (ValueError, RecursionError):
+            return msgspec.json.decode(self.figures or "{}", type=dict[str, object])
+        except (msgspec.DecodeError, RecursionError):
             return {}
-        return values if isinstance(values, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,10 @@ class StoredConversation:
         pair: what it was last held with, as `--pair` or `--target` names it.
         settings: what the screen wants to remember, as JSON; empty without any.
         created_s: seconds since 1970.
-        updated_s: likewise, of the last message.
-        leaf: the last message that was added or shown, with which the conversation opens; None for an empty one.
+        updated_s: seconds since 1970, of the last message.
+        leaf: the last message that was added or visible, with which the conversation opens; None for an empty one.
         n_messages: in all branches.
-        excerpt: where a search found something in a message, the words around it; else empty.
+        excerpt: where a search has a match in a message, the words around it; else empty.
         tags: what the user calls it, to find it again.
     """
 
@@ -76,13 +79,28 @@ class StoredConversation:
     tags: tuple[str, ...] = ()
 
 
+class _Call(msgspec.Struct):
+    id: str
+    name: str
+    arguments: str
+
+
+class _Acts(msgspec.Struct, omit_defaults=True):
+    """What a message calls, or what it is the result of."""
+
+    calls: list[_Call] = []
+    result_of: str | None = None
+    is_error: bool | None = None
+
+
 def acts_of(message: Message) -> str:
     """Return what a message calls, or what it is the result of, as JSON; empty for one of words alone."""
+    acts = _Acts([_Call(each.id, each.name, each.arguments) for each in message.calls])
     for each in message.parts:
         if isinstance(each, ToolResult):
-            return json.dumps({"result_of": each.call_id, "is_error": each.is_error})
-    calls = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.calls]
-    return json.dumps({"calls": calls}) if calls else ""
+            acts = _Acts(result_of=each.call_id, is_error=each.is_error)
+    text = msgspec.json.encode(acts).decode()
+    return "" if text == "{}" else text
 
 
 def content_of(message: Message) -> str:
@@ -95,29 +113,47 @@ def message_of(row: Mapping[str, Any]) -> Message:
     """Return the message of a row.
 
     Raises:
-        HistoryError: another program wrote its role or its acts.
+        HistoryError: another program wrote its acts.
     """
-    role, content, thinking, acts = (row[key] for key in ("role", "content", "thinking", "acts"))
-    if role not in {"user", "assistant"}:
-        raise HistoryError(
-            f"message {row['id']} of the history has the role {role[:40]!r}: delete its conversation"
-        )
-    if not acts:
+    role, content, thinking, text = (row[key] for key in ("role", "content", "thinking", "acts"))
+    if not text:
         return Message.from_text(role, content, thinking)
     try:
-        found = json.loads(acts)
-        if "result_of" in found:
-            result = ToolResult(str(found["result_of"]), content, found["is_error"] is True)
-            return Message("tool", (result,))
-        calls = [ToolCall(*map(str, (e["id"], e["name"], e["arguments"]))) for e in found["calls"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        acts = msgspec.json.decode(text, type=_Acts)
+    except (msgspec.DecodeError, RecursionError):
         raise HistoryError(
-            f"calls of a message cannot be read ({acts[:40]!r}): delete its conversation"
+            f"calls of a message cannot be read ({text[:40]!r}): delete its conversation"
         ) from None
+    if acts.result_of is not None:
+        return Message("tool", (ToolResult(acts.result_of, content, bool(acts.is_error)),))
     words = Message.from_text("assistant", content, thinking)
+    calls = (ToolCall(each.id, each.name, each.arguments) for each in acts.calls)
     return Message("assistant", (*words.parts, *calls), thinking)
 
 
 def storable(text: str) -> str:
     """Return a text without lone surrogates, which UTF-8 has no bytes for."""
     return text.encode(errors="replace").decode() if not text.isascii() else text
+
+
+def tags_of(text: str) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the tags that are to be added and those that are to be removed, which begin with a minus.
+
+    Raises:
+        UsageError: one is no tag.
+    """
+    added, removed = list[str](), list[str]()
+    for word in text.replace(",", " ").split():
+        name = word.removeprefix("-").removeprefix("#").lower()
+        if not _TAG.fullmatch(name) or name.isdecimal():
+            raise UsageError(
+                f"{word[:40]!r} is no tag: use letters, digits, _, - and ., not digits alone"
+            )
+        (removed if word.startswith("-") else added).append(name)
+    return added, removed
+
+
+def split_query(query: str) -> tuple[str, list[str]]:
+    """Return a query without its tags, which stand there as `tag:NAME` or `#NAME`, and these tags."""
+    tags = [each.lower() for each in _IN_QUERY.findall(query)]
+    return " ".join(_IN_QUERY.sub(" ", query).split()) if tags else query, tags

@@ -4,23 +4,37 @@ import gc
 from collections.abc import Callable
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import localspec
 from localspec.calibration.key import file_identity
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
-from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring
-from localspec.engine.serving import serve
+from localspec.engine.answering import Loaded, StateLeftError
+from localspec.engine.child import serve
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring, StateSaved
 from localspec.launch.kept_prefixes import keeper
 from localspec.launch.load import HOLD_UP_S, Runtime
 from localspec.launch.load import load as load_plan
-from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
+from localspec.launch.recording import recorded
 from localspec.llama.model import give_back_memory
 from localspec.llama.state import StateUnfitError, restore_state, save_state
+
+if TYPE_CHECKING:
+    from localspec.launch.observe import Telemetry
+
+
+def telemetry(workload: str | None) -> "Telemetry | None":
+    """Return what records replies; None if nothing is recorded, or if this program has no telemetry."""
+    if not recorded():
+        return None
+    try:
+        from localspec.launch.observe import Telemetry  # noqa: PLC0415 - a feature that can be taken away
+    except ModuleNotFoundError:
+        return None
+    return Telemetry(workload)
 
 
 class RuntimeFactory:
@@ -41,11 +55,12 @@ class RuntimeFactory:
         cancel: CancelFlag,
         tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
-        """Load them; see `localspec.engine.factory`."""
+        """Load them; see `Factory`."""
         # An assistant is in a circle with its scheduler: until it is looked for, all that an old one knew stays in memory.
         self._assistant = None
         gc.collect()
         give_back_memory()
+        observer = telemetry(load.workload)
         # One conversation grows; several share the memory.
         plan = make_plan(load.options, parallel=load.parallel, roomy=load.parallel == 1)
         runtime = load_plan(
@@ -55,7 +70,7 @@ class RuntimeFactory:
             lambda name, share: tell(Measuring(name, share)),
             parallel=load.parallel,
             hold_up_s=HOLD_UP_S,
-            observe=Telemetry(load.workload).observe,
+            observe=observer.observe if observer else None,
             keep=keeper(plan.target) if load.keep else None,
         )
         self._assistant = runtime.assistant
@@ -71,21 +86,21 @@ def loaded(runtime: Runtime, path: Path) -> Loaded:
     """Return what a server can have done with a runtime, whose target is a file."""
     context, identity = runtime.target, file_identity(path)
 
-    def save(directory: Path, remembered: tuple[Segment, ...]) -> SavedState:
+    def save(directory: Path, remembered: tuple[Segment, ...]) -> StateSaved:
         extra = {"remembered": [[each.text, each.tokens] for each in remembered]}
         try:
             size_bytes = save_state(context, directory, identity, extra)
         except StateUnfitError as error:
             raise StateLeftError(str(error)) from error
-        return SavedState(context.n_cached, size_bytes)
+        return StateSaved(str(directory), context.n_cached, size_bytes)
 
-    def restore(directory: Path) -> RestoredState:
+    def restore(directory: Path) -> tuple[int, tuple[Segment, ...]]:
         try:
             extra = restore_state(context, directory, identity)
         except StateUnfitError as error:
             raise StateLeftError(str(error)) from error
         try:
-            return RestoredState(context.n_cached, _segments(extra["remembered"]))
+            return context.n_cached, _segments(extra["remembered"])
         except (KeyError, TypeError, ValueError):
             context.truncate(0)
             raise StateLeftError("it is damaged") from None

@@ -26,7 +26,7 @@ from localspec.errors import UsageError
 from localspec.options import LaunchOptions
 
 if TYPE_CHECKING:
-    from localspec.decoding.drafters.copying import SaidBefore
+    from localspec.decoding.drafters.copying import Past
     from localspec.decoding.drafters.spelling import Spelling
 
 AUTO = "auto"
@@ -115,7 +115,7 @@ class Drafting:
         eog: ids that end a generation.
         costs: what passes cost; None if they were not measured, and `auto` looks up.
         longest: most tokens of any draft.
-        said: what was said in other conversations; None where that is not kept.
+        past: texts of other conversations; None where they are not stored.
         has_heads: whether `draft_models` are heads.
         branches: most branches of a pass of the target.
         running: slots of the sequences that are answering.
@@ -127,7 +127,7 @@ class Drafting:
     eog: Collection[int]
     costs: PairCosts | None
     longest: int
-    said: "SaidBefore | None" = None
+    past: "Past | None" = None
     has_heads: bool = False
     branches: int = 0
     running: set[int] = field(default_factory=set)
@@ -149,7 +149,7 @@ class Drafting:
             raise UsageError(f"draft mode {mode.name!r} needs a draft model: none is loaded")
         if mode.needs_heads and not self.has_heads:
             raise UsageError(f"draft mode {mode.name!r} needs heads of the target: none are loaded")
-        if mode.kind in drafters() and drafters()[mode.kind].needs_store and self.said is None:
+        if mode.kind in drafters() and drafters()[mode.kind].needs_store and self.past is None:
             raise UsageError(
                 f"draft mode {mode.name!r} needs the store of what was said: `localspec config set store on`"
             )
@@ -161,7 +161,7 @@ class Drafting:
         able = [
             self._drafter(entry, slot, fixed=False)
             for entry in drafters().values()
-            if (not entry.needs_store or self.said is not None) and self._could_win(entry, longest)
+            if (not entry.needs_store or self.past is not None) and self._could_win(entry, longest)
         ]
         target = self.costs.target
         return AdaptivePolicy(target, longest, able, self.branches, self.running, slot)
@@ -179,7 +179,7 @@ class Drafting:
 
     def _drafter(self, entry: DrafterEntry, slot: int, *, fixed: bool) -> Drafter:
         if self.draft_models is None:
-            return entry.make(Material(self.eog, fixed=fixed, said=self.said))
+            return entry.make(Material(self.eog, fixed=fixed, past=self.past))
         make = self.spelling if entry.needs_draft_model or entry.needs_heads else None
         spelling = None if make is None else make()
         view = self.draft_models.views[slot]
@@ -187,4 +187,4 @@ class Drafting:
         draft_costs = None if costs is None else costs.draft_model
         if costs is not None and draft_costs is not None:
             fresh = window_length(costs.target, draft_costs, view.n_ctx)
-        return entry.make(Material(self.eog, view, spelling, draft_costs, fresh, fixed, self.said))
+        return entry.make(Material(self.eog, view, spelling, draft_costs, fresh, fixed, self.past))

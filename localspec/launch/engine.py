@@ -8,32 +8,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from localspec.engine.client import EngineClient
 from localspec.engine.engine import (
     Engine,
     FirstRequest,
-    Interrupted,
     NoSignals,
     OnProgress,
     RemoteEngine,
     Signals,
-    trouble_of,
 )
-from localspec.engine.protocol import (
-    Downloading,
-    EngineDied,
-    Failed,
-    Load,
-    LoadCancelled,
-    Loading,
-    Measuring,
-    Ready,
-)
+from localspec.engine.link import ServerLink
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring, Notice
 from localspec.engine.running import Running, servers
-from localspec.engine.shared import SharedEngine, shared_engine
+from localspec.engine.shared import connect
 from localspec.errors import LocalspecError
 from localspec.launch.names import with_full_names
-from localspec.launch.recording import recording
+from localspec.launch.recording import recorded
 from localspec.options import LaunchOptions
 
 if TYPE_CHECKING:
@@ -50,7 +39,7 @@ async def open_engine(
     signals: Signals | None = None,
     *,
     own: bool = False,
-    shared: SharedEngine | None = None,
+    shared: ServerLink | None = None,
     plan: "LoadPlan | None" = None,
     first: FirstRequest | None = None,
     notify: Callable[[str], None] = lambda _text: None,
@@ -77,7 +66,7 @@ async def open_engine(
     if shared is not None:
         engine: Engine = RemoteEngine.of_server(shared, load.parallel or _USUAL_PARALLEL)
     elif load.options.workers:  # llama.cpp ends a process whose worker goes away
-        engine = _child(load, progress, signals)
+        engine = await _child(load, progress, signals)
     else:
         from localspec.launch.local_engine import local_engine  # noqa: PLC0415 - all that loads
 
@@ -89,64 +78,48 @@ async def open_engine(
             engine.close()
 
 
-def _child(load: Load, progress: OnProgress, signals: Signals) -> Engine:
+async def _child(load: Load, progress: OnProgress, signals: Signals) -> Engine:
     """Return an engine in a process of its own, once it has loaded."""
-    client = EngineClient(settings=load)
+
+    def watch(notice: Notice) -> None:
+        if isinstance(notice, Downloading | Loading | Measuring):
+            progress(notice)
+
+    engine = RemoteEngine(settings=load, watch=watch, parallel=load.parallel or _USUAL_PARALLEL)
     try:
-        client.start()
-        client.load(load.options)
-        with signals.running(client.cancel):
-            ready = _loaded(client, progress)
+        engine.load(load.options)
+        with signals.running(engine.cancel):
+            await engine.loaded()
     except BaseException:
-        client.close(0)
+        engine.close(0)
         raise
-    return RemoteEngine(client, ready, load.parallel or _USUAL_PARALLEL)
+    return engine
 
 
-def _loaded(client: EngineClient, progress: OnProgress) -> Ready:
-    """Return what is loaded, once it is."""
-    while True:
-        match client.next():
-            case Ready() as ready:
-                return ready
-            case LoadCancelled():
-                raise Interrupted("loading was stopped")
-            case Failed() | EngineDied() as trouble:
-                raise trouble_of(trouble)
-            case Downloading() | Loading() | Measuring() as notice:
-                progress(notice)
-
-
-def recorded_here() -> str:
-    """Return what this program would record of replies: `text`, `counts`, or nothing."""
-    switch = recording()
-    return "" if switch is None else "text" if switch.text else "counts"
-
-
-def resident(load: Load) -> SharedEngine | None:
+def resident(load: Load) -> ServerLink | None:
     """Return the engine of a server that has this in memory and answers as this program would; None without one."""
     if load.workload or "--debug" in sys.argv:
         return None
     # What is wrong with names or directories is told by whoever loads.
     with suppress(LocalspecError, OSError, RuntimeError, ValueError):
-        running = [each for each in servers() if each.engine and each.records == recorded_here()]
+        running = [each for each in servers() if each.engine and each.records == recorded()]
         return first_of(running, with_full_names(load.options)) if running else None
     return None
 
 
 def server_finder(
     *, own: bool, workload: str | None = None
-) -> Callable[[LaunchOptions], SharedEngine | None]:
+) -> Callable[[LaunchOptions], ServerLink | None]:
     """Return what looks for the engine of a server, see `resident`; with `own` nothing is found."""
     return lambda options: None if own else resident(Load(options, workload=workload))
 
 
-def first_of(running: Sequence[Running], wanted: LaunchOptions) -> SharedEngine | None:
+def first_of(running: Sequence[Running], wanted: LaunchOptions) -> ServerLink | None:
     """Return the first that has the models in memory; where none has, the first that would load them again."""
-    chosen: SharedEngine | None = None
-    resting: list[SharedEngine] = []
+    chosen: ServerLink | None = None
+    resting: list[ServerLink] = []
     for each in running:
-        found = shared_engine(each.engine, each.pid, wanted)
+        found = connect(each.engine, each.pid, wanted)
         if found is not None and not found.rests:
             chosen = found
             break

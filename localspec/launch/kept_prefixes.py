@@ -78,7 +78,7 @@ class KeptPrefixes:
             tokens: ids of the prompt.
         """
         sequence, tokens = self._sequences[slot], tuple(tokens)
-        if not sequence.is_settled:
+        if sequence.native.copies_wait:
             return
         if 2 * LlamaSequence.common_prefix(sequence, tokens) < sequence.n_cached:
             self._keep(sequence)

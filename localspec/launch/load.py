@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.calibration.calibrated import (
-    cached_costs,
     calibrated,
     calibrated_heads,
     calibrated_widths,
+    stored_costs,
 )
+from localspec.chat import jinja
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Prefixes
@@ -30,9 +31,8 @@ from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import store_megabytes
 from localspec.launch.unforeseen import unforeseen
 from localspec.llama.allocated import together
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel, give_back_memory
-from localspec.llama.sequence import LlamaSequence
+from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
@@ -96,7 +96,7 @@ def load(
     *,
     parallel: int | None = 1,
     hold_up_s: float | None = None,
-    observe: Observe = lambda _models, _costs, _count: (),
+    observe: Observe | None = None,
     keep: Keep | None = None,
 ) -> Runtime:
     """Load the models, and measure what their passes cost where that is not known.
@@ -118,6 +118,7 @@ def load(
         Cancelled: `cancel` was set while loading.
         ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
     """
+    jinja.start()  # it takes about 50 ms, which loading hides
     loading = _Loading(
         plan, cancel or CancelFlag(), on_load, on_measure, hold_up_s, keep, list(plan.notes)
     )
@@ -148,7 +149,7 @@ class _Loading:
             model.close()
         give_back_memory()
 
-    def runtime(self, parallel: int | None, observe: Observe) -> Runtime:
+    def runtime(self, parallel: int | None, observe: Observe | None) -> Runtime:
         """Load everything; see `load`."""
         plan = self.plan
         target = self._model(
@@ -166,7 +167,7 @@ class _Loading:
                 branches=branches,
                 pass_s=self._pass_s,
             )
-            most_removed = alone = targets.most_removed
+            most_removed = alone = targets.native.most_removed
         else:
             most_removed, alone = self._most_removed(target, options)
         can_draft = most_removed > 0
@@ -213,7 +214,7 @@ class _Loading:
         costs: PairCosts | None,
         longest: int,
         parallel: int,
-        observe: Observe,
+        observe: Observe | None,
     ) -> Runtime:
         plan, vocabulary = self.plan, targets.views[0].model.vocabulary
         said, observers = None, tuple[Observer, ...]()
@@ -232,9 +233,9 @@ class _Loading:
             eog=vocabulary.eog,
             costs=costs,
             longest=longest,
-            said=said,
+            past=said,
             has_heads=has_heads,
-            branches=targets.most_branches,
+            branches=targets.native.most_branches,
         )
         models = LoadedModels(
             targets=targets,
@@ -254,7 +255,7 @@ class _Loading:
         assistant = Assistant(
             models,
             [drafting.policy(plan.modes[0], slot) for slot in range(parallel)],
-            observers=(*observe(models, known, parallel), *observers),
+            observers=(*(observe(models, known, parallel) if observe else ()), *observers),
             notes=tuple(self.notes),
             load_s=time.perf_counter() - self.start_s,
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),
@@ -266,9 +267,9 @@ class _Loading:
         self, targets: LlamaSequences, draft_models: Sequences | None, parallel: int
     ) -> Iterator[str]:
         """Return where llama.cpp took more than was planned; several sequences were not planned."""
-        contexts = [targets.views[0].allocated]
+        contexts = [targets.native.allocated]
         if isinstance(draft_models, LlamaSequences):
-            contexts.append(draft_models.views[0].allocated)
+            contexts.append(draft_models.native.allocated)
         taken = together([*(model.allocated for model in self.models), *contexts])
         return unforeseen(self.plan.uses if parallel == 1 else (), taken)
 
@@ -322,7 +323,9 @@ class _Loading:
         """Find out on a small context how many tokens of a pass can be removed again, of each of several sequences and of one."""
         context = LlamaContext(model, self.cancel, replace(options, n_ctx=256, max_rows=2))
         try:
-            return (context.most_removed if context.can_truncate else 0), context.most_removed
+            return (
+                context.native.most_removed if context.native.can_truncate else 0
+            ), context.native.most_removed
         finally:
             context.close()
 
@@ -357,7 +360,7 @@ class _Loading:
         sequences = LlamaSequences(
             model, self.cancel, options, parallel, parallel, pass_s=self._pass_s
         )
-        if sequences.can_truncate:
+        if sequences.native.can_truncate:
             return sequences
         self.notes.append(
             "the draft model keeps a recurrent state, which cannot be rolled back: it is not used"
@@ -447,15 +450,15 @@ class _Loading:
             flash_attention=usual.flash_attention,
             kv_type=usual.kv_type,
         )
-        exact_costs = cached_costs(plan.target, plan.options, Role.TARGET)
-        usual_costs = cached_costs(plan.target, default, Role.TARGET)
+        exact_costs = stored_costs(plan.target, plan.options, Role.TARGET)
+        usual_costs = stored_costs(plan.target, default, Role.TARGET)
         said = f"exact: drafts of up to {longest} tokens"
         if exact_costs is None:
             return said
-        said = f"{said}; a plain token takes {1000 * exact_costs.of(1):.1f} ms"
+        said = f"{said}; a plain token takes {1000 * exact_costs.costs.of(1):.1f} ms"
         if usual_costs is None:
             return f"{said}, and less without --exact: how much is known after a run without it"
-        return f"{said}, and {1000 * usual_costs.of(1):.1f} ms without --exact"
+        return f"{said}, and {1000 * usual_costs.costs.of(1):.1f} ms without --exact"
 
 
 def _spelling(

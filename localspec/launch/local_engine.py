@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import astuple
-from itertools import count
 
 import msgspec
 
@@ -11,18 +10,26 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.request import Request
 from localspec.chat.tokenizer import raw_tokens
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.answering import Answering, failure
+from localspec.engine.answering import Answering, Loaded, failure
 from localspec.engine.engine import Engine, FirstRequest, Interrupted, OnProgress, Signals
-from localspec.engine.factory import Loaded
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring, Notice
-from localspec.engine.server import ready_of
+from localspec.engine.protocol import (
+    Count,
+    Counted,
+    Detokenize,
+    Downloading,
+    Load,
+    Loading,
+    Measuring,
+    Notice,
+    Question,
+    Tokenize,
+)
 from localspec.errors import ContextOverflow, LocalspecError
-from localspec.launch.child import loaded
+from localspec.launch.child import loaded, telemetry
 from localspec.launch.context_size import ANSWER_TOKENS, guessed_context, may_need_more
 from localspec.launch.kept_prefixes import common, keeper
 from localspec.launch.load import Runtime
 from localspec.launch.load import load as load_plan
-from localspec.launch.observe import Telemetry
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.messages import Message
 
@@ -34,8 +41,8 @@ class LocalEngine(Engine):
         runtime: what is loaded.
         models: likewise, as the child's engine has it.
         cancel: stops every pass.
-        telemetry: records replies.
-        notify: is told what goes wrong with that.
+        trouble: returns what is wrong with recording, None while nothing is.
+        notify: prints that.
         keep: keep what is evaluated of descriptions of tools, which are read at every start.
     """
 
@@ -44,19 +51,18 @@ class LocalEngine(Engine):
         runtime: Runtime,
         models: Loaded,
         cancel: CancelFlag,
-        telemetry: Telemetry,
+        trouble: Callable[[], str | None],
         notify: Callable[[str], None],
         *,
         keep: bool = False,
     ) -> None:
-        super().__init__(ready_of(models), models.assistant.count)
+        super().__init__(models.ready(), models.assistant.count)
         self._runtime = runtime
         self._cancel = cancel
-        self._telemetry = telemetry
+        self._trouble = trouble
         self._notify = notify
         self._keep = keep
         self._last: Request | None = None
-        self._numbers = count(1)
         self._notices: deque[Notice] = deque()
         self._answering = Answering(models, self._notices.append)
 
@@ -81,8 +87,8 @@ class LocalEngine(Engine):
                 self._runtime.target.truncate(known)
         finally:
             self._answering.close()
-        if self._telemetry.trouble is not None:
-            self._notify(self._telemetry.trouble)
+        if (trouble := self._trouble()) is not None:
+            self._notify(trouble)
 
     @property
     def n_ctx(self) -> tuple[int, int]:
@@ -90,25 +96,33 @@ class LocalEngine(Engine):
         target = self._runtime.target
         return target.n_ctx, target.model.n_ctx_train
 
-    def tokens(self, request: Request) -> int:
+    def prompt_length(self, request: Request) -> int:
         """Return how many tokens a prompt has."""
         assistant = self._runtime.assistant
         if request.raw is not None:
             return len(raw_tokens(request.raw, assistant.models.tokenizer))
         return len(assistant.prompt_tokens(assistant.known.conversation(request)))
 
-    def _submit(self, request: Request) -> int:
-        self._last = request = msgspec.structs.replace(request, id=next(self._numbers))
+    def _submit(self, question: Question) -> None:
         try:
-            self._answering.submit(request)
+            match question:
+                case Request():
+                    self._last = question
+                    self._answering.submit(question)
+                case Count(id=number, messages=messages, tools=tools):
+                    tokens, n_ctx = self._answering.count(messages, tools)
+                    self._notices.append(Counted(number, tokens, n_ctx))
+                case Tokenize():
+                    self._notices.append(self._answering.tokenize(question))
+                case Detokenize(id=number, tokens=ids):
+                    self._notices.append(self._answering.spell(number, ids))
         except LocalspecError as error:
-            self._notices.append(failure(request.id, error))
-        return request.id
+            self._notices.append(failure(question.id, error))
 
-    def _receive(self) -> Notice:
+    def _receive(self) -> None:
         while not self._notices:
             self._answering.step()
-        return self._notices.popleft()
+        self._deliver(self._notices.popleft())
 
 
 def before_question(assistant: Assistant, request: Request) -> int:
@@ -145,7 +159,7 @@ def local_engine(
             )
 
     def loaded_engine(plan: LoadPlan) -> LocalEngine:
-        cancel, telemetry = CancelFlag(), Telemetry(load.workload)
+        cancel, observer = CancelFlag(), telemetry(load.workload)
         try:
             with signals.running(cancel.set):
                 runtime = load_plan(
@@ -154,13 +168,20 @@ def local_engine(
                     lambda name, share: progress(Loading(name, share)),
                     lambda name, share: progress(Measuring(name, share)),
                     parallel=load.parallel,
-                    observe=telemetry.observe,
+                    observe=observer.observe if observer else None,
                     keep=keeper(plan.target) if load.keep else None,
                 )
         except Cancelled:
             raise Interrupted("loading was stopped") from None
         models = loaded(runtime, plan.target)
-        return LocalEngine(runtime, models, cancel, telemetry, notify, keep=load.keep)
+        return LocalEngine(
+            runtime,
+            models,
+            cancel,
+            lambda: observer.trouble if observer else None,
+            notify,
+            keep=load.keep,
+        )
 
     if request is not None:
         guess = guessed_context(text, max_tokens, tools=bool(load.keep))
@@ -171,7 +192,7 @@ def local_engine(
     n_ctx, most = engine.n_ctx
     if not may_need_more(text, max_tokens, n_ctx) or n_ctx >= most:
         return engine
-    tokens = engine.tokens(request)
+    tokens = engine.prompt_length(request)
     needed = tokens + (max_tokens or ANSWER_TOKENS)
     if needed <= n_ctx:
         return engine

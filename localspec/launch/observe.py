@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
@@ -12,8 +13,9 @@ from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import AdaptivePolicy, Policy
 from localspec.launch.recording import recording, telemetry_dir
-from localspec.telemetry.recorder import Recorder
-from localspec.telemetry.reply import Pair
+
+if TYPE_CHECKING:
+    from localspec.telemetry.recorder import Recorder
 
 
 class Telemetry:
@@ -47,6 +49,9 @@ class Telemetry:
         switch = recording()
         if switch is None:
             return ()
+        from localspec.telemetry.recorder import Recorder  # noqa: PLC0415 - a feature that can be taken away
+        from localspec.telemetry.reply import Pair  # noqa: PLC0415
+
         plain_s = None if costs is None or count > 1 else costs.target.of(1)
         pair = Pair(
             _called(models.target_name), _called(models.draft_model_name or ""), plain_s, count
@@ -70,7 +75,8 @@ class Telemetry:
             if isinstance(event, RoundDone):
                 trace.note(event.round)
             elif isinstance(event, Finished):
-                reply, trace.findings = event.reply, event.findings
+                reply = event.reply
+                trace.findings = {(rule, action): n for rule, action, n in event.findings}
                 trace.end(reply.text, reply.prefill_s, reply.decode_s)
 
         return take
@@ -89,7 +95,6 @@ class Telemetry:
                 continue
             # They bring patterns, which others start without.
             from localspec.telemetry.log import read_prior  # noqa: PLC0415
-            from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
             kind = (self._workload or workload_of(asked), greedy)
             if kind not in self._known:
@@ -97,6 +102,13 @@ class Telemetry:
                 found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
                 self._known[kind] = found.get(drafter.name, {})
             drafter.expect(self._known[kind])
+
+
+def workload_of(asked: str, reply: str = "") -> str:
+    """Return what kind of text a reply is, see `WORKLOADS`; its patterns take a while to be compiled the first time."""
+    from localspec.telemetry import workload  # noqa: PLC0415 - a feature that can be taken away
+
+    return workload.workload_of(asked, reply)
 
 
 def _is_secret(text: str) -> bool:

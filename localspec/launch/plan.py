@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from localspec.calibration.calibrated import kept_costs, pair_costs
+from localspec.calibration.calibrated import pair_costs, stored_costs
 from localspec.decoding.costs import DOUBT, WORTH_TRYING, PairCosts, draft_model_could_win
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
@@ -326,8 +326,8 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
     options = plan.options
     if plan.draft_model is None or any(mode.needs_draft_model for mode in plan.modes):
         return None
-    target = kept_costs(plan.target, options, Role.TARGET)
-    draft_model = kept_costs(
+    target = stored_costs(plan.target, options, Role.TARGET)
+    draft_model = stored_costs(
         plan.draft_model, plan.draft_options or options, Role.DRAFT_MODEL, plan.draft_lora
     )
     if target is None or draft_model is None or parallel is None:

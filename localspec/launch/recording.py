@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from localspec.config.keys import Setting
 from localspec.config.resolve import resolve
 from localspec.errors import LocalspecError
+from localspec.options.recording import Switch
 from localspec.storage.paths import data_dir
-from localspec.telemetry.switch import Switch
 
 
 def telemetry_dir() -> Path:
@@ -17,26 +18,34 @@ def telemetry_dir() -> Path:
     return data_dir() / "telemetry"
 
 
+def recorded() -> str:
+    """Return what is recorded of replies: `text`, `counts`, or nothing."""
+    switch = recording()
+    return "" if switch is None else "text" if switch.text else "counts"
+
+
 def recording() -> Switch | None:
-    """Return what is recorded of replies; None where nothing is, or where nobody understands the settings."""
-    try:
-        found = {name: each.value for name, each in resolve({}).items()}
-    except LocalspecError:
+    """Return what is recorded of replies, and how much of it; None if nothing is, or if the settings are unusable."""
+    found = _settings()
+    if found.get("telemetry") not in {"on", "text"}:
         return None
-    telemetry, megabytes, days = (
-        found[name] for name in ("telemetry", "telemetry_megabytes", "telemetry_days")
-    )
+    megabytes, days = found["telemetry_megabytes"], found["telemetry_days"]
     assert isinstance(megabytes, int)  # noqa: S101 - so they are declared
     assert isinstance(days, int)  # noqa: S101
-    return None if telemetry == "off" else Switch(telemetry == "text", megabytes, days)
+    return Switch(found["telemetry"] == "text", megabytes, days)
 
 
 def store_megabytes() -> int | None:
-    """Return how large the store of what was said is made; None where it is off."""
+    """Return how large the store of earlier replies is made; None if it is off."""
+    found = _settings()
+    megabytes = found.get("store_megabytes")
+    assert isinstance(megabytes, int | None)  # noqa: S101 - so it is declared
+    return megabytes if found.get("store") else None
+
+
+def _settings() -> dict[str, Setting]:
+    """Return what is set; nothing if the settings are unusable."""
     try:
-        found = resolve({})
+        return {name: each.value for name, each in resolve({}).items()}
     except LocalspecError:
-        return None
-    megabytes = found["store_megabytes"].value
-    assert isinstance(megabytes, int)  # noqa: S101 - so it is declared
-    return megabytes if found["store"].value else None
+        return {}

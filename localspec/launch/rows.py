@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from localspec.models.entries import ModelEntry, PairEntry
-from localspec.models.names import load_imports
+from localspec.models.ledger import IMPORTS
 from localspec.models.recommend import BESIDE_BYTES, Memory, best, recommend, rounded
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import is_here
@@ -124,7 +124,7 @@ def model_rows(registry: Registry, memories: Sequence[Memory] = ()) -> list[Mode
         (pair, _kind(pair), registry.find(pair.target), pair.name in proposed)
         for pair in registry.pairs.values()
     ]
-    for entry in (*registry.models.values(), *load_imports(data_dir()).values()):
+    for entry in (*registry.models.values(), *IMPORTS.load(data_dir()).values()):
         if entry not in targets:
             kind, about = _kind_alone(entry, registry)
             # Where the bare name means a pair with other weights.

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from localspec.calibration.calibrated import kept_costs
+from localspec.calibration.calibrated import stored_costs
 from localspec.decoding.costs import (
     DOUBT,
     WORTH_TRYING,
@@ -136,5 +136,5 @@ def _costs(target: ModelEntry, options: LoadOptions) -> PassCosts | None:
 
 
 def _sure_costs(path: Path, options: LoadOptions) -> PassCosts | None:
-    kept = kept_costs(path, options, Role.TARGET)
+    kept = stored_costs(path, options, Role.TARGET)
     return kept.costs if kept is not None and kept.sure else None

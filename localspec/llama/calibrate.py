@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.llama.timed_passes import Measured, Schedule, sample
 from localspec.options import LoadOptions
 
@@ -64,7 +64,7 @@ def measure_pass_costs(
     n_ctx = min(_N_CTX, model.n_ctx_train)
     small = replace(options, n_ctx=n_ctx, n_batch=_WIDEST, max_rows=rows)
     context = LlamaContext(model, cancel, small)
-    depth = min(_WARM_UP, n_ctx // 4) if context.can_truncate else 0
+    depth = min(_WARM_UP, n_ctx // 4) if context.native.can_truncate else 0
     widest = min(_WIDEST, n_ctx // 2)
     tokens = [_TOKEN % context.n_vocab] * (depth + widest)
 
@@ -80,6 +80,6 @@ def measure_pass_costs(
         measured = sample(
             run_pass, replace(schedule, widths=fitting), time.perf_counter, on_progress
         )
-        return replace(measured, gave_way=context.gave_way)
+        return replace(measured, gave_way=context.native.gave_way)
     finally:
         context.close()

@@ -20,6 +20,8 @@ REMOTE = "RPC"
 _LAVAPIPE = "llvmpipe"
 """How Mesa's software driver calls its device."""
 _ANY = "auto"
+_FREE_OF_REMOTE_RAM = 0.75
+"""What is taken to be free of another machine's RAM: of a CPU, llama.cpp reports all of it as free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Device:
     Args:
         name: such as CUDA0, Metal, RPC0 or CPU.
         description: the hardware's own name; of a device of RPC, where its worker is.
-        free_bytes: free memory as the backend reports it now.
+        free_bytes: free memory as the backend reports it now; of another machine's RAM, three quarters.
         total_bytes: all of its memory.
         kind: what it is; IGPU shares the CPU's memory, unless some is reserved for it.
         handle: llama.cpp's pointer.
@@ -97,14 +99,17 @@ def _describe(handle: int) -> Device:
     name = library_function("ggml_backend_reg_name", ctypes.c_char_p, pointer)
     props = _Props()
     fill(handle, ctypes.byref(props))
+    backend, free_bytes = _text(name(registry(handle))), props.memory_free
+    if backend == REMOTE and free_bytes == props.memory_total:
+        free_bytes = int(free_bytes * _FREE_OF_REMOTE_RAM)
     return Device(
         name=_text(props.name),
         description=_text(props.description),
-        free_bytes=props.memory_free,
+        free_bytes=free_bytes,
         total_bytes=props.memory_total,
         kind=_KINDS[props.type],
         handle=handle,
-        backend=_text(name(registry(handle))),
+        backend=backend,
         hardware=_text(props.device_id),
     )
 

@@ -58,7 +58,7 @@ class TargetRows:
         self._tokens: list[int] = []
         self._rows: list[Rows] = []
         self.begin = 0
-        target.watch(self._take)
+        target.native.on_pass = self._take
 
     def _take(self, parts: Sequence[Part]) -> None:
         (part,) = parts
@@ -112,7 +112,7 @@ class LlamaHeads:
         options: LoadOptions,
         layers: Sequence[int] = (),
     ) -> None:
-        handle, width = target.handle, int(native.llama_model_n_embd(target.model.handle))
+        handle, width = target.native.handle, int(native.llama_model_n_embd(target.model.handle))
         self.model = model
         self._is_eagle3 = bool(layers)
         if layers:
@@ -320,7 +320,7 @@ class _HeadsContext(NativeContext):
         mtp: bool,
     ) -> None:
         self._embedding_width = width
-        self._target, self._mtp = target.handle, mtp
+        self._target, self._mtp = target.native.handle, mtp
         n_ctx = target.n_ctx
         super().__init__(model, cancel, replace(options, n_ctx=n_ctx, n_batch=_N_BATCH), _ROWS)
 

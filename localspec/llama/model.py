@@ -45,7 +45,6 @@ class Closable(Protocol):
 
     def close(self) -> None:
         """Free what is native; closing twice is harmless."""
-        ...
 
 
 class LlamaModel:

@@ -56,6 +56,7 @@ class NativeContext:
         can_truncate: whether a part of a sequence can be removed; of a recurrent state, none can.
         n_snapshots: how many tokens of a sequence's last pass can be removed where no other part can; once, before the
             next pass. llama.cpp does not check that they are of that pass.
+        most_removed: how many tokens of a pass can be removed again; 0 where a recurrent state has no snapshots.
         on_pass: called after every pass with its parts, while what it computed is still there.
         copies_wait: whether something is still to be copied, which the next pass does first. Until then memory does
             not hold what `kept` says.
@@ -124,6 +125,7 @@ class NativeContext:
         self.n_vocab = model.n_vocab
         self.n_snapshots = int(native.llama_n_rs_seq(handle))
         self.can_truncate = self.n_snapshots == 0 and self._truncates()
+        self.most_removed = self.n_ctx if self.can_truncate else self.n_snapshots
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
         model = self.model

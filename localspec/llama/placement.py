@@ -43,8 +43,10 @@ def place(params: "native.llama_model_params", options: LoadOptions) -> tuple[An
         return (handles,)
     params.n_gpu_layers = _ALL_LAYERS if options.gpu_layers is None else options.gpu_layers
     params.split_mode = SPLITS[options.split]
-    # llama.cpp copies as many as it could have devices, however many there are.
-    shares = (ctypes.c_float * native.llama_max_devices())(*options.shares)
+    # llama.cpp copies as many as it could have devices, however many there are. By itself it would share out by
+    # what is free, which of another machine's RAM is all of it.
+    free = [each.free_bytes for each in gpus if options.split == "layers"]
+    shares = (ctypes.c_float * native.llama_max_devices())(*(options.shares or free))
     pointer: Any = ctypes.cast(shares, ctypes.POINTER(ctypes.c_float))
     params.tensor_split = pointer
     if not options.cpu_moe:

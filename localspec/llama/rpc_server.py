@@ -4,14 +4,12 @@ import ctypes
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.backend import last_complaint
 from localspec.llama.devices import Device, devices
 from localspec.llama.handshake import PATIENCE_S, require_worker
 from localspec.llama.rpc import rpc_function
-from localspec.resources import free_ram_bytes
 
 
 def served_devices(names: Sequence[str]) -> list[Device]:
@@ -54,9 +52,6 @@ def start_server(address: str, served: Sequence[Device], threads: int) -> thread
     start = rpc_function(
         "ggml_backend_rpc_start_server", None, ctypes.c_char_p, ctypes.c_char_p, size, size, pointer
     )
-    for device in served:
-        if device.kind == "CPU":
-            _tell_what_is_available(device)
     handles = (pointer * len(served))(*(device.handle for device in served))
     _drop_stdout()
     thread = threading.Thread(
@@ -81,53 +76,6 @@ def start_server(address: str, served: Sequence[Device], threads: int) -> thread
 
 
 _LOOK_S = 0.05
-
-
-class _Interface(ctypes.Structure):
-    """The beginning of `ggml_backend_device`: functions of a device."""
-
-    _fields_ = (
-        ("get_name", ctypes.c_void_p),
-        ("get_description", ctypes.c_void_p),
-        ("get_memory", ctypes.c_void_p),
-    )
-
-
-_GET_NAME = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
-_SIZE = ctypes.POINTER(ctypes.c_size_t)
-_GET_MEMORY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, _SIZE, _SIZE)
-_in_use: list[object] = []
-"""Functions that llama.cpp calls; ctypes drops one that nothing refers to."""
-
-
-def _tell_what_is_available(cpu: Device) -> None:
-    """Have llama.cpp say what of the RAM is available where a program asks for the CPU's free memory.
-
-    By itself it says that all of it is free, and whoever asked would send more than there is room for.
-
-    Raises:
-        LocalspecError: in this build, functions of devices are not where they are in the pinned one.
-    """
-    functions = _Interface.from_address(cpu.handle)
-    theirs = _GET_MEMORY(functions.get_memory)
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    if _GET_NAME(functions.get_name)(cpu.handle) == cpu.name.encode():
-        theirs(cpu.handle, ctypes.pointer(free), ctypes.pointer(total))
-    if total.value != cpu.total_bytes:
-        raise LocalspecError(
-            "this build of llama.cpp cannot be told what is available of the RAM, since its devices are not as in the pinned one:"
-            " install the version that `localspec doctor` names, or serve a GPU with --device"
-        )
-
-    def get_memory(device: int, free: Any, total: Any) -> None:
-        theirs(device, free, total)
-        available = free_ram_bytes()
-        if available is not None:
-            free[0] = min(free[0], available)
-
-    ours = _GET_MEMORY(get_memory)
-    _in_use.append(ours)
-    functions.get_memory = ctypes.cast(ours, ctypes.c_void_p).value
 
 
 def _drop_stdout() -> None:

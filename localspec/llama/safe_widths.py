@@ -13,9 +13,9 @@ import numpy as np
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Logits
 from localspec.errors import PassFailed
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
+from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
 
 WIDEST = 16
@@ -41,6 +41,10 @@ class SafeWidths:
 
     widths: tuple[int, ...]
     differences: Mapping[int, float]
+
+    def __post_init__(self) -> None:
+        if self.widths[:1] != (1,) or set(self.widths) & set(self.differences):
+            raise ValueError(f"safe widths {self.widths}: from 1 on, without those that differ")
 
 
 def safe_widths(
@@ -69,13 +73,13 @@ def safe_widths(
     context = LlamaContext(model, cancel, replace(options, max_rows=WIDEST))
     alone: LlamaContext | None = None
     try:
-        if context.most_removed == 0:
+        if context.native.most_removed == 0:
             return SafeWidths((1,), {})
         tokens, depths = _tokens(model, n_ctx), [d for d in depths if d + WIDEST < n_ctx]
-        if context.can_truncate:
+        if context.native.can_truncate:
             return _compared(context, tokens, depths, on_progress)
         alone = LlamaContext(model, cancel, replace(options, max_rows=1))
-        widest, rewound = min(WIDEST, context.most_removed + 1), Rewound(context, alone)
+        widest, rewound = min(WIDEST, context.native.most_removed + 1), Rewound(context, alone)
         by_logits = _compared(rewound, tokens, depths, lambda share: on_progress(share / 2), widest)
         rewound.hidden = True
         by_hidden = _compared(
@@ -96,15 +100,12 @@ class Compared(Protocol):
 
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` ahead."""
-        ...
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
         """Return the logits after the last `rows` tokens."""
-        ...
 
     def truncate(self, n_past: int) -> None:
         """Forget everything beyond the first `n_past` tokens."""
-        ...
 
 
 class Rewound:
@@ -133,16 +134,16 @@ class Rewound:
         self._truncated = False
         self._wide.forget()
         self._wide.prefill(tokens)
-        self._before = (list(tokens), self._wide.copied())
+        self._before = (list(tokens), self._wide.native.copied(self._wide.number))
         return self._alone.prefill(tokens)
 
     def truncate(self, n_past: int) -> None:
         """Go back to what was evaluated ahead."""
         assert self._before is not None, "it was evaluated ahead"  # noqa: S101
-        tokens, copy = self._before
+        (tokens, copy), wide = self._before, self._wide
         assert n_past == len(tokens), "there is no other way back"  # noqa: S101
         self._truncated = True
-        if not self._wide.put_back(copy, tokens):
+        if not (wide.native.put_back(wide.number, copy) and wide.assume(tokens)):
             raise PassFailed("llama.cpp does not take back a recurrent state that it gave")
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
@@ -170,13 +171,13 @@ def _logits(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
 def _hidden(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
     """Return the last hidden rows of a pass over `rows` tokens, which the head would take."""
     width = int(native.llama_model_n_embd_out(context.model.handle))
-    native.llama_set_embeddings(context.handle, True)
+    native.llama_set_embeddings(context.native.handle, True)
     try:
         context.logits(tokens, rows)
-        found = [native.llama_get_embeddings_ith(context.handle, row) for row in range(rows)]
+        found = [native.llama_get_embeddings_ith(context.native.handle, row) for row in range(rows)]
         return np.stack([np.ctypeslib.as_array(row, shape=(width,)) for row in found])
     finally:
-        native.llama_set_embeddings(context.handle, False)
+        native.llama_set_embeddings(context.native.handle, False)
 
 
 def _compared(

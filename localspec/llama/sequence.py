@@ -1,16 +1,15 @@
 """LlamaSequence: a `LanguageModel` over one sequence of a llama.cpp context."""
 
-import mmap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-from localspec.decoding.cancel import Cancelled
+from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import ContextOverflow, PassFailed
 from localspec.llama.batch import Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
-from localspec.resources import Usage
+from localspec.options import LoadOptions
 
 _COMPARED = 256
 
@@ -25,6 +24,7 @@ class LlamaSequence:
         number: llama.cpp's number of the sequence.
 
     Attributes:
+        model: the model whose context it is.
         n_ctx: most tokens that it holds.
         n_vocab: width of a row of logits.
         max_rows: most rows that a pass may ask for.
@@ -37,52 +37,14 @@ class LlamaSequence:
     _snapshots = 0
 
     def __init__(self, native: NativeContext, number: int = 0) -> None:
-        self._native = native
-        self.number = number
+        self.native = native
+        self.model, self.number = native.model, number
         self._cached: list[int] = []
         self.truncate_s = 0.0
         self.in_chunks = 0
         self.n_ctx = native.n_ctx
         self.n_vocab = native.n_vocab
         self.max_rows = native.max_rows
-
-    @property
-    def handle(self) -> int:
-        """llama.cpp's pointer to the context.
-
-        Raises:
-            PassFailed: the context was closed.
-        """
-        return self._native.handle
-
-    @property
-    def model(self) -> LlamaModel:
-        """The model whose context it is."""
-        return self._native.model
-
-    @property
-    def allocated(self) -> Mapping[str, Usage]:
-        """What caches and scratch of its context took, by places; those of its model's other sequences among them."""
-        return self._native.allocated
-
-    @property
-    def can_truncate(self) -> bool:
-        """Whether a part of its memory can be removed; of a recurrent state, none can."""
-        return self._native.can_truncate
-
-    @property
-    def most_removed(self) -> int:
-        """How many tokens of a pass can be removed again; 0 where a recurrent state has no snapshots."""
-        return self.n_ctx if self._native.can_truncate else self._native.n_snapshots
-
-    def watch(self, on_pass: Callable[[Sequence[Part]], None]) -> None:
-        """Have a function called after every pass with its parts, while what it computed is still there."""
-        self._native.on_pass = on_pass
-
-    @property
-    def gave_way(self) -> bool:
-        """Whether a pass ever had fewer threads than it was to have, since other programs were busy."""
-        return self._native.gave_way
 
     @property
     def cached(self) -> tuple[int, ...]:
@@ -94,19 +56,6 @@ class LlamaSequence:
         """Number of tokens that are evaluated and kept."""
         return len(self._cached)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether memory holds what is cached; not while a copy waits for the next pass."""
-        return not self._native.copies_wait
-
-    def copied(self) -> mmap.mmap:
-        """Return a copy of what is evaluated, in llama.cpp's own form; raises as `NativeContext.copied` does."""
-        return self._native.copied(self.number)
-
-    def put_back(self, copy: mmap.mmap, tokens: Sequence[int]) -> bool:
-        """Hold what was copied when these tokens were evaluated, instead of what it holds; say whether that was possible."""
-        return self._native.put_back(self.number, copy) and self.assume(tokens)
-
     def assume(self, tokens: Sequence[int], in_chunks: int = 0) -> bool:
         """Take it that llama.cpp's memory holds these tokens, as after it was put back; forget all if it does not.
 
@@ -117,7 +66,7 @@ class LlamaSequence:
         Returns:
             Whether it holds as many.
         """
-        holds = self._native.kept(self.number) == len(tokens)
+        holds = self.native.kept(self.number) == len(tokens)
         if holds:
             self._cached, self.in_chunks, self._snapshots = list(tokens), in_chunks, 0
         else:
@@ -142,7 +91,7 @@ class LlamaSequence:
     def _kept_of(self, n_past: int) -> int:
         """Return `n_past` if all that is cached beyond it can be removed, else 0."""
         removed = len(self._cached) - n_past
-        return n_past if self._native.can_truncate or removed <= self._snapshots else 0
+        return n_past if self.native.can_truncate or removed <= self._snapshots else 0
 
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` in chunks of `n_batch`; see `LanguageModel`."""
@@ -160,14 +109,14 @@ class LlamaSequence:
             ContextOverflow: `tokens` are more than `n_ctx`.
             PassFailed: llama.cpp reports a failure.
         """
-        if not 1 <= rows <= self._native.max_rows:
+        if not 1 <= rows <= self.native.max_rows:
             raise PassFailed(
-                f"a pass asks for {rows} rows: this context gives 1 to {self._native.max_rows}"
+                f"a pass asks for {rows} rows: this context gives 1 to {self.native.max_rows}"
             )
         tokens = list(tokens)
         self.reuse(tokens, rows)
         self._evaluate(tokens, rows)
-        return self._native.rows(rows)
+        return self.native.rows(rows)
 
     def reuse(self, tokens: Sequence[int], rows: int) -> None:
         """Keep what is evaluated of `tokens`, less the last `rows`, and forget everything else."""
@@ -177,7 +126,7 @@ class LlamaSequence:
         """Forget all but the first `n_past` tokens; all of them where no part can be removed."""
         if n_past >= len(self._cached):
             return
-        native = self._native
+        native = self.native
         start = time.perf_counter()
         if self._kept_of(n_past) > 0 and native.remove(self.number, n_past):
             del self._cached[n_past:]
@@ -208,21 +157,21 @@ class LlamaSequence:
 
     def evaluated(self, tokens: Sequence[int]) -> None:
         """Count tokens as cached after a pass."""
-        if self.in_chunks == len(self._cached) and len(tokens) == self._native.n_batch:
+        if self.in_chunks == len(self._cached) and len(tokens) == self.native.n_batch:
             self.in_chunks += len(tokens)
         self._cached += tokens
-        self._snapshots = min(len(tokens) - 1, self._native.n_snapshots)
+        self._snapshots = min(len(tokens) - 1, self.native.n_snapshots)
 
     def resync(self, tokens: Sequence[int]) -> None:
         """After a pass of these tokens that failed, count as cached what llama.cpp has in fact kept."""
-        if self._native.can_truncate:
-            self._cached = [*self._cached, *tokens][: self._native.kept(self.number)]
+        if self.native.can_truncate:
+            self._cached = [*self._cached, *tokens][: self.native.kept(self.number)]
         else:
             self.forget()  # a recurrent state may have taken in any of them
 
     def forget(self) -> None:
         """Forget everything, and whatever else the memory holds of the sequence."""
-        self._native.clear(self.number)
+        self.native.clear(self.number)
         self._cached.clear()
         self.in_chunks = self._snapshots = 0
 
@@ -245,9 +194,9 @@ class LlamaSequence:
         All rows come from the last chunk.
         """
         missing = len(tokens) - len(self._cached)
-        while (left := len(tokens) - len(self._cached)) > max(self._native.chunk, rows):
+        while (left := len(tokens) - len(self._cached)) > max(self.native.chunk, rows):
             start = len(self._cached)
-            self._decode(tokens[start : start + min(self._native.chunk, left - rows)], rows=0)
+            self._decode(tokens[start : start + min(self.native.chunk, left - rows)], rows=0)
         self._decode(tokens[len(self._cached) :], rows)
         return missing
 
@@ -255,8 +204,35 @@ class LlamaSequence:
         """Evaluate `tokens` after what is cached, in one native call."""
         part = self.part(tokens, rows)
         try:
-            self._native.decode([part])
+            self.native.decode([part])
         except (Cancelled, PassFailed):
             self.resync(tokens)
             raise
         self.evaluated(tokens)
+
+
+class LlamaContext(LlamaSequence):
+    """A context of one sequence; see `LlamaSequence`.
+
+    Args:
+        model: where the weights are.
+        cancel: stops prefill and passes when set.
+        options: how to make the context; the model's own by default.
+
+    Raises:
+        ModelLoadError: llama.cpp cannot make such a context, mostly for want of memory.
+    """
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        cancel: CancelFlag | None = None,
+        options: LoadOptions | None = None,
+    ) -> None:
+        options = model.options if options is None else options
+        cancel = CancelFlag() if cancel is None else cancel
+        super().__init__(NativeContext(model, cancel, options, options.max_rows))
+
+    def close(self) -> None:
+        """Free the context; closing twice is harmless."""
+        self.native.close()

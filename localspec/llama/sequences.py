@@ -35,11 +35,9 @@ class LlamaSequences:
         pass_s: seconds that a pass of a prompt may take; see `NativeContext`.
 
     Attributes:
+        native: makes the passes.
         views: every sequence as a model of its own.
         most_rows: most rows of logits of a pass.
-        most_branches: most branches of a pass.
-        can_truncate: whether a part of a sequence can be removed.
-        most_removed: how many tokens of a pass can be removed again; 0 where none can.
 
     Raises:
         ModelLoadError: there is no memory for them.
@@ -58,27 +56,24 @@ class LlamaSequences:
         pass_s: float | None = None,
     ) -> None:
         rows = max(most_rows, options.max_rows)
-        self._native = NativeContext(model, cancel, options, rows, count, branches, pass_s)
-        self.most_branches = self._native.most_branches
-        self.can_truncate = self._native.can_truncate
+        self.native = NativeContext(model, cancel, options, rows, count, branches, pass_s)
         family: list[_Sibling] = []
-        family += [_Sibling(self._native, number, family) for number in range(count)]
+        family += [_Sibling(self.native, number, family) for number in range(count)]
         self._family = family
         for each in family:
-            each.sharing = sharing and self.can_truncate
+            each.sharing = sharing and self.native.can_truncate
         self.views: Sequence[LlamaSequence] = family
-        self.most_removed = family[0].most_removed
-        self.most_rows = min(most_rows, self._native.max_rows)
+        self.most_rows = min(most_rows, self.native.max_rows)
 
     @property
     def n_batch(self) -> int:
         """Most tokens of a pass."""
-        return self._native.n_batch
+        return self.native.n_batch
 
     @property
     def chunk(self) -> int:
         """Tokens of a prompt that the next pass takes."""
-        return self._native.chunk
+        return self.native.chunk
 
     def missing(self, slot: int, request: Pass) -> int:
         """Return how many tokens of a request a sequence has not cached itself, its rows at least.
@@ -111,12 +106,12 @@ class LlamaSequences:
         order = sorted(range(len(asked)), key=lambda i: self._family[asked[i][0]].number)
         parts = [self._part(*asked[i]) for i in order]
         try:
-            self._native.decode(parts)
+            self.native.decode(parts)
         except (Cancelled, PassFailed):
             for i, part in zip(order, parts, strict=True):
                 self._family[asked[i][0]].resync(part.chain)
             raise
-        answers, start, all_rows = dict[int, Logits](), 0, self._native.rows(rows)
+        answers, start, all_rows = dict[int, Logits](), 0, self.native.rows(rows)
         for i, part in zip(order, parts, strict=True):
             self._family[asked[i][0]].evaluated(part.chain)
             answers[i] = all_rows[start : start + part.rows]
@@ -130,7 +125,7 @@ class LlamaSequences:
 
     def close_ranks(self, running: Collection[int]) -> None:
         """Move sequences so that the numbers of the running ones ascend without a gap; the fewer, and of idle ones the emptier."""
-        if not self.can_truncate:
+        if not self.native.can_truncate:
             return
         numbers = {self._family[place].number for place in running}
         width = len(numbers)
@@ -151,13 +146,13 @@ class LlamaSequences:
 
     def _move(self, sequence: "_Sibling", idle: "_Sibling") -> None:
         """Exchange the numbers of a sequence and an idle one, which forgets what it holds."""
-        self._native.copy(sequence.number, idle.number)
+        self.native.copy(sequence.number, idle.number)
         idle.number, sequence.number = sequence.number, idle.number
         idle.forget()
 
     def close(self) -> None:
         """Free the context; closing twice is harmless."""
-        self._native.close()
+        self.native.close()
 
 
 class _Sibling(LlamaSequence):
@@ -176,7 +171,7 @@ class _Sibling(LlamaSequence):
         """Keep, or copy, what is evaluated of `tokens`, and forget everything else."""
         donor = self._known(tokens)[1]
         if donor is not None:
-            self._native.copy(donor.number, self.number)
+            self.native.copy(donor.number, self.number)
             self._cached = list(donor.cached)
             self.in_chunks = donor.in_chunks
         LlamaSequence.reuse(self, tokens, rows)

@@ -1,8 +1,8 @@
 """What a context has evaluated, as files: written in llama.cpp's form, and read by it only after all of it was checked.
 
-A directory holds `target.kv`, which is llama.cpp's own format, and `state.json`, our header: magic and version, what the
-state belongs to, size and checksum of the file, and a checksum of the header itself. It is made elsewhere and renamed,
-so a directory is whole or absent; and whatever is wrong with it, nothing is restored and nothing breaks.
+A directory holds `target.kv`, which is llama.cpp's own format, and `state.json`, our header behind a checksum of itself.
+It is made elsewhere and renamed, so a directory is whole or absent; and whatever is wrong with it, nothing is restored
+and nothing breaks.
 """
 
 import ctypes
@@ -20,14 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from localspec.errors import PassFailed
 from localspec.llama.build import build
 from localspec.llama.devices import placed_on
 from localspec.llama.native import native
 from localspec.llama.sequence import LlamaSequence
-from localspec.options import LoadOptions
 
-MAGIC, VERSION = "localspec state", 1
+VERSION = 2
 MOST_BYTES = 4 << 30
 _SPARE_BYTES = 256 << 20
 _MOST_HEADER_BYTES = 64 << 20
@@ -42,9 +43,25 @@ class StateUnfitError(Exception):
     """A state is not there, not whole, or of something else; or cannot be written. The text says why, on one line."""
 
 
+class Header(msgspec.Struct):
+    """What is written beside llama.cpp's file.
+
+    Args:
+        belongs_to: all that has to be the same for the state to mean, and to round, the same.
+        extra: what `restore_state` is to return.
+        tokens: how many are evaluated.
+        blake2b: of llama.cpp's file.
+    """
+
+    belongs_to: dict[str, Any]
+    extra: dict[str, Any]
+    tokens: int
+    blake2b: str
+
+
 def size_of_state(context: LlamaSequence) -> int:
     """Return how many bytes a state of what a sequence has evaluated takes, a header aside."""
-    size = native.llama_state_seq_get_size(context.handle, context.number)
+    size = native.llama_state_seq_get_size(context.native.handle, context.number)
     return int(size) + 4 * context.n_cached
 
 
@@ -60,10 +77,8 @@ def save_state(context: LlamaSequence, directory: Path, identity: str, extra: Js
     Raises:
         StateUnfitError: nothing is evaluated, there is no room, or the disk fails.
     """
-    if not context.n_cached:
-        raise StateUnfitError("nothing is evaluated")
-    about = {"belongs_to": _belongs_to(context, identity), "extra": extra}
-    size = _saved(directory, size_of_state(context), about, partial(_write, context))
+    header = _new_header(context, identity, extra)
+    size = _saved(directory, size_of_state(context), header, partial(_write, context))
     with suppress(OSError):
         for other in directory.parent.iterdir():
             if other != directory:
@@ -78,25 +93,23 @@ class StateCopy:
     Args:
         tokens: that were evaluated.
         content: what llama.cpp's memory held.
-        about: what else its header says.
+        header: what is written beside it.
     """
 
     tokens: Sequence[int]
     content: mmap.mmap
-    about: Json
+    header: Header
 
     def save(self, directory: Path) -> int:
         """Write it beside whatever else is there, and return its bytes; any thread may. Raises as `save_state` does."""
-        return _saved(directory, len(self.content), self.about, self._write)
+        return _saved(directory, len(self.content), self.header, self._write)
 
-    def _write(self, path: Path) -> int:
+    def _write(self, path: Path) -> None:
         count = len(self.tokens)
-        form = struct.Struct(f"=3I{count}i")
         head = native.LLAMA_STATE_SEQ_MAGIC, native.LLAMA_STATE_SEQ_VERSION, count
-        with _private(path).open("wb") as file, memoryview(self.content) as content:
-            file.write(form.pack(*head, *self.tokens))
+        with path.open("wb") as file, memoryview(self.content) as content:
+            file.write(struct.pack(f"=3I{count}i", *head, *self.tokens))
             file.write(content[_COPY_HEADER_BYTES:])
-        return count
 
 
 def state_copy(context: LlamaSequence, identity: str, extra: Json) -> StateCopy:
@@ -105,11 +118,9 @@ def state_copy(context: LlamaSequence, identity: str, extra: Json) -> StateCopy:
     Raises:
         StateUnfitError: nothing is evaluated, or there is no memory for it.
     """
-    if not context.n_cached:
-        raise StateUnfitError("nothing is evaluated")
-    about = {"belongs_to": _belongs_to(context, identity), "extra": extra}
+    header = _new_header(context, identity, extra)
     try:
-        return StateCopy(context.cached, context.copied(), about)
+        return StateCopy(context.cached, context.native.copied(context.number), header)
     except (PassFailed, OSError) as error:
         raise StateUnfitError(f"it cannot be copied ({error})") from error
 
@@ -127,56 +138,62 @@ def restore_state(context: LlamaSequence, directory: Path, identity: str) -> Jso
     Raises:
         StateUnfitError: there is none, it is not whole, or it belongs to something else.
     """
-    body = _fitting_header(context, directory, identity)
-    payload, path = body["payload"], directory / _PAYLOAD
-    if not 0 < payload["tokens"] < context.n_ctx:
-        raise StateUnfitError(
-            f"it has {payload['tokens']} tokens, the context holds {context.n_ctx}"
-        )
+    header, path = _fitting_header(context, directory, identity), directory / _PAYLOAD
+    if not 0 < header.tokens < context.n_ctx:
+        raise StateUnfitError(f"it has {header.tokens} tokens, the context holds {context.n_ctx}")
     try:
-        if path.stat().st_size != payload["size_bytes"] or _checksum(path) != payload["blake2b"]:
+        if _file_checksum(path) != header.blake2b:
             raise StateUnfitError("it is damaged")
     except OSError as error:
         raise StateUnfitError(f"it cannot be read ({error.strerror or error})") from error
     context.truncate(0)
-    tokens = (ctypes.c_int32 * payload["tokens"])()
-    count = ctypes.c_size_t(0)
+    tokens, count = (ctypes.c_int32 * header.tokens)(), ctypes.c_size_t(0)
+    handle, number = context.native.handle, context.number
     read = native.llama_state_seq_load_file(
-        context.handle, os.fsencode(path), context.number, tokens, len(tokens), ctypes.byref(count)
+        handle, os.fsencode(path), number, tokens, len(tokens), ctypes.byref(count)
     )
     held = list(tokens[: count.value]) if read else []
     if not context.assume(held) or not held:
         raise StateUnfitError("llama.cpp does not take it")
-    extra: Json = body["extra"]
-    return extra
+    return header.extra
 
 
 def extra_of_state(context: LlamaSequence, directory: Path, identity: str) -> Json:
     """Return the `extra` of a state without putting it back; takes and raises what `restore_state` does."""
-    extra: Json = _fitting_header(context, directory, identity)["extra"]
-    return extra
+    return _fitting_header(context, directory, identity).extra
 
 
-def _fitting_header(context: LlamaSequence, directory: Path, identity: str) -> dict[str, Any]:
+def _new_header(context: LlamaSequence, identity: str, extra: Json) -> Header:
+    if not context.n_cached:
+        raise StateUnfitError("nothing is evaluated")
+    return Header(_belongs_to(context, identity), dict(extra), context.n_cached, "")
+
+
+def _fitting_header(context: LlamaSequence, directory: Path, identity: str) -> Header:
     """Return the header of a state that belongs to a model as it is loaded."""
-    body = _header(directory / _HEADER)
+    path = directory / _HEADER
+    try:
+        if path.stat().st_size > _MOST_HEADER_BYTES:
+            raise StateUnfitError("it is damaged")
+        checksum, _, body = path.read_bytes().partition(b"\n")
+        if checksum != _checksum(body):
+            raise StateUnfitError("it is damaged")
+        header = msgspec.convert(json.loads(body), Header)
+    except FileNotFoundError:
+        raise StateUnfitError("there is none") from None
+    except OSError as error:
+        raise StateUnfitError(f"it cannot be read ({error.strerror or error})") from error
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        raise StateUnfitError("it is damaged") from None
     belongs_to = _belongs_to(context, identity)
-    if body["belongs_to"] != belongs_to:
-        named = body["belongs_to"]
-        other = [name for name, value in belongs_to.items() if named.get(name) != value]
-        raise StateUnfitError(f"it is of another {', '.join(other) or 'version'}")
-    return body
+    other = [name for name, value in belongs_to.items() if header.belongs_to.get(name) != value]
+    if other:
+        raise StateUnfitError(f"it is of another {', '.join(other)}")
+    return header
 
 
-def _saved(directory: Path, size: int, about: Json, write: Callable[[Path], int]) -> int:
-    """Write a state that `write` makes a file of, which takes `size` bytes; return the bytes that it takes in fact.
-
-    Args:
-        directory: gets it.
-        size: of the file, about.
-        about: what its header says beside what is in the file.
-        write: writes it, and returns how many tokens that are.
-    """
+def _saved(directory: Path, size: int, header: Header, write: Callable[[Path], None]) -> int:
+    """Write a state whose file `write` makes, of about so many bytes; return the bytes that it takes in fact."""
     shelf = directory.parent
     try:
         shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -186,12 +203,13 @@ def _saved(directory: Path, size: int, about: Json, write: Callable[[Path], int]
         made = Path(tempfile.mkdtemp(prefix=".", dir=shelf))  # 0700
         try:
             path = made / _PAYLOAD
-            tokens = write(path)
+            for each in (path, made / _HEADER):
+                each.touch(0o600, exist_ok=False)
+            write(path)
+            header.blake2b = _file_checksum(path)
+            body = json.dumps(msgspec.to_builtins(header)).encode()
+            (made / _HEADER).write_bytes(_checksum(body) + b"\n" + body)
             written = path.stat().st_size
-            payload = {"tokens": tokens, "size_bytes": written, "blake2b": _checksum(path)}
-            body = {**about, "payload": payload}
-            header = json.dumps({"magic": MAGIC, "version": VERSION, **_sealed(body)})
-            _private(made / _HEADER).write_text(header)
             _remove(directory)
             made.rename(directory)
         finally:
@@ -201,80 +219,40 @@ def _saved(directory: Path, size: int, about: Json, write: Callable[[Path], int]
     return written
 
 
-def _write(context: LlamaSequence, path: Path) -> int:
+def _write(context: LlamaSequence, path: Path) -> None:
     """Have llama.cpp write what a sequence has evaluated, piece by piece: there is no second copy of it in memory."""
-    tokens = context.cached
+    tokens, handle = context.cached, context.native.handle
     array = (ctypes.c_int32 * len(tokens))(*tokens)
     written = native.llama_state_seq_save_file(
-        context.handle, os.fsencode(_private(path)), context.number, array, len(tokens)
+        handle, os.fsencode(path), context.number, array, len(tokens)
     )
     if not written or written != path.stat().st_size:
         raise StateUnfitError("llama.cpp could not write it")
-    return len(tokens)
 
 
 def _belongs_to(context: LlamaSequence, identity: str) -> dict[str, Any]:
     """Return everything that has to be the same for the state to mean, and to round, the same."""
-    options, made_by = context.model.options, build()
+    options, on_gpu, made_by = context.model.options, context.model.on_gpu, build()
+    placed = [options.split, options.tensor_split, options.cpu_moe, options.kv_offload]
     return {
+        "version of localspec": VERSION,
         "model": identity,
         "llama.cpp": [made_by.version, *made_by.backends, *made_by.features],
         "cache type": options.kv_type,
-        "attention": options.attention(on_gpu=context.model.on_gpu),
+        "attention": options.attention(on_gpu=on_gpu),
         "kernels": [options.repack, options.gpu_layers, list(options.devices)],
-        "chunk size": options.chunk(on_gpu=context.model.on_gpu),
-        **(_placed(options) if context.model.on_gpu else {}),
+        "chunk size": options.chunk(on_gpu=on_gpu),
+        "placed": [device.identity for device in placed_on(options)] + placed if on_gpu else [],
     }
 
 
-def _placed(options: LoadOptions) -> dict[str, Any]:
-    how = [options.split, options.tensor_split, options.cpu_moe, options.kv_offload]
-    return {"placed": [*(device.identity for device in placed_on(options)), *how]}
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=32).hexdigest().encode()
 
 
-def _header(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _MOST_HEADER_BYTES:
-            raise StateUnfitError("it is damaged")
-        document = json.loads(path.read_bytes())
-        if document["magic"] != MAGIC or document["version"] != VERSION:
-            raise StateUnfitError("it is of another version of localspec")
-        body: dict[str, Any] = document["body"]
-        if document["blake2b"] != _sealed(body)["blake2b"] or not _is_whole(body):
-            raise StateUnfitError("it is damaged")
-    except FileNotFoundError:
-        raise StateUnfitError("there is none") from None
-    except OSError as error:
-        raise StateUnfitError(f"it cannot be read ({error.strerror or error})") from error
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise StateUnfitError("it is damaged") from None
-    return body
-
-
-def _is_whole(body: Json) -> bool:
-    """Say whether a header says what ours do; the seal can be made by anybody."""
-    payload, kinds = body["payload"], {"tokens": int, "size_bytes": int, "blake2b": str}
-    return (
-        isinstance(body["belongs_to"], dict)
-        and isinstance(body["extra"], dict)
-        and all(type(payload[name]) is kind for name, kind in kinds.items())
-    )
-
-
-def _sealed(body: Json) -> dict[str, Any]:
-    canonical = json.dumps(body, sort_keys=True).encode()
-    return {"blake2b": hashlib.blake2b(canonical, digest_size=32).hexdigest(), "body": body}
-
-
-def _checksum(path: Path) -> str:
+def _file_checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
-
-
-def _private(path: Path) -> Path:
-    """Make a file that only its owner can read, and return it: whoever opens it keeps that."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    return path
 
 
 def _remove(path: Path) -> None:

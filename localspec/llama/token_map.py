@@ -32,15 +32,12 @@ class TokenSet(Protocol):
 
     def pieces(self) -> list[bytes]:
         """Return the bytes of every token, by id; control tokens have none."""
-        ...
 
     def text(self, token: int) -> str:
         """Return the text of a token as its file writes it."""
-        ...
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the ids of a text."""
-        ...
 
 
 class _Side:

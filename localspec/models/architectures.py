@@ -13,40 +13,28 @@ import numpy as np
 if TYPE_CHECKING:
     from localspec.models.gguf import GgufHeader
 
-WITH_SNAPSHOTS = frozenset(
-    {
-        *("bailingmoe3", "deepseek4", "glm5-next", "kimi-k3", "lfm2", "lfm2moe"),
-        *("nemotron_h", "nemotron_h_moe", "qwen35", "qwen35moe", "qwen4exp"),
-    }
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+WITH_SNAPSHOTS = _names(
+    "bailingmoe3 deepseek4 glm5-next kimi-k3 lfm2 lfm2moe nemotron_h nemotron_h_moe qwen35 qwen35moe qwen4exp"
 )
 """Those whose recurrent state can be rolled back, by snapshots, so that they can verify drafts."""
 
-_RECURRENT = WITH_SNAPSHOTS | {
-    *("arwkv7", "falcon-h1", "granitehybrid", "jamba", "kimi-linear", "mamba", "mamba2"),
-    *("minimax-01", "plamo2", "qwen3next", "rwkv6", "rwkv6qwen2", "rwkv7"),
-}
-"""Those that keep a recurrent state."""
+_WITHOUT_SNAPSHOTS = _names(
+    "arwkv7 falcon-h1 granitehybrid jamba kimi-linear mamba mamba2 minimax-01 plamo2 qwen3next rwkv6 rwkv6qwen2 rwkv7"
+)
+"""The others that keep a recurrent state."""
 
-_WITH_LAYER_INPUTS = frozenset(
-    {
-        *(
-            "bailingmoe3",
-            "gemma4",
-            "gpt-oss",
-            "hunyuan-dense",
-            "hunyuan_vl",
-            "lfm2",
-            "lfm2moe",
-            "llama",
-            "mimo2",
-        ),
-        *("minimax-m2", "muse-glimmer", "nanbeige", "nemotron_h", "nemotron_h_moe"),
-        *("qwen3", "qwen35", "qwen35moe", "qwen3moe"),
-    }
+_WITH_LAYER_INPUTS = _names(
+    "bailingmoe3 gemma4 gpt-oss hunyuan-dense hunyuan_vl lfm2 lfm2moe llama mimo2 minimax-m2 muse-glimmer nanbeige "
+    "nemotron_h nemotron_h_moe qwen3 qwen35 qwen35moe qwen3moe"
 )
 """Targets that EAGLE-3 heads can follow."""
 
-_WITH_MTP = frozenset({"cohere2moe", "glm4moe", "hy_v3", "nemotron_h_moe", "qwen35", "qwen35moe"})
+_WITH_MTP = _names("cohere2moe glm4moe hy_v3 nemotron_h_moe qwen35 qwen35moe")
 """Those with a graph for a layer of multi-token prediction that takes token and hidden row, and asserts no more than is judged here."""
 
 _OTHERWISE_WITH_MTP = frozenset({"glm4moe"})
@@ -79,7 +67,7 @@ class Heads:
 
 def why_no_target(header: "GgufHeader") -> str | None:
     """Return why a file is no model that can answer, in words that follow its name; None if nothing speaks against it."""
-    if header.number(f"{header.architecture}.pooling_type"):
+    if _number(header, "pooling_type"):
         return (
             "makes vectors of texts, and writes none: name it with `localspec index add --vectors`"
         )
@@ -91,7 +79,7 @@ def why_no_target(header: "GgufHeader") -> str | None:
 
 def why_no_drafts(header: "GgufHeader") -> str | None:
     """Return why no draft can be verified by a target, in words that follow its name; None if nothing speaks against it."""
-    if header.architecture not in _RECURRENT - WITH_SNAPSHOTS:
+    if header.architecture not in _WITHOUT_SNAPSHOTS:
         return None
     return f"keeps a recurrent state, which llama.cpp cannot roll back for {header.architecture}"
 

@@ -128,7 +128,8 @@ def read_model(path: Path) -> GgufHeader:
         ModelFileError: a file is no GGUF, was cut off, is missing, or belongs to another split.
     """
     first = read_header(path)
-    return merged([first, *(read_header(each) for each in other_shards(path, first))])
+    others = (read_header(each) for each in other_shards(path, first))
+    return merged([first, *others], first.name)
 
 
 def model_files(path: Path) -> list[Path]:
@@ -136,10 +137,11 @@ def model_files(path: Path) -> list[Path]:
     return [path, *other_shards(path, read_header(path))]
 
 
-def merged(headers: Sequence[GgufHeader]) -> GgufHeader:
-    """Return the header of a model from those of its files, in order."""
+def merged(headers: Sequence[GgufHeader], name: str) -> GgufHeader:
+    """Return the header of a model from those of its files, in order, under a name for messages."""
     return replace(
         headers[0],
+        name=name,
         tensors=tuple(tensor for header in headers for tensor in header.tensors),
         size_bytes=sum(header.size_bytes for header in headers),
     )

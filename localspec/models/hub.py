@@ -10,20 +10,14 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from localspec.errors import IntegrityError, ModelUnavailable
 from localspec.models.entries import COMMIT, SHA256, HubSource, ModelEntry
 from localspec.models.store import Store
-from localspec.models.transfer import (
-    Answer,
-    RemoteFile,
-    SourceFailedError,
-    fetch_rest,
-    require,
-)
+from localspec.models.transfer import Answer, RemoteFile, SourceFailedError, fetch_rest, require
 
 # Without a network, huggingface_hub retries for 23 s, and a silent firewall costs a timeout for
 # each address of the host; the next source should not have to wait for that.
@@ -31,7 +25,7 @@ ANSWER_S = 5.0
 
 
 def library() -> Any:
-    """Return huggingface_hub, kept from the screen and from counting who downloads what."""
+    """Return huggingface_hub, silent on the screen and without its count of who downloads what."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     # It costs 100 ms, and most runs fetch nothing.
     import huggingface_hub.constants  # noqa: PLC0415
@@ -56,21 +50,27 @@ def files_on_hub(name: str, repo: str, revision: str | None) -> tuple[str, list[
     """Return the commit that a revision is now, and its large files, with the hub's own sha256s.
 
     Args:
-        name: what the user asked for, for messages.
+        name: as the user wrote it, for messages.
         repo: on the hub.
         revision: a branch, a tag or a commit; None is the main branch.
 
     Raises:
         ModelUnavailable: the hub does not answer, or has no such repository.
     """
+
+    def unavailable(reason: str, advice: str) -> ModelUnavailable:
+        return ModelUnavailable(
+            f"{name[:200]} was not found locally or on the hub ({reason}): {advice}"
+        )
+
     if is_closed():
-        raise _unavailable(name, "HF_HUB_OFFLINE is set", "unset it, or give a .gguf file")
+        raise unavailable("HF_HUB_OFFLINE is set", "unset it, or give a .gguf file")
     try:
         info = list_repository(repo, revision)
     except Exception as error:  # of whichever client huggingface_hub uses
-        raise _unavailable(name, *_failure(error)) from error
+        raise unavailable(*_failure(error)) from error
     if not isinstance(info.sha, str) or not re.fullmatch(COMMIT, info.sha):
-        raise _unavailable(name, "it names no commit", "check HF_ENDPOINT")
+        raise unavailable("it names no commit", "check HF_ENDPOINT")
     files = []
     for sibling in info.siblings or []:
         path, lfs = str(getattr(sibling, "rfilename", "")), getattr(sibling, "lfs", None)
@@ -83,7 +83,7 @@ def files_on_hub(name: str, repo: str, revision: str | None) -> tuple[str, list[
 
 
 def list_repository(repo: str, revision: str | None) -> Any:
-    """Return what the hub says of a repository.
+    """Return the hub's description of a repository.
 
     Raises:
         Exception: whatever the client of huggingface_hub raises.
@@ -93,28 +93,21 @@ def list_repository(repo: str, revision: str | None) -> Any:
 
 
 def _failure(error: Exception) -> tuple[str, str]:
-    status = _status_of(error)
+    """Return what an error of huggingface_hub means, and what to do."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
     if status in {401, 403, 404}:  # the hub answers 401 for what does not exist, too
-        why = f"HTTP {status}: no such repository, or a gated or private one"
-        return why, "check the name, or set HF_TOKEN if it needs one"
-    if status is not None:
+        reason = f"HTTP {status}: no such repository, or a gated or private one"
+        return reason, "check the name, or set HF_TOKEN if it needs one"
+    if isinstance(status, int):
         return f"HTTP {status}", "try again later"
     if isinstance(error, ValueError):
-        return (
-            "a web page came instead of the hub's answer",
-            "log in to the network, or check HF_ENDPOINT",
-        )
+        reason = "a web page came instead of the hub's answer"
+        return reason, "log in to the network, or check HF_ENDPOINT"
     return f"no connection, {type(error).__name__}", "go online, or give a .gguf file"
 
 
-def _unavailable(name: str, reason: str, advice: str) -> ModelUnavailable:
-    return ModelUnavailable(
-        f"{name[:200]} was not found locally or on the hub ({reason}): {advice}"
-    )
-
-
 class HubFile(RemoteFile):
-    """A file on the hub, whose first answer says what it is.
+    """A file on the hub, whose first answer gives its sha256.
 
     Args:
         source: where it is.
@@ -159,11 +152,6 @@ class HubFile(RemoteFile):
         return ": the repository is gated, private or gone; set HF_TOKEN if it is yours to read"
 
 
-def _status_of(error: Exception) -> int | None:
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return status if isinstance(status, int) else None
-
-
 def from_hub(
     source: HubSource,
     entry: ModelEntry,
@@ -171,31 +159,26 @@ def from_hub(
     offline: bool,
     report: Callable[[int], None],
 ) -> Path:
-    """Return the path in the store of a file that the hub, or its cache on this machine, has.
-
-    Args:
-        source: where it is on the hub.
-        entry: what its bytes have to be.
-        store: takes it in.
-        offline: look into the cache only.
-        report: called with the number of bytes that have arrived so far.
-
-    Raises:
-        SourceFailedError: the hub does not deliver it; what came is kept for the next time.
-        IntegrityError: the hub has another file there.
-        OSError: the store has no room, or the file cannot be read.
-    """
-    damaged = False
-    for cached in _cached(source, entry):
+    """Deliver a file that the hub, or its cache on this machine, has; see `obtain.Source`. What came is kept for the next time."""
+    cache = "not in the hub's cache"
+    if (cached := _cached(entry, source)) is not None:
         try:
             return store.adopt(entry, cached)
         except IntegrityError:
-            damaged = True
+            cache = "its copy in the hub's cache is damaged"
     if offline or is_closed():
-        cache = "its copy in the hub's cache is damaged" if damaged else "not in the hub's cache"
         raise SourceFailedError(cache + (", offline" if offline else ", HF_HUB_OFFLINE is set"))
     file = HubFile(source, entry)
     return store.receive(entry, report, lambda partial: fetch_rest(file, partial, report))
+
+
+def in_hub_cache(entry: ModelEntry) -> bool:
+    """Return whether the hub's cache on this machine has a file, which need not be fetched then.
+
+    Only the size is looked at: hashing waits until the file is taken in.
+    """
+    file = _cached(entry, entry.hub) if entry.hub else None
+    return file is not None and file.stat().st_size == entry.size_bytes
 
 
 def cached_file(source: HubSource) -> Path | None:
@@ -204,20 +187,9 @@ def cached_file(source: HubSource) -> Path | None:
     return Path(file) if isinstance(file, str) and Path(file).is_file() else None
 
 
-def in_hub_cache(entry: ModelEntry) -> bool:
-    """Return whether the hub's cache on this machine has a file, which need not be fetched then.
-
-    Only the size is looked at: hashing waits until the file is taken in.
-    """
-    files = () if entry.hub is None else _cached(entry.hub, entry)
-    return any(file.stat().st_size == entry.size_bytes for file in files)
-
-
-def _cached(source: HubSource, entry: ModelEntry) -> Iterator[Path]:
-    """Yield what the hub's cache holds: the blob of any revision, or else the file of this one."""
+def _cached(entry: ModelEntry, source: HubSource) -> Path | None:
+    """Return what the hub's cache holds: the blob of any revision, or else the file of this one."""
     # The name of a large file's blob is its sha256 there.
     repo = "--".join(["models", *source.repo.split("/")])
     blob = Path(library().constants.HF_HUB_CACHE, repo, "blobs", entry.sha256)
-    file = blob if blob.is_file() else cached_file(source)
-    if file is not None:
-        yield file
+    return blob if blob.is_file() else cached_file(source)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from localspec.errors import ModelUnavailable
+from localspec.models.architectures import how_it_drafts
 from localspec.models.entries import SHA256, HubName, ModelEntry, shards_of
 from localspec.models.gguf import GgufHeader, read_model
-from localspec.models.names import forget_import, load_imports, look_up, models_of, resolve
-from localspec.models.obtain import label
-from localspec.models.pins import unpin
+from localspec.models.ledger import IMPORTS, PINS, TAILORED, pin_name
+from localspec.models.names import look_up, models_of, resolve
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 
@@ -60,7 +60,7 @@ class Item:
 
 
 def inventory(registry: Registry, store: Store) -> list[Item]:
-    """Return what is here, by name."""
+    """Return what is here, by name; also what no registry and no import names: of an entry that was taken out, say."""
     items = []
     for entry in registry.models.values():
         path, begun = store.path_of(entry), store.partial_bytes(entry)
@@ -68,13 +68,17 @@ def inventory(registry: Registry, store: Store) -> list[Item]:
             items.append(Item(entry.name, entry, where(path), path, entry.size_bytes))
         elif begun:
             items.append(Item(entry.name, entry, "unfinished", None, begun))
-    for entry in load_imports(store.root).values():
+    for entry in IMPORTS.load(store.root).values():
         path = store.path_of(entry)
         place = "gone" if path is None else where(path)
         items.append(Item(entry.name, entry, place, path, entry.size_bytes if path else 0))
     entries = [*registry.models.values(), *(item.entry for item in items)]
     known = {shard.sha256 for entry in entries for shard in shards_of(entry)}
-    items += _unnamed(store, known)
+    for path in (store.root / "blobs").glob("*"):
+        if path.name not in known and re.fullmatch(SHA256, path.name) and path.is_file():
+            name = f"sha256:{path.name[:_SHOWN_DIGITS]}"
+            entry = ModelEntry(name, path.stat().st_size, path.name)
+            items.append(Item(name, entry, where(path), path, entry.size_bytes))
     return sorted(items, key=lambda item: item.name)
 
 
@@ -84,22 +88,8 @@ def where(path: Path) -> Where:
         path = path.parent / path.readlink()
     if not path.is_symlink():
         return "link" if path.stat().st_nlink > 1 else "store"
-    target = path.readlink()
-    in_cache = any(parent.name.startswith("models--") for parent in target.parents)
+    in_cache = any(parent.name.startswith("models--") for parent in path.readlink().parents)
     return "hub cache" if in_cache else "link"
-
-
-def _unnamed(store: Store, known: set[str]) -> list[Item]:
-    """Return what no registry and no import names: of an entry that was taken out, say."""
-    items = []
-    for path in sorted((store.root / "blobs").glob("*")):
-        if path.name in known or not re.fullmatch(SHA256, path.name) or not path.is_file():
-            continue
-        size = path.stat().st_size
-        name = f"sha256:{path.name[:_SHOWN_DIGITS]}"
-        entry = ModelEntry(name, size, path.name)
-        items.append(Item(name, entry, where(path), path, size))
-    return items
 
 
 def facts_of(reference: str, registry: Registry, store: Store) -> dict[str, Fact]:
@@ -111,30 +101,26 @@ def facts_of(reference: str, registry: Registry, store: Store) -> dict[str, Fact
         ModelUnavailable: no such model or file.
         ModelFileError: the file is here and no sound GGUF.
     """
-    found = resolve(reference, registry)
-    if isinstance(found, HubName):
-        found = look_up(reference, registry)
-    if isinstance(found, ModelEntry):
-        return _of_entry(found, store)
-    header = read_model(found)
-    return {"name": reference, "size_bytes": header.size_bytes, **_of_file(found, header)}
-
-
-def _of_entry(entry: ModelEntry, store: Store) -> dict[str, Fact]:
+    entry = resolve(reference, registry)
+    if isinstance(entry, HubName):
+        entry = look_up(reference, registry)
+    if isinstance(entry, Path):
+        header = read_model(entry)
+        return {"name": reference, "size_bytes": header.size_bytes, **_of_file(entry, header)}
+    sources = [source.label for shard in shards_of(entry) for source in shard.sources]
     facts: dict[str, Fact] = {
         "name": entry.name,
         "size_bytes": entry.size_bytes or None,
-        "params": entry.params,
-        "active": entry.active,
-        "context": entry.context,
-        "licence": entry.licence,
-        "tools": entry.tools,
+        **{
+            name: getattr(entry, name)
+            for name in ("params", "active", "context", "licence", "tools")
+        },
         "sampling": [f"{name} {json.dumps(value)}" for name, value in entry.sampling] or None,
         "sha256": entry.sha256 or None,
         "learnt": None if entry.pin is None else entry.pin.date,
         "commit": None if entry.pin is None else entry.pin.commit,
         "made of": entry.origin,
-        "sources": [label(source) for shard in shards_of(entry) for source in shard.sources],
+        "sources": sources,
     }
     path = store.path_of(entry)
     if path is None:
@@ -145,8 +131,6 @@ def _of_entry(entry: ModelEntry, store: Store) -> dict[str, Fact]:
 
 
 def _of_file(path: Path, header: GgufHeader) -> dict[str, Fact]:
-    from localspec.models.architectures import how_it_drafts  # noqa: PLC0415 - for `show` alone
-
     tokenizer = header.tokenizer
     file_type = header.metadata.get("general.file_type")
     return {
@@ -170,25 +154,21 @@ class Removal:
     """What would be removed, and what has to stay and why."""
 
     items: tuple[Item, ...]
-    kept: tuple[tuple[Item, str], ...]
+    stays: tuple[tuple[Item, str], ...]
     shared: frozenset[str]  # sha256 of files, and of splits, that lose a name and keep another
 
     @property
     def frees_bytes(self) -> int:
         """How much of the disk it gives back, about."""
         ours = [item for item in self.items if item.where in {"store", "unfinished"}]
-        kept = sum(
+        going = {item.entry.sha256: item for item in ours if item.entry.sha256 not in self.shared}
+        stay = sum(
             shard.size_bytes
-            for item in ours
+            for item in going.values()
             for shard in item.entry.shards
-            if shard.sha256 in self.shared and item.entry.sha256 not in self.shared
+            if shard.sha256 in self.shared
         )
-        freed = {
-            item.entry.sha256: item.here_bytes
-            for item in ours
-            if item.entry.sha256 not in self.shared
-        }
-        return max(sum(freed.values()) - kept, 0)
+        return max(sum(item.here_bytes for item in going.values()) - stay, 0)
 
 
 def plan_removal(names: Sequence[str], registry: Registry, store: Store) -> Removal:
@@ -198,35 +178,31 @@ def plan_removal(names: Sequence[str], registry: Registry, store: Store) -> Remo
         ModelUnavailable: nothing has such a name.
     """
     here = inventory(registry, store)
-    wanted: list[Item] = []
-    for name in names:
-        wanted += [item for item in _meant(name, here, registry) if item not in wanted]
-    going, kept = list(wanted), []
+    going = list(dict.fromkeys(item for name in names for item in _items_of(name, here, registry)))
+    stays = []
     # What has to stay may keep its companion in use, so look again after each.
-    while (found := next(_in_use(going, here, names, registry), None)) is not None:
-        going.remove(found[0])
-        kept.append(found)
+    while (used := next(_in_use(going, here, names, registry), None)) is not None:
+        going.remove(used[0])
+        stays.append(used)
     staying = {sha256 for item in here if item not in going for sha256 in _digests(item)}
     shared = staying & {sha256 for item in going for sha256 in _digests(item)}
-    return Removal(tuple(going), tuple(kept), frozenset(shared))
+    return Removal(tuple(going), tuple(stays), frozenset(shared))
 
 
 def remove(removal: Removal, store: Store) -> int:
     """Remove what was planned; return how many bytes that freed."""
-    from localspec.models.tailored import forget_tailored  # noqa: PLC0415 - few runs remove anything
-
     freed = 0
     for item in removal.items:
         if item.imported:
-            forget_import(store.root, item.name)
-            forget_tailored(item.name, store.root)
+            IMPORTS.remove(store.root, item.name)
+            TAILORED.remove(store.root, item.name)
         if item.entry.shards and item.entry.sha256 not in removal.shared:
             store.unlink_shards(item.entry)
         for shard in shards_of(item.entry):
             if shard.sha256 not in removal.shared:
                 freed += store.forget_partial(shard) + store.remove(shard)
         if item.entry.pin is not None:
-            unpin(item.entry, store.root)
+            PINS.remove(store.root, pin_name(item.entry))
     return freed
 
 
@@ -234,50 +210,44 @@ def _digests(item: Item) -> set[str]:
     return {item.entry.sha256, *(shard.sha256 for shard in shards_of(item.entry))}
 
 
-def _meant(name: str, here: Sequence[Item], registry: Registry) -> list[Item]:
-    items = [
-        item for item in here if item.name == name and (item.imported or not _known(name, registry))
-    ]
+def _items_of(name: str, here: Sequence[Item], registry: Registry) -> list[Item]:
+    is_known = name in registry.models or name in registry.pairs
+    items = [each for each in here if each.name == name and (each.imported or not is_known)]
     if items:
         return items
+    present = f"here are {', '.join(item.name for item in here) or 'none'}"
     try:
         entries = models_of(name, registry)
     except ModelUnavailable as error:
-        names = ", ".join(item.name for item in here)
-        raise ModelUnavailable(f"{error}; here are {names or 'none'}") from None
-    unknown = [entry.text for entry in entries if isinstance(entry, HubName)]
-    if name in unknown:
-        names = ", ".join(item.name for item in here)
-        raise ModelUnavailable(f"{name[:120]} is not on this machine; here are {names or 'none'}")
+        raise ModelUnavailable(f"{error}; {present}") from None
+    if any(isinstance(entry, HubName) and entry.text == name for entry in entries):
+        raise ModelUnavailable(f"{name[:120]} is not on this machine; {present}")
     wanted = {entry.name: entry for entry in entries if isinstance(entry, ModelEntry)}
     items = [item for item in here if item.name in wanted and not item.imported]
     # What was learnt of a model outlives its file, until its name is removed.
-    learnt = [entry for entry in wanted.values() if entry.pin is not None]
-    gone = [entry for entry in learnt if entry.name not in {item.name for item in items}]
+    gone = [
+        each for each in wanted.values() if each.pin and each.name not in {i.name for i in items}
+    ]
     return [*items, *(Item(entry.name, entry, "gone", None, 0) for entry in gone)]
-
-
-def _known(name: str, registry: Registry) -> bool:
-    return name in registry.models or name in registry.pairs
 
 
 def _in_use(
     going: Sequence[Item], here: Sequence[Item], names: Sequence[str], registry: Registry
 ) -> Iterator[tuple[Item, str]]:
     """Yield what may not go: another name has the same file, or a pair that stays needs it."""
-    for item in going:
-        same = [each.name for each in here if each.entry.sha256 == item.entry.sha256]
-        staying = sorted(set(same) - {each.name for each in going})
-        if staying and not item.imported:
-            yield item, f"{staying[0]} is the same file"
+    ours = [item for item in going if not item.imported]
     goes = {item.name for item in going}
+    for item in ours:
+        same = {each.name for each in here if each.entry.sha256 == item.entry.sha256} - goes
+        if same:
+            yield item, f"{min(same)} is the same file"
     whole = {item.name for item in here if item.path is not None} - goes
     for pair in registry.pairs.values():
         if pair.name in names or pair.draft_model is None:
             continue
-        pair_of = [registry.find(each) for each in (pair.target, pair.draft_model)]
-        target, draft_model = (each.name if each else None for each in pair_of)
-        for item in going:
-            companion = {target: draft_model, draft_model: target}.get(item.name)
-            if companion in whole and not item.imported and item.path is not None:
+        both = [registry.find(each) for each in (pair.target, pair.draft_model)]
+        target, draft_model = (each.name if each else None for each in both)
+        companions = {target: draft_model, draft_model: target}
+        for item in ours:
+            if item.path is not None and companions.get(item.name) in whole:
                 yield item, f"pair {pair.name} uses it"

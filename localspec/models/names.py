@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.models.entries import HubName, ModelEntry, of_shards, shards_of
 from localspec.models.gguf import model_files
-from localspec.models.pins import read_ledger, write_ledger
+from localspec.models.ledger import IMPORTS
 from localspec.models.registry import Registry, name_list
 from localspec.models.store import Store, sha256_of
 from localspec.storage.files import private_directory
@@ -30,49 +30,49 @@ def hub_name(text: str) -> HubName | None:
     """
     if len(text) > _LONGEST or text.lower().endswith(".gguf"):
         return None
-    found = HubName.parse(text)
-    return None if found is None or Path(text).exists() else found
+    name = HubName.parse(text)
+    return None if name is None or Path(text).exists() else name
 
 
 def look_up(reference: str, registry: Registry, *, offline: bool = False) -> ModelEntry | Path:
     """Return the existing file that a reference means, or the entry with all that has to be known.
 
-    Asks the hub where no registry says what a model's bytes have to be, and nobody learnt it before.
+    Asks the hub where no registry knows what a model's bytes have to be, and nothing is pinned.
 
     Raises:
-        ModelUnavailable: no such file or name, or the hub does not tell.
+        ModelUnavailable: no such file or name, or the hub does not answer.
         IntegrityError: the hub has another file than the registry promises.
     """
     return learn(resolve(reference, registry), offline=offline)
 
 
-def learn(found: ModelEntry | Path | HubName, *, offline: bool = False) -> ModelEntry | Path:
-    """Return what a name was found to mean, with size and sha256 of every file.
+def learn(model: ModelEntry | Path | HubName, *, offline: bool = False) -> ModelEntry | Path:
+    """Return what a name means, with size and sha256 of every file.
 
     Args:
-        found: passed through where nothing is to be learnt of it.
-        offline: ask nobody.
+        model: passed through where nothing is to be learnt of it.
+        offline: use no network.
 
     Raises:
-        ModelUnavailable: the hub does not tell, or has no such file.
+        ModelUnavailable: the hub does not answer, or has no such file.
         IntegrityError: it has another file than the registry promises.
     """
-    if isinstance(found, Path) or (isinstance(found, ModelEntry) and found.is_known):
-        return found
+    if isinstance(model, Path) or (isinstance(model, ModelEntry) and model.is_known):
+        return model
     if offline:
-        name = found.name if isinstance(found, ModelEntry) else found.text
+        name = model.name if isinstance(model, ModelEntry) else model.text
         raise ModelUnavailable(
             f"{name} was not found locally, and localspec is offline: go online and pull it first, "
             "or use the name of a known model"
         )
-    # Few names have to be asked of a hub.
+    # Few names need a hub.
     from localspec.models.repository import of_entry, of_repository  # noqa: PLC0415
 
-    return of_repository(found) if isinstance(found, HubName) else of_entry(found)
+    return of_repository(model) if isinstance(model, HubName) else of_entry(model)
 
 
 def resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
-    """Return what a reference means, as far as that can be said without a network.
+    """Return what a reference means, as far as that is known without a network.
 
     What has a path separator or ends in `.gguf` is a path, unless it reads as `user/repo:QUANT`. A
     known name is a model even where a file of that name lies in the working directory: what a name
@@ -83,7 +83,7 @@ def resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
     """
     try:
         return _resolve(reference, registry)
-    except (OSError, RuntimeError) as error:  # too long, not ours to look into, `~` of nobody
+    except (OSError, RuntimeError) as error:  # too long, not ours to look into, no such `~user`
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelUnavailable(
             f"{shown(reference)[:200]} cannot be a model file ({reason}): check the path"
@@ -99,10 +99,8 @@ def _resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
     if not is_path and not reference.lower().endswith(".gguf"):
         if reference in registry.models:
             return registry.models[reference]
-        imported = _imported(reference)
-        if imported is not None:
-            return imported
-        return Path(reference) if Path(reference).is_file() else registry.model(reference)
+        is_file = Path(reference).is_file()
+        return _imported(reference) or (Path(reference) if is_file else registry.model(reference))
     path = Path(reference).expanduser()
     if path.is_dir():
         raise ModelUnavailable(f"{shown(path)} is a directory: give the .gguf file in it")
@@ -115,9 +113,20 @@ def _resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
 
 
 def _imported(name: str) -> Path | None:
+    """Return the file of an import; None where no import has the name.
+
+    Raises:
+        ModelUnavailable: it was moved or removed since.
+    """
     store = Store(data_dir())
-    imported = load_imports(store.root).get(name)
-    return None if imported is None else imported_path(imported, store)
+    imported = IMPORTS.load(store.root).get(name)
+    path = store.path_of(imported) if imported else None
+    if imported is not None and path is None:
+        raise ModelUnavailable(
+            f"{name} was imported from {imported.origin}, which has been moved or "
+            f"replaced: pull or import it again, or `localspec rm {name}`"
+        )
+    return path
 
 
 def models_of(name: str, registry: Registry) -> list[ModelEntry | Path | HubName]:
@@ -129,49 +138,23 @@ def models_of(name: str, registry: Registry) -> list[ModelEntry | Path | HubName
     Raises:
         ModelUnavailable: no pair or model has this name, or a file is not there.
     """
-    if name not in load_imports(data_dir()):
-        name = registry.name(name)
+    is_import = name in IMPORTS.load(data_dir())
+    name = name if is_import else registry.name(name)
     if name in registry.pairs:
         pair = registry.pairs[name]
-        references = [pair.target] + ([pair.draft_model] if pair.draft_model else [])
-        return [resolve(reference, registry) for reference in references]
-    if hub_name(name) is None and name not in load_imports(data_dir()):
+        return [resolve(each, registry) for each in (pair.target, pair.draft_model) if each]
+    if not is_import and hub_name(name) is None:
         registry.require(name)
         return [registry.model(name)]
     return [resolve(name, registry)]
 
 
-_FILE = "imports.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}")
-
-
-def load_imports(root: Path) -> dict[str, ModelEntry]:
-    """Return the imported models by name.
-
-    Raises:
-        LocalspecError: the list cannot be read.
-    """
-    return read_ledger(root / _FILE, "import the files again")
 
 
 def is_name(text: str, registry: Registry) -> bool:
     """Return whether a text means a pair or a model of the registry, or what was imported."""
-    return registry.knows(text) or text in load_imports(data_dir())
-
-
-def imported_path(imported: ModelEntry, store: Store) -> Path:
-    """Return where an imported file is.
-
-    Raises:
-        ModelUnavailable: it was moved or removed since.
-    """
-    path = store.path_of(imported)
-    if path is None:
-        raise ModelUnavailable(
-            f"{imported.name} was imported from {imported.origin}, which has been moved or "
-            f"replaced: pull or import it again, or `localspec rm {imported.name}`"
-        )
-    return path
+    return registry.knows(text) or text in IMPORTS.load(data_dir())
 
 
 def import_file(
@@ -193,7 +176,9 @@ def import_file(
         OSError: the store does not take it.
     """
     files = [each.resolve() for each in model_files(file)]
-    name = _name_for(file) if name is None else name
+    if name is None:
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem.removesuffix(".gguf"))
+        name = stem.strip("._-").lower()[:80] or "imported"
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:80]!r} cannot be a name: use letters, digits and . _ : -, at most 80 of them"
@@ -205,7 +190,7 @@ def import_file(
     imported = replace(of_shards(name, parts), origin=shown(files[0]))
     private_directory(store.root)
     with locked(store.root):
-        known = load_imports(store.root)
+        known = IMPORTS.load(store.root)
         taken = [each.sha256 for each in (known.get(name), registry.models.get(name)) if each]
         if name in registry.pairs and not taken:
             taken = [""]
@@ -221,18 +206,5 @@ def import_file(
         if imported.shards:
             store.link_shards(imported)
         if name not in registry.models:
-            write_ledger(store.root / _FILE, {**known, name: imported}.values())
+            IMPORTS.write(store.root, {**known, name: imported})
     return imported
-
-
-def forget_import(root: Path, name: str) -> None:
-    """Forget a name; its file stays."""
-    with locked(root):
-        known = load_imports(root)
-        if known.pop(name, None) is not None:
-            write_ledger(root / _FILE, known.values())
-
-
-def _name_for(file: Path) -> str:
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem.removesuffix(".gguf")).strip("._-").lower()
-    return stem[:80] or "imported"

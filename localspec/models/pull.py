@@ -8,9 +8,9 @@ from pathlib import Path
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import ModelEntry, shards_of
 from localspec.models.hub import in_hub_cache
+from localspec.models.ledger import PINS, pin_name
 from localspec.models.names import learn, models_of
 from localspec.models.obtain import obtain
-from localspec.models.pins import pin
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.models.transfer import Progress, Report, SourceFailedError, require_space
@@ -49,19 +49,17 @@ def wanted(names: Sequence[str], *, offline: bool = False) -> list[Wanted]:
     """Return what names stand for, with all that has to be known to fetch it. Fetches nothing.
 
     Raises:
-        ModelUnavailable: no such name, or the hub does not tell what it is.
+        ModelUnavailable: no such name, or the hub does not answer for it.
     """
     registry = load_registry()
-    # All names first: one that is misspelt should not cost a question to the hub.
-    found = [(name, models_of(name, registry)) for name in names]
-    return [
-        Wanted(name, *(learn(each, offline=offline) for each in models)) for name, models in found
-    ]
+    # All names first: one that is misspelt should not cost a request to the hub.
+    models = [(name, models_of(name, registry)) for name in names]
+    return [Wanted(name, *(learn(each, offline=offline) for each in of)) for name, of in models]
 
 
-def models_of_all(found: Iterable[Wanted]) -> list[ModelEntry | Path]:
+def models_of_all(every: Iterable[Wanted]) -> list[ModelEntry | Path]:
     """Return all models that are wanted, each once, in order."""
-    return list(dict.fromkeys(model for each in found for model in each.models))
+    return list(dict.fromkeys(model for each in every for model in each.models))
 
 
 def fetch(
@@ -69,7 +67,6 @@ def fetch(
     *,
     offline: bool = False,
     progress: Report = lambda _: None,
-    mirrors: Sequence[str] | None = None,
 ) -> list[Path]:
     """Return the files of models, in order, those that are missing fetched side by side.
 
@@ -82,9 +79,7 @@ def fetch(
     store = Store(data_dir())
     entries = list(dict.fromkeys(each for each in models if isinstance(each, ModelEntry)))
     _pin_all(entries, store.root)
-    paths = dict(
-        zip(entries, obtain_together(entries, store, offline, progress, mirrors), strict=True)
-    )
+    paths = dict(zip(entries, obtain_together(entries, store, offline, progress), strict=True))
     _pin_all(entries, store.root)  # `rm` may have been at work meanwhile
     return [paths[each] if isinstance(each, ModelEntry) else each for each in models]
 
@@ -92,7 +87,11 @@ def fetch(
 def _pin_all(entries: Iterable[ModelEntry], root: Path) -> None:
     for entry in entries:
         if entry.pin is not None:
-            pin(entry, root)
+            PINS.add(root, pin_name(entry), entry)
+
+
+class _StoppedError(Exception):
+    """Ends a download whose caller has gone."""
 
 
 def obtain_together(
@@ -100,7 +99,6 @@ def obtain_together(
     store: Store,
     offline: bool = False,
     progress: Report = lambda _: None,
-    mirrors: Sequence[str] | None = None,
 ) -> list[Path]:
     """Return the paths of several models, in order, fetched where they are not here yet.
 
@@ -114,22 +112,17 @@ def obtain_together(
     if missing and not offline:
         require_room(missing, store)
     if len(missing) < 2:
-        return [obtain(entry, store, offline, progress, mirrors) for entry in entries]
+        return [obtain(entry, store, offline, progress) for entry in entries]
     return _side_by_side(
-        entries, progress, lambda entry, report: obtain(entry, store, offline, report, mirrors)
+        entries, lambda entry, report: obtain(entry, store, offline, report), progress
     )
-
-
-class _StoppedError(Exception):
-    """Ends a download that nobody waits for any more."""
 
 
 def _side_by_side(
     entries: Sequence[ModelEntry],
-    progress: Report,
     fetch_one: Callable[[ModelEntry, Report], Path],
+    progress: Report,
 ) -> list[Path]:
-    """Return the paths in order, or raise the first error once all have ended."""
     outcomes: dict[ModelEntry, Path | BaseException] = {}
     stop, turn, room = threading.Event(), threading.Lock(), threading.Semaphore(MOST_AT_ONCE)
 
@@ -144,7 +137,7 @@ def _side_by_side(
             try:
                 if not stop.is_set():
                     outcomes[entry] = fetch_one(entry, report)
-            except BaseException as error:  # raised where somebody waits
+            except BaseException as error:  # raised by the caller's thread
                 outcomes[entry] = error
 
     # Daemons: a program that ends does not wait for a line that fell silent.
@@ -158,13 +151,10 @@ def _side_by_side(
         stop.set()
         for thread in filter(threading.Thread.is_alive, threads):
             thread.join(_FAREWELL_S)
-    return [_path(outcomes[each]) for each in entries]
-
-
-def _path(outcome: Path | BaseException) -> Path:
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
+    paths = [outcomes[entry] for entry in entries]
+    for failure in (each for each in paths if isinstance(each, BaseException)):
+        raise failure
+    return [path for path in paths if isinstance(path, Path)]
 
 
 def bytes_to_fetch(entries: Sequence[ModelEntry], store: Store) -> int:

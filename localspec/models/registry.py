@@ -6,13 +6,13 @@ Knows nothing of what is on disk.
 import difflib
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
+from msgspec import Meta, Struct, structs
 
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.models.entries import (
@@ -20,13 +20,22 @@ from localspec.models.entries import (
     HUB_NAME,
     MODEL_NAME,
     NAME,
-    TAILORED,
+    PARAMETERS,
+    HubName,
+    HubSource,
     ModelEntry,
+    ModelFacts,
+    Name,
     PairEntry,
-    read_model,
-    read_pair,
+    Positive,
+    Repo,
+    Segments,
+    Sha256,
+    WheelSource,
+    of_shards,
 )
-from localspec.models.pins import with_pins
+from localspec.models.ledger import TAILORED, with_pins
+from localspec.options import ReplyOptions, options_of
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
 from localspec.storage.toml import convert, key_error, parse_toml
@@ -139,14 +148,51 @@ def load_registry(path: Path | None = None, *, tailored: bool = True) -> Registr
     if os.path.lexists(user):
         registry = parse_registry(_text(user), shown(user), registry)
     root = data_dir()
-    registry = replace(registry, models=with_pins(registry.models, root))
-    if not tailored or not os.path.lexists(root / TAILORED):
-        return registry
-    # On most machines nothing was made.
-    from localspec.models.tailored import with_tailored  # noqa: PLC0415
+    models, pairs = with_pins(registry.models, root), dict(registry.pairs)
+    for entry in TAILORED.load(root).values() if tailored else ():
+        from localspec.models.store import Store  # noqa: PLC0415 - on most machines nothing was made
 
-    models, pairs = with_tailored(registry.models, registry.pairs, root)
+        made = entry.tailored
+        pair = pairs.get(made.pair) if made else None
+        if made is None or pair is None or Store(root).path_of(entry) is None:
+            continue
+        if (pair.target, pair.draft_model or "") == (made.target, made.replaces):
+            models[entry.name] = entry
+            pairs[pair.name] = structs.replace(pair, draft="model", draft_model=entry.name)
     return replace(registry, models=models, pairs=pairs)
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    """The outermost table of a registry's file. Its tables are read one by one, so that messages name them."""
+
+    models: dict[str, Any] = {}
+    pairs: dict[str, Any] = {}
+    aliases: dict[str, Any] = {}
+    default_pair: str | None = None
+
+
+class _FileTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of a model's files; what is missing is learnt at the first download."""
+
+    file: Segments
+    size_bytes: Positive = 0
+    sha256: Sha256 = ""
+
+
+class _ModelTable(ModelFacts, frozen=True, kw_only=True):
+    """A model as a registry's file describes it."""
+
+    repo: Repo | None = None
+    file: Segments | None = None
+    revision: Name | None = None
+    size_bytes: Positive = 0
+    sha256: Sha256 = ""
+    files: tuple[_FileTable, ...] | None = None
+    sources: tuple[WheelSource, ...] = ()
+    sampling: dict[str, Any] | None = None
+
+
+_Alias = Annotated[str, Meta(pattern=rf"\A(?:{MODEL_NAME}|{HUB_NAME})\Z")]
 
 
 def parse_registry(text: str, name: str, below: Registry | None = None) -> Registry:
@@ -166,37 +212,94 @@ def parse_registry(text: str, name: str, below: Registry | None = None) -> Regis
         for key in getattr(top, table):
             if not re.fullmatch(pattern, key):
                 raise key_error(file, "is not a usable name", table, key)
-    models = {_identity(entry): entry for entry in base.models.values()}
-    read = [read_model(key, table, file) for key, table in top.models.items()]
-    models.update({_identity(entry): entry for entry in read})
-    named = Registry(_named(models.values()), {}, "")
-    pairs = dict(base.pairs)
+    read = [_model(key, table, file) for key, table in top.models.items()]
+    models = {f"{each.base}:{each.quant.lower()}": each for each in (*base.models.values(), *read)}
+    named, pairs = Registry(_named(models.values()), {}, ""), dict(base.pairs)
     for key, table in top.pairs.items():
-        pairs[key] = read_pair(key, table, file, named.find, named.models)
+        pairs[key] = _pair(key, table, file, named)
     default_pair = base.default_pair if top.default_pair is None else top.default_pair
     if default_pair not in pairs:
-        said = f"is {default_pair[:80]!r}: choose one of {', '.join(pairs)}"
-        raise key_error(file, said if default_pair else "is missing", "default_pair")
+        problem = f"is {default_pair[:80]!r}: choose one of {', '.join(pairs)}"
+        raise key_error(file, problem if default_pair else "is missing", "default_pair")
     named = replace(named, pairs=pairs, default_pair=default_pair)
     added = {key: convert(each, _Alias, file, "aliases", key) for key, each in top.aliases.items()}
     aliases = {**base.aliases, **added}
-    for alias, meant in aliases.items():
-        if "/" not in meant and not named.knows(meant):
-            problem = _unknown("pair or model", meant, {**pairs, **named.models})
-            raise UsageError(f"{file}: alias {alias} is {meant}, and {problem}")
+    for alias, meaning in aliases.items():
+        if "/" not in meaning and not named.knows(meaning):
+            problem = _unknown("pair or model", meaning, {**pairs, **named.models})
+            raise UsageError(f"{file}: alias {alias} is {meaning}, and {problem}")
     return replace(named, aliases=aliases)
 
 
-_Alias = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{MODEL_NAME}|{HUB_NAME})\Z")]
+def _model(key: str, table: object, file: str) -> ModelEntry:
+    """Return the model of a table.
+
+    Raises:
+        UsageError: a key is missing, unknown or has an unusable value.
+    """
+    read = convert(table, _ModelTable, file, "models", key)
+
+    def require(is_met: object, problem: str, *path: str | int) -> None:
+        if not is_met:
+            raise key_error(file, problem, "models", key, *path)
+
+    has_label = read.active is None or read.params is None or re.fullmatch(PARAMETERS, read.params)
+    require(has_label, "must be a number such as 30.5B where active is set", "params")
+    options = {each.name: each for each in options_of(ReplyOptions) if each.key}
+    sampling = read.sampling or {}
+    for name, value in sampling.items():
+        choices = f"is not a known option: use one of {', '.join(options)}"
+        require(name in options, choices, "sampling", name)
+        problem = options[name].problem(value)
+        require(problem is None, f"cannot be used: {problem}", "sampling", name)
+    if read.files is not None:
+        require(read.files and read.repo, "needs a repo, and at least one file", "files")
+    elif read.repo is None:
+        require(read.sources, "is empty and there is no repo", "sources")
+        require(read.size_bytes, "is missing", "size_bytes")
+        require(read.sha256, "is missing", "sha256")
+    else:
+        require(read.file, "is missing", "file")
+    files = read.files or (_FileTable(read.file or "", read.size_bytes, read.sha256),)
+    shards: list[ModelEntry] = []
+    for number, each in enumerate(files):
+        hub = (HubSource(read.repo, each.file, read.revision),) if read.repo else ()
+        same = any(hub == one.sources or each.sha256 == one.sha256 != "" for one in shards)
+        problem = f"is {each.file[:80]!r}, which an earlier shard is already"
+        require(not same, problem, "files", number, "file")
+        shard = f"{key} shard {number + 1} of {len(files)}"
+        shards.append(ModelEntry(shard, each.size_bytes, each.sha256, sources=hub))
+    entry, facts = of_shards(key, shards), {name: getattr(read, name) for name in _FACTS}
+    sources, quant = (*entry.sources, *read.sources), key.partition(":")[2]
+    answers = tuple(sampling.items())
+    return structs.replace(entry, **facts, sources=sources, sampling=answers, quant=quant)
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    """The outermost table of a registry's file. Its tables are read one by one, so that messages name them."""
+_FACTS = ModelFacts.__struct_fields__
 
-    models: dict[str, Any] = {}
-    pairs: dict[str, Any] = {}
-    aliases: dict[str, Any] = {}
-    default_pair: str | None = None
+
+def _pair(key: str, table: object, file: str, known: Registry) -> PairEntry:
+    """Return the pair of a table.
+
+    Raises:
+        UsageError: it names an unknown model, or lacks something.
+    """
+    if isinstance(table, dict):
+        table = {"draft": "model" if "draft_model" in table else "lookup", **table, "name": key}
+    pair = convert(table, PairEntry, file, "pairs", key)
+    if pair.draft == "model" and pair.draft_model is None:
+        raise key_error(file, "is missing", "pairs", key, "draft_model")
+    names = {}
+    for role in ("target", "draft_model"):
+        text = getattr(pair, role)
+        if text is None or text.startswith(("/", "~")):
+            continue
+        on_hub, entry = HubName.parse(text), known.find(text)
+        if on_hub is None and entry is None:
+            problem = f"is {text[:80]!r}: choose one of {', '.join(known.models)}"
+            raise key_error(file, problem, "pairs", key, role)
+        names[role] = on_hub.text if on_hub else entry.name if entry else text
+    return structs.replace(pair, **names)
 
 
 @cache  # reading it takes as long as starting Python
@@ -218,50 +321,39 @@ def _text(path: Path) -> str:
         raise UsageError(f"registry {shown(path)} cannot be read ({reason}): fix it") from error
 
 
-def _identity(entry: ModelEntry) -> str:
-    return f"{entry.base}:{entry.quant.lower()}"
-
-
-def _named(entries: Iterable[ModelEntry]) -> dict[str, ModelEntry]:
+def _named(entries: Collection[ModelEntry]) -> dict[str, ModelEntry]:
     """Return models by the shortest names that are still different."""
-    every = list(entries)
-    taken = {entry.base for entry in every if not entry.quant}
-    named = {}
-    for entry in every:
+    taken, named = {entry.base for entry in entries if not entry.quant}, {}
+    for entry in entries:
         name = entry.full_name
         if entry.quant and entry.base not in taken:
             name = entry.base
             taken.add(name)
-        named[name] = msgspec.structs.replace(entry, name=name)
+        named[name] = structs.replace(entry, name=name)
     return named
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    meant = like(name[:_LONGEST_NAME], names)
-    if meant:
-        said = f"did you mean {_either(meant)}?"
-    elif len(names) <= _NAMES_SHOWN:
-        said = f"choose one of {name_list(names)}"
-    else:  # the first ones of a long list are not what anybody meant
-        said = "`localspec search` lists all, `localspec recommend` those that suit this machine"
-    return f"there is no {what} {name[:_LONGEST_NAME]!r}: {said}"
+def _unknown(what: str, name: str, known: Collection[str]) -> str:
+    similar = like(name[:_LONGEST_NAME], known)
+    if similar:
+        either = " or ".join(filter(None, (", ".join(similar[:-1]), similar[-1])))
+        advice = f"did you mean {either}?"
+    elif len(known) <= _NAMES_SHOWN:
+        advice = f"choose one of {name_list(known)}"
+    else:  # the first ones of a long list are no answer
+        advice = "`localspec search` lists all, `localspec recommend` those that suit this machine"
+    return f"there is no {what} {name[:_LONGEST_NAME]!r}: {advice}"
 
 
-def _either(names: Sequence[str]) -> str:
-    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-
-
-def name_list(names: Iterable[str]) -> str:
+def name_list(names: Collection[str]) -> str:
     """Return the first names, and where the others are listed."""
-    every = list(names)
-    more = len(every) - _NAMES_SHOWN
-    listed = ", ".join(every[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    listed = ", ".join([*names][:_NAMES_SHOWN])
     return listed if more <= 0 else f"{listed} and {more} more, see `localspec search`"
 
 
-# What other catalogues add to a name, and what says nothing here: every model is an instruct model.
-_SAYS_NOTHING = {"latest", "instruct", "it", "chat", "gguf"}
+# What other catalogues add to a name, and what means nothing here: every model is an instruct model.
+_MEANINGLESS = {"latest", "instruct", "it", "chat", "gguf"}
 _QUANT = re.compile(r"[-:._](i?q[0-9][a-z0-9_]*|bf16|fp?16|f32)$", re.IGNORECASE)
 _PIECES = re.compile(r"[a-z]+(?=[0-9])|[^-_: /]+")
 _SIZE_LABEL = re.compile(r"([0-9.]+)([bm])")
@@ -275,10 +367,10 @@ def spelt(text: str, names: Iterable[str]) -> str | None:
     """
     quant = _QUANT.search(text)
     pieces = _pieces(text[: quant.start()] if quant else text)
-    found = [name for name in names if pieces and _pieces(name) == pieces]
-    if len(found) != 1:
+    matches = [name for name in names if pieces and _pieces(name) == pieces]
+    if len(matches) != 1:
         return None
-    return f"{found[0]}:{quant[1]}" if quant else found[0]
+    return f"{matches[0]}:{quant[1]}" if quant else matches[0]
 
 
 def like(text: str, names: Collection[str]) -> list[str]:
@@ -289,11 +381,10 @@ def like(text: str, names: Collection[str]) -> list[str]:
 
 
 def _pieces(name: str) -> list[str]:
-    found = _PIECES.findall(name.lower())
-    return [piece for piece in found if piece not in _SAYS_NOTHING]
+    return [piece for piece in _PIECES.findall(name.lower()) if piece not in _MEANINGLESS]
 
 
 def _size(name: str) -> float:
     """Return how many millions of weights a name tells of, those of all experts; 0 where it tells of none."""
-    found = _SIZE_LABEL.findall(name.lower())
-    return max((float(number) * {"b": 1000, "m": 1}[unit] for number, unit in found), default=0)
+    labels = _SIZE_LABEL.findall(name.lower())
+    return max((float(number) * {"b": 1000, "m": 1}[unit] for number, unit in labels), default=0)

@@ -1,14 +1,13 @@
-"""What the hub says of a model before it is fetched: its files, their lengths and sha256, and their headers.
+"""What the hub knows of a model before it is fetched: its files, their lengths and sha256, and their headers.
 
-What the hub answers counts from then on, see `pins.py`. No weights are fetched: a tokenizer stands in
+What the hub answers counts from then on, see `ledger.py`. No weights are fetched: a tokenizer stands in
 the first megabytes, which come by HTTP Range, in growing windows, until the whole header is there. A
 header of a file that is here, or half fetched, is read from the disk.
 """
 
-import dataclasses
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
@@ -19,7 +18,6 @@ from localspec.models.entries import (
     DEFAULT_QUANT,
     SEGMENTS,
     HubName,
-    HubSource,
     ModelEntry,
     Pin,
     of_shards,
@@ -28,12 +26,12 @@ from localspec.models.entries import (
 from localspec.models.gguf import GgufHeader, merged, parse_header, read_header, read_model
 from localspec.models.gguf_encoding import CutOffError
 from localspec.models.hub import HubFile, cached_file, files_on_hub
-from localspec.models.pins import with_bytes_of
+from localspec.models.ledger import with_bytes_of
 from localspec.models.store import Store
 from localspec.models.transfer import LineCutError, RemoteFile, SourceFailedError
 from localspec.storage.paths import data_dir
 
-_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
+_FILE = re.compile(r"(.+?)(?:-(\d{5})-of-(\d{5}))?\.gguf", re.IGNORECASE)
 # Projectors, prediction heads and importance matrices are GGUF files, but no models.
 _NO_MODELS = ("mmproj", "mtp-", "imatrix")
 _QUANT = re.compile(
@@ -57,8 +55,7 @@ def of_repository(wanted: HubName) -> ModelEntry:
 
 def of_entry(entry: ModelEntry) -> ModelEntry:
     """Return a registry's entry with the size and sha256 of every file; see `names.learn`."""
-    files = [(shard, shard.hub) for shard in shards_of(entry)]
-    wanted = [(shard, hub) for shard, hub in files if hub is not None]
+    wanted = [(shard, hub) for shard in shards_of(entry) if (hub := shard.hub) is not None]
     repo, revision = wanted[0][1].repo, wanted[0][1].revision
     commit, listed = files_on_hub(entry.name, repo, revision)
     by_name = {file.name: file for file in listed}
@@ -70,13 +67,13 @@ def of_entry(entry: ModelEntry) -> ModelEntry:
                 f"{entry.name} cannot be learnt: {repo} has no {source.file[:120]} with a sha256 "
                 f"at {revision or 'its main branch'}: fix its entry in models.toml"
             )
-        for what, promised, found in (
+        for what, promised, actual in (
             ("size", shard.size_bytes, file.size_bytes),
             ("sha256", shard.sha256, file.sha256),
         ):
-            if promised and promised != found:
+            if promised and promised != actual:
                 raise IntegrityError(
-                    f"{entry.name}: the hub has a {source.file[:120]} of {what} {found}, and models.toml "
+                    f"{entry.name}: the hub has a {source.file[:120]} of {what} {actual}, and models.toml "
                     f"promises {promised}: fix its entry, or name a revision"
                 )
         shards.append(replace(file, name=shard.name))
@@ -111,10 +108,10 @@ def choose_files(
     if not fitting and quant is None and len(models) == 1:
         fitting = list(models)
     if not fitting:
-        there = sorted({found for stem in models if (found := quant_of(stem)) is not None})
-        shown = ", ".join(there[:_SHOWN]) + (", …" if len(there) > _SHOWN else "")
+        there = sorted(set(filter(None, map(quant_of, models))))
+        listed = ", ".join(there[:_SHOWN]) + (", …" if len(there) > _SHOWN else "")
         raise ModelUnavailable(
-            f"{name[:120]} has no {(quant or default_quant)[:40]}: it has {shown or 'other files'}"
+            f"{name[:120]} has no {(quant or default_quant)[:40]}: it has {listed or 'other files'}"
         )
     # Where several fit, such as Q4_K_M and UD-Q4_K_M, the plainest name is meant.
     stem = min(fitting, key=lambda each: (len(_last(each)), each))
@@ -129,24 +126,18 @@ def choose_files(
 
 
 def quant_of(path: str) -> str | None:
-    """Return the quantisation that the name of a file tells, as it is spelt there."""
-    found = _QUANT.search(_last(path))
-    return None if found is None else found[1]
+    """Return the quantisation in the name of a file, as it is spelt there."""
+    match = _QUANT.search(_last(path))
+    return None if match is None else match[1]
 
 
 def _models(files: Sequence[ModelEntry]) -> dict[str, dict[tuple[int, int], ModelEntry]]:
     """Return shards by (number, count) by the path that they have in common."""
     models: dict[str, dict[tuple[int, int], ModelEntry]] = {}
     for file in files:
-        name = _last(file.name).lower()
-        usable = re.fullmatch(SEGMENTS, file.name)
-        if not usable or not name.endswith(".gguf") or name.startswith(_NO_MODELS):
-            continue
-        match = _SHARD.fullmatch(file.name)
-        stem, key = (
-            (match[1], (int(match[2]), int(match[3]))) if match else (file.name[:-5], (1, 1))
-        )
-        models.setdefault(stem, {})[key] = file
+        match = _FILE.fullmatch(file.name) if re.fullmatch(SEGMENTS, file.name) else None
+        if match is not None and not _last(file.name).lower().startswith(_NO_MODELS):
+            models.setdefault(match[1], {})[int(match[2] or 1), int(match[3] or 1)] = file
     return models
 
 
@@ -167,101 +158,51 @@ _WINDOWS_BYTES = tuple(size << 20 for size in (1, 2, 4, 8, 16, 18))
 _TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class FoundHeader:
-    """A header, and the bytes that were fetched for it: the beginning of a file that is not here."""
-
-    header: GgufHeader
-    entry: ModelEntry
-    fetched: bytes = b""
-
-
 def local_file(entry: ModelEntry) -> Path | None:
     """Return where a file of a model is on this machine: in the store, or in the hub's cache."""
     path = Store(data_dir()).path_of(entry)
-    if path is not None:
-        return path
-    return None if entry.hub is None else cached_file(entry.hub)
+    return path or (None if entry.hub is None else cached_file(entry.hub))
 
 
-def find_header(entry: ModelEntry, name: str) -> FoundHeader:
-    """Read the header of one file of a model; where it is not here, from the hub.
+def model_header(model: ModelEntry | Path) -> GgufHeader:
+    """Return the header of a model, of all its files; raises as `find_header` does."""
+    if isinstance(model, Path):
+        return read_model(model)
+    headers = [find_header(shard, shard.name)[0] for shard in shards_of(model)]
+    return merged(headers, model.name)
+
+
+def find_header(entry: ModelEntry, name: str) -> tuple[GgufHeader, int]:
+    """Return the header of one file of a model, and how many bytes were fetched for it.
+
+    It is read from the file, from what was fetched of it and is not finished, or from the hub.
 
     Raises:
         ModelUnavailable: the hub does not deliver it, or has never had it.
-        ModelFileError: the file is no sound GGUF.
+        ModelFileError: the file is no sound GGUF, or one with a header of more than 18 MiB.
     """
     path = local_file(entry)
     if path is not None:
-        return FoundHeader(read_header(path), entry)
+        return read_header(path), 0
+    beginning = Store(data_dir()).beginning(entry, _WINDOWS_BYTES[-1])
+    with suppress(
+        LocalspecError
+    ):  # too short, or not what it should be, which the download will find
+        if beginning:
+            return parse_header(beginning, name=name, size_bytes=entry.size_bytes), 0
     if entry.hub is None:
         raise ModelUnavailable(
             f"{name} is not on this machine, and no hub has its header: run `localspec pull {name}`"
         )
-    header, beginning = _read_remote(entry.hub, name, entry.size_bytes)
-    return FoundHeader(header, entry, beginning)
-
-
-def find_headers(model: ModelEntry | Path) -> Iterator[FoundHeader]:
-    """Yield the headers of all files of a model; of a path, one that stands for all its files.
-
-    What was fetched of a file, and not finished, is looked into before the hub is asked.
-
-    Raises:
-        ModelUnavailable: the hub does not deliver one, or has never had it.
-        ModelFileError: a file is no sound GGUF.
-    """
-    if isinstance(model, Path):
-        entry = ModelEntry(str(model), 0, "")
-        yield FoundHeader(read_model(model), entry)
-        return
-    for shard in shards_of(model):
-        begun = _of_beginning(shard)
-        yield find_header(shard, shard.name) if begun is None else FoundHeader(begun, shard)
-
-
-def of_model(found: list[FoundHeader], name: str) -> GgufHeader:
-    """Return the header of a model from those of its files, under the name that a user gave it."""
-    return dataclasses.replace(merged([each.header for each in found]), name=name)
-
-
-def keep_beginning(found: FoundHeader, store: Store) -> None:
-    """Let a download go on from the bytes that were fetched for a header.
-
-    They are as good as any others: the sha256 of the whole decides.
-    """
-    entry = found.entry
-    if not found.fetched or store.partial_bytes(entry):
-        return
-    with store.partial(entry, lambda _: None) as partial:
-        if partial.size_bytes == 0 and store.path_of(entry) is None:
-            partial.write(found.fetched, 0)
-
-
-def _of_beginning(entry: ModelEntry) -> GgufHeader | None:
-    data = Store(data_dir()).beginning(entry, _WINDOWS_BYTES[-1])
-    try:
-        return parse_header(data, name=entry.name, size_bytes=entry.size_bytes) if data else None
-    except LocalspecError:  # too short, or not what it should be, which the download will find
-        return None
-
-
-def _read_remote(source: HubSource, name: str, size_bytes: int) -> tuple[GgufHeader, bytes]:
-    """Return the header of a file on the hub, and the bytes that were fetched for it.
-
-    Raises:
-        ModelUnavailable: the hub does not deliver it.
-        ModelFileError: what it delivers is no GGUF with a header of 18 MiB at most.
-    """
     data = bytearray()
     try:
-        file = HubFile(source)
+        file = HubFile(entry.hub)
         for window in _WINDOWS_BYTES:
-            _extend(file, data, min(window, size_bytes))
+            _extend(file, data, min(window, entry.size_bytes))
             try:
-                return parse_header(data, name=name, size_bytes=size_bytes), bytes(data)
+                return parse_header(data, name=name, size_bytes=entry.size_bytes), len(data)
             except ModelFileError as error:
-                if len(data) >= size_bytes or not isinstance(error.__cause__, CutOffError):
+                if len(data) >= entry.size_bytes or not isinstance(error.__cause__, CutOffError):
                     raise
     except (SourceFailedError, OSError) as error:
         raise ModelUnavailable(
@@ -281,7 +222,7 @@ def _extend(file: RemoteFile, data: bytearray, size: int) -> None:
             return
         try:
             with file.open(len(data), size - 1) as answer:
-                # The whole file is coming: what is here comes again, and more than was asked for.
+                # The whole file is coming: what is here comes again, and more than was requested.
                 skip, most = len(data) - answer.start, size if answer.start else _WINDOWS_BYTES[-1]
                 for piece in answer.chunks:
                     data += piece[skip:][: most - len(data)]

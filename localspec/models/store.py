@@ -7,24 +7,24 @@ files has a folder of links in `sets/`, under the names that llama.cpp looks for
 """
 
 import hashlib
-import json
 import os
 import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from localspec.errors import LocalspecError
-from localspec.models.entries import SHA256, ModelEntry, joint_sha256, shards_of
-from localspec.models.transfer import Partial, kept_bytes, require, require_space
+from localspec.models.entries import SHA256, ModelEntry, Sha256, joint_sha256, shards_of
+from localspec.models.transfer import CHUNK_BYTES, Partial, partial_bytes, require, require_space
 from localspec.storage.files import private_directory, read_bounded, sync_directory, write_atomic
 from localspec.storage.locks import locked, try_lock
 from localspec.storage.paths import data_dir, shown
 
-_CHUNK_BYTES = 1 << 20
 _INDEX = "hashes.json"
 _MOST_LINKS = 16
 _MOST_INDEX_BYTES = 16 << 20
@@ -55,45 +55,9 @@ class Store:
             whole = all(self.path_of(shard) is not None for shard in entry.shards)
             return paths[0] if whole and all(path.is_file() for path in paths) else None
         path = self._blobs / entry.sha256
-        try:
+        with suppress(OSError):  # not there, or a link into a cache that was emptied
             return path if path.stat().st_size == entry.size_bytes else None
-        except OSError:  # not there, or a link into a cache that was emptied
-            return None
-
-    @contextmanager
-    def partial(self, entry: ModelEntry, report: Callable[[int], None]) -> Iterator[Partial]:
-        """Open what earlier runs fetched of a model's file, alone; what is not published stays.
-
-        While another process is at it, wait; it may have finished then, so ask `path_of` again.
-
-        Args:
-            entry: the model.
-            report: called with the number of bytes that are there, also while waiting.
-        """
-        private_directory(self._blobs)
-        private_directory(self._partial)
-        directory = self._partial / entry.sha256
-        while (lock := try_lock(directory)) is None:
-            report(kept_bytes(directory))
-            time.sleep(_WAIT_S)
-        partial = None
-        try:
-            partial = Partial(entry, directory)
-            report(partial.size_bytes)
-            yield partial
-        finally:
-            if partial is not None:
-                partial.close()
-                if partial.size_bytes == 0:
-                    shutil.rmtree(directory, ignore_errors=True)
-            os.close(lock)
-
-    def publish(self, partial: Partial) -> Path:
-        """Give a partial file that was verified its name in the store."""
-        destination = self._blobs / partial.entry.sha256
-        partial.move_to(destination)
-        sync_directory(self._blobs)
-        return destination
+        return None
 
     def receive(
         self,
@@ -103,7 +67,9 @@ class Store:
         *,
         spare_bytes: int = 0,
     ) -> Path:
-        """Return the path of a model's file, for which a source delivers what is missing.
+        """Return the path of a model's file, for which a source delivers what is missing; what came of it stays if it fails.
+
+        While another process is at it, wait: it may bring the file.
 
         Args:
             entry: the model.
@@ -116,14 +82,27 @@ class Store:
             IntegrityError: other bytes came.
             OSError: the disk does not take them.
         """
-        missing = entry.size_bytes - self.partial_bytes(entry)
-        require_space(self.root, missing + spare_bytes)
-        with self.partial(entry, report) as partial:
-            here = self.path_of(entry)
-            if here is not None:  # brought by another process meanwhile
-                return here
-            partial.fill(lambda: fetch(partial))
-            return self.publish(partial)
+        require_space(self.root, entry.size_bytes - self.partial_bytes(entry) + spare_bytes)
+        private_directory(self._blobs)
+        private_directory(self._partial)
+        path, directory, partial = self._blobs / entry.sha256, self._partial / entry.sha256, None
+        while (lock := try_lock(directory)) is None:
+            report(partial_bytes(directory))
+            time.sleep(_WAIT_S)
+        try:
+            partial = Partial(entry, directory)
+            report(partial.size_bytes)
+            if self.path_of(entry) is None:  # else brought by another process meanwhile
+                partial.fill(fetch)
+                partial.move_to(path)
+                sync_directory(self._blobs)
+            return path
+        finally:
+            if partial is not None:
+                partial.close()
+                if partial.size_bytes == 0:
+                    shutil.rmtree(directory, ignore_errors=True)
+            os.close(lock)
 
     def copy(
         self, entry: ModelEntry, file: Path, report: Callable[[int], None] = lambda _: None
@@ -138,7 +117,7 @@ class Store:
 
             def read(partial: Partial) -> None:
                 stream.seek(partial.size_bytes)
-                while chunk := stream.read(_CHUNK_BYTES):
+                while chunk := stream.read(CHUNK_BYTES):
                     partial.write(chunk, partial.size_bytes)
                     report(partial.size_bytes)
 
@@ -166,8 +145,7 @@ class Store:
             OSError: the file cannot be read.
         """
         file = file.resolve(strict=True)
-        size = file.stat().st_size
-        require(entry, "size", f"{size} bytes", f"{entry.size_bytes} bytes")
+        require(entry, "size", f"{file.stat().st_size} bytes", f"{entry.size_bytes} bytes")
         require(entry, "sha256", sha256_of(file), entry.sha256)
         return self.point_to(entry, file)
 
@@ -177,13 +155,11 @@ class Store:
         It becomes a symbolic link, or a copy where the disk knows none.
         """
         private_directory(self._blobs)
-        path, link = self._blobs / entry.sha256, self._blobs / f"{entry.sha256}.{os.getpid()}"
-        link.unlink(missing_ok=True)
+        path = self._blobs / entry.sha256
         try:
-            link.symlink_to(file)
+            _link(path, file)
         except OSError:
             return self.copy(entry, file)
-        link.replace(path)
         sync_directory(self._blobs)
         self.forget_partial(entry)
         return path
@@ -202,13 +178,13 @@ class Store:
 
     def partial_bytes(self, entry: ModelEntry) -> int:
         """Return how much of a model's file earlier runs fetched; of several files, what is here."""
-        if entry.shards:
-            return sum(self.here_bytes(shard) for shard in entry.shards)
-        return kept_bytes(self._partial / entry.sha256) if entry.is_known else 0
-
-    def here_bytes(self, entry: ModelEntry) -> int:
-        """Return how much of a model is here, whole or begun."""
-        return self.partial_bytes(entry) if self.path_of(entry) is None else entry.size_bytes
+        return sum(
+            shard.size_bytes
+            if entry.shards and self.path_of(shard) is not None
+            else partial_bytes(self._partial / shard.sha256)
+            for shard in shards_of(entry)
+            if shard.is_known
+        )
 
     def beginning(self, entry: ModelEntry, most_bytes: int) -> bytes:
         """Return what earlier runs fetched of a model's file, unverified, up to so many bytes."""
@@ -218,12 +194,12 @@ class Store:
         return b""
 
     def forget_partial(self, entry: ModelEntry) -> int:
-        """Remove what earlier runs fetched and nobody is fetching now; return its bytes."""
+        """Remove what earlier runs fetched and no process is fetching now; return its bytes."""
         freed = 0
         for shard in shards_of(entry):
             directory = self._partial / shard.sha256
             if shard.is_known and directory.is_dir() and (lock := try_lock(directory)) is not None:
-                freed += kept_bytes(directory)
+                freed += partial_bytes(directory)
                 shutil.rmtree(directory, ignore_errors=True)
                 os.close(lock)
         return freed
@@ -233,10 +209,7 @@ class Store:
         paths = self._set(entry)
         private_directory(paths[0].parent)
         for path, shard in zip(paths, entry.shards, strict=True):
-            beside = path.with_name(f"{path.name}.{os.getpid()}")
-            beside.unlink(missing_ok=True)
-            beside.symlink_to(Path("..", "..", "blobs", shard.sha256))
-            beside.replace(path)
+            _link(path, Path("..", "..", "blobs", shard.sha256))
         return paths[0]
 
     def unlink_shards(self, entry: ModelEntry) -> None:
@@ -248,10 +221,30 @@ class Store:
         return [folder / f"model-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
 
 
-def sha256_of(file: Path) -> str:
-    """Return the sha256 of a file's content."""
+def _link(path: Path, target: Path) -> None:
+    """Make a path a link, in place of what it was."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(target)
+    beside.replace(path)
+
+
+def sha256_of(file: Path, on_share: Callable[[float], None] = lambda _: None) -> str:
+    """Return the sha256 of a file's content.
+
+    Args:
+        file: the file.
+        on_share: called with the share of it that is read, 0 to 1; may raise to stop it.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest, size = hashlib.sha256(), file.stat().st_size
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+            on_share(min(stream.tell() / size, 1.0))
+    return digest.hexdigest()
 
 
 def model_sha256(
@@ -259,7 +252,7 @@ def model_sha256(
 ) -> str:
     """Return the sha256 of a model; of one in several files, that over their digests, as in `ModelEntry`.
 
-    The store knows it, or it is computed once and kept: of files elsewhere under their place, size and time of
+    The store knows it, or it is computed once and noted: of files elsewhere under their place, size and time of
     the last change, in `hashes.json`. What is wrong with that file costs only the time to compute them again.
 
     Args:
@@ -270,7 +263,14 @@ def model_sha256(
     Raises:
         LocalspecError: a file cannot be read.
     """
-    digests = [stored_sha256(each) or _kept(each, root, on_share) for each in files]
+    digests = []
+    for file in files:
+        try:
+            digests.append(stored_sha256(file) or _noted_sha256(file, root / _INDEX, on_share))
+        except OSError as error:
+            raise LocalspecError(
+                f"{shown(file)} cannot be read ({error.strerror}): check the disk"
+            ) from error
     return digests[0] if len(digests) == 1 else joint_sha256(digests)
 
 
@@ -285,21 +285,20 @@ def stored_sha256(file: Path) -> str | None:
     return None
 
 
-def _kept(file: Path, root: Path, on_share: Callable[[float], None]) -> str:
+def _noted_sha256(file: Path, index: Path, on_share: Callable[[float], None]) -> str:
     key = place_hash(file)
-    known = _index(root).get(key)
-    if isinstance(known, str) and re.fullmatch(SHA256, known):
-        return known
-    digest = _computed(file, on_share)
-    with suppress(OSError), locked(root):
-        write_atomic(root / _INDEX, json.dumps({**_index(root), key: digest}, indent=1).encode())
+    digest = _index(index).get(key)
+    if digest is None:
+        digest = sha256_of(file, on_share)
+        with suppress(OSError), locked(index.parent):
+            write_atomic(index, msgspec.json.encode({**_index(index), key: digest}))
     return digest
 
 
-def _index(root: Path) -> dict[str, object]:
-    with suppress(OSError, ValueError, RecursionError):
-        index = json.loads(read_bounded(root / _INDEX, _MOST_INDEX_BYTES))
-        return index if isinstance(index, dict) else {}
+def _index(path: Path) -> dict[str, str]:
+    with suppress(OSError, ValueError):
+        index = read_bounded(path, _MOST_INDEX_BYTES)
+        return dict(msgspec.json.decode(index, type=dict[str, Sha256]))
     return {}
 
 
@@ -313,22 +312,6 @@ def place_hash(file: Path) -> str:
     # As a hash: nothing in a cache tells where a user keeps things.
     text = f"{file.resolve()}\n{status.st_size}\n{status.st_mtime_ns}"
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
-
-
-def _computed(file: Path, on_share: Callable[[float], None]) -> str:
-    digest, done = hashlib.sha256(), 0
-    try:
-        size = file.stat().st_size
-        with file.open("rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                digest.update(chunk)
-                done += len(chunk)
-                on_share(min(done / size, 1.0))
-    except OSError as error:
-        raise LocalspecError(
-            f"{shown(file)} cannot be read ({error.strerror}): check the disk"
-        ) from error
-    return digest.hexdigest()
 
 
 def is_here(model: ModelEntry | None) -> bool:

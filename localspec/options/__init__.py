@@ -5,15 +5,31 @@ Imports only the standard library, and little of it: the start of the chat waits
 
 from localspec.options.launch import LaunchOptions
 from localspec.options.load import KV_TYPES, LOAD_MODES, SPLITS, LoadOptions
-from localspec.options.nested import changed, options_of, values_of
-from localspec.options.option import Option, cut
-from localspec.options.reply import FORBIDDEN, GRAMMARS, ReplyOptions, SamplingParams
+from localspec.options.option import (
+    Option,
+    changed,
+    cut,
+    descriptions,
+    option,
+    options_of,
+    values_of,
+)
+from localspec.options.reply import (
+    FORBIDDEN,
+    GRAMMARS,
+    LEAST_PASSAGE_TOKENS,
+    PASSAGE_TOKENS,
+    ReplyOptions,
+    SamplingParams,
+)
 
 __all__ = [
     "FORBIDDEN",
     "GRAMMARS",
     "KV_TYPES",
+    "LEAST_PASSAGE_TOKENS",
     "LOAD_MODES",
+    "PASSAGE_TOKENS",
     "SPLITS",
     "LaunchOptions",
     "LoadOptions",
@@ -22,6 +38,8 @@ __all__ = [
     "SamplingParams",
     "changed",
     "cut",
+    "descriptions",
+    "option",
     "options_of",
     "values_of",
 ]

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from localspec.errors import UsageError
-from localspec.options.nested import changed, options_of
-from localspec.options.option import Option, cut
+from localspec.options.option import Option, changed, cut, options_of
 from localspec.options.reply import FORBIDDEN, GRAMMARS, ReplyOptions
 
 _OPTIONS = {each.name: each for each in options_of(ReplyOptions)}

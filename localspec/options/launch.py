@@ -3,156 +3,59 @@
 from dataclasses import dataclass, field, replace
 
 from localspec.errors import UsageError
-from localspec.options.load import LoadOptions
-from localspec.options.option import Option, check, declared
+from localspec.options.load import LAYERS, LoadOptions
+from localspec.options.option import check, option
 
 _LONGEST_DRAFT = 63
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """What to load, by the names that users give.
+    """What to load, by the names that users give; a pair and a target exclude each other. What it says of a flag is its help.
 
     Args:
-        pair: name of a pair; None with `target` None takes the default pair.
-        target: a model's name or the path of a GGUF, instead of a pair.
-        draft_model: likewise for the draft model; overrides the pair's own.
-        draft: `off`, `auto`, `lookup`, `model`, the last two with a length if wanted: `model:3`.
-            `auto` drafts only when it is expected to help.
-        draft_length: tokens to draft a round by a drafter that is named; None takes the usual.
+        pair: Pair of models; smollm2-135m if you have not chosen one.
+        target: Target model, instead of a pair: a name or a GGUF file.
+        draft_model: Draft model: a name or a GGUF file.
+        draft: How to draft: auto, off, lookup, model, store, heads or forced. Changes the speed, and the text by rounding at most, which --exact rules out. Default: auto.
+        draft_length: Tokens to draft at a time. Default: 3 with model or heads, 15 with lookup.
         load: how to load.
-        exact: load with kernels, and draft only so far, that no bit depends on drafting.
-        offline: use no network.
-        fit: plan for the memory that is free, and refuse what it does not hold.
+        exact: Give the same bytes with any --draft; slower.
+        offline: Do not use the network.
+        fit: Reduce GPU layers, draft or context to fit free memory, or refuse; --no-fit loads anyway.
         further: more modes that the pair has to be ready for, as a comparison needs them.
-        draft_lora: file of a LoRA adapter for the draft model.
-        workers: addresses of workers whose devices are used, too.
-        draft_devices: names of devices for the draft model's layers; empty uses those of the target.
-        draft_gpu_layers: layers of the draft model to offload; None offloads all to devices of its own, and else as many
-            as of the target.
+        draft_lora: LoRA adapter for the draft model: a GGUF file.
+        workers: Workers whose devices to use, too: `localspec worker` on other machines.
+        draft_devices: Devices for the draft model's layers, as for --device. Default: those of the target.
+        draft_gpu_layers: Layers of the draft model to put on the GPU. Default: auto, which is as --gpu-layers, or all with --draft-device.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
     """
 
-    pair: str | None = declared(
+    pair: str | None = option(None, "models", "NAME")
+    target: str | None = option(None, "models", "REF")
+    draft_model: str | None = option(None, "models", "REF")
+    draft: str = option("auto", "models", "MODE")
+    draft_length: int | None = option(
         None,
-        Option(
-            "Pair of models; smollm2-135m if you have not chosen one.",
-            metavar="NAME",
-            group="models",
-            key=True,
-            in_arm=True,
-        ),
-    )
-    target: str | None = declared(
-        None,
-        Option(
-            "Target model, instead of a pair: a name or a GGUF file.",
-            metavar="REF",
-            group="models",
-            key=True,
-            in_arm=True,
-        ),
-    )
-    draft_model: str | None = declared(
-        None,
-        Option(
-            "Draft model: a name or a GGUF file.",
-            metavar="REF",
-            group="models",
-            key=True,
-            in_arm=True,
-        ),
-    )
-    draft: str = declared(
-        "auto",
-        Option(
-            "How to draft: auto, off, lookup, model, store, heads or forced. Changes the speed, and the text by rounding at most, which --exact rules out.",
-            metavar="MODE",
-            group="models",
-            key=True,
-            in_arm=True,
-            choices=("auto", "off"),
-            open_choice=True,
-        ),
-    )
-    draft_length: int | None = declared(
-        None,
-        Option(
-            "Tokens to draft at a time. Default: 3 with model or heads, 15 with lookup.",
-            metavar="K",
-            group="models",
-            key=True,
-            least=1,
-            most=_LONGEST_DRAFT,
-            range_text=f"from 1 to {_LONGEST_DRAFT}; --draft off turns drafting off",
-        ),
+        *("models", "K"),
+        least=1,
+        most=_LONGEST_DRAFT,
+        range_text=f"from 1 to {_LONGEST_DRAFT}; --draft off turns drafting off",
     )
     load: LoadOptions = field(default_factory=LoadOptions)
-    exact: bool = declared(
-        False,
-        Option(
-            "Give the same bytes with any --draft; slower.",
-            group="exact",
-            key=True,
-            in_arm=True,
-        ),
+    exact: bool = option(False, "exact")
+    offline: bool = option(False, "device")
+    fit: bool = option(True, "device")
+    further: tuple[str, ...] = option(())
+    draft_lora: str | None = option(None, "models", "FILE")
+    workers: tuple[str, ...] = option((), "device", "HOST:PORT,...", commas=True)
+    draft_devices: tuple[str, ...] = option(
+        (), "device", "NAME,…", name="draft_device", commas=True
     )
-    offline: bool = declared(False, Option("Do not use the network.", group="device", key=True))
-    fit: bool = declared(
-        True,
-        Option(
-            "Reduce GPU layers, draft or context to fit free memory, or refuse; --no-fit loads anyway.",
-            group="device",
-            key=True,
-        ),
-    )
-    further: tuple[str, ...] = declared((), Option())
-    draft_lora: str | None = declared(
-        None,
-        Option(
-            "LoRA adapter for the draft model: a GGUF file.",
-            metavar="FILE",
-            group="models",
-            key=True,
-            in_arm=True,
-        ),
-    )
-    workers: tuple[str, ...] = declared(
-        (),
-        Option(
-            "Workers whose devices to use, too: `localspec worker` on other machines.",
-            metavar="HOST:PORT,...",
-            group="device",
-            key=True,
-            commas=True,
-        ),
-    )
-
-    draft_devices: tuple[str, ...] = declared(
-        (),
-        Option(
-            "Devices for the draft model's layers, as for --device. Default: those of the target.",
-            name="draft_device",
-            metavar="NAME,…",
-            group="device",
-            key=True,
-            commas=True,
-        ),
-    )
-    draft_gpu_layers: int | None = declared(
-        None,
-        Option(
-            "Layers of the draft model to put on the GPU. Default: auto, which is as --gpu-layers, or all with --draft-device.",
-            metavar="N|auto",
-            group="device",
-            key=True,
-            unset="auto",
-            takes="a number of layers or 'auto'",
-            least=0,
-            most=10_000,
-        ),
+    draft_gpu_layers: int | None = option(
+        None, "device", "N|auto", unset="auto", takes=LAYERS, least=0, most=10_000
     )
 
     def draft_load(self, load: LoadOptions) -> LoadOptions:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from localspec.errors import UsageError
-from localspec.options.option import Option, check, cut, declared
+from localspec.options.option import check, cut, option
 
 KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
 """ggml's type numbers of the KV caches that we offer."""
@@ -15,6 +15,7 @@ SPLITS = {"layers": 1, "tensor": 3, "none": 0}
 """llama.cpp's `split_mode` by our name for it."""
 
 _LARGEST_SHARE = 1e9
+LAYERS = "a number of layers or 'auto'"
 
 LOAD_MODES = {"copy": 0, "mmap": 1, "mlock": 2, "direct": 4}
 """llama.cpp's `load_mode` by our name for it."""
@@ -23,14 +24,14 @@ LOAD_MODES = {"copy": 0, "mmap": 1, "mlock": 2, "direct": 4}
 # llama.cpp aborts the process on what it cannot count, so the upper bounds matter, too.
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a model is loaded and its context made.
+    """How a model is loaded and its context made. What it says of a flag is its help.
 
     Args:
-        n_ctx: tokens of context; None takes 4096, or what the model was trained for if less; in a chat up to 16384, in `run` what the prompt and its answer need.
-        kv_type: f16, bf16, f32 or q8_0.
-        threads: CPU threads for passes of one token; None takes the physical cores.
-        gpu_layers: layers to offload, the last projection counted as one; None offloads all where there is a GPU.
-        devices: names of devices to offload to, of which `cpu` is none; empty, or `auto`, uses all GPUs.
+        n_ctx: Context size in tokens. Default: up to 4096; more in a chat and for a long prompt of `run`, if memory allows.
+        kv_type: Type of the KV cache; changes rounding.
+        threads: CPU threads. Default: one per physical core.
+        gpu_layers: Layers to put on the GPU. Default: auto, which is all.
+        devices: Devices for the layers, with commas between: names, 'cpu' or 'auto'. Default: auto, which is all GPUs.
         threads_batch: CPU threads for wider passes, verification among them; None the same.
         flash_attention: True or False force it; None decides by device and cache, see `attention`.
         repack: rearrange weights for the CPU's widest kernels: faster, but a wide pass rounds
@@ -40,105 +41,32 @@ class LoadOptions:
         n_batch: most tokens in one native call; prefill is cut into chunks of it. None takes 128
             on a CPU, where wider chunks cost memory and gain nothing, and 512 with a GPU.
         max_rows: most rows of logits that one pass may ask for.
-        split: `layers` shares layers out among several devices, `tensor` each layer, and `none` uses the first device.
-        tensor_split: how much of them each device gets, as numbers with commas between; None goes by their free memory.
-        cpu_moe: whether the experts of layers that are offloaded stay on the CPU.
-        kv_offload: whether the cache of a layer is where the layer is, not on the CPU.
+        split: How several devices share a model: by layers, each layer by its tensors, or not at all.
+        tensor_split: Shares of several devices, such as 3,1. Default: by their free memory.
+        cpu_moe: Keep the experts of MoE models on the CPU.
+        kv_offload: Keep the KV cache of offloaded layers on their device.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range.
     """
 
-    n_ctx: int | None = declared(
-        None,
-        Option(
-            "Context size in tokens. Default: up to 4096; more in a chat and for a long prompt of `run`, if memory allows.",
-            name="ctx",
-            metavar="N",
-            group="context",
-            key=True,
-            in_arm=True,
-            least=2,
-            most=1 << 24,
-        ),
+    n_ctx: int | None = option(None, "context", "N", name="ctx", least=2, most=1 << 24)
+    kv_type: str = option("f16", "context", choices=tuple(KV_TYPES))
+    threads: int | None = option(None, "device", "N", least=1, most=512)
+    gpu_layers: int | None = option(
+        None, "device", "N|auto", unset="auto", takes=LAYERS, least=0, most=10_000
     )
-    kv_type: str = declared(
-        "f16",
-        Option(
-            "Type of the KV cache; changes rounding.",
-            group="context",
-            key=True,
-            in_arm=True,
-            choices=tuple(KV_TYPES),
-        ),
-    )
-    threads: int | None = declared(
-        None,
-        Option(
-            "CPU threads. Default: one per physical core.",
-            metavar="N",
-            group="device",
-            key=True,
-            in_arm=True,
-            least=1,
-            most=512,
-        ),
-    )
-    gpu_layers: int | None = declared(
-        None,
-        Option(
-            "Layers to put on the GPU. Default: auto, which is all.",
-            metavar="N|auto",
-            group="device",
-            key=True,
-            unset="auto",
-            takes="a number of layers or 'auto'",
-            least=0,
-            most=10_000,
-        ),
-    )
-    devices: tuple[str, ...] = declared(
-        (),
-        Option(
-            "Devices for the layers, with commas between: names, 'cpu' or 'auto'. Default: auto, which is all GPUs.",
-            name="device",
-            metavar="NAME,…",
-            group="device",
-            key=True,
-            commas=True,
-        ),
-    )
-    threads_batch: int | None = declared(None, Option(least=1, most=512))
-    flash_attention: bool | None = declared(None, Option())
-    repack: bool = declared(True, Option())
-    load_mode: str | None = declared(None, Option(choices=tuple(LOAD_MODES)))
-    n_batch: int | None = declared(None, Option(least=1, most=1 << 16))
-    max_rows: int = declared(16, Option(least=1, most=1 << 12))
-    split: str = declared(
-        "layers",
-        Option(
-            "How several devices share a model: by layers, each layer by its tensors, or not at all.",
-            group="device",
-            key=True,
-            choices=tuple(SPLITS),
-        ),
-    )
-    tensor_split: str | None = declared(
-        None,
-        Option(
-            "Shares of several devices, such as 3,1. Default: by their free memory.",
-            metavar="N,N,…",
-            group="device",
-            key=True,
-        ),
-    )
-    cpu_moe: bool = declared(
-        False, Option("Keep the experts of MoE models on the CPU.", group="device", key=True)
-    )
-    kv_offload: bool = declared(
-        True,
-        Option("Keep the KV cache of offloaded layers on their device.", group="device", key=True),
-    )
+    devices: tuple[str, ...] = option((), "device", "NAME,…", name="device", commas=True)
+    threads_batch: int | None = option(None, least=1, most=512)
+    flash_attention: bool | None = option(None)
+    repack: bool = option(True)
+    load_mode: str | None = option(None, choices=tuple(LOAD_MODES))
+    n_batch: int | None = option(None, least=1, most=1 << 16)
+    max_rows: int = option(16, least=1, most=1 << 12)
+    split: str = option("layers", "device", choices=tuple(SPLITS))
+    tensor_split: str | None = option(None, "device", "N,N,…")
+    cpu_moe: bool = option(False, "device")
+    kv_offload: bool = option(True, "device")
 
     def __post_init__(self) -> None:
         check(self)

@@ -4,8 +4,11 @@ An option is a field of a dataclass in this room. Flags, settings, variables, li
 chat's `/set` and the engine's wire are derived from these; none of them is known here.
 """
 
+import inspect
 import math
+import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from types import NoneType, UnionType
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["whole", "number", "switch", "text", "choice", "texts", "other"]
 T = TypeVar("T")
+D = TypeVar("D", bound="DataclassInstance")
 
 _KINDS: dict[Any, Kind] = {
     int: "whole",
@@ -44,25 +48,22 @@ class Option:
     """What is known of one option.
 
     Args:
-        help: what its flag does, in a line; the default is added where there is one.
+        help: what its flag does: what the docstring of its class says of the field.
         name: what users call it, in flags, settings and variables; the field's name if empty.
         short: the letter that is its flag, too; empty if none is.
         metavar: what stands for its value in help.
         group: which flags it stands among; empty if it has no flag.
         key: whether settings files and the environment may set it.
-        in_arm: whether an arm of `localspec bench --compare` may set it.
         unset: the word that users write for None.
         takes: what values it takes, in words; empty derives them from the type.
         least: the smallest number that it takes.
-        above: whether `least` itself is too small.
         most: the largest number that it takes.
         range_text: the range in words; empty derives them from the bounds.
-        choices: the texts that users may write.
-        open_choice: whether programs may write more than the choices; whoever reads the value checks it.
+        choices: the texts that it takes.
         commas: whether several texts may stand in one, with commas between them.
         field: the field's name.
         kind: what values it takes.
-        default: its value where nobody sets it.
+        default: its value if it is not set.
         may_be_unset: whether None is a value of it.
     """
 
@@ -72,15 +73,12 @@ class Option:
     metavar: str | None = None
     group: str = ""
     key: bool = False
-    in_arm: bool = False
     unset: str = ""
     takes: str = ""
     least: float = -math.inf
-    above: bool = False
     most: float = math.inf
     range_text: str = ""
     choices: tuple[str, ...] = ()
-    open_choice: bool = False
     commas: bool = False
     field: str = ""
     kind: Kind = "other"
@@ -149,13 +147,12 @@ class Option:
             return None
         if not self._fits(value):
             return f"{self.field} is {cut(value)}: it takes {self.takes}"
-        if self.choices and not self.open_choice and value not in self.choices:
+        if self.choices and value not in self.choices:
             return f"{self.field} is {cut(value)}: choose one of {', '.join(self.choices)}"
         if self.kind not in {"whole", "number"}:
             return None
         assert isinstance(value, int | float), value  # noqa: S101 - it fits
-        low = self.least < value if self.above else self.least <= value
-        if low and value <= self.most:
+        if self.least <= value <= self.most:
             return None
         return f"{self.field} is {value}: it must be {self.range_text}"
 
@@ -175,47 +172,104 @@ class Option:
         return self.kind == "other"
 
 
-def declared(default: T, option: Option) -> T:
-    """Return the field of a dataclass that is an option."""
-    made: Any = field(default=default, metadata={_METADATA: option})
+def option(default: T, group: str = "", metavar: str | None = None, **how: Any) -> T:
+    """Return the field of a dataclass that is an option.
+
+    Args:
+        default: its value if it is not set.
+        group: see `Option`; a flag is a setting, too, unless `key` says that it is none.
+        metavar: see `Option`.
+        how: more of `Option`.
+    """
+    known = Option(group=group, metavar=metavar, **{"key": bool(group), **how})
+    made: Any = field(default=default, metadata={_METADATA: known})
     return made  # type: ignore[no-any-return]  # what `dataclasses.field` says of itself
 
 
 @cache
 def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
     """Return the options that are fields of a class, not those of the classes in its fields."""
-    found = []
+    helps, found = descriptions(kind), []
     for each in fields(kind):
         if _METADATA not in each.metadata:
             continue
-        option: Option = each.metadata[_METADATA]
+        known: Option = each.metadata[_METADATA]
         hints = get_args(each.type) if isinstance(each.type, UnionType) else (each.type,)
-        known = [_KINDS[hint] for hint in hints if hint in _KINDS]
-        simple = len(hints) - (NoneType in hints) == len(known) == 1
+        kinds = [_KINDS[hint] for hint in hints if hint in _KINDS]
+        is_simple = len(hints) - (NoneType in hints) == len(kinds) == 1
+        takes, within = "", f"from {known.least} to {known.most}"
+        if known.choices:
+            takes = f"one of {', '.join(known.choices)}"
+        elif is_simple:
+            takes = _TAKES[kinds[0]]
+        if known.most == math.inf:
+            within = f"{known.least} or more"
         found.append(
-            _completed(
-                replace(
-                    option,
-                    name=option.name or each.name,
-                    field=each.name,
-                    kind="other" if not simple else "choice" if option.choices else known[0],
-                    default=each.default,
-                    may_be_unset=NoneType in hints,
-                )
+            replace(
+                known,
+                help=helps.get(each.name, ""),
+                name=known.name or each.name,
+                field=each.name,
+                kind="other" if not is_simple else "choice" if known.choices else kinds[0],
+                default=each.default,
+                may_be_unset=NoneType in hints,
+                takes=known.takes or takes,
+                range_text=known.range_text or within,
             )
         )
     return tuple(found)
 
 
-def _completed(option: Option) -> Option:
-    """Return an option with words for what it takes."""
-    takes = _TAKES.get(option.kind, "")
-    if option.choices:
-        takes = f"one of {', '.join(option.choices)}"
-    within = f"from {option.least} to {option.most}"
-    if option.most == math.inf:
-        within = f"{option.least} or more"
-    return replace(option, takes=option.takes or takes, range_text=option.range_text or within)
+@cache
+def descriptions(kind: type) -> dict[str, str]:
+    """Return what the docstring of a class says of each of its arguments, which is their help, too."""
+    _, _, text = inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")
+    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text.partition("\n\n")[0], re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in found}
+
+
+@cache
+def options_of(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
+    """Return the options of a class in their order, those of the classes in its fields among them."""
+    own = {each.field: each for each in own_options(kind)}
+    found: list[Option] = []
+    for each in fields(kind):
+        if each.name in own:
+            found.append(own[each.name])
+        else:
+            assert isinstance(each.type, type)  # noqa: S101 - a field is an option, or a class of them
+            found += options_of(each.type)
+    return tuple(found)
+
+
+def values_of(options: "DataclassInstance") -> dict[str, Any]:
+    """Return the values of all options by the names that users know."""
+    found: dict[str, Any] = {}
+    own = {each.field: each for each in own_options(type(options))}
+    for each in fields(options):
+        value = getattr(options, each.name)
+        found |= {own[each.name].name: value} if each.name in own else values_of(value)
+    return found
+
+
+def changed(options: D, values: Mapping[str, Any]) -> D:
+    """Return options with other values.
+
+    Args:
+        options: what stays where nothing is said.
+        values: by the names that users know; other names are nobody's, and left alone.
+
+    Raises:
+        UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
+    """
+    changes: dict[str, Any] = {}
+    own = {each.field: each for each in own_options(type(options))}
+    for each in fields(options):
+        if each.name not in own:
+            changes[each.name] = changed(getattr(options, each.name), values)
+        elif own[each.name].name in values:
+            changes[each.name] = values[own[each.name].name]
+    return replace(options, **changes)
 
 
 def check(options: "DataclassInstance") -> None:

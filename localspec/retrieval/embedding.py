@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from localspec.errors import UsageError
 from localspec.models.entries import Embedding, ModelEntry
-from localspec.models.names import load_imports, look_up
+from localspec.models.ledger import IMPORTS
+from localspec.models.names import look_up
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.models.transfer import Progress
@@ -62,7 +63,7 @@ def vector_model(
     registry = load_registry()
     found = look_up(name, registry, offline=offline)
     if isinstance(found, Path):
-        entry = load_imports(data_dir()).get(registry.aliases.get(name, name))
+        entry = IMPORTS.load(data_dir()).get(registry.aliases.get(name, name))
         if entry is None:
             raise UsageError(
                 f"{shown(found)} has no name that an index could keep: give it one, `localspec import {shown(found)}`"
@@ -92,7 +93,7 @@ def text_vectors(model: VectorModel) -> TextVectors | None:
 
 def _file(model: VectorModel) -> tuple[Path, ModelEntry] | None:
     registry, store = load_registry(), Store(data_dir())
-    for entry in (load_imports(store.root).get(model.name), registry.find(model.name)):
+    for entry in (IMPORTS.load(store.root).get(model.name), registry.find(model.name)):
         path = store.path_of(entry) if entry and entry.sha256 == model.sha256 else None
         if entry is not None and path is not None:
             return path, entry

@@ -3,11 +3,9 @@
 The text is kept, so that what is cited is what was found; vectors of passages stand beside it where a model makes them.
 """
 
-import os
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -15,61 +13,54 @@ from typing import Any
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.passages import Passage
-from localspec.storage.files import private_directory
+from localspec.storage import database
 from localspec.storage.paths import data_dir, shown
 
-# Version 1 had other tables of vectors: they are dropped, and `index update` makes the vectors again.
-_VERSION = 2
-_SCHEMA = """
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS root (path TEXT PRIMARY KEY) STRICT;
-CREATE TABLE IF NOT EXISTS file (
+_STEPS = (
+    """
+CREATE TABLE root (path TEXT PRIMARY KEY) STRICT;
+
+CREATE TABLE file (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, changed_ns INTEGER NOT NULL, sha256 BLOB NOT NULL
 ) STRICT;
-CREATE TABLE IF NOT EXISTS passage (
+
+CREATE TABLE passage (
     id INTEGER PRIMARY KEY,
     file INTEGER NOT NULL REFERENCES file(id) ON DELETE CASCADE,
     first INTEGER NOT NULL, last INTEGER NOT NULL, name TEXT NOT NULL, heading TEXT NOT NULL, text TEXT NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS passage_by_file ON passage(file);
-CREATE VIRTUAL TABLE IF NOT EXISTS word USING fts5(
+
+CREATE INDEX passage_by_file ON passage(file);
+
+CREATE VIRTUAL TABLE word USING fts5(
     name, heading, text, content='passage', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2'
 );
-CREATE TRIGGER IF NOT EXISTS passage_inserted AFTER INSERT ON passage BEGIN
+
+CREATE TRIGGER passage_inserted AFTER INSERT ON passage BEGIN
     INSERT INTO word(rowid, name, heading, text) VALUES (new.id, new.name, new.heading, new.text);
 END;
-CREATE TRIGGER IF NOT EXISTS passage_deleted AFTER DELETE ON passage BEGIN
-    INSERT INTO word(word, rowid, name, heading, text)
-        VALUES ('delete', old.id, old.name, old.heading, old.text);
+
+CREATE TRIGGER passage_deleted AFTER DELETE ON passage BEGIN
+    INSERT INTO word(word, rowid, name, heading, text) VALUES ('delete', old.id, old.name, old.heading, old.text);
 END;
-DROP TABLE IF EXISTS code;
-DROP TABLE IF EXISTS sign;
-CREATE TABLE IF NOT EXISTS embedding (model TEXT NOT NULL, sha256 TEXT NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS vector (
-    passage INTEGER PRIMARY KEY REFERENCES passage(id) ON DELETE CASCADE, float16 BLOB NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS vector_version (number INTEGER NOT NULL) STRICT;
-INSERT INTO vector_version SELECT random() / 2 WHERE NOT EXISTS (SELECT 1 FROM vector_version);
-CREATE TRIGGER IF NOT EXISTS vector_inserted AFTER INSERT ON vector BEGIN
-    UPDATE vector_version SET number = number + 1;
-END;
-CREATE TRIGGER IF NOT EXISTS vector_deleted AFTER DELETE ON vector BEGIN
-    UPDATE vector_version SET number = number + 1;
-END;
-PRAGMA user_version = 2;
-COMMIT;
-"""
-_BUSY_S = 10.0
+""",
+    """
+CREATE TABLE embedding (model TEXT NOT NULL, sha256 TEXT NOT NULL) STRICT;
+
+CREATE TABLE vector (passage INTEGER PRIMARY KEY REFERENCES passage(id) ON DELETE CASCADE, float16 BLOB NOT NULL) STRICT;
+
+CREATE TABLE vector_version (number INTEGER NOT NULL) STRICT;
+
+INSERT INTO vector_version SELECT random() / 2;
+
+CREATE TRIGGER vector_inserted AFTER INSERT ON vector BEGIN UPDATE vector_version SET number = number + 1; END;
+
+CREATE TRIGGER vector_deleted AFTER DELETE ON vector BEGIN UPDATE vector_version SET number = number + 1; END;
+""",
+)
 # The weights are those of a word in the file's name, in the heading, in the text.
-_SEARCH = (
-    "SELECT rowid, -bm25(word, 6.0, 2.0, 1.0) AS score FROM word WHERE word MATCH ?"
-    " ORDER BY score DESC, rowid LIMIT ?"
-)
-_PASSAGE = (
-    "SELECT path, name, first, last, heading, text FROM passage JOIN file ON file.id = file"
-    " WHERE passage.id = ?"
-)
-_COUNT_WITHOUT_VECTOR = "SELECT count(*) FROM passage WHERE id NOT IN (SELECT passage FROM vector)"
+_SEARCH = "SELECT rowid, -bm25(word, 6.0, 2.0, 1.0) AS score FROM word WHERE word MATCH ? ORDER BY score DESC, rowid LIMIT ?"
+_PASSAGE = "SELECT path, name, first, last, heading, text FROM passage JOIN file ON file.id = file WHERE passage.id = ?"
 _WITHOUT_VECTOR = (
     "SELECT id, name, heading, text FROM passage LEFT JOIN vector ON passage = id"
     " WHERE passage IS NULL AND id > ? ORDER BY id LIMIT ?"
@@ -170,52 +161,23 @@ class Index:
 
     def __init__(self, path: Path, *, make: bool = False) -> None:
         self.path = path
-        try:
-            if make:
-                private_directory(path.parent)
-            # SQLite gives its log the same mode as the file.
-            os.close(os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600))
-            self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
-        except (OSError, sqlite3.Error) as error:
-            raise _unusable(path, error) from error
-        try:
-            self._prepare()
-        except BaseException:
-            self.close()
-            raise
-
-    def _prepare(self) -> None:
-        for each in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "secure_delete = ON"):  # fmt: skip
-            self._rows(f"PRAGMA {each}")
-        ((version,),) = self._rows("PRAGMA user_version")
-        if version > _VERSION:
-            raise LocalspecError(
-                f"{shown(self.path)} is of version {version}, this localspec knows {_VERSION}: remove it and index again"
-            )
-        if version < _VERSION:
-            with self._sqlite_errors():
-                self._database.executescript(_SCHEMA)
+        with self._errors():
+            self._database = database.open_database(path, _STEPS, make=make)
+        self._database.row_factory = None
 
     def close(self) -> None:
         """Close the database; closing twice is harmless."""
         self._database.close()
 
     @contextmanager
-    def reading(self, begin: str = "BEGIN") -> Iterator[None]:
+    def reading(self, begin: str = "DEFERRED") -> Iterator[None]:
         """Have all that is read inside be of one moment.
 
         Raises:
             LocalspecError: the database cannot be read.
         """
-        with self._sqlite_errors():
-            self._database.execute(begin)
-            try:
-                yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._database.execute("ROLLBACK")
-                raise
+        with self._errors(), database.transaction(self._database, begin):
+            yield
 
     def writing(self) -> AbstractContextManager[None]:
         """Do all that is written inside, or nothing of it.
@@ -223,15 +185,13 @@ class Index:
         Raises:
             LocalspecError: the database cannot be written.
         """
-        return self.reading("BEGIN IMMEDIATE")
+        return self.reading("IMMEDIATE")
 
     def contents(self) -> Contents:
         """Return how much is in it."""
-        ((files, passages),) = self._rows(
-            "SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM passage)"
-        )
-        paths = (self.path, self.path.with_name(f"{self.path.name}-wal"))
-        size = sum(each.stat().st_size for each in paths if each.exists())
+        counts = "SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM passage)"
+        ((files, passages),) = self._rows(counts)
+        size = sum(each.stat().st_size for each in self.path.parent.glob(f"{self.path.name}*"))
         return Contents(files, passages, size, self.roots())
 
     def roots(self) -> tuple[Path, ...]:
@@ -259,10 +219,9 @@ class Index:
             passages: all of them.
         """
         self.remove(path)
-        added = self._database.execute(
-            "INSERT INTO file (path, size, changed_ns, sha256) VALUES (?, ?, ?, ?)",
-            (path, known.size, known.changed_ns, known.sha256),
-        ).lastrowid
+        file = "INSERT INTO file (path, size, changed_ns, sha256) VALUES (?, ?, ?, ?)"
+        row = (path, known.size, known.changed_ns, known.sha256)
+        added = self._database.execute(file, row).lastrowid
         self._database.executemany(
             "INSERT INTO passage (file, first, last, name, heading, text) VALUES (?, ?, ?, ?, ?, ?)",
             [(added, each.first, each.last, name, each.heading, each.text) for each in passages],
@@ -327,7 +286,8 @@ class Index:
 
     def count_without_vector(self) -> int:
         """Return how many passages have no vector yet."""
-        return int(self._rows(_COUNT_WITHOUT_VECTOR)[0][0])
+        count = "SELECT count(*) FROM passage WHERE id NOT IN (SELECT passage FROM vector)"
+        return int(self._rows(count)[0][0])
 
     def without_vector(self, after: int, most: int) -> list[PassageRow]:
         """Return the first passages behind a number that have no vector yet."""
@@ -346,22 +306,21 @@ class Index:
         return self._database.execute("SELECT passage, float16 FROM vector")
 
     def _rows(self, statement: str, *values: object) -> list[Any]:
-        with self._sqlite_errors():
+        with self._errors():
             return self._database.execute(statement, values).fetchall()
 
-    @contextmanager
-    def _sqlite_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise _unusable(self.path, error) from error
+    def _errors(self) -> AbstractContextManager[None]:
+        advice = "check the disk, or remove it with `localspec index rm` and index again"
+        return database.errors_as(
+            lambda why: LocalspecError(
+                f"the index {shown(self.path)} cannot be used ({why}): {advice}"
+            )
+        )
 
 
 def index_names() -> list[str]:
     """Return the names of the indexes that there are."""
-    with suppress(OSError):
-        return sorted(each.stem for each in (data_dir() / "index").glob("*.db"))
-    return []
+    return sorted(each.stem for each in (data_dir() / "index").glob("*.db"))
 
 
 def open_index(name: str, *, make: bool = False) -> Index:
@@ -407,10 +366,3 @@ def _path_of(name: str, *, must_exist: bool) -> Path:
         known = f"choose one of {', '.join(names)}" if names else "`localspec index add` makes one"
         raise UsageError(f"there is no index {name[:40]!r}: {known}")
     return path
-
-
-def _unusable(path: Path, error: Exception) -> LocalspecError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return LocalspecError(
-        f"the index {shown(path)} cannot be used ({reason}): check the disk, or remove it with `localspec index rm`"
-    )

@@ -23,11 +23,12 @@ from localspec.chat.events import Prefilling, Reply, Started, StreamEvent, Text,
 from localspec.chat.reply_figures import speculation
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
+from localspec.engine.engine import Busy
 from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
-from localspec.serve.backend import Backend, Busy, pieces
+from localspec.serve.backend import Backend, pieces
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import CLIENT, GATE, code_of, error_body, is_anthropic, status_of
 from localspec.serve.residence import Residence, ServedModel
@@ -126,7 +127,7 @@ class Service:
     async def reply(
         self, request: HttpRequest, asked: Request, *, empty: bool = False
     ) -> AsyncGenerator[Told | ReplyDone]:
-        """Yield the pieces of an answer to a request, and in the end the whole, once the model is there; raises as `Backend.notices` does.
+        """Yield the pieces of an answer to a request, and in the end the whole, once the model is there; raises as `Backend.answers` does.
 
         Args:
             request: of the client.
@@ -139,7 +140,7 @@ class Service:
         asked = msgspec.structs.replace(
             asked, client=client, call_policy=policy, rounds=False, gate=gate
         )
-        told = pieces(self.backend.notices(asked), progress_of(request).note)
+        told = pieces(self.backend.answers(asked), progress_of(request).note)
         async with self.residence.use(self.model), aclosing(told) as events:
             async for event in events:
                 if not empty:

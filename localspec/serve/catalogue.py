@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from localspec.models.entries import ModelEntry
-from localspec.models.names import load_imports
+from localspec.models.ledger import IMPORTS
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store, is_here
 from localspec.options import LaunchOptions, ReplyOptions
@@ -74,7 +74,7 @@ def _here(registry: Registry, store: Store) -> Iterator[str]:
     for pair in registry.pairs.values():
         if _answers(registry.find(pair.target)):
             yield pair.name
-    for entry in (*registry.models.values(), *load_imports(store.root).values()):
+    for entry in (*registry.models.values(), *IMPORTS.load(store.root).values()):
         if _answers(entry):
             yield entry.name
 
@@ -84,7 +84,7 @@ def _launch(
 ) -> tuple[str, LaunchOptions] | None:
     """Return the usual name of a model that is on the disk, and what loads it, as another one is; None without one."""
     bare = replace(like, pair=None, target=None, draft_model=None, draft_lora=None, offline=True)
-    imported = load_imports(store.root).get(name)
+    imported = IMPORTS.load(store.root).get(name)
     if imported is not None:
         return (name, replace(bare, target=name)) if _answers(imported) else None
     if not registry.knows(name):

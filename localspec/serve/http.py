@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.serve.backend import Busy, EngineLost, Refused, WaitedTooLong
+from localspec.engine.engine import Busy, EngineFault, EngineGone
+from localspec.errors import ContextOverflow, LocalspecError, PassFailed, UsageError
+from localspec.serve.backend import WaitedTooLong
 from localspec.serve.unsupported import refuse_unsupported
 
 CLIENT = "localspec.client"
@@ -26,7 +27,6 @@ GATE = "localspec.gate"
 MOST_BODY_BYTES = 16 << 20
 _RETRY_S = 2
 _TRY_LATER = {429, 503}
-_FAULTS = {"Fault", "PassFailed", "FrameError"}
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -180,14 +180,14 @@ def status_of(error: LocalspecError) -> int:
     match error:
         case Busy():
             return 429
-        case EngineLost() | WaitedTooLong():
+        case EngineGone() | WaitedTooLong():
             return 503
         case NotFound():
             return 404
         case TooLarge():
             return 413
-        case Refused(kind=kind):
-            return 500 if kind in _FAULTS else 400
+        case EngineFault() | PassFailed():
+            return 500
     return 400
 
 
@@ -198,8 +198,7 @@ def told(scope: Scope, error: LocalspecError) -> JSONResponse:
 
 def code_of(error: LocalspecError) -> str | None:
     """Return OpenAI's code of an error, where programs look for one."""
-    kind = error.kind if isinstance(error, Refused) else type(error).__name__
-    return "context_length_exceeded" if kind == ContextOverflow.__name__ else None
+    return "context_length_exceeded" if isinstance(error, ContextOverflow) else None
 
 
 def error_of(scope: Scope, status: int, reason: str, code: str | None = None) -> JSONResponse:

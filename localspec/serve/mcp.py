@@ -16,12 +16,12 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from localspec import __version__
-from localspec.chat.events import Prefilling, Reply, RoundDone
+from localspec.chat.events import Finished, Prefilling, Reply, RoundDone
 from localspec.chat.reply_figures import rounded, usage
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.display import reading_text
-from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyDone
+from localspec.engine.protocol import Downloading, Loading, Measuring, Notice
 from localspec.errors import LocalspecError, UsageError
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text
@@ -169,15 +169,15 @@ class AskTools:
         require_sound(options)  # before a model is loaded for it
         return model, Request(0, tuple(messages), options, ephemeral=True, gate=self._gate)
 
-    async def _answered(self, model: ServedModel, asked: Request, tell: Tell) -> ReplyDone:
+    async def _answered(self, model: ServedModel, asked: Request, tell: Tell) -> Finished:
         most = asked.options.max_tokens
         total, tokens = None if most is None else most + 1.0, 0
         async with (
             self._loaded(model, tell),
-            aclosing(self._backend.notices(asked)) as notices,
+            aclosing(self._backend.answers(asked)) as notices,
         ):
             async for notice in notices:
-                if isinstance(notice, ReplyDone):
+                if isinstance(notice, Finished):
                     return notice
                 for event in getattr(notice, "events", ()):
                     match event:
@@ -189,7 +189,7 @@ class AskTools:
                             tokens += len(texts)
                 if tokens:
                     await tell(1.0 + tokens, total, f"{tokens} tokens")
-        raise AssertionError("an answer ends with ReplyDone")
+        raise AssertionError("an answer ends with Finished")
 
     @asynccontextmanager
     async def _loaded(self, model: ServedModel, tell: Tell) -> AsyncIterator[None]:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from localspec.chat.events import Reply, RoundDone, Started, Told
 from localspec.chat.request import Request
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyDone, ReplyEvents
-from localspec.telemetry.workload import workload_of
+from localspec.launch.observe import workload_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)

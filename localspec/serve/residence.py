@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from localspec.engine.engine import Busy
 from localspec.errors import LocalspecError
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.serve.backend import Backend, Busy, WaitedTooLong
+from localspec.serve.backend import Backend, WaitedTooLong
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,8 @@ class Residence:
         Raises:
             Busy: too many requests wait.
             WaitedTooLong: it was not its turn in time.
-            Refused: it cannot be loaded.
-            EngineLost: the engine died of it.
+            EngineGone: the engine died of it.
+            LocalspecError: it cannot be loaded.
         """
         if model != self.loaded or self._line or self._change is not None:
             await self._turn(model)
@@ -168,11 +169,11 @@ class Residence:
         self._advance()
 
     async def _unload(self) -> None:
-        resting, self.loaded = self.loaded, None
+        self.loaded, self.resting = None, self.loaded
         try:
             await self._backend.unload()
         finally:
-            self._change, self.resting = None, resting
+            self._change = None
         self._advance()
 
     def _rest(self) -> None:

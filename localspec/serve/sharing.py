@@ -1,12 +1,11 @@
 """Sharing: what a server has in memory, for other programs of its user: `run`, `chat` and `batch` ask over a private socket.
 
-They speak the engine's own wire, each with its own numbers. What would change the models, or keep what they have
+They speak the engine's own protocol, each with its own numbers. What would change the models, or save what they have
 evaluated, is refused. A program that goes away ends its requests.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
@@ -16,12 +15,15 @@ from localspec import __version__
 from localspec.chat.request import Request
 from localspec.decoding.round import OFF
 from localspec.engine.protocol import (
+    COMMANDS,
+    MAX_FRAME_BYTES,
     Bye,
     Cancel,
     Command,
     Count,
     Detokenize,
     Failed,
+    FrameError,
     Hello,
     Load,
     Loading,
@@ -31,12 +33,12 @@ from localspec.engine.protocol import (
     SaveState,
     StateLeft,
     Tokenize,
+    encode,
 )
-from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError, encode
 from localspec.errors import LocalspecError, UsageError
 from localspec.launch.names import with_full_names
 from localspec.options import LaunchOptions
-from localspec.serve.backend import Answer, Backend, Refused
+from localspec.serve.backend import Backend
 from localspec.serve.residence import Residence, ServedModel
 
 FRAME_BYTES = MAX_FRAME_BYTES + 1
@@ -46,12 +48,12 @@ _LEFT = "the models are those of a server, which keeps nothing of what they have
 
 
 def has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
-    """Say whether what is loaded answers as what is wanted would.
+    """Return whether what is loaded answers as what is wanted would.
 
     Args:
-        loaded: what was asked for when it was loaded, by full names.
+        loaded: with which options it was loaded, by full names.
         n_ctx: tokens of context that it has.
-        wanted: likewise; what drafts may be left away for a request, and nothing else may be changed.
+        wanted: by full names, too; a request may do without the drafter, and nothing else may differ.
     """
     wanted_ctx, usual_ctx = wanted.load.n_ctx, loaded.load.n_ctx
     roomy = wanted_ctx is None and n_ctx >= _USUAL_CTX
@@ -75,7 +77,7 @@ def has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
 
 
 class Sharing:
-    """Lets other programs ask.
+    """Answers other programs.
 
     Args:
         backend: answers.
@@ -89,13 +91,13 @@ class Sharing:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one program until it goes away."""
         program = _Program(self._backend, self._residence, writer)
-        program.tell(Hello(__version__, os.getpid()))
+        program.send(Hello(__version__, os.getpid()))
         try:
             while (line := await reader.readline()).endswith(b"\n"):
                 try:
                     command = COMMANDS.decode(line)
                 except FrameError as error:
-                    program.tell(Failed(None, type(error).__name__, str(error)))
+                    program.send(Failed(None, type(error).__name__, str(error)))
                     continue
                 if isinstance(command, Bye):
                     break
@@ -121,18 +123,18 @@ class _Program:
     numbers: dict[int, int] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
 
-    def tell(self, notice: Notice) -> None:
-        """Say something to it."""
+    def send(self, notice: Notice) -> None:
+        """Send it a notice."""
         with suppress(FrameError):  # no reply is as large
             self.writer.write(encode(notice))
 
     def take(self, command: Command) -> None:
-        """Do what it asks for."""
+        """Do what it wants."""
         match command:
             case Load(options=wanted):
                 self._load(wanted)
             case SaveState(directory=directory) | RestoreState(directory=directory):
-                self.tell(StateLeft(directory, _LEFT))
+                self.send(StateLeft(directory, _LEFT))
             case Cancel(id=int(number)):
                 self.cancelled.add(number)
                 if number in self.numbers:
@@ -143,7 +145,7 @@ class _Program:
                 task.add_done_callback(self.tasks.discard)
 
     async def end(self) -> None:
-        """End what it asked for."""
+        """End its requests."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -153,50 +155,48 @@ class _Program:
         ready = self.backend.ready if resting is None else self.backend.last_ready
         model = resting or self.residence.loaded
         if ready is None or model is None or not _has(model.launch, ready.n_ctx, wanted):
-            self.tell(Failed(None, LocalspecError.__name__, "something else is loaded here"))
+            self.send(Failed(None, LocalspecError.__name__, "something else is loaded here"))
             return
         self.model = model
         self.draft = OFF if wanted.draft == OFF else None
         if resting is not None:  # as soon as something is asked
-            self.tell(Loading(ready.target, 0.0))
-        self.tell(ready)
+            self.send(Loading(ready.target, 0.0))
+        self.send(ready)
 
-    async def _answer(self, asked: Question) -> None:
-        own = asked.id
+    async def _answer(self, question: Question) -> None:
+        own = question.id
 
         def began(number: int) -> None:
             self.numbers[own] = number
             if own in self.cancelled:
                 self.backend.cancel(number)
 
-        if isinstance(asked, Request):
-            asked = msgspec.structs.replace(
-                asked, draft=asked.draft or self.draft, client=f"program {id(self)}"
+        if isinstance(question, Request):
+            question = msgspec.structs.replace(
+                question, draft=question.draft or self.draft, client=f"program {id(self)}"
             )
         try:
             if self.model is None:
                 raise UsageError("no model was asked for: load one first")
-            # In memory again, if it was let go meanwhile.
-            async with self.residence.use(self.model):
-                await self._forward(own, self.backend.notices(asked, began))
+            # In memory again, if it was unloaded meanwhile.
+            async with (
+                self.residence.use(self.model),
+                aclosing(self.backend.answers(question, began)) as answers,
+            ):
+                async for notice in answers:
+                    self.send(msgspec.structs.replace(notice, id=own))
+                    await self.writer.drain()
         except LocalspecError as error:
-            kind = error.kind if isinstance(error, Refused) else type(error).__name__
-            self.tell(Failed(own, kind, str(error)))
+            self.send(Failed(own, type(error).__name__, str(error)))
         except OSError:
             pass  # it is gone
         finally:
             self.numbers.pop(own, None)
             self.cancelled.discard(own)
 
-    async def _forward(self, own: int, notices: AsyncGenerator[Answer]) -> None:
-        async with aclosing(notices):
-            async for notice in notices:
-                self.tell(msgspec.structs.replace(notice, id=own))
-                await self.writer.drain()
-
 
 def _has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
-    """Say the same of what is loaded by whatever names; False where they mean nothing any more."""
+    """Return whether it does, resolving its names; False where they mean nothing any more."""
     try:
         return has(with_full_names(loaded), n_ctx, wanted)
     except (LocalspecError, OSError, RuntimeError, ValueError):

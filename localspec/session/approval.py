@@ -3,19 +3,21 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
-from localspec.calls import Tool
 from localspec.calls.policy import ASKED_FIRST, CallPolicy
 from localspec.display import duration_text
 from localspec.messages import ToolCall
 from localspec.toolbox.loop import CarriedOut, ToolLoop
 from localspec.toolbox.permissions import Decision, Permissions
-from localspec.toolbox.toolbox import Proposal, Toolbox, wait_for
+from localspec.toolbox.toolbox import Proposal, Toolbox
+
+T = TypeVar("T")
 
 _LOOK_S = 0.05
-_PREVIEWED_LINES = 8
 NOBODY = "nobody can be asked here: a rule in tools.toml can allow it"
 
 
@@ -34,8 +36,8 @@ class CallQuestion:
     scope: str
 
 
-class CallRunner:
-    """Carries out calls; see `Hands`. Nothing here waits but its own thread, and `wait`.
+class CallRunner(ToolLoop):
+    """Carries out calls in a thread. Nothing here waits but that thread, and `wait`.
 
     Args:
         boxes: the functions.
@@ -45,7 +47,7 @@ class CallRunner:
         policy: which functions may be called, how often and in what order.
 
     Attributes:
-        question: what the user is asked now; None while nothing is.
+        question: the call that the user has to decide about now; None without one.
     """
 
     def __init__(
@@ -56,31 +58,20 @@ class CallRunner:
         news: SimpleQueue[str] | None = None,
         policy: CallPolicy = ASKED_FIRST,
     ) -> None:
+        super().__init__(boxes, permissions, policy)
         self.notes = tuple(notes)
-        self._boxes = tuple(boxes)
         self._news = SimpleQueue[str]() if news is None else news
         self.question: CallQuestion | None = None
-        self._loop = ToolLoop(boxes, permissions, self, policy)
         self._answers: SimpleQueue[Decision] = SimpleQueue()
-        self._done: SimpleQueue[str | CarriedOut] = SimpleQueue()
+        self._outcomes: SimpleQueue[str | CarriedOut] = SimpleQueue()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._running: tuple[str, float] | None = None
-        self._asked = ""
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """What there is to call now."""
-        return self._loop.tools
-
-    @property
-    def policy(self) -> CallPolicy:
-        """What of it the next answer may call."""
-        return self._loop.policy
+        self._question_id = ""
 
     def wait(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Wait until all functions are there, are given up, or `stopped` returns True."""
-        waiting = threading.Thread(target=wait_for, args=(self._boxes, self._stop), daemon=True)
+        waiting = threading.Thread(target=self.ready, args=(self._stop,), daemon=True)
         waiting.start()
         while waiting.is_alive():
             waiting.join(_LOOK_S)
@@ -89,12 +80,7 @@ class CallRunner:
 
     def news(self) -> list[str]:
         """Return what the user should know since the last call, a sentence each."""
-        found = []
-        while True:
-            try:
-                found.append(self._news.get_nowait())
-            except Empty:
-                return found
+        return _taken(self._news)
 
     @property
     def busy(self) -> bool:
@@ -106,19 +92,15 @@ class CallRunner:
         """Whether the user stopped the last calls."""
         return self._stop.is_set()
 
-    def begin(self) -> None:
-        """Count rounds from the start: there is another question."""
-        self._loop.begin()
-
     def forget(self) -> None:
         """Take back what was allowed: another conversation begins."""
-        self._loop.permissions.forget()
+        self.permissions.forget()
 
     def start(self, calls: Sequence[ToolCall]) -> None:
         """Carry out the calls of an answer."""
         self._stop = threading.Event()
         self._thread = threading.Thread(
-            target=self._loop.results,
+            target=self.results,
             args=(tuple(calls), self._stop),
             daemon=True,
             name="localspec-calls",
@@ -177,27 +159,22 @@ class CallRunner:
         """
         thread = self._thread
         ended = thread is not None and not thread.is_alive()
-        found: list[str | CarriedOut] = []
-        while True:
-            try:
-                found.append(self._done.get_nowait())
-            except Empty:
-                break
+        taken = _taken(self._outcomes)
         if ended:
             self._thread = self.question = self._running = None
-        return found
+        return taken
 
     def close(self) -> None:
         """End all of it."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        self._loop.close()
+        super().close()
 
     def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:
         """Wait for the user's answer."""
-        self._answers, self._asked = SimpleQueue(), call.id
-        self.question = CallQuestion(call, proposal, self._loop.permissions.scope(call, proposal))
+        self._answers, self._question_id = SimpleQueue(), call.id
+        self.question = CallQuestion(call, proposal, self.permissions.scope(call, proposal))
         while not stop.is_set():
             try:
                 return self._answers.get(timeout=_LOOK_S)
@@ -209,13 +186,21 @@ class CallRunner:
     def began(self, call: ToolCall, proposal: Proposal) -> None:
         """Take note of what runs."""
         self._running = proposal.summary, time.monotonic()
-        if call.id != self._asked:
-            self._done.put(proposal.summary)
+        if call.id != self._question_id:
+            self._outcomes.put(proposal.summary)
 
     def ended(self, done: CarriedOut) -> None:
         """Keep what came of it until it is taken."""
         self._running = None
-        self._done.put(done)
+        self._outcomes.put(done)
+
+
+def _taken(queue: SimpleQueue[T]) -> list[T]:
+    taken = list[T]()
+    with suppress(Empty):
+        while True:
+            taken.append(queue.get_nowait())
+    return taken
 
 
 def typed_decision(ask: Callable[[str], str], scope: str) -> Decision | None:
@@ -240,16 +225,3 @@ def typed_decision(ask: Callable[[str], str], scope: str) -> Decision | None:
                 return Decision(allowed=False, reason=reason.strip())
             case _:
                 continue
-
-
-def shortened_lines(text: str) -> list[str]:
-    """Return the lines of a text; of a long one the first and the last."""
-    lines = text.splitlines()
-    left_out = len(lines) - 2 * _PREVIEWED_LINES
-    if left_out <= 1:
-        return lines
-    return [
-        *lines[:_PREVIEWED_LINES],
-        f"[{left_out} more lines]",
-        *lines[-_PREVIEWED_LINES:],
-    ]

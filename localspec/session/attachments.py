@@ -1,22 +1,23 @@
 """`@path` in a message: the file goes into the context, its content in a block of its own behind the text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import UsageError
 from localspec.messages import DocumentPart, Message
-from localspec.retrieval.citing import files_of, passages_in
+from localspec.session.citing import files_of, passages_in
 from localspec.storage.files import size_text
 from localspec.storage.tree import files_below, fuzzy
 
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 _TRAILING = ".,;:!?)"
 _MOST_BYTES = 1 << 20
-_SHOWN = 8
+_MOST_OFFERED = 8
 # One letter is in nearly every name.
 _LEAST_FUZZY = 2
-_CHARS_PER_TOKEN = 4  # of English and code; only for the size that is shown
+_CHARS_PER_TOKEN = 4  # of English and code; only for the size that is printed
 
 
 def label(document: DocumentPart) -> str:
@@ -25,10 +26,10 @@ def label(document: DocumentPart) -> str:
     return f"{document.name} · {size} · ≈ {len(document.text) // _CHARS_PER_TOKEN} tokens"
 
 
-def attached_lines(said: Message) -> Iterator[str]:
-    """Yield a line for each file and passage that goes with a question, and one for what the passages take."""
-    yield from map(label, files_of(said))
-    passages = passages_in([said])
+def attached_lines(message: Message) -> Iterator[str]:
+    """Yield a line for each file and passage that goes with a question, and one for the size of the passages."""
+    yield from map(label, files_of(message))
+    passages = passages_in([message])
     yield from map(str, passages.values())
     if passages:
         yield f"passages · ≈ {sum(each.tokens for each in passages.values())} tokens"
@@ -40,14 +41,11 @@ def attached(text: str, folder: Path) -> list[DocumentPart]:
     Raises:
         UsageError: a file is there but cannot be put into a context.
     """
-    found: dict[Path, DocumentPart] = {}
+    paths: dict[Path, str] = {}
     for name in _mentions(text):
-        path = _existing(name, folder)
-        if path is not None and path not in found:
-            found[path] = DocumentPart(
-                name.rstrip(_TRAILING) if not (folder / name).exists() else name, _read(path, name)
-            )
-    return list(found.values())
+        if (path := _existing(name, folder)) is not None:
+            paths.setdefault(path, name if (folder / name).exists() else name.rstrip(_TRAILING))
+    return [DocumentPart(name, _read(path, name)) for path, name in paths.items()]
 
 
 def unmatched(text: str, folder: Path) -> list[str]:
@@ -66,17 +64,17 @@ def read_document(name: str, folder: Path) -> DocumentPart:
         UsageError: there is none, or it cannot be put into a context.
     """
     path = _existing(name, folder)
-    if path is None:
-        if _is_folder(name, folder):
-            raise UsageError(
-                f"{name} is a folder: name files in it, or index it with `localspec index add {name}`"
-            )
-        raise UsageError(f"there is no file {name}: check the path")
-    return DocumentPart(name, _read(path, name))
+    if path is not None:
+        return DocumentPart(name, _read(path, name))
+    if _existing(name, folder, is_kind=Path.is_dir) is not None:
+        raise UsageError(
+            f"{name} is a folder: name files in it, or index it with `localspec index add {name}`"
+        )
+    raise UsageError(f"there is no file {name}: check the path")
 
 
 def file_size(size_bytes: int) -> str:
-    """Return the size of a small file as it is told to people."""
+    """Return the size of a small file as people read it."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
     return f"{size_bytes / 1e3:.1f} KB" if size_bytes < 1e6 else size_text(size_bytes)
@@ -91,39 +89,25 @@ def completions(typed: str, folder: Path) -> list[tuple[str, str]]:
         typed: what stands behind the `@`.
         folder: what it is relative to.
     """
-    found = _beginning(typed, folder)
-    names = {name for name, _ in found}
-    if len(typed) >= _LEAST_FUZZY and not typed.startswith(("/", "~", ".")):
-        for name in fuzzy(typed, files_below(folder), _SHOWN):
-            if name not in names and len(found) < _SHOWN:
-                found += [(name, file_size(size))] if (size := _size(folder / name)) >= 0 else []
-    return found
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
-
-
-def _beginning(typed: str, folder: Path) -> list[tuple[str, str]]:
-    parent, _, start = typed.rpartition("/")
+    parent, slash, start = typed.rpartition("/")
     place = Path(f"{parent}/" if typed.startswith("/") else parent or ".").expanduser()
-    found = []
-    try:
+    found: dict[str, str] = {}
+    with suppress(OSError):  # no such folder, or not ours to read: nothing to offer
         for each in sorted((folder / place).iterdir()):
-            if not each.name.startswith(start) or (each.name.startswith(".") and not start):
-                continue
-            name = f"{parent}/{each.name}" if "/" in typed else each.name
-            found.append(
-                (f"{name}/", "") if each.is_dir() else (name, file_size(each.stat().st_size))
-            )
-            if len(found) == _SHOWN:
+            if each.name.startswith(start) and (start or not each.name.startswith(".")):
+                name = f"{parent}{slash}{each.name}"
+                found[f"{name}/" if each.is_dir() else name] = _size(each)
+            if len(found) == _MOST_OFFERED:
                 break
-    except OSError:  # no such folder, or not ours to read: nothing to offer
-        return found
-    return found
+    if len(typed) >= _LEAST_FUZZY and not typed.startswith(("/", "~", ".")):
+        for name in fuzzy(typed, files_below(folder), _MOST_OFFERED):
+            if len(found) < _MOST_OFFERED and (folder / name).exists():
+                found.setdefault(name, _size(folder / name))
+    return [*found.items()]
+
+
+def _size(path: Path) -> str:
+    return "" if path.is_dir() else file_size(path.stat().st_size)
 
 
 def _mentions(text: str) -> Iterator[str]:
@@ -131,22 +115,17 @@ def _mentions(text: str) -> Iterator[str]:
         yield quoted or bare
 
 
-def _existing(name: str, folder: Path) -> Path | None:
+def _existing(
+    name: str, folder: Path, is_kind: Callable[[Path], bool] = Path.is_file
+) -> Path | None:
     for each in dict.fromkeys((name, name.rstrip(_TRAILING))):
         try:
             path = (folder / Path(each).expanduser()).resolve()
-            if each and path.is_file():
+            if each and is_kind(path):
                 return path
         except (OSError, RuntimeError, ValueError):  # too long, without a home, with a NUL
             continue
     return None
-
-
-def _is_folder(name: str, folder: Path) -> bool:
-    try:
-        return (folder / Path(name).expanduser()).is_dir()
-    except (OSError, RuntimeError, ValueError):
-        return False
 
 
 def _read(path: Path, name: str) -> str:

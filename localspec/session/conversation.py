@@ -4,6 +4,7 @@ Several windows may show one conversation, each its own branch: what another win
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,9 @@ from localspec.display import clean_line
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.recorder import ReplyRecorder
-from localspec.history.records import StoredMessage
+from localspec.history.records import StoredConversation, StoredMessage, content_of, tags_of
 from localspec.messages import Message, with_results
-from localspec.retrieval.citing import NumberedPassage, passages_in
+from localspec.session.citing import NumberedPassage, passages_in
 from localspec.session.compaction import (
     COMMAND,
     REQUEST,
@@ -26,6 +27,16 @@ from localspec.session.compaction import (
     kept_from,
     summary_at,
 )
+
+__all__ = [
+    "History",
+    "ReplyRecorder",
+    "SavedConversation",
+    "StoredConversation",
+    "StoredMessage",
+    "content_of",
+    "tags_of",
+]
 
 if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut
@@ -97,24 +108,21 @@ class SavedConversation:
 
     def turns_with(self, question: Message) -> tuple[Message, ...]:
         """Return what goes to the engine with a question that `say` would add; nothing is saved."""
-        unanswered = bool(self.messages) and self.messages[-1].message.role == "user"
-        branch = self.messages[:-1] if unanswered else self.messages
-        turns = [] if self.system is None else [Message.system(self.system)]
-        return with_results([*turns, *(each.message for each in context_of(branch)), question])
+        branch = self.messages[:-1] if self._is_unanswered else self.messages
+        return self._turns(branch, question)
 
-    def say(self, said: Message, settings: str = "") -> int:
+    def say(self, question: Message, settings: str = "") -> int:
         """Add a question at the end and return its id. One that never got an answer is put aside.
 
         Args:
-            said: the question.
+            question: its text and files.
             settings: what the history keeps with a conversation that begins with it.
         """
         last = self.messages[-1] if self.messages else None
-        if last is not None and last.message.role == "user":
-            return self._add(said, last.parent)
         if self.conversation is None:
             self.conversation = self.history.create(system=self.system, settings=settings)
-        return self._add(said, None if last is None else last.id)
+        place = None if last is None else last.parent if self._is_unanswered else last.id
+        return self._add(question, place)
 
     @property
     def is_open_elsewhere(self) -> bool:
@@ -122,7 +130,7 @@ class SavedConversation:
         if self.conversation is None or not self.messages:
             return False
         last = self.messages[-1]
-        place = last.parent if last.message.role == "user" else last.id
+        place = last.parent if self._is_unanswered else last.id
         latest = [each.id for each in self.history.branch(self.conversation)][-1:]
         others = self.history.messages(self.conversation)
         return latest != [last.id] and any(
@@ -131,12 +139,9 @@ class SavedConversation:
 
     def add_result(self, done: "CarriedOut") -> int:
         """Add what a call of the last answer came to; return its id."""
-        assert self.conversation is not None  # noqa: S101 - it was called in one
         message, figures = Message("tool", (done.result,)), json.dumps({"seconds": done.seconds})
-        parent, name = self.messages[-1].id, done.call.name
-        added = self.history.add_result(
-            self.conversation, parent, message, name, figures if done.begun else ""
-        )
+        parent, figures = self.messages[-1].id, figures if done.begun else ""
+        added = self.history.add_result(self._id, parent, message, done.call.name, figures)
         self.show_branch(added)
         return added
 
@@ -147,8 +152,7 @@ class SavedConversation:
             reply: the reply.
             model: the model that gave it.
         """
-        assert self.conversation is not None  # noqa: S101 - a question was asked in it
-        recorder = self.history.begin_reply(self.conversation, self.messages[-1].id, model)
+        recorder = self.history.begin_reply(self._id, self.messages[-1].id, model)
         self.finish_reply(recorder, reply, reply.message)
 
     def finish_reply(
@@ -185,16 +189,15 @@ class SavedConversation:
         Raises:
             UsageError: there is nothing to summarise.
         """
-        last = self.messages[-1] if self.messages else None
-        asked = last is not None and last.message.role == "user"
-        branch = self.messages[:-1] if asked else self.messages
+        unanswered = self._is_unanswered
+        branch = self.messages[:-1] if unanswered else self.messages
         since = context_of(branch)[0 if summary_at(branch) is None else 2 :]
         if not any(each.message.role == "assistant" for each in since):
             raise UsageError("nothing to summarise yet: ask something first")
-        text = self.take_back() if asked else None
-        figures = figures_of(kept_from(context_of(branch)))
-        self._add(Message.user(REQUEST), branch[-1].id, figures)
-        return None if last is None or is_request(last) else text
+        is_own = unanswered and not is_request(self.messages[-1])
+        text = self.take_back() if unanswered else None
+        self._add(Message.user(REQUEST), branch[-1].id, figures_of(kept_from(context_of(branch))))
+        return text if is_own else None
 
     @property
     def ends_with_summary(self) -> bool:
@@ -206,8 +209,7 @@ class SavedConversation:
         """Whether a summary was asked for here already, whatever came of it: nothing but a question has followed."""
         if any(is_request(each) for each in self.messages[-3:]):
             return True
-        asked = bool(self.messages) and self.messages[-1].message.role == "user"
-        if self.conversation is None or not asked:
+        if self.conversation is None or not self._is_unanswered:
             return False
         # A request that nothing answered gives its place to the question.
         here, stored = self.messages[-1].siblings, self.history.messages(self.conversation)
@@ -237,9 +239,9 @@ class SavedConversation:
             raise UsageError("there is no summary yet: /compact makes one")
         return self.messages[at]
 
-    def say_instead(self, number: int, said: Message) -> int:
+    def say_instead(self, number: int, question: Message) -> int:
         """Ask something else in place of the `number`-th question, in a branch; return its id."""
-        return self._add(said, self.question(number).parent)
+        return self._add(question, self.question(number).parent)
 
     def question(self, number: int | None = None) -> StoredMessage:
         """Return the `number`-th question, from 1 on, or the last one, which may be a request for a summary.
@@ -247,12 +249,12 @@ class SavedConversation:
         Raises:
             UsageError: there is no such question.
         """
-        asked = [each for each in self.messages if each.message.role == "user"]
-        if not asked:
+        questions = [each for each in self.messages if each.message.role == "user"]
+        if not questions:
             raise UsageError("nothing was asked yet: write a question first")
         if number is None:
-            return asked[-1]
-        questions = [each for each in asked if not is_request(each)]
+            return questions[-1]
+        questions = [each for each in questions if not is_request(each)]
         if not 1 <= number <= len(questions):
             raise UsageError(f"there is no question {number}: there are {len(questions)}")
         return questions[number - 1]
@@ -270,11 +272,9 @@ class SavedConversation:
     def numbers(self) -> dict[int, int]:
         """Return the number of every question, by its id; requests for summaries have none."""
         questions = [
-            each.id
-            for each in self.messages
-            if each.message.role == "user" and not is_request(each)
+            each for each in self.messages if each.message.role == "user" and not is_request(each)
         ]
-        return {each: number for number, each in enumerate(questions, 1)}
+        return {each.id: number for number, each in enumerate(questions, 1)}
 
     def take_back(self) -> str:
         """Show the conversation as it was before the last question, and return that; the history keeps both.
@@ -283,23 +283,21 @@ class SavedConversation:
             UsageError: nothing was asked yet.
         """
         last = self.question()
-        assert self.conversation is not None  # noqa: S101 - it holds a question
-        self.history.go_back(self.conversation, last.parent)
+        self.history.go_back(self._id, last.parent)
         self.show_branch(last.parent)
         return COMMAND if is_request(last) else last.message.typed
 
     def turns(self, upto: int) -> tuple[Message, ...]:
         """Return what goes to the engine, from the system prompt to the message `upto`."""
-        turns = [] if self.system is None else [Message.system(self.system)]
         ids = [each.id for each in self.messages]
-        branch = self.messages[: ids.index(upto) + 1] if upto in ids else self.messages
-        turns += [each.message for each in context_of(branch)]
-        return with_results(turns)
+        return self._turns(self.messages[: ids.index(upto) + 1] if upto in ids else self.messages)
 
     def answered(self) -> tuple[Message, ...]:
         """Return the turns up to the last answer; without one, the system prompt if there is one."""
-        answers = [each.id for each in self.messages if each.message.role == "assistant"]
-        return self.turns(answers[-1]) if answers else self.turns(0)[: self.system is not None]
+        roles = enumerate((each.message.role for each in self.messages), 1)
+        return self._turns(
+            self.messages[: max((n for n, r in roles if r == "assistant"), default=0)]
+        )
 
     def turn_aside(self, message: StoredMessage, step: int) -> int:
         """Show the next of the messages that stand at the same place, and what follows it; return its id."""
@@ -311,25 +309,22 @@ class SavedConversation:
 
     def branch_off(self, count: int) -> None:
         """Go on in a conversation of its own that has the first `count` messages of this one."""
-        kept = self.messages[:count]
-        title = self.title
+        messages, title = self.messages[:count], self.title
         self.conversation = self.history.create(system=self.system, pair=self.pair)
         parent: int | None = None
         ids = dict[int, int]()
-        for each in kept:
-            if each.message.role == "user":
-                figures = branched(each, ids)
-                parent = self.history.add_user(self.conversation, parent, each.message, figures)
-                ids[each.id] = parent
-                continue
-            if each.message.role == "tool":
-                parent = self.history.add_result(
-                    self.conversation, parent, each.message, each.model, each.figures
-                )
-                continue
-            reply = self.history.begin_reply(self.conversation, parent=parent, model=each.model)
-            reply.finish(each.message, figures=each.figures)
-            parent = reply.message
+        for each in messages:
+            place = self.conversation, parent
+            match each.message.role:
+                case "user":
+                    parent = self.history.add_user(*place, each.message, branched(each, ids))
+                    ids[each.id] = parent
+                case "tool":
+                    parent = self.history.add_result(*place, each.message, each.model, each.figures)
+                case _:
+                    reply = self.history.begin_reply(*place, model=each.model)
+                    reply.finish(each.message, figures=each.figures)
+                    parent = reply.message
         self.rename(f"{title} (branch)")
         self.show_branch(parent)
 
@@ -356,10 +351,21 @@ class SavedConversation:
         self.history.rename(self.conversation, title)
         self.title = title
 
-    def _add(self, said: Message, parent: int | None, figures: str = "") -> int:
-        assert self.conversation is not None  # noqa: S101 - created with its first question
-        added = self.history.add_user(self.conversation, parent, said, figures)
+    @property
+    def _id(self) -> int:
+        assert self.conversation is not None, "it has a question"  # noqa: S101
+        return self.conversation
+
+    @property
+    def _is_unanswered(self) -> bool:
+        return bool(self.messages) and self.messages[-1].message.role == "user"
+
+    def _turns(self, branch: Sequence[StoredMessage], *more: Message) -> tuple[Message, ...]:
+        system = [] if self.system is None else [Message.system(self.system)]
+        return with_results([*system, *(each.message for each in context_of(branch)), *more])
+
+    def _add(self, message: Message, parent: int | None, figures: str = "") -> int:
+        added = self.history.add_user(self._id, parent, message, figures)
         self.show_branch(added)
-        if not self.title:
-            self.title = self.history.conversation(self.conversation).title
+        self.title = self.title or self.history.conversation(self._id).title
         return added

@@ -1,19 +1,29 @@
-"""Writes conversations to files. Never over a file that is there, unless it was named."""
+"""A conversation as a document: Markdown to read, JSON with every branch and figure; written to a file that was named, or to a new one."""
 
+import json
 import re
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from localspec.errors import UsageError
 from localspec.history.archive import History, cut_at_word
-from localspec.history.export import Counts, Mask, as_json, as_markdown, seen
-from localspec.history.records import StoredMessage
-from localspec.messages import Message, TextPart
+from localspec.history.records import StoredConversation, StoredMessage, acts_of, content_of
+from localspec.messages import Message, Part, TextPart, ToolCall, ToolResult
 from localspec.session.attachments import attached_lines
 from localspec.storage.paths import shown
 
+Counts = Counter[tuple[str, str]]
+"""How often a rule had a match, and what was done about it."""
+Mask = Callable[[str, Counts | None], str]
+"""Returns a text without what must not be visible of it; the counts get the matches."""
 STYLES = ("md", "json")
 _TITLE_CHARS = 40
+_NAMES = {"user": "You", "assistant": "Assistant", "tool": "Result"}
 
 
 def exported(
@@ -34,24 +44,114 @@ def exported(
         history: where it is.
         conversation: its id.
         style: `md` or `json`.
-        mask: masks what must not be seen of it; None lets everything through.
-        leaf: the last message of the branch; None for the one that was added or shown last.
-        counts: gets what was found.
-        own: whether that holds for the user's own words, too; see `seen`.
+        mask: masks what must not be visible of it; None lets everything through.
+        leaf: the last message of the branch; None for the one that was added or visible last.
+        counts: gets what the mask matched.
+        own: whether the mask holds for what the user wrote and for the title, too.
     """
     stored = history.conversation(conversation)
     if style == "json":
-        return as_json(*seen(stored, history.messages(conversation), mask, counts, own=own))
-    branch = map(_readable, history.branch(conversation, leaf))
-    return as_markdown(*seen(stored, branch, mask, counts, own=own))
+        messages = history.messages(conversation)
+    else:
+        messages = [_readable(each) for each in history.branch(conversation, leaf)]
+    if mask is not None:
+        stored, messages = _masked(stored, messages, lambda text: mask(text, counts), own=own)
+    return as_json(stored, messages) if style == "json" else as_markdown(stored, messages)
 
 
 def _readable(message: StoredMessage) -> StoredMessage:
     said = replace(message.message, thinking="")  # left out, and not counted
-    if not said.documents:
-        return replace(message, message=said)
-    listed = "".join(f"\n+ {each}" for each in attached_lines(said))
-    return replace(message, message=Message(said.role, (TextPart(f"{said.typed}\n{listed}"),)))
+    if said.documents:
+        listed = "".join(f"\n+ {each}" for each in attached_lines(said))
+        said = Message(said.role, (TextPart(f"{said.typed}\n{listed}"),))
+    return replace(message, message=said)
+
+
+def _masked(
+    conversation: StoredConversation,
+    messages: Iterable[StoredMessage],
+    clean: Callable[[str], str],
+    *,
+    own: bool,
+) -> tuple[StoredConversation, list[StoredMessage]]:
+    """Return a conversation as it may be read: words, thoughts, documents, calls and results."""
+
+    def part(each: Part, role: str) -> Part:
+        if not own and role == "user" and isinstance(each, TextPart):
+            return each
+        if isinstance(each, ToolCall):
+            return msgspec.structs.replace(each, arguments=clean(each.arguments))
+        return msgspec.structs.replace(each, text=clean(each.text))
+
+    def message(said: Message) -> Message:
+        parts = tuple(part(each, said.role) for each in said.parts)
+        return replace(said, parts=parts, thinking=clean(said.thinking))
+
+    title = clean(conversation.title) if own else conversation.title
+    system = conversation.system and clean(conversation.system)
+    cleaned = [replace(each, message=message(each.message)) for each in messages]
+    return replace(conversation, title=title, system=system), cleaned
+
+
+def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessage]) -> str:
+    """Return the messages of one branch under headings; thoughts are left out."""
+    parts = [f"# {conversation.title or 'Conversation'}"]
+    about = [_time(conversation.created_s), conversation.pair]
+    parts.append(" · ".join(filter(None, about)))
+    if conversation.system:
+        quoted = "\n".join(f"> {line}".rstrip() for line in conversation.system.splitlines())
+        parts.append(quoted)
+    for message in messages:
+        said = message.message
+        cut = " (cut)" if message.state != "complete" else ""
+        failed = any(isinstance(each, ToolResult) and each.is_error for each in said.parts)
+        parts.append(f"## {_NAMES.get(said.role, said.role)}{cut}{' (error)' if failed else ''}")
+        parts.append(said.text.strip())
+        parts += [_fenced(f"{each.name} {each.arguments}") for each in said.calls]
+        parts += [_fenced(each.text) for each in said.parts if isinstance(each, ToolResult)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def as_json(conversation: StoredConversation, messages: Iterable[StoredMessage]) -> str:
+    """Return one object: the conversation, and all messages that are given, with their parents."""
+    document = {
+        "title": conversation.title,
+        "created": _time(conversation.created_s),
+        "pair": conversation.pair,
+        "system": conversation.system,
+        "leaf": conversation.leaf,
+        "messages": [
+            {
+                "id": message.id,
+                "parent": message.parent,
+                "role": message.message.role,
+                "content": content_of(message.message),
+                **({"thinking": message.message.thinking} if message.message.thinking else {}),
+                **(json.loads(acts) if (acts := acts_of(message.message)) else {}),
+                "state": message.state,
+                "created": _time(message.created_s),
+                **({"model": message.model} if message.model else {}),
+                **({"figures": message.known_figures} if message.figures else {}),
+            }
+            for message in messages
+        ],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _fenced(text: str) -> str:
+    """Return a text in a fence that nothing in it ends."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _time(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # another program wrote it
+        return ""
 
 
 def write_export(
@@ -71,9 +171,9 @@ def write_export(
         conversation: its id.
         argument: `md` or `json`, and a path; either may be missing.
         folder: what the path is relative to.
-        mask: masks what must not be seen of it; None lets everything through.
+        mask: masks what must not be visible of it; None lets everything through.
         leaf: see `exported`.
-        own: whether that holds for the user's own words, too; see `seen`.
+        own: whether the mask holds for the user's own words, too.
 
     Raises:
         UsageError: the file cannot be written.
@@ -94,7 +194,7 @@ def write_export(
         raise UsageError(
             f"{shown(path)} cannot be written ({error.strerror}): name another file"
         ) from error
-    return path, _masked(counts)
+    return path, _masked_line(counts)
 
 
 def export_line(path: Path, masked: str, conversation: int) -> str:
@@ -103,11 +203,11 @@ def export_line(path: Path, masked: str, conversation: int) -> str:
     return f"written to {path}{how if masked else ''}"
 
 
-def _masked(counts: Counts) -> str:
-    found = Counts({name: count for name, count in counts.items() if name[1] != "note"})
-    if not found:
+def _masked_line(counts: Counts) -> str:
+    masked = Counts({name: count for name, count in counts.items() if name[1] != "note"})
+    if not masked:
         return ""
-    rules, count = ", ".join(dict.fromkeys(rule for rule, _ in found)), found.total()
+    rules, count = ", ".join(dict.fromkeys(rule for rule, _ in masked)), masked.total()
     return f"{count} passage{'s' * (count > 1)} masked ({rules})"
 
 

@@ -24,8 +24,7 @@ import msgspec
 
 from localspec.errors import LocalspecError
 from localspec.llama.chosen import BUILD_VARIABLE, OWN, builds_dir, choose, linked
-from localspec.setup.gpus import BACKENDS, CPU, RPC, RPC_OPTION
-from localspec.setup.plan import SetupPlan
+from localspec.setup.plan import BACKENDS, CPU, RPC, RPC_OPTION, SetupPlan
 from localspec.setup.trial import ANSWER, BuildTrial
 from localspec.storage.files import sync_directory
 from localspec.storage.locks import try_lock

@@ -1,10 +1,9 @@
-"""SQLite files that only their owner can read: opened, brought up to date, checked, and changed all or nothing."""
+"""SQLite files that only their owner can read: opened, brought up to date, changed all or nothing, and emptied."""
 
 import os
 import sqlite3
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from localspec.storage.files import private_directory
@@ -18,33 +17,32 @@ _SETTINGS = (
 )
 
 
-class DatabaseTooNewError(Exception):
-    """A later localspec wrote the file; holds its version."""
+class DatabaseTooNewError(sqlite3.DatabaseError):
+    """A later localspec wrote the file; says so, with its version."""
 
 
-def open_database(path: Path, steps: Sequence[str], check_s: float = 0.0) -> sqlite3.Connection:
-    """Open a file for any thread, made with its directory if it is missing, and bring it up to date.
+def open_database(path: Path, steps: Sequence[str], *, make: bool = True) -> sqlite3.Connection:
+    """Open a file for any thread, and bring it up to date.
 
     Args:
         path: the file.
-        steps: scripts; step n takes a file from `user_version` n to n + 1.
-        check_s: seconds to look for damage at most: all of a usual file, the beginning of a huge one.
+        steps: scripts, their statements separated by blank lines; step n takes a file from `user_version` n to n + 1.
+        make: whether it is made, with its directory, if it is missing.
 
     Raises:
         OSError: it cannot be made or written.
-        sqlite3.Error: it cannot be used.
-        DatabaseTooNewError: its version is beyond the last step.
+        sqlite3.Error: it cannot be used; `DatabaseTooNewError` if its version is beyond the last step.
     """
-    private_directory(path.parent)
+    if make:
+        private_directory(path.parent)
     # SQLite gives its log the same mode as the file.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    connection = _connected(str(path))
+    os.close(os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600))
+    connection = _connected(path.absolute().as_uri())
     try:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}").fetchall()
-        _migrate(connection, steps)
-        if check_s:
-            check(connection, check_s)
+        if _version(connection) != len(steps):
+            _migrate(connection, steps)
     except BaseException:
         connection.close()
         raise
@@ -57,34 +55,71 @@ def open_read_only(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: it cannot be read, or is of another version.
     """
-    connection = _connected(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+    connection = _connected(f"{path.absolute().as_uri()}?immutable=1")
     if _version(connection) != len(steps):
         connection.close()
         raise sqlite3.DatabaseError("it is of another version")
     return connection
 
 
-def _connected(place: str, *, uri: bool = False) -> sqlite3.Connection:
+def _connected(place: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        place, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=uri
+        place, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=True
     )
     connection.row_factory = sqlite3.Row
     return connection
 
 
+def _migrate(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
+    with transaction(connection):
+        version = _version(connection)  # another process may have been at it, too
+        if version > len(steps):
+            raise DatabaseTooNewError(
+                f"it is of a later localspec, version {version}, and this one knows {len(steps)}: update localspec"
+            )
+        for step in steps[version:]:
+            for statement in step.split("\n\n"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make the changes within, or none of them; other programs wait with theirs."""
+def transaction(connection: sqlite3.Connection, begin: str = "IMMEDIATE") -> Iterator[None]:
+    """Make the changes within, or none of them; other programs wait with theirs. `DEFERRED` reads what is of one moment."""
     with connection:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"BEGIN {begin}")
         # Rows may name each other before both are there.
         connection.execute("PRAGMA defer_foreign_keys = ON")
         yield
 
 
+@contextmanager
+def errors_as(make: Callable[[str], Exception]) -> Iterator[None]:
+    """Raise, in place of an error of a file, what a function makes of its reason."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise make(reason_of(error)) from error
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a file cannot be used, in a few words."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def empty_log(connection: sqlite3.Connection) -> None:
     """Empty the write-ahead log, which still holds what was deleted; later if another program reads."""
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def used_bytes(connection: sqlite3.Connection) -> int:
+    """Return what the rows of a file take, without the room that removed ones have left."""
+    used = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    return int(connection.execute(used).fetchone()[0])
 
 
 def is_damage(error: Exception) -> bool:
@@ -93,51 +128,33 @@ def is_damage(error: Exception) -> bool:
     return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-def check(connection: sqlite3.Connection, most_s: float) -> None:
-    """Look for damage for so many seconds at most.
+def wipe(path: Path, steps: Sequence[str]) -> bool:
+    """Overwrite all rows of a file, and return whether there were any; programs that have it open go on with an empty one.
+
+    One that is damaged is removed.
 
     Raises:
-        sqlite3.Error: there is some, or the file cannot be read.
+        OSError: it cannot be removed.
+        sqlite3.Error: it cannot be changed.
     """
-    deadline_s = time.monotonic() + most_s
-    connection.set_progress_handler(lambda: int(time.monotonic() > deadline_s), 10_000)
+    if not path.exists():
+        return False
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
     try:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+        with closing(open_database(path, steps)) as connection:
+            with transaction(connection):
+                names = [row["name"] for row in connection.execute(tables)]
+                count = sum(
+                    connection.execute(f"DELETE FROM {name}").rowcount  # noqa: S608 - names of our own
+                    for name in names
+                )
+            with suppress(sqlite3.OperationalError):  # another program reads: the room stays taken
+                connection.execute("VACUUM")
+            empty_log(connection)
+            return count > 0
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
             raise
-        verdict = "ok"
-    finally:
-        connection.set_progress_handler(None, 0)
-    if verdict != "ok":
-        damage = sqlite3.DatabaseError("database disk image is malformed")
-        damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise damage
-
-
-def _migrate(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
-    version = _version(connection)
-    if version > len(steps):
-        raise DatabaseTooNewError(version)
-    if version < len(steps):
-        with transaction(connection):
-            # Another process may have been at it, too.
-            for step in steps[_version(connection) :]:
-                for statement in _statements(step):
-                    connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {len(steps)}")
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Cut a script where SQLite says that a statement is complete; `executescript` would commit."""
-    begun = ""
-    for line in script.splitlines(keepends=True):
-        begun += line
-        if sqlite3.complete_statement(begun):
-            yield begun
-            begun = ""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    return True

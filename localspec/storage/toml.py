@@ -3,16 +3,20 @@
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from localspec.errors import UsageError
+from localspec.storage.files import read_bounded
+from localspec.storage.paths import shown
 
 T = TypeVar("T")
 Value = str | int | float | bool | list[str] | tuple[str, ...]
 
 _SHOWN = 80
+_MOST_BYTES = 256 << 10
 _AT = re.compile(r"(?s)(?P<problem>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?")
 _FIELD = re.compile(r"(?s)Object (contains unknown|missing required) field `(.*)`")
 _BOUND = re.compile(r"Expected `\w+` (<|>)= (\S+)")
@@ -42,6 +46,23 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # ValueError: also numbers of 5,000 digits
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
         raise UsageError(f"{file} is not TOML: {reason[:200]}") from error
+
+
+def read_settings(file: Path, kind: type[T]) -> T:
+    """Return the typed content of a file that the user writes; without the file, that of an empty one.
+
+    Raises:
+        UsageError: it cannot be read, is not TOML, or has something that it cannot have.
+    """
+    name, text = shown(file), ""
+    try:
+        text = read_bounded(file, _MOST_BYTES).decode()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"{name} cannot be read ({reason}): fix it") from error
+    return convert(parse_toml(text, name), kind, name)
 
 
 def convert(values: object, kind: type[T], file: str, *path: str) -> T:
@@ -77,14 +98,15 @@ def _problem(message: str, value: Any, kind: object, path: tuple[str | int, ...]
     if field := _FIELD.fullmatch(problem):
         is_missing = field[1].startswith("missing")
         return f"{dotted(*path, field[2])} is {'missing' if is_missing else 'not a known key'}"
-    key = dotted(*path)
+    key = f"{'a value in ' if '[...]' in inner else ''}{dotted(*path)}"
     if problem.startswith("Invalid"):
-        choices = ", ".join(_choices(msgspec.json.schema(kind), path[-1]))
+        choices = ", ".join(dict.fromkeys(_choices(msgspec.json.schema(kind), path[-1])))
         return f"{key} is {brief(value)}: choose one of {choices}"
     if bound := _BOUND.fullmatch(problem):
         return f"{key} must be at {'least' if bound[1] == '>' else 'most'} {bound[2]}, not {brief(value)}"
     if wanted := _TYPE.fullmatch(problem):
-        return f"{key} must be {_TYPES.get(wanted[1], wanted[1])}, not {brief(value)}"
+        kinds = " or ".join(_TYPES.get(each, each) for each in wanted[1].split(" | "))
+        return f"{key} must be {kinds}, not {brief(value)}"
     return f"{key} cannot be {brief(value)}" if "regex" in problem else f"{key} {problem}"
 
 

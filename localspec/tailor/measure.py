@@ -1,10 +1,8 @@
-"""How much a draft model agrees with a target, the cost of its passes, and the speed-up that follows from both."""
+"""How much a draft model agrees with a target, and the speed-up that follows from that and from costs of passes."""
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
 
 import numpy as np
 
@@ -15,16 +13,12 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import StopReason
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.options import ReplyOptions, SamplingParams
 
 MOST_TOKENS = 96
 ROWS = 32
-N_CTX = 256
-_REPEATS = 8
-_DEPTH = 64
-_TOKEN = 100  # any: a pass takes as long whatever it evaluates
 _LONGEST = 31
 
 Hits = Mapping[str, Sequence[Sequence[bool]]]
@@ -49,16 +43,16 @@ def record_answers(
         Cancelled: the assistant's flag was set.
         ContextOverflow: a prompt leaves no room for an answer.
     """
-    found = []
+    answers = []
     greedy = ReplyOptions(SamplingParams(temperature=0), seed=1, max_tokens=MOST_TOKENS)
     tokens = prompt_tokens(assistant, prompts)
     for done, (prompt, before) in enumerate(zip(prompts, tokens, strict=True), start=1):
         reply = assistant.reply(prompt.prompt, greedy, policy=plain_policy())
         if reply.stop_reason is StopReason.CANCELLED:
             raise Cancelled
-        found.append(RecordedAnswer(prompt.workload, before, list(reply.tokens)))
+        answers.append(RecordedAnswer(prompt.workload, before, list(reply.tokens)))
         on_share(done / len(prompts))
-    return found
+    return answers
 
 
 def agreement(
@@ -72,7 +66,7 @@ def agreement(
         shared_vocab: ids that both have.
         cancel: stops it.
     """
-    found = defaultdict(list)
+    hits = defaultdict(list)
     longest = max(len(each.prompt) + len(each.answer) for each in answers)
     context = LlamaContext(model, cancel, replace(model.options, n_ctx=longest, max_rows=ROWS))
     try:
@@ -83,64 +77,18 @@ def agreement(
                 end = len(each.prompt) + start + rows - 1
                 logits = context.logits(tokens[:end], rows)[:, :shared_vocab]
                 drafted += np.argmax(logits, axis=1).tolist()
-            hits = [one == other for one, other in zip(drafted, each.answer, strict=True)]
-            found[each.kind].append(hits)
+            pairs = zip(drafted, each.answer, strict=True)
+            hits[each.kind].append([one == other for one, other in pairs])
     finally:
         context.close()
-    return dict(found)
+    return dict(hits)
 
 
-def draft_costs(
-    target: LlamaModel, draft_model: LlamaModel, plain_s: float, cancel: CancelFlag
-) -> PassCosts:
-    """Return the seconds of a draft model's passes of one and two tokens.
+def speed_up(hits: Hits, target: PassCosts, draft_model: PassCosts) -> dict[str, float]:
+    """Return a draft model's speed-up over plain decoding on recorded greedy answers, by kind of text.
 
-    Timed in turns with the target's, since other programs slow both; of each the fastest counts.
-
-    Args:
-        target: loaded.
-        draft_model: loaded.
-        plain_s: the calibrated seconds of the target's pass of one token.
-        cancel: stops it.
-    """
-    contexts = [
-        LlamaContext(each, cancel, replace(each.options, n_ctx=N_CTX, max_rows=1))
-        for each in (target, draft_model)
-    ]
-    passes = ((0, 1), (1, 1), (1, 2))
-    fastest = dict.fromkeys(passes, float("inf"))
-    try:
-        tokens = [_TOKEN % min(each.n_vocab for each in contexts)] * (_DEPTH + 2)
-        for repeat in range(_REPEATS + 1):  # the first one wakes threads and touches every weight
-            for which, width in passes:
-                context = contexts[which]
-                context.prefill(tokens[:_DEPTH])
-                context.truncate(_DEPTH)
-                start = time.perf_counter()
-                context.logits(tokens[: _DEPTH + width], rows=1)
-                took = time.perf_counter() - start
-                if repeat:
-                    fastest[which, width] = min(fastest[which, width], took)
-    finally:
-        for context in contexts:
-            context.close()
-    plain = fastest[0, 1]
-    seconds = (plain_s * fastest[1, 1] / plain, plain_s * fastest[1, 2] / plain)
-    return PassCosts((1, 2), seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaySpeed:
-    """Speed-up over plain decoding with the draft length that suits each kind of text; 1 where none gains."""
-
-    mean: float
-    by_kind: Mapping[str, float]
-
-
-def speed_up(hits: Hits, target: PassCosts, draft_model: PassCosts) -> ReplaySpeed:
-    """Return the speed-up of a draft model on recorded greedy answers.
-
-    Replays every draft length: behind accepted tokens the recorded text goes on.
+    Replays every draft length, and takes the one that suits each kind; 1 where none gains. Behind accepted tokens the
+    recorded text goes on.
 
     Args:
         hits: tokens that the draft model would have proposed.
@@ -148,11 +96,10 @@ def speed_up(hits: Hits, target: PassCosts, draft_model: PassCosts) -> ReplaySpe
         draft_model: costs of its passes of widths 1 and 2.
     """
     lengths = range(1, _LONGEST)
-    by_kind = {
+    return {
         kind: max(1.0, *(_speed_up(answers, each, target, draft_model) for each in lengths))
         for kind, answers in hits.items()
     }
-    return ReplaySpeed(exp(sum(map(log, by_kind.values())) / len(by_kind)), by_kind)
 
 
 def _speed_up(

@@ -2,12 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from secrets import token_hex
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -17,18 +18,19 @@ from localspec.calibration.calibrated import calibrated
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import WORTH_TRYING, PairCosts
 from localspec.errors import LocalspecError, ModelUnavailable
-from localspec.launch.load import Runtime, load
+from localspec.launch.load import load
 from localspec.launch.plan import make_plan
+from localspec.llama.calibrate import OF_DRAFT_MODEL, measure_pass_costs
 from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
-from localspec.models.entries import HubName, ModelEntry, PairEntry
-from localspec.models.gguf import GgufHeader, read_model
+from localspec.models.entries import HubName, ModelEntry, PairEntry, TailoredFor
+from localspec.models.gguf import GgufHeader, TensorInfo, read_model
 from localspec.models.inventory import plan_removal, remove
+from localspec.models.ledger import TAILORED
 from localspec.models.names import resolve
 from localspec.models.pairs import require_compatible
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
-from localspec.models.tailored import TailoredDraft, forget_tailored, keep_tailored, load_tailored
 from localspec.options import LaunchOptions
 from localspec.resources import free_ram_bytes
 from localspec.storage.files import size_text
@@ -36,13 +38,9 @@ from localspec.storage.locks import try_lock
 from localspec.storage.paths import data_dir
 from localspec.tailor.measure import (
     MOST_TOKENS,
-    N_CTX,
     ROWS,
-    Hits,
     RecordedAnswer,
-    ReplaySpeed,
     agreement,
-    draft_costs,
     record_answers,
     speed_up,
 )
@@ -59,9 +57,10 @@ _BETTER = 1.01
 """Speed-up beyond the present draft model's that a candidate needs: less is noise."""
 _WORKING_BYTES = 6  # of an element of the largest tensor while its type changes: as F32, and packed
 _BYTES_A_SECOND = 2e7  # requantised or copied, a rough figure
+_N_CTX = 256
 
 OnShare = Callable[[str, float], None]
-"""Shows the name of what is under way, and the share of it that is done, 0 to 1."""
+"""Progress callback: the name of what is under way, and the share of it that is done, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,28 +97,29 @@ class Tried:
         candidate: the candidate.
         file: its file, in the work folder if it was made.
         size_bytes: of the file.
-        hits: which of the target's tokens it would have proposed.
+        agrees: share of the target's tokens that it would have proposed.
         step: the cost of drafting a token, in plain steps of the target.
-        speed: its speed-up on the recorded answers.
+        by_kind: its speed-up on the recorded answers, by kind of text.
+        sure: whether its passes were measured while the machine was quiet.
     """
 
     candidate: Candidate
     file: Path
     size_bytes: int
-    hits: Hits
+    agrees: float
     step: float
-    speed: ReplaySpeed
+    by_kind: Mapping[str, float]
+    sure: bool = True
 
     @property
-    def agrees(self) -> float:
-        """Share of the target's tokens that it would have proposed."""
-        every = [hit for answers in self.hits.values() for hits in answers for hit in hits]
-        return sum(every) / len(every)
+    def speed(self) -> float:
+        """The mean speed-up."""
+        return geometric_mean(self.by_kind.values())
 
     @property
     def pays_on(self) -> list[str]:
         """Kinds of text that it makes faster by a tenth."""
-        return [kind for kind, speed in self.speed.by_kind.items() if speed >= WORTH_TRYING]
+        return [kind for kind, speed in self.by_kind.items() if speed >= WORTH_TRYING]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,37 +132,36 @@ class TailoringJob:
     request: LaunchOptions
 
 
-def tailoring_job(name: str | None, request: LaunchOptions) -> TailoringJob:
-    """Return the job for a pair, by its name or its target's; None means the default pair.
+def tailoring_job(name: str, request: LaunchOptions) -> TailoringJob:
+    """Return the job for a pair, by its name or its target's.
 
     Raises:
         ModelUnavailable: no such pair, or a file of it is not here.
     """
     registry = load_registry(tailored=False)
     pair = _pair(name, registry)
-    target = _file(pair.target, registry, f"localspec pull {pair.name}")
-    draft_model = None
-    if pair.draft_model is not None:
-        draft_model = _file(pair.draft_model, registry, f"localspec pull {pair.name} --with-draft")
+
+    def file(reference: str, flag: str = "") -> Path:
+        model = resolve(reference, registry)
+        path = Store(data_dir()).path_of(model) if isinstance(model, ModelEntry) else model
+        if path is None or isinstance(path, HubName):
+            command = f"localspec pull {pair.name}{flag}"
+            raise ModelUnavailable(f"{reference} is not on this machine: `{command}` downloads it")
+        return path
+
+    target = file(pair.target)
+    draft_model = None if pair.draft_model is None else file(pair.draft_model, " --with-draft")
     request = replace(request, pair=None, target=pair.target, draft_model=None, exact=False)
     return TailoringJob(pair, target, draft_model, request)
 
 
-def _pair(name: str | None, registry: Registry) -> PairEntry:
-    """Return the pair that a name means: its own, or its target's; None means the default pair."""
-    name = registry.name(name or registry.default_pair)
+def _pair(name: str, registry: Registry) -> PairEntry:
+    """Return the pair that a name means: its own, or its target's."""
+    name = registry.name(name)
     if name not in registry.pairs:
         of_target = (each.name for each in registry.pairs.values() if each.target == name)
         name = next(of_target, name)
     return registry.pair(name)
-
-
-def _file(reference: str, registry: Registry, command: str) -> Path:
-    found = resolve(reference, registry)
-    path = Store(data_dir()).path_of(found) if isinstance(found, ModelEntry) else found
-    if path is None or isinstance(path, HubName):
-        raise ModelUnavailable(f"{reference} is not on this machine: `{command}` downloads it")
-    return path
 
 
 def candidates(job: TailoringJob) -> list[Candidate]:
@@ -171,35 +170,31 @@ def candidates(job: TailoringJob) -> list[Candidate]:
     Raises:
         PairMismatch: the pair's models do not fit each other.
     """
-    target, found = read_model(job.target), list[Candidate]()
+    target, own, every = read_model(job.target), (job.target, job.pair.target), list[Candidate]()
     if job.draft_model is not None and job.pair.draft_model is not None:
-        header = read_model(job.draft_model)
+        header, source = read_model(job.draft_model), (job.draft_model, job.pair.draft_model)
         require_compatible(target, header)
-        source = job.draft_model, job.pair.draft_model
-        found.append(Candidate("", *source, header.size_bytes, None))
-        if any(_can_be_made(each.shape, each.name, each.type_name) for each in header.tensors):
-            found.append(Candidate(f"all {_MADE}", *source, _size(header, _MADE)))
-    own = job.target, job.pair.target
+        every.append(Candidate("", *source, header.size_bytes, None))
+        if any(map(_can_be_made, header.tensors)):
+            every.append(Candidate(f"all {_MADE}", *source, _size(header, _MADE)))
     halved = _size(target, _MADE) <= _SMALLER * target.size_bytes
     if halved:
-        found.append(Candidate(f"all {_MADE}", *own, _size(target, _MADE)))
+        every.append(Candidate(f"all {_MADE}", *own, _size(target, _MADE)))
     made, n_layers = _MADE if halved else None, prunable_layers(target) or 0
     for count in sorted({int(share * n_layers) for share in _SHARES} - {0}):
         recipe = f"its first {count} of {n_layers} layers" + (f", {made}" if made else "")
         left_out = tuple(range(count, n_layers))
-        found.append(Candidate(recipe, *own, _size(target, made, left_out), made, left_out))
-    return found
+        every.append(Candidate(recipe, *own, _size(target, made, left_out), made, left_out))
+    return every
 
 
 def prunable_layers(header: GgufHeader) -> int | None:
     """Return how many layers a model has, of which any may be left out; None where that makes another kind of model."""
-    by_layer = any(
-        key.startswith(f"{header.architecture}.") and isinstance(value, np.ndarray)
-        for key, value in header.metadata.items()
-    )
-    if by_layer or header.architecture not in _ALIKE:
+    prefix = f"{header.architecture}."
+    own = (value for key, value in header.metadata.items() if key.startswith(prefix))
+    if header.architecture not in _ALIKE or any(isinstance(each, np.ndarray) for each in own):
         return None
-    return header.number(f"{header.architecture}.block_count")
+    return header.number(f"{prefix}block_count")
 
 
 def _size(header: GgufHeader, made: str | None, left_out: Sequence[int] = ()) -> int:
@@ -208,15 +203,15 @@ def _size(header: GgufHeader, made: str | None, left_out: Sequence[int] = ()) ->
     for each in header.tensors:
         if each.name.startswith(gone):
             size -= each.size_bytes or 0
-        elif made is not None and _can_be_made(each.shape, each.name, each.type_name):
+        elif made is not None and _can_be_made(each):
             size += prod(each.shape) // _BLOCK * _BLOCK_BYTES - (each.size_bytes or 0)
     return size
 
 
-def _can_be_made(shape: Sequence[int], name: str, type_name: str) -> bool:
+def _can_be_made(tensor: TensorInfo) -> bool:
     """Return whether llama.cpp can give a tensor the type of candidates, and it does not have it."""
-    matrix = len(shape) > 1 and name.endswith("weight") and shape[0] % _BLOCK == 0
-    return matrix and type_name != _MADE
+    is_matrix = len(tensor.shape) > 1 and tensor.name.endswith("weight")
+    return is_matrix and tensor.shape[0] % _BLOCK == 0 and tensor.type_name != _MADE
 
 
 @contextmanager
@@ -245,8 +240,8 @@ class Tailor:
     Args:
         job: the pair, and how to load it.
         cancel: ends the work.
-        on_load: shows how far loading is.
-        on_measure: shows how far measuring is.
+        on_load: progress callback of loading.
+        on_measure: progress callback of measuring.
 
     Attributes:
         costs: of the target's passes.
@@ -255,28 +250,26 @@ class Tailor:
     def __init__(
         self, job: TailoringJob, cancel: CancelFlag, on_load: OnShare, on_measure: OnShare
     ) -> None:
-        self._job = job
+        self._name = job.pair.target
         self._cancel = cancel
         self._on_measure = on_measure
-        self._runtime: Runtime = load(make_plan(job.request), cancel, on_load)
-        self._target = self._runtime.target.model
-        name = job.pair.target
+        runtime = load(make_plan(job.request), cancel, on_load)
+        self._assistant, self._target = runtime.assistant, runtime.target.model
         try:
-            found = calibrated(
-                self._target, None, cancel, lambda _role, share, _again: on_measure(name, share)
-            )
+            self.costs: PairCosts = calibrated(
+                self._target, None, cancel, lambda _, share, __: on_measure(self._name, share)
+            ).costs
         except BaseException:
             self.close()
             raise
-        self.costs: PairCosts = found.costs
 
     def close(self) -> None:
         """Free the models."""
-        self._runtime.assistant.close()
+        self._assistant.close()
 
     def expected_s(self, prompts: Sequence[BenchPrompt], every: Sequence[Candidate]) -> float:
         """Return about how many seconds it takes to record the answers, and to make and measure candidates."""
-        read = sum(map(len, prompt_tokens(self._runtime.assistant, prompts)))
+        read = sum(map(len, prompt_tokens(self._assistant, prompts)))
         answered, costs = len(prompts) * MOST_TOKENS, self.costs.target
         read_s = (read + answered) * costs.of(ROWS) / ROWS  # by each candidate, as by the target
         made = sum(each.source.stat().st_size for each in every if each.recipe)
@@ -284,36 +277,8 @@ class Tailor:
 
     def record(self, prompts: Sequence[BenchPrompt]) -> list[RecordedAnswer]:
         """Return the target's answers to prompts."""
-        name = f"answers of {self._job.pair.target}"
-        return record_answers(
-            self._runtime.assistant, prompts, lambda share: self._on_measure(name, share)
-        )
-
-    def measure(
-        self, candidate: Candidate, answers: Sequence[RecordedAnswer], folder: Path
-    ) -> Tried:
-        """Make a candidate in a folder, and measure it.
-
-        Raises:
-            Cancelled: the flag was set.
-            LocalspecError: it cannot be made or loaded, or there is no room for it.
-        """
-        self._on_measure(candidate.label, 0.0)
-        file = self._make(candidate, folder)
-        _require_memory(file.stat().st_size)
-        options = replace(self._target.options, n_ctx=N_CTX, max_rows=ROWS)
-        model = LlamaModel(file, options, self._cancel)
-        try:
-            self._on_measure(candidate.label, 0.5)
-            shared = min(self._target.n_vocab, model.n_vocab)
-            hits = agreement(model, answers, shared, self._cancel)
-            plain_s = self.costs.target.of(1)
-            costs = draft_costs(self._target, model, plain_s, self._cancel)
-        finally:
-            model.close()
-        self._on_measure(candidate.label, 1.0)
-        speed = speed_up(hits, self.costs.target, costs)
-        return Tried(candidate, file, file.stat().st_size, hits, costs.of(1) / plain_s, speed)
+        name = f"answers of {self._name}"
+        return record_answers(self._assistant, prompts, lambda share: self._on_measure(name, share))
 
     def measure_all(
         self,
@@ -340,89 +305,108 @@ class Tailor:
             except LocalspecError as error:
                 on_refused(each, error)
             best = best_of(tried)
-            kept = None if best is None else best.file
             for file in folder.iterdir():
-                if file != kept:
+                if best is None or file != best.file:
                     file.unlink()
         return tried
 
+    def measure(
+        self, candidate: Candidate, answers: Sequence[RecordedAnswer], folder: Path
+    ) -> Tried:
+        """Make a candidate in a folder, and measure it.
+
+        Raises:
+            Cancelled: the flag was set.
+            LocalspecError: it cannot be made or loaded, or there is no room for it.
+        """
+        self._on_measure(candidate.label, 0.0)
+        file = self._make(candidate, folder) if candidate.recipe else candidate.source
+        size_bytes = file.stat().st_size
+        _require("memory", size_bytes, free_ram_bytes())
+        options = replace(self._target.options, n_ctx=_N_CTX, max_rows=ROWS)
+        model = LlamaModel(file, options, self._cancel)
+        try:
+            self._on_measure(candidate.label, 0.5)
+            shared = min(self._target.n_vocab, model.n_vocab)
+            hits = agreement(model, answers, shared, self._cancel)
+            measured = measure_pass_costs(model, options, OF_DRAFT_MODEL, self._cancel)
+        finally:
+            model.close()
+        self._on_measure(candidate.label, 1.0)
+        agrees = float(np.mean([hit for each in hits.values() for row in each for hit in row]))
+        step = measured.costs.of(1) / self.costs.target.of(1)
+        by_kind = speed_up(hits, self.costs.target, measured.costs)
+        return Tried(candidate, file, size_bytes, agrees, step, by_kind, not measured.disturbed)
+
     def _make(self, candidate: Candidate, folder: Path) -> Path:
-        """Return the file of a candidate, made in the folder unless it is the source itself."""
-        if not candidate.recipe:
-            return candidate.source
-        free = shutil.disk_usage(folder).free
-        if candidate.size_bytes > free:
-            raise LocalspecError(
-                f"it takes {size_text(candidate.size_bytes)} of disk, and {size_text(free)} are free: make room"
-            )
+        """Return the file of a candidate, made in the folder."""
+        _require("disk", candidate.size_bytes, shutil.disk_usage(folder).free)
         largest = max(prod(each.shape) for each in read_model(candidate.source).tensors)
-        _require_memory(_WORKING_BYTES * largest)
+        _require("memory", _WORKING_BYTES * largest, free_ram_bytes())
         file = folder / f"{token_hex(4)}.gguf"
         quantise(candidate.source, file, candidate.made, candidate.left_out, self._cancel)
         return file
 
 
-def _require_memory(needed_bytes: int) -> None:
-    free = free_ram_bytes()
-    if free is not None and needed_bytes > free:
-        raise LocalspecError(
-            f"it needs {size_text(needed_bytes)} of memory, and {size_text(free)} are free: end other programs"
-        )
+def _require(what: str, needed_bytes: int, free_bytes: int | None) -> None:
+    if free_bytes is not None and needed_bytes > free_bytes:
+        needed, free = size_text(needed_bytes), size_text(free_bytes)
+        advice = {"memory": "end other programs", "disk": "make room"}[what]
+        raise LocalspecError(f"it needs {needed} of {what}, and {free} are free: {advice}")
 
 
 def best_of(tried: Sequence[Tried]) -> Tried | None:
     """Return the made candidate with the highest speed-up, if it pays: a tenth on some kind of text, and more than the pair's own."""
     made = [each for each in tried if each.candidate.recipe and each.pays_on]
-    own = max((each.speed.mean for each in tried if not each.candidate.recipe), default=1.0)
-    best = max(made, key=lambda each: each.speed.mean, default=None)
-    return best if best is not None and best.speed.mean >= _BETTER * own else None
+    own = max((each.speed for each in tried if not each.candidate.recipe), default=1.0)
+    best = max(made, key=lambda each: each.speed, default=None)
+    return best if best is not None and best.speed >= _BETTER * own else None
 
 
-def keep(job: TailoringJob, best: Tried, found: str) -> TailoredDraft:
-    """Make a candidate the draft model of its pair.
+def keep(job: TailoringJob, best: Tried, result: str) -> ModelEntry:
+    """Make a candidate the draft model of its pair; return its entry.
 
     Args:
         job: the pair.
         best: the candidate; its file moves into the store.
-        found: what was measured, in a line that stays with it.
+        result: what was measured, in a line that stays with it.
     """
-    store, pair = Store(data_dir()), job.pair
-    before = load_tailored(store.root).get(pair.name)
+    store, pair, made = Store(data_dir()), job.pair, best.candidate
+    name = f"{pair.name}-tailored"
+    before = TAILORED.load(store.root).get(name)
     path = store.take(best.file)
-    made = TailoredDraft(
-        pair=pair.name,
-        target=pair.target,
-        replaces=pair.draft_model or "",
-        source=best.candidate.name,
-        recipe=best.candidate.recipe,
-        found=found,
-        size_bytes=path.stat().st_size,
-        sha256=path.name,
+    entry = ModelEntry(
+        name,
+        path.stat().st_size,
+        path.name,
+        origin=f"{made.name}, {made.recipe}, for pair {pair.name}: {result}",
+        tailored=TailoredFor(pair.name, pair.target, pair.draft_model or ""),
     )
-    keep_tailored(made, store.root)
-    if before is not None and before.sha256 != made.sha256:
-        store.remove(before.entry)
-    return made
+    TAILORED.add(store.root, name, entry)
+    if before is not None and before.sha256 != entry.sha256:
+        store.remove(before)
+    return entry
 
 
-def undo(name: str | None) -> tuple[TailoredDraft, int]:
-    """Remove the draft model that was made for a pair; return it, and how many bytes that freed.
+def undo(name: str) -> tuple[ModelEntry, TailoredFor, int]:
+    """Remove the draft model that was made for a pair; return it, its pair, and how many bytes that freed.
 
     Args:
-        name: the pair's, or its target's; None means the default pair.
+        name: the pair's, or its target's.
 
     Raises:
         ModelUnavailable: there is no such pair, or nothing was made for it.
     """
     registry, store = load_registry(), Store(data_dir())
-    tailored = load_tailored(store.root)
+    tailored = TAILORED.load(store.root)
     # Of a pair that the registry has no longer, the list may still have the name.
-    made = tailored.get(name or "") or tailored.get(_pair(name, registry).name)
-    if made is None:
-        raise ModelUnavailable(
-            f"nothing was tailored for {_pair(name, registry).name}: `localspec tailor` does that"
-        )
-    if made.name in registry.models:
-        return made, remove(plan_removal([made.name], registry, store), store)
-    forget_tailored(made.name, store.root)  # not loaded: the pair has changed, or its head was cut
-    return made, store.remove(made.entry)
+    pair = name if f"{name}-tailored" in tailored else _pair(name, registry).name
+    entry = tailored.get(f"{pair}-tailored")
+    if entry is None or entry.tailored is None:
+        raise ModelUnavailable(f"nothing was tailored for {pair}: `localspec tailor` does that")
+    if entry.name in registry.models:
+        freed = remove(plan_removal([entry.name], registry, store), store)
+    else:  # not loaded: the pair has changed
+        TAILORED.remove(store.root, entry.name)
+        freed = store.remove(entry)
+    return entry, entry.tailored, freed

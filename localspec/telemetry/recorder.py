@@ -15,8 +15,8 @@ from typing import Optional
 import msgspec
 
 from localspec.decoding.round import Round
+from localspec.options.recording import Switch
 from localspec.telemetry.reply import Pair, ReplyRecord
-from localspec.telemetry.switch import Switch
 from localspec.telemetry.text import ReplyTokens
 
 _LAST_WORDS_S = 1.0
@@ -102,7 +102,7 @@ class ReplyTrace:
         said: notes what is said; None where that is not wanted.
         start_s: `time.perf_counter` at the beginning.
         text: all of the reply, once it has ended.
-        findings: how often each rule of a gate found something, and what was done about it.
+        findings: how often each rule of a gate had a match, and what was done about it.
     """
 
     recorder: Recorder
@@ -143,7 +143,7 @@ class ReplyTrace:
             LocalspecError: it cannot be written.
         """
         # What is imported here, no answer has to wait for.
-        from localspec.telemetry.log import add_findings, store  # noqa: PLC0415
+        from localspec.telemetry.log import store  # noqa: PLC0415
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         recorder, record = self.recorder, self.record
@@ -152,6 +152,4 @@ class ReplyTrace:
         # A text with holes would teach a draft model nothing.
         private = self.said is not None and self.said.has_secret(recorder.is_secret)
         said = None if self.said is None or private else msgspec.json.encode(self.said)
-        store(recorder.directory, record, said, recorder.switch, recorder.now())
-        if self.findings:
-            add_findings(recorder.directory, self.findings, recorder.switch, recorder.now())
+        store(recorder.directory, record, said, self.findings, recorder.switch, recorder.now())

@@ -1,4 +1,4 @@
-"""Records of the log: what a reply leaves, added up while its rounds go by, and what is found besides. Counts and times: no text, no ids.
+"""Records of the log: what a reply leaves, added up while its rounds go by, shifts and findings. Counts and times: no text, no ids.
 
 Each stands in the log as the JSON of its fields.
 """
@@ -11,10 +11,7 @@ from msgspec import Meta, Struct, field
 
 from localspec.decoding.drafters.register import counted_as
 from localspec.decoding.round import GAPS, Round
-from localspec.errors import UsageError
 
-WORKLOADS = ("code", "edit", "chat", "summarise", "structured", "creative")
-"""The kinds of text that are told apart."""
 STAGES = ("draft_prefill", "draft", "verify", "sample", "truncate", "other")
 COUNTS = ("rounds", "drafted", "accepted", "confirmed", *(f"{stage}_us" for stage in STAGES))
 NOTHING = (0,) * len(COUNTS)
@@ -103,10 +100,8 @@ class ReplyRecord(Struct, tag="reply"):
         """Count a round. The prompt's own token is a token, and no round."""
         if not done.is_first:
             drafter = counted_as(done)
-            by_depth, depth = (
-                self.cells.setdefault(drafter, {}),
-                _depth_from(self.prompt + self.tokens),
-            )
+            by_depth = self.cells.setdefault(drafter, {})
+            depth = _depth_from(self.prompt + self.tokens)
             spent_us = (max(0, round(1e6 * each)) for each in _SPENT_S(done.spent))
             counts = (1, done.drafted, done.accepted, len(done.confirmed), *spent_us)
             by_depth[depth] = tuple(map(add, by_depth.get(depth, NOTHING), counts))
@@ -136,7 +131,7 @@ class Shift(Struct, frozen=True, tag="shift"):
     """A drafter came to be accepted at another rate.
 
     Args:
-        at: when that was found, seconds since 1970.
+        at: when that was noticed, seconds since 1970.
         pair: the name of what answers.
         workload: kind of text.
         drafter: its name.
@@ -155,7 +150,7 @@ class Shift(Struct, frozen=True, tag="shift"):
 
 
 class GateCount(Struct, frozen=True, tag="gate"):
-    """How often a rule of a gate found something in the answers of a while, and what was done about it.
+    """How often a rule of a gate had a match in the answers of a while, and what was done about it.
 
     Args:
         at: when that was, seconds since 1970.
@@ -183,14 +178,3 @@ def _count(pairs: Pairs, bucket: int, hit: bool) -> None:
 def _depth_from(depth: int) -> int:
     """Return where the bucket of a depth begins: 0, 256, 512, 1024, and so on."""
     return 0 if depth < _LEAST_DEPTH else 1 << (depth.bit_length() - 1)
-
-
-def required(workload: str) -> str:
-    """Return a kind of text that a user named.
-
-    Raises:
-        UsageError: there is no such kind.
-    """
-    if workload not in WORKLOADS:
-        raise UsageError(f"workload {workload!r}: choose one of {', '.join(WORKLOADS)}")
-    return workload

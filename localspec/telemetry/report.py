@@ -6,7 +6,7 @@ and pair, and with none where that hour has too few of them: else a quiet hour w
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from statistics import stdev
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from localspec.decoding.round import OFF
 from localspec.decoding.stats import AcceptanceCounts
 from localspec.telemetry.log import Records
-from localspec.telemetry.reply import NOTHING, STAGES, Shift
+from localspec.telemetry.reply import STAGES, ReplyRecord, Shift
 
 _FEW_ROUNDS, LEAST_ROUNDS = 5, 20
 """Plain rounds at one depth before they count, and before they are believed: in all, or there as they are."""
@@ -29,8 +29,6 @@ _GROUPS = ("pair", "workload", "drafter", "depth", "time")
 
 Measured = Mapping[int, tuple[int, float]]
 """By where a bucket of depths begins: how many plain rounds, and their seconds."""
-_Cells = dict[tuple[int, str, str, str, int, int], tuple[int, ...]]
-"""By hour, pair, kind of text, drafter, depth and reply: sums of `COUNTS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +174,7 @@ class Report:
         step_s: seconds from one period to the next.
         tallies: by kind and drafter, see `ReplyRecord`.
         plain: by pair, what a plain token costs; not of pairs that share their passes.
-        found: how often each rule of a gate found something, by its name and what was done about it.
+        findings: how often each rule of a gate had a match, by its name and what was done about it.
     """
 
     since_s: float | None
@@ -192,33 +190,25 @@ class Report:
         default_factory=lambda: defaultdict(dict)
     )
     plain: dict[str, PlainCost] = field(default_factory=dict)
-    found: Counter[tuple[str, str]] = field(default_factory=Counter)
+    findings: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def make_report(records: Records, since_s: float | None = None) -> Report:
     """Return the report of the replies that began since a moment."""
-    replies = [each for each in records.replies.values() if each.at >= (since_s or 0.0)]
-    shifts = [each for each in reversed(records.shifts) if each.at >= (since_s or 0.0)]
+    begin_s = since_s or 0.0
+    replies = [each for each in records.replies.values() if each.at >= begin_s]
+    shifts = [each for each in reversed(records.shifts) if each.at >= begin_s]
     first_s = min((each.at for each in replies), default=None)
     report = Report(since_s, first_s, len(replies), shifts)
-    for each in records.found:
-        report.found[each.rule, each.action] += each.times if each.at >= (since_s or 0.0) else 0
-    report.found = +report.found
-    cells: _Cells = {}
+    for each in records.findings:
+        if each.at >= begin_s:
+            report.findings[each.rule, each.action] += each.times
     # Plain rounds of an hour and a pair, and of all hours, which is None.
-    plain: dict[tuple[int | None, str], dict[int, tuple[int, float]]] = {}
+    plain = defaultdict[tuple[int | None, str], dict[int, tuple[int, float]]](dict)
     for reply in replies:
-        hour, name = int(reply.at // _HOUR_S), reply.pair.name
-        cells_of_reply = [
-            (drafter, depth, counts)
-            for drafter, by_depth in reply.cells.items()
-            for depth, counts in by_depth.items()
-        ]
-        for drafter, depth, counts in cells_of_reply:
-            place = (hour, name, reply.workload, drafter, depth, reply.id)
-            cells[place] = tuple(map(add, cells.get(place, NOTHING), counts))
-            for when in (hour, None) if drafter == OFF else ():
-                measured = plain.setdefault((when, name), {})
+        for depth, counts in reply.cells.get(OFF, {}).items():
+            for hour in (_hour(reply), None):
+                measured = plain[hour, reply.pair.name]
                 rounds, seconds = measured.get(depth, (0, 0.0))
                 measured[depth] = (rounds + counts[0], seconds + sum(counts[4:]) / 1e6)
         for drafter, kinds in reply.tallies.items():
@@ -231,25 +221,34 @@ def make_report(records: Records, since_s: float | None = None) -> Report:
     report.plain = {
         name: plain_cost(plain.get((None, name), {}), its) for name, its in calibrated_s.items()
     }
-    drafted = {(hour, name) for (hour, name, *_), counts in cells.items() if counts[1]}
+    drafted = {(_hour(each), each.pair.name) for each in replies if each.sums[1]}
     loads = {key: report.plain.get(key[1], PlainCost()).load(plain.get(key, {})) for key in drafted}
-    _sum_up(report, cells, loads)
+    _sum_up(report, replies, loads)
     return report
 
 
-def _sum_up(report: Report, cells: _Cells, loads: Mapping[tuple[int, str], float | None]) -> None:
-    """Sum cells up by all that they belong to; `loads` are those of hours and pairs with drafts."""
-    hours = [hour for hour, *_ in cells]
+def _hour(reply: ReplyRecord) -> int:
+    return int(reply.at // _HOUR_S)
+
+
+def _sum_up(
+    report: Report, replies: Sequence[ReplyRecord], loads: Mapping[tuple[int, str], float | None]
+) -> None:
+    """Sum replies up by all that their rounds belong to; `loads` are those of hours and pairs with drafts."""
+    hours = [_hour(each) for each in replies]
     span = max(hours, default=0) - min(hours, default=0)
     step = next((each for each in _STEPS_H if span / each < _MOST_POINTS), _STEPS_H[-1])
     report.step_s = step * _HOUR_S
-    for (hour, pair, workload, drafter, depth, reply), counts in cells.items():
+    for reply, hour in zip(replies, hours, strict=True):
+        pair, period_s = reply.pair.name, hour // step * report.step_s
         load = loads.get((hour, pair))
-        plain_s = load and counts[3] * load * report.plain[pair].of(depth)
-        report.total.add(counts, plain_s, reply)
-        keys = (pair, workload, drafter, depth, hour // step * report.step_s)
-        for group, key in zip(report.by.values(), keys, strict=True):
-            group.setdefault(key, RoundSums()).add(counts, plain_s, reply)
+        for drafter, by_depth in reply.cells.items():
+            for depth, counts in by_depth.items():
+                plain_s = load and counts[3] * load * report.plain[pair].of(depth)
+                report.total.add(counts, plain_s, reply.id)
+                keys = (pair, reply.workload, drafter, depth, period_s)
+                for group, key in zip(report.by.values(), keys, strict=True):
+                    group.setdefault(key, RoundSums()).add(counts, plain_s, reply.id)
     for name, group in report.by.items():
-        key = (lambda its: its[0]) if name in {"depth", "time"} else (lambda its: -its[1].rounds)
-        report.by[name] = dict(sorted(group.items(), key=key))
+        order = (lambda its: its[0]) if name in {"depth", "time"} else (lambda its: -its[1].rounds)
+        report.by[name] = dict(sorted(group.items(), key=order))

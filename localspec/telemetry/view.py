@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +24,6 @@ _FIGURES = (
     *("rounds", "drafted", "accepted", "confirmed", "acceptance_rate", "mean_acceptance_length"),
     *("seconds", "rounds_compared", "speed_up", "saved_s"),
 )
-_TALLIES = {"position": "positions", "confidence": "confidences", "branch": "branches"}
 Buckets = Sequence[Sequence[int]]
 """By bucket: tokens that were judged, and how many of them were accepted."""
 _HEADERS = ("", "rounds", "tokens", "accepted", "per pass", "speed-up", "saved")
@@ -101,7 +101,7 @@ def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[R
     if wide and len(by["time"]) > 1:
         yield from _section("by time", {minute(at): its for at, its in by["time"].items()}, wide)
     yield from _changes(report, 10)
-    yield from _found(report)
+    yield from _findings(report)
 
 
 def brief_view(report: Report) -> Iterator[RenderableType]:
@@ -112,7 +112,7 @@ def brief_view(report: Report) -> Iterator[RenderableType]:
     yield from _head(report, every=False)
     yield from _section("by pair", report.by["pair"], wide=False)
     yield from _changes(report, 1)
-    yield from _found(report)
+    yield from _findings(report)
     yield "\n--all shows this by kind of text, drafter, depth and position, and where the time went"
 
 
@@ -131,10 +131,10 @@ def _head(report: Report, *, every: bool) -> Iterator[str]:
     replies = "1 reply" if report.replies == 1 else f"{report.replies} replies"
     yield (
         f"{replies}, {total.confirmed} tokens in {total.rounds} rounds since {day(report.first_s or 0)}: "
-        f"{_said_of_saving(total)}"
+        f"{_saving(total)}"
     )
     for name, cost in report.plain.items():
-        yield f"{name}: {_said_of_plain(cost)}"
+        yield f"{name}: {_plain_line(cost)}"
     if every and total.saved_s is not None and total.rounds_compared < total.rounds:
         yield (
             f"speed-up and time saved are of {total.rounds_compared} of {total.rounds} rounds: only hours with "
@@ -142,7 +142,7 @@ def _head(report: Report, *, every: bool) -> Iterator[str]:
         )
 
 
-def _said_of_saving(total: RoundSums) -> str:
+def _saving(total: RoundSums) -> str:
     if total.drafted == 0:
         return "nothing was drafted"
     if total.saved_s is None:
@@ -158,7 +158,7 @@ def _said_of_saving(total: RoundSums) -> str:
     return f"drafting took {duration_text(-total.saved_s, 1)} more than {plain} without it"
 
 
-def _said_of_plain(cost: PlainCost) -> str:
+def _plain_line(cost: PlainCost) -> str:
     if cost.source == "unknown":
         return "time per token without drafting is unknown: too few rounds ran without a draft"
     known = f"{1000 * cost.base_s:.1f} ms per token without drafting"
@@ -167,19 +167,19 @@ def _said_of_plain(cost: PlainCost) -> str:
     return f"{known}, as measured in a short context: too few rounds ran without a draft"
 
 
-def _found(report: Report) -> Iterator[RenderableType]:
-    if report.found:
-        rows = [(*key, str(count)) for key, count in sorted(report.found.items())]
+def _findings(report: Report) -> Iterator[RenderableType]:
+    if report.findings:
+        rows = [(*key, str(count)) for key, count in sorted(report.findings.items())]
         yield from _table("what gates found in answers", ("", "done", "times"), rows)
 
 
 def _changes(report: Report, most: int) -> Iterator[RenderableType]:
     if report.shifts:
         yield _title("what changed")
-        yield from (f"  {said_of_shift(shift)}" for shift in report.shifts[:most])
+        yield from (f"  {shift_line(shift)}" for shift in report.shifts[:most])
 
 
-def said_of_shift(shift: Shift) -> str:
+def shift_line(shift: Shift) -> str:
     """Return what changed, as a sentence."""
     verb = "fell" if shift.after < shift.before else "rose"
     return (
@@ -279,8 +279,13 @@ def as_json(report: Report) -> str:
     for name, row in rows["pair"].items():
         row["plain"] = _plain(report.plain.get(name))
     for name, row in rows["drafter"].items():
-        for kind, plural in _TALLIES.items():
-            row[plural] = _buckets(report.tallies[kind].get(name, []))
+        for kind in ("position", "confidence", "branch"):
+            buckets = enumerate(report.tallies[kind].get(name, []))
+            row[f"{kind}es" if kind == "branch" else f"{kind}s"] = [
+                {"bucket": at, "judged": its[0], "accepted": its[1]}
+                for at, its in buckets
+                if its[0]
+            ]
         ranks = enumerate(report.tallies["rank"].get(name, []))
         row["correction_ranks"] = {str(at or "farther"): its[0] for at, its in ranks if its[0]}
     return json.dumps(
@@ -295,7 +300,7 @@ def as_json(report: Report) -> str:
             "changes": [_change(each) for each in report.shifts],
             "found": [
                 {"rule": rule, "action": action, "count": count}
-                for (rule, action), count in sorted(report.found.items())
+                for (rule, action), count in sorted(report.findings.items())
             ],
         }
     )
@@ -315,14 +320,9 @@ def _plain(cost: PlainCost | None) -> dict[str, Any] | None:
 
 
 def _change(shift: Shift) -> dict[str, Any]:
-    moments = {"since": shift.since_s, "found": shift.at}
-    where = {"pair": shift.pair, "workload": shift.workload, "drafter": shift.drafter}
-    return {**where, **moments, "before": _rounded(shift.before), "after": _rounded(shift.after)}
-
-
-def _buckets(pairs: Buckets) -> list[dict[str, int]]:
-    names = ("bucket", "judged", "accepted")
-    return [dict(zip(names, (at, *both), strict=True)) for at, both in enumerate(pairs) if both[0]]
+    values = msgspec.structs.asdict(shift)
+    moments = {"since": values.pop("since_s"), "found": values.pop("at")}
+    return {**values, **moments, **{each: _rounded(values[each]) for each in ("before", "after")}}
 
 
 def _rounded(value: float | None) -> float | None:
@@ -335,7 +335,7 @@ def day(at_s: float) -> str:
 
 
 def minute(at_s: float) -> str:
-    """Return day and minute likewise."""
+    """Return day and minute of a moment; see `day`."""
     try:
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
     except (OverflowError, ValueError, OSError):
@@ -349,9 +349,8 @@ def since(text: str, now_s: float | None = None) -> float:
         UsageError: it means none.
     """
     now_s = time.time() if now_s is None else now_s
-    found = re.fullmatch(r"(\d{1,6})([hdw])", text.strip())
-    if found:
-        return now_s - int(found[1]) * _UNITS_S[found[2]]
+    if match := re.fullmatch(r"(\d{1,6})([hdw])", text.strip()):
+        return now_s - int(match[1]) * _UNITS_S[match[2]]
     try:
         # A date is one of where the user is.
         return datetime.fromisoformat(text.strip()).timestamp()

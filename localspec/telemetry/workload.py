@@ -7,7 +7,7 @@ summary repeats parts of it, chat and creative writing neither.
 import re
 from pathlib import Path
 
-from localspec.telemetry.reply import WORKLOADS
+from localspec.options.recording import WORKLOADS
 
 _READ_CHARS = 20_000
 """Of prompt and reply; what is longer is judged by its beginning, and by the prompt's end."""

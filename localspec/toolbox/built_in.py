@@ -2,89 +2,42 @@
 
 import difflib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from localspec.calls import Tool
 from localspec.display import printable
 from localspec.errors import UsageError
 from localspec.messages import ToolCall, ToolResult
 from localspec.storage.tree import found_below
-from localspec.toolbox.command import CommandEnded, CommandLimits, confinement, run_command
-from localspec.toolbox.escapes import without_escapes
+from localspec.toolbox.command import (
+    CommandEnded,
+    CommandLimits,
+    command_text,
+    confinement,
+    run_command,
+)
 from localspec.toolbox.folder import Folder
+from localspec.toolbox.functions import Function
 from localspec.toolbox.rules import COMMAND, Rules
 from localspec.toolbox.search import search
 from localspec.toolbox.toolbox import Access, Proposal
 
 _MOST_READ = 1 << 20
-_SHOWN_LINES = 400
-_SHOWN_CHARS = 16_000
+_MOST_LINES = 400
+_MOST_CHARS = 16_000
 _MOST_LISTED = 200
-_MOST_FOUND = 60
-_CHANGED_SINCE = "changed since the change was proposed: read it again"
+_MOST_MATCHES = 60
+_ACCESS = {"write_file": Access.WRITE, "edit_file": Access.WRITE, COMMAND: Access.RUN}
+_VERBS = {"read_file": "read", "list_folder": "list", "search_folder": "search", "write_file": "write", "edit_file": "change"}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A function: what a model is told of it, what it needs, and which of its arguments says what it touches."""
+class _Change(NamedTuple):
+    """A file's name, links followed, its bytes, and what they become."""
 
-    tool: Tool
-    access: Access
-    subject: str
-
-
-def _known(
-    name: str, access: Access, subject: str, about: str, needed: int, **arguments: str
-) -> _Known:
-    """Return a function of so many arguments that are needed, the first ones; a name with `_line` is a number's."""
-    properties = {
-        key: {"type": "integer" if key.endswith("_line") else "string", "description": value}
-        for key, value in arguments.items()
-    }
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": list(arguments)[:needed],
-        "additionalProperties": False,
-    }
-    return _Known(Tool(name, schema, about), access, subject)
-
-
-_PATH = "path in the folder"
-_KNOWN = {
-    each.tool.name: each
-    for each in (
-        _known(
-            "read_file", Access.READ, "path", "Read a text file.", 1,
-            path=_PATH, first_line="line to begin at, 1 by default", last_line="line to end with",
-        ),
-        _known(
-            "list_folder", Access.READ, "path", "List the files and folders in a folder.", 0,
-            path=f"{_PATH}, all of it by default",
-        ),
-        _known(
-            "search_folder", Access.READ, "path",
-            "Find the lines that match a regular expression in the files of a folder.", 1,
-            pattern="regular expression", path=f"{_PATH} to search in, all of it by default",
-        ),
-        _known(
-            "write_file", Access.WRITE, "path", "Write a new file, or replace a whole one.", 2,
-            path=_PATH, content="all of the new text",
-        ),
-        _known(
-            "edit_file", Access.WRITE, "path",
-            "Change a file: replace a text that stands in it exactly once.", 3,
-            path=_PATH, old="text to replace, exactly as it stands in the file", new="text to put in its place",
-        ),
-        _known(
-            COMMAND, Access.RUN, "command", "Run a shell command in the folder, such as a test.", 1,
-            command="the command",
-        ),
-    )
-}  # fmt: skip
-BUILT_IN = tuple(_KNOWN)
+    name: str
+    before: bytes
+    after: bytes
 
 
 class BuiltIn:
@@ -94,50 +47,53 @@ class BuiltIn:
         folder: where all of it happens.
         rules: what may not even be read in passing.
         limits: of commands.
-        names: of the functions that there are.
+
+    Attributes:
+        tools: what can be called.
     """
 
     def __init__(
-        self,
-        folder: Folder,
-        rules: Rules | None = None,
-        limits: CommandLimits | None = None,
-        names: Sequence[str] = BUILT_IN,
+        self, folder: Folder, rules: Rules | None = None, limits: CommandLimits | None = None
     ) -> None:
         self._folder = folder
         self._rules = rules or Rules()
         self._limits = limits or CommandLimits()
-        self._tools = tuple(_KNOWN[each].tool for each in names)
-        # What was shown of a change: the file's name and text before it, and the text after it.
-        self._shown: dict[str, tuple[str, bytes, bytes]] = {}
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """Return what can be called."""
-        return self._tools
+        functions = (
+            self.read_file, self.list_folder, self.search_folder, self.write_file, self.edit_file, self.run_command
+        )  # fmt: skip
+        self._functions = {each.__name__: Function(each) for each in functions}
+        tools = (each.tool for each in self._functions.values())
+        self.tools = tuple(
+            replace(each, parameters={**each.parameters, "additionalProperties": False})
+            for each in tools
+        )
+        self._previewed: dict[str, _Change] = {}
 
     def propose(self, call: ToolCall) -> Proposal:
         """Return what a call would do; see `Toolbox`."""
-        known = _KNOWN[call.name]
+        access = _ACCESS.get(call.name, Access.READ)
         try:
-            arguments = _arguments(call, known.tool)
-            if known.access is Access.RUN:
-                command = arguments["command"]
-                return Proposal(
-                    known.access, f"run {_line(command)}", confinement()[0], None, command
-                )
-            name = self._folder.canonical(arguments.get("path") or ".")
+            given = self._arguments(call)
+            if access is Access.RUN:
+                command = given["command"]
+                return Proposal(access, f"run {_line(command)}", confinement()[0], None, command)
+            name = self._folder.canonical(given.get("path") or ".")
             self._refuse(call.name, name)
-            preview = self._preview(call, arguments) if known.access is Access.WRITE else ""
+            preview = self._preview(call, given) if access is Access.WRITE else ""
         except UsageError as error:
-            return Proposal(known.access, f"{call.name} {_line(call.arguments)}", error=str(error))
-        return Proposal(known.access, _SUMMARIES[call.name](name, arguments), preview, None, name)
+            return Proposal(access, f"{call.name} {_line(call.arguments)}", error=str(error))
+        pattern = f" for {_line(given['pattern'])}" if "pattern" in given else ""
+        return Proposal(access, f"{_VERBS[call.name]} {_line(name)}{pattern}", preview, None, name)
 
     def call(self, call: ToolCall, stop: threading.Event) -> ToolResult:
-        """Carry a call out; see `Toolbox`."""
+        """Carry a call out; see `Toolbox`. A change is made if it is still the one that was proposed."""
+        failed = False
         try:
-            arguments = _arguments(call, _KNOWN[call.name].tool)
-            text, failed = self._done(call, arguments, stop)
+            done = self._functions[call.name].run(self._arguments(call), stop)
+            if isinstance(done, CommandEnded):
+                text, failed = command_text(done), bool(done.code or done.why)
+            else:
+                text = self._write(call, done) if isinstance(done, _Change) else done
         except UsageError as error:
             text, failed = str(error), True
         except OSError as error:
@@ -148,160 +104,156 @@ class BuiltIn:
         """Let go of the folder."""
         self._folder.close()
 
-    def _done(
-        self, call: ToolCall, arguments: Mapping[str, Any], stop: threading.Event
-    ) -> tuple[str, bool]:
-        match call.name:
-            case "read_file":
-                return self._read(arguments), False
-            case "list_folder":
-                return self._list(arguments.get("path") or "."), False
-            case "search_folder":
-                return self._search(arguments["pattern"], arguments.get("path") or ".", stop), False
-            case "write_file" | "edit_file":
-                return self._write(call, arguments), False
-            case _:
-                ended = run_command(arguments["command"], self._folder.path, self._limits, stop)
-                return command_text(ended), bool(ended.code or ended.why)
+    def read_file(self, path: str, first_line: int = 1, last_line: int = 0) -> str:
+        """Read a text file.
+
+        Args:
+            path: path in the folder
+            first_line: line to begin at, 1 by default
+            last_line: line to end with
+        """
+        lines = self._text(path).splitlines()
+        first = max(first_line, 1)
+        last = min(last_line or len(lines), len(lines), first + _MOST_LINES - 1)
+        if first > len(lines) > 0:
+            raise UsageError(f"first_line is {first}: the file has {len(lines)} lines")
+        part = lines[first - 1 : last]
+        while part[1:] and sum(map(len, part)) > _MOST_CHARS:
+            part = part[: len(part) * 3 // 4]
+        text = "\n".join(part)[:_MOST_CHARS]
+        last = first + len(part) - 1
+        whole = first == 1 and last == len(lines)
+        return text if whole else f"{text}\n[lines {first} to {last} of {len(lines)}]"
+
+    def list_folder(self, path: str = "") -> str:
+        """List the files and folders in a folder.
+
+        Args:
+            path: path in the folder, all of it by default
+        """
+        start, names = self._names(path or ".")
+        parts = sorted(each.removeprefix(start).partition("/") for each in names)
+        entries = [*dict.fromkeys(first + slash for first, slash, _ in parts)]
+        more = [f"[{len(entries) - _MOST_LISTED} more]"] if len(entries) > _MOST_LISTED else []
+        return "\n".join([*entries[:_MOST_LISTED], *more]) or "[it is empty]"
+
+    def search_folder(self, pattern: str, path: str = "", *, stop: threading.Event) -> str:
+        """Find the lines that match a regular expression in the files of a folder.
+
+        Args:
+            pattern: regular expression
+            path: path in the folder to search in, all of it by default
+            stop: ends it
+        """
+        path = path or "."
+        names = self._names(path)[1] if self._folder.is_folder(path) else [path]
+        try:
+            lines, note = search(pattern, self._texts(names), _MOST_MATCHES, stop)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        return "\n".join([*lines, *([f"[{note}]"] if note else [])]) or "[nothing matches]"
+
+    def write_file(self, path: str, content: str) -> _Change:
+        """Write a new file, or replace a whole one.
+
+        Args:
+            path: path in the folder
+            content: all of the new text
+        """
+        return _Change(*self._current(path), content.encode())
+
+    def edit_file(self, path: str, old: str, new: str) -> _Change:
+        """Change a file: replace a text that stands in it exactly once.
+
+        Args:
+            path: path in the folder
+            old: text to replace, exactly as it stands in the file
+            new: text to put in its place
+        """
+        name, before = self._current(path, exists=True)
+        text = _decoded(before, path)
+        count = text.count(old) if old else 0
+        if count != 1:
+            raise UsageError(
+                f"`old` stands {count} times in {path[:200]}: read it, and give a text that stands in it exactly once"
+            )
+        return _Change(name, before, text.replace(old, new).encode())
+
+    def run_command(self, command: str, *, stop: threading.Event) -> CommandEnded:
+        """Run a shell command in the folder, such as a test.
+
+        Args:
+            command: the command
+            stop: ends it
+        """
+        return run_command(command, self._folder.path, self._limits, stop)
+
+    def _arguments(self, call: ToolCall) -> dict[str, Any]:
+        given = self._functions[call.name].arguments(call)
+        for name, value in given.items():
+            if isinstance(value, str) and ("\0" in value or not _is_encodable(value)):
+                raise UsageError(f"{name} has a NUL or half of a character in it: leave it out")
+        return given
 
     def _refuse(self, tool: str, name: str) -> None:
         rule = self._rules.denied(tool, name)
         if rule is not None:
             raise UsageError(f"{name} is not for {tool}: the user's rules forbid it ({rule})")
 
-    def _text(self, tool: str, name: str) -> tuple[str, str]:
-        """Return the name of a file, links followed, and its text."""
-        found = self._folder.read(name, _MOST_READ)
-        if found is None:
-            raise UsageError(f"there is no file {name[:200]}: list the folder to see what there is")
-        self._refuse(tool, found[0])
-        return found[0], _decoded(found[1], name)
+    def _current(self, path: str, *, exists: bool = False) -> tuple[str, bytes]:
+        """Return the name of a file, links followed, and its bytes; of one that need not be there, none."""
+        found = self._folder.read(path, _MOST_READ)
+        if found is None and exists:
+            raise UsageError(f"there is no file {path[:200]}: list the folder to see what there is")
+        name, content = found or (self._folder.canonical(path), b"")
+        if len(content) > _MOST_READ:
+            raise UsageError(f"{path} is longer than {_MOST_READ >> 20} MB: use a command")
+        return name, content
 
-    def _read(self, arguments: Mapping[str, Any]) -> str:
-        _, text = self._text("read_file", arguments["path"])
-        lines = text.splitlines()
-        first = max(arguments.get("first_line") or 1, 1)
-        last = min(arguments.get("last_line") or len(lines), len(lines), first + _SHOWN_LINES - 1)
-        if first > len(lines) > 0:
-            raise UsageError(f"first_line is {first}: the file has {len(lines)} lines")
-        shown = lines[first - 1 : last]
-        while shown[1:] and sum(map(len, shown)) > _SHOWN_CHARS:
-            shown = shown[: len(shown) * 3 // 4]
-        text = "\n".join(shown)[:_SHOWN_CHARS]
-        last = first + len(shown) - 1
-        whole = first == 1 and last == len(lines)
-        return text if whole else f"{text}\n[lines {first} to {last} of {len(lines)}]"
-
-    def _names(self, name: str) -> tuple[str, list[str]]:
-        """Return the name of a folder, links followed, and the files below it, without those that are ignored."""
-        place = self._folder.canonical(name)
-        if place != "." and not self._folder.is_folder(place):
-            raise UsageError(f"there is no folder {name[:200]}: list the folder above it")
-        start = "" if place == "." else f"{place}/"
-        return start, [start + each for each in found_below(self._folder.path / place)]
-
-    def _list(self, name: str) -> str:
-        start, names = self._names(name)
-        found = dict.fromkeys(
-            first + slash
-            for first, slash, _ in sorted(each.removeprefix(start).partition("/") for each in names)
-        )
-        listed = list(found)[:_MOST_LISTED]
-        more = len(found) - len(listed)
-        return "\n".join([*listed, *([f"[{more} more]"] if more else [])]) or "[it is empty]"
-
-    def _search(self, pattern: str, name: str, stop: threading.Event) -> str:
-        names = self._names(name)[1] if self._folder.is_folder(name) else [name]
-        lines, note = search(pattern, self._texts(names), _MOST_FOUND, stop)
-        return "\n".join([*lines, *([f"[{note}]"] if note else [])]) or "[nothing matches]"
+    def _text(self, path: str) -> str:
+        name, content = self._current(path, exists=True)
+        self._refuse("read_file", name)
+        return _decoded(content, path)
 
     def _texts(self, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield names and texts; what is no text, or may not be read, is left out."""
         for each in sorted(names):
             try:
-                yield each, self._text("read_file", each)[1]
+                yield each, self._text(each)
             except UsageError:
                 continue
 
-    def _preview(self, call: ToolCall, arguments: Mapping[str, Any]) -> str:
-        name, before, after = self._change(call.name, arguments)
-        self._shown[call.id] = name, before, after
+    def _names(self, path: str) -> tuple[str, list[str]]:
+        """Return the name of a folder, links followed, and the files below it, without those that are ignored."""
+        name = self._folder.canonical(path)
+        if not self._folder.is_folder(name):
+            raise UsageError(f"there is no folder {path[:200]}: list the folder above it")
+        start = "" if name == "." else f"{name}/"
+        return start, [start + each for each in found_below(self._folder.path / name)]
+
+    def _preview(self, call: ToolCall, given: Mapping[str, Any]) -> str:
+        change: _Change = self._functions[call.name].run(given, threading.Event())
+        self._previewed[call.id] = change
         lines = difflib.unified_diff(
-            _decoded(before, name).splitlines(keepends=True),
-            after.decode().splitlines(keepends=True),
-            f"a/{name}" if before else "/dev/null",
-            f"b/{name}",
+            _decoded(change.before, change.name).splitlines(keepends=True),
+            change.after.decode().splitlines(keepends=True),
+            f"a/{change.name}" if change.before else "/dev/null",
+            f"b/{change.name}",
         )
         return "".join(each if each.endswith("\n") else f"{each}\n" for each in lines)
 
-    def _change(self, tool: str, arguments: Mapping[str, Any]) -> tuple[str, bytes, bytes]:
-        """Return the name of a file, links followed, its bytes, and what they become."""
-        path = arguments["path"]
-        found = self._folder.read(path, _MOST_READ)
-        name, before = found or (self._folder.canonical(path), b"")
-        if len(before) > _MOST_READ:
-            raise UsageError(f"{path} is longer than {_MOST_READ >> 20} MB: change it by a command")
-        if tool == "write_file":
-            return name, before, arguments["content"].encode()
-        if found is None:
-            raise UsageError(f"there is no file {path[:200]}: use write_file to make it")
-        text, old, new = _decoded(before, path), arguments["old"], arguments["new"]
-        count = text.count(old) if old else 0
-        if count != 1:
-            raise UsageError(
-                f"`old` stands {count} times in {path[:200]}: read it, and give a text that stands in it exactly once"
-            )
-        return name, before, text.replace(old, new).encode()
-
-    def _write(self, call: ToolCall, arguments: Mapping[str, Any]) -> str:
-        changed = self._change(call.name, arguments)
-        shown = self._shown.pop(call.id, changed)
-        self._refuse(call.name, changed[0])
-        if shown != changed:
-            raise UsageError(f"{changed[0]} {_CHANGED_SINCE}")
-        self._folder.write(changed[0], changed[2])
-        return f"{changed[0]} is written" if changed[1] else f"{changed[0]} is new"
+    def _write(self, call: ToolCall, change: _Change) -> str:
+        if self._previewed.pop(call.id, None) != change:
+            raise UsageError(f"{change.name} changed since the change was proposed: read it again")
+        self._folder.write(change.name, change.after)
+        return f"{change.name} is {'written' if change.before else 'new'}"
 
 
-def command_text(ended: CommandEnded) -> str:
-    """Return what a model is told of a command: its output without what a terminal obeys, and how it ended."""
-    text = without_escapes(ended.output.decode(errors="replace")).strip("\n")
-    how = ended.why or f"exit code {ended.code}"
-    return f"{text}\n[{how}]" if text else f"[{how}, no output]"
-
-
-def _arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
-    """Return the arguments of a call, checked against what its function takes."""
-    found = tool.parse(call.arguments)
-    known = tool.parameters["properties"]
-    for name, value in found.items():
-        if name not in known:
-            raise UsageError(f"{name[:40]!r} is no argument of {call.name}: use {', '.join(known)}")
-        kind = int if known[name]["type"] == "integer" else str
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise UsageError(f"{name} is no {known[name]['type']}: write one")
-        if isinstance(value, str):
-            _check_text(name, value)
-    for name in tool.parameters["required"]:
-        if name not in found:
-            raise UsageError(f"{name} is missing: {known[name]['description']}")
-    return found
-
-
-def _check_text(name: str, value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{name} has half of a character: write all of it") from None
-    if "\0" in value:
-        raise UsageError(f"{name} has a NUL in it: leave it out")
+def _is_encodable(text: str) -> bool:
+    return text.encode(errors="ignore").decode() == text
 
 
 def _decoded(raw: bytes, name: str) -> str:
-    if len(raw) > _MOST_READ:
-        raise UsageError(
-            f"{name} is longer than {_MOST_READ >> 20} MB: search in it, or use a command"
-        )
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -311,12 +263,3 @@ def _decoded(raw: bytes, name: str) -> str:
 def _line(text: str) -> str:
     """Return a text as one line that a terminal cannot obey, without hiding a part of it."""
     return printable(" ⏎ ".join(text.splitlines()))
-
-
-_SUMMARIES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
-    "read_file": lambda name, _: f"read {_line(name)}",
-    "list_folder": lambda name, _: f"list {_line(name)}",
-    "search_folder": lambda name, given: f"search {_line(name)} for {_line(given['pattern'])}",
-    "write_file": lambda name, _: f"write {_line(name)}",
-    "edit_file": lambda name, _: f"change {_line(name)}",
-}

@@ -2,20 +2,20 @@
 
 import json
 import os
-import shutil
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
+from localspec.display import printable
 from localspec.storage.paths import config_dir, data_dir
 from localspec.toolbox import confined
-from localspec.toolbox.confined import EXITED, STOPPED, TOO_MANY, Confines
+from localspec.toolbox.confined import STOPPED, TOO_MANY, Confines
 
 _LOOK_S = 0.02
 _ENDING_S = 8.0
@@ -34,6 +34,10 @@ _HIDDEN = (
     ".cargo/credentials.toml", ".bash_history", ".zsh_history",
 )  # fmt: skip
 _SANDBOX_EXEC = "/usr/bin/sandbox-exec"
+# ECMA-48: control sequences, operating-system commands and the like, and two-character escapes.
+_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,68 +120,56 @@ def run_command(
     Raises:
         OSError: it cannot be started.
     """
-    temporary = tempfile.mkdtemp(prefix="localspec-")
-    try:
-        return _run(command, folder, limits, stop, temporary)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _run(
-    command: str, folder: Path, limits: CommandLimits, stop: threading.Event, temporary: str
-) -> CommandEnded:
-    reader, writer = os.pipe()
-    words = [*_sandboxed(folder, temporary), "/bin/sh", "-c", command]
-    confines = Confines(
-        writes=[str(folder.resolve()), temporary],
-        hidden=hidden_paths(),
-        confined=bool(confined.landlock_version()),
-        processes=limits.processes,
-        memory_bytes=limits.memory_bytes,
-        file_bytes=limits.file_bytes,
-        report=writer,
-    )
-    try:
-        started = subprocess.Popen(  # noqa: S603 - whoever calls this has the permission
-            [sys.executable, "-I", "-S", confined.__file__, json.dumps(asdict(confines)), *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=environment(temporary),
-            pass_fds=(writer,),
-            start_new_session=True,
+    with tempfile.TemporaryDirectory(prefix="localspec-", ignore_cleanup_errors=True) as temporary:
+        reader, writer = os.pipe()
+        confines = Confines(
+            writes=[str(folder.resolve()), temporary],
+            hidden=hidden_paths(),
+            confined=bool(confined.landlock_version()),
+            processes=limits.processes,
+            memory_bytes=limits.memory_bytes,
+            file_bytes=limits.file_bytes,
+            report=writer,
         )
-    except BaseException:
-        os.close(reader)
-        raise
-    finally:
-        os.close(writer)
-    with os.fdopen(reader, "rb") as report, started:
-        kept = _Kept(limits.kept_bytes)
-        why = _followed(started, kept, limits, stop)
-        return _ended(report.read(), kept.text(), why)
-
-
-def _ended(report: bytes, output: bytes, why: str) -> CommandEnded:
-    told, code = json.loads(report) if report else (STOPPED, 0)
-    if told == TOO_MANY:
+        words = [*_sandboxed(folder, temporary), "/bin/sh", "-c", command]
+        with os.fdopen(reader, "rb") as report:
+            try:
+                process = subprocess.Popen(  # noqa: S603 - the caller has the permission
+                    [sys.executable, "-I", "-S", confined.__file__, json.dumps(asdict(confines)), *words],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    cwd=folder,
+                    env=environment(temporary),
+                    pass_fds=(writer,),
+                    start_new_session=True,
+                )  # fmt: skip
+            finally:
+                os.close(writer)
+            with process:
+                output, why = _followed(process, limits, stop)
+                ending, code = json.loads(report.read() or json.dumps([STOPPED, 0]))
+    if ending == TOO_MANY:
         why = "it was stopped: it started too many processes"
-    elif told == EXITED and not why:
-        return CommandEnded(output, "", code)
-    return CommandEnded(output, why or "it was stopped", code)
+    elif ending == STOPPED:
+        why = why or "it was stopped"
+    return CommandEnded(_shortened(output, limits.kept_bytes), why, code)
 
 
 def _followed(
-    started: "subprocess.Popen[bytes]",
-    kept: "_Kept",
-    limits: CommandLimits,
-    stop: threading.Event,
-) -> str:
-    """Read what a command writes until it has ended; return why it was told to, empty where it was not."""
-    assert started.stdout is not None  # noqa: S101 - pipes were asked for
-    assert started.stdin is not None  # noqa: S101
-    reading = threading.Thread(target=kept.fill, args=(started.stdout,), daemon=True)
+    process: "subprocess.Popen[bytes]", limits: CommandLimits, stop: threading.Event
+) -> tuple[bytes, str]:
+    """Return the output of a process, and why it was stopped; empty where it ended by itself."""
+    output = bytearray()
+
+    def read() -> None:
+        with suppress(OSError, ValueError):  # closed meanwhile
+            while len(output) <= limits.output_bytes and (
+                piece := os.read(process.stdout.fileno(), _PIECE)  # type: ignore[union-attr]
+            ):
+                output.extend(piece)
+
+    reading = threading.Thread(target=read, daemon=True)
     reading.start()
     end_s, why = time.monotonic() + limits.seconds, ""
     while not why:
@@ -185,59 +177,35 @@ def _followed(
             why = "it was stopped by the user"
         elif time.monotonic() > end_s:
             why = f"it was stopped after {limits.seconds:g} s"
-        elif kept.total > limits.output_bytes:
+        elif len(output) > limits.output_bytes:
             why = f"it was stopped: it wrote more than {limits.output_bytes >> 20} MB"
-        elif started.poll() is not None:
+        elif process.poll() is not None:
             break
-    started.stdin.close()
     try:
-        started.wait(_ENDING_S)
+        process.stdin.close()  # type: ignore[union-attr]
+        process.wait(_ENDING_S)
     except subprocess.TimeoutExpired:
-        started.kill()
+        process.kill()
     # What is left of its children, if the one that ends them was killed, must not hold this up.
     reading.join(1.0)
-    return why
+    return bytes(output), why
 
 
-class _Kept:
-    """The beginning and the end of a stream of bytes.
-
-    Args:
-        most_bytes: how much of it is kept.
-
-    Attributes:
-        total: bytes that came in.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self._half = most_bytes // 2
-        self._first, self._last = bytearray(), bytearray()
-        self.total = 0
-
-    def fill(self, stream: IO[bytes]) -> None:
-        """Read a stream to its end."""
-        for piece in _pieces(stream):
-            self.total += len(piece)
-            room = self._half - len(self._first)
-            self._first += piece[:room] if room > 0 else b""
-            self._last += piece[max(room, 0) :]
-            if len(self._last) > self._half + _PIECE:
-                del self._last[: -self._half]
-
-    def text(self) -> bytes:
-        """Return what is kept, with a note where something is left out."""
-        last = bytes(self._last[-self._half :])
-        left_out = self.total - len(self._first) - len(last)
-        note = f"\n[… {left_out} bytes left out …]\n".encode() if left_out > 0 else b""
-        return bytes(self._first) + note + last
+def _shortened(output: bytes, most: int) -> bytes:
+    left_out, half = len(output) - most, most // 2
+    if left_out <= 0:
+        return output
+    return output[:half] + f"\n[… {left_out} bytes left out …]\n".encode() + output[-half:]
 
 
-def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
-    try:
-        while piece := os.read(stream.fileno(), _PIECE):
-            yield piece
-    except (OSError, ValueError):  # closed meanwhile
-        return
+def command_text(ended: CommandEnded) -> str:
+    """Return what a model reads of a command: its output without what a terminal obeys, and how it ended."""
+    text = _SEQUENCE.sub("", ended.output.decode(errors="replace")).replace("\r\n", "\n")
+    # What a carriage return lets stand at last is what a person saw.
+    lines = (each.rstrip("\r").rpartition("\r")[2] for each in text.split("\n"))
+    text = printable("\n".join(lines), "\n\t").strip("\n")
+    how = ended.why or f"exit code {ended.code}"
+    return f"{text}\n[{how}]" if text else f"[{how}, no output]"
 
 
 def _sandboxed(folder: Path, temporary: str) -> list[str]:

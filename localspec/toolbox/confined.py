@@ -249,18 +249,12 @@ def _tasks() -> int:
 
 
 def _children() -> list[int]:
-    """Return this process's children; as a subreaper it becomes the parent of every descendant that loses its own."""
-    try:
-        return [int(each) for each in Path("/proc/thread-self/children").read_text().split()]
-    except OSError:
-        pass
+    """Return this process's living children; as a subreaper it becomes the parent of every descendant that loses its own."""
     found = []
-    for each in Path("/proc").glob(
-        "[0-9]*/stat"
-    ):  # of a kernel without that list; none outside Linux
+    for each in Path("/proc").glob("[0-9]*/stat"):  # none outside Linux
         with contextlib.suppress(OSError):
-            fields = each.read_bytes().rpartition(b")")[2].split()
-            if fields and fields[0] != b"Z" and int(fields[1]) == os.getpid():
+            state, parent = each.read_bytes().rpartition(b")")[2].split()[:2]
+            if state != b"Z" and int(parent) == os.getpid():
                 found.append(int(each.parent.name))
     return found
 

@@ -67,11 +67,7 @@ class Folder:
         Raises:
             UsageError: it leads out of the folder, or is no name.
         """
-        canonical = self.canonical(name)
-        with suppress(OSError), self._parent(canonical) as (parent, last):
-            found = os.stat(last, dir_fd=parent, follow_symlinks=False)
-            return stat.S_ISDIR(found.st_mode)
-        return False
+        return (self.path / self.canonical(name)).is_dir()
 
     def read(self, name: str, most_bytes: int) -> tuple[str, bytes] | None:
         """Return what `canonical` does, and the first `most_bytes + 1` bytes of the file; None where there is no file.

@@ -4,7 +4,7 @@ import inspect
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_type_hints
 
 import msgspec
@@ -19,116 +19,121 @@ _ARGUMENT = re.compile(r"^ +(\w+)(?: *\([^)]*\))?: +(.+(?:\n {8,}.+)*)", re.MULT
 _KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-class Functions:
-    """A toolbox of Python functions; see `Toolbox`. They are called with keyword arguments, in the thread that asks.
-
-    What a function returns is told as text, or as JSON; what it raises is an error that the model sees.
+class Function:
+    """A Python function that a model may call.
 
     Args:
-        functions: with annotations of `str`, `int`, `float`, `bool`, `list`, `dict`, `Literal`, and unions of them. The
-            docstring describes the function, and under `Args:` its arguments.
+        function: with annotations of `str`, `int`, `float`, `bool`, `list`, `dict`, `Literal`, and unions of them. The
+            docstring describes it, and under `Args:` its arguments. A `threading.Event` among these comes from the
+            caller, who sets it to end the call.
+
+    Attributes:
+        tool: what a model reads of it.
+
+    Raises:
+        UsageError: an annotation has no schema, an argument has no name, or the function is asynchronous.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        name, self._function = function.__name__, function
+        if inspect.iscoroutinefunction(function):
+            raise UsageError(f"{name} is asynchronous: give a function that returns its result")
+        document = inspect.getdoc(function) or ""
+        described = dict(_ARGUMENT.findall(document.partition("Args:")[2]))
+        hints, properties, required = get_type_hints(function), dict[str, Any](), list[str]()
+        fields, self._stops = list[Any](), list[str]()
+        for each, parameter in inspect.signature(function).parameters.items():
+            kind = hints.get(each, Any)
+            if parameter.kind not in _KEYWORD:
+                raise UsageError(f"{name} takes {parameter}: name all of its arguments")
+            if kind is threading.Event:
+                self._stops.append(each)
+                continue
+            try:
+                properties[each] = msgspec.json.schema(kind)
+            except TypeError:
+                raise UsageError(
+                    f"{each} of {name} has the type {kind}: annotate it with str, int, float, bool, list, dict, Literal,"
+                    " or a union of them"
+                ) from None
+            if each in described:
+                properties[each]["description"] = " ".join(described[each].split())
+            if parameter.default is parameter.empty:
+                required.append(each)
+                fields.append((each, kind))
+            else:
+                fields.append((each, kind | msgspec.UnsetType, msgspec.UNSET))
+        schema = {"type": "object", "properties": properties, "required": required}
+        self.tool = Tool(name, schema, document.partition("\n\n")[0].strip())
+        self._arguments = msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
+
+    def arguments(self, call: ToolCall) -> dict[str, Any]:
+        """Return the arguments of a call, without those that it leaves out.
+
+        Raises:
+            UsageError: the function does not take them.
+        """
+        try:
+            given = msgspec.convert(self.tool.parse(call.arguments), self._arguments, strict=False)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{call.name}: {error}") from None
+        values = msgspec.structs.asdict(given)
+        return {name: each for name, each in values.items() if each is not msgspec.UNSET}
+
+    def run(self, arguments: Mapping[str, Any], stop: threading.Event) -> Any:
+        """Return what the function returns; `stop` ends it if it takes one."""
+        return self._function(**arguments, **dict.fromkeys(self._stops, stop))
+
+
+class Functions:
+    """A toolbox of Python functions; see `Toolbox`. They are called with keyword arguments, in the caller's thread.
+
+    The result of a call is the returned text, or the returned value as JSON; an exception is an error that the model
+    reads.
+
+    Args:
+        functions: see `Function`.
         access: what their calls do to the machine.
 
     Raises:
-        UsageError: an annotation has no schema, or an argument has no name.
+        UsageError: see `Function`.
     """
 
     def __init__(
         self, functions: Iterable[Callable[..., Any]], access: Access = Access.RUN
     ) -> None:
         self._access = access
-        self._functions = {each.__name__: each for each in functions}
-        self._tools = [tool_of(each) for each in self._functions.values()]
+        self._functions = {each.__name__: Function(each) for each in functions}
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Return the functions as tools."""
-        return self._tools
+        """The functions as tools."""
+        return [each.tool for each in self._functions.values()]
 
     def propose(self, call: ToolCall) -> Proposal:
-        """Return what a call would do: whatever its function does."""
-        shown = printable_line(f"{call.name}({call.arguments})")
+        """Return what a call would do: what its function does."""
+        error = None
         try:
-            self._bound(call)
-        except UsageError as error:
-            return Proposal(self._access, shown, error=str(error))
-        return Proposal(self._access, shown)
+            self._functions[call.name].arguments(call)
+        except UsageError as wrong:
+            error = str(wrong)
+        return Proposal(self._access, printable_line(f"{call.name}({call.arguments})"), error=error)
 
-    def call(self, call: ToolCall, stop: threading.Event) -> ToolResult:  # noqa: ARG002 - Python cannot stop a function
-        """Call a function and return what it returns."""
+    def call(self, call: ToolCall, stop: threading.Event) -> ToolResult:
+        """Call a function and return its result. Python cannot stop a function that takes no `stop`."""
+        function = self._functions[call.name]
         try:
-            result = self._bound(call)()
-            text = (
-                result
-                if isinstance(result, str)
-                else json.dumps(result, ensure_ascii=False, default=str)
-            )
+            result = function.run(function.arguments(call), stop)
+            text = result if isinstance(result, str) else _json(result)
         except UsageError as error:
             return ToolResult(call.id, str(error), is_error=True)
-        except Exception as error:  # whatever it is: the model is told, and may do better
+        except Exception as error:  # the model reads it, and may do better
             return ToolResult(call.id, f"{type(error).__name__}: {error}", is_error=True)
         return ToolResult(call.id, text)
 
     def close(self) -> None:
         """End nothing: a function that was called has ended."""
 
-    def _bound(self, call: ToolCall) -> Callable[[], Any]:
-        function = self._functions.get(call.name)
-        if function is None:
-            raise UsageError(
-                f"there is no function {call.name}: call one of {', '.join(self._functions)}"
-            )
-        tool = next(each for each in self._tools if each.name == call.name)
-        given = tool.parse(call.arguments)
-        kinds = _parameters(function)
-        fields = [
-            (name, kind) if required else (name, kind | msgspec.UnsetType, msgspec.UNSET)
-            for name, (kind, required) in kinds.items()
-        ]
-        arguments = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True)
-        try:
-            found = msgspec.convert(given, arguments, strict=False)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"{call.name}: {error}") from None
-        values = {each: getattr(found, each) for each in kinds}
-        return lambda: function(**{k: v for k, v in values.items() if v is not msgspec.UNSET})
 
-
-def tool_of(function: Callable[..., Any]) -> Tool:
-    """Return a function as a tool.
-
-    Raises:
-        UsageError: an annotation has no schema, an argument has no name, or the function is asynchronous.
-    """
-    name = function.__name__
-    if inspect.iscoroutinefunction(function):
-        raise UsageError(f"{name} is asynchronous: give a function that returns its result")
-    document = inspect.getdoc(function) or ""
-    described = dict(_ARGUMENT.findall(document.partition("Args:")[2]))
-    properties: dict[str, Any] = {}
-    kinds = _parameters(function)
-    for each, (kind, _) in kinds.items():
-        try:
-            schema = msgspec.json.schema(kind)
-        except TypeError:
-            raise UsageError(
-                f"{each} of {name} has the type {kind}: annotate it with str, int, float, bool, list, dict, Literal, or a"
-                " union of them"
-            ) from None
-        if each in described:
-            schema["description"] = " ".join(described[each].split())
-        properties[each] = schema
-    required = [each for each, (_, required) in kinds.items() if required]
-    parameters = {"type": "object", "properties": properties, "required": required}
-    return Tool(name, parameters, document.partition("\n\n")[0].strip())
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, tuple[Any, bool]]:
-    """Return a function's parameters by name: the annotated type, and whether it has no default."""
-    hints = get_type_hints(function)
-    found = {}
-    for each in inspect.signature(function).parameters.values():
-        if each.kind not in _KEYWORD:
-            raise UsageError(f"{function.__name__} takes {each}: name all of its arguments")
-        found[each.name] = hints.get(each.name, Any), each.default is inspect.Parameter.empty
-    return found
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

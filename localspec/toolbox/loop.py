@@ -7,13 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from localspec.calls import Tool
 from localspec.calls.policy import ASKED_FIRST, CallPolicy
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.toolbox.permissions import Decision, Permissions
-from localspec.toolbox.toolbox import Proposal, Toolbox
+from localspec.toolbox.toolbox import Proposal, Starting, Toolbox
 
 MOST_ROUNDS = 25
 """Replies with calls to one question, at most: a model that goes round in circles ends."""
@@ -22,7 +21,7 @@ _NOT_BEGUN = "this call was not carried out: the user stopped"
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
-    """What came of a call.
+    """A call that was carried out, or refused.
 
     Args:
         call: the call.
@@ -37,43 +36,12 @@ class CarriedOut:
     begun: bool = False
 
 
-class Hands(Protocol):
-    """Whoever allows calls, and watches them."""
-
-    def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:
-        """Return whether a call is carried out; once `stop` is set, soon."""
-        ...
-
-    def began(self, call: ToolCall, proposal: Proposal) -> None:
-        """Take note that a call is carried out now."""
-        ...
-
-    def ended(self, done: CarriedOut) -> None:
-        """Take note of what came of a call."""
-        ...
-
-
-class Unasked:
-    """Hands that allow everything, and take no note."""
-
-    def decide(self, *_: object) -> Decision:
-        """Allow a call."""
-        return Decision(allowed=True)
-
-    def began(self, *_: object) -> None:
-        """Take no note."""
-
-    def ended(self, *_: object) -> None:
-        """Take no note."""
-
-
 class ToolLoop:
-    """Carries out the calls of a conversation.
+    """Carries out the calls of a conversation. This one allows every call; one that asks overrides `decide`.
 
     Args:
         boxes: the functions; of two with one name, the first counts.
         permissions: what needs no question.
-        hands: decides the rest.
         policy: which functions may be called, how often and in what order. A call that it requires is required of the
             first reply to a question alone.
         most_rounds: replies with calls to one question; the next must have none.
@@ -83,13 +51,28 @@ class ToolLoop:
         self,
         boxes: Sequence[Toolbox],
         permissions: Permissions,
-        hands: Hands,
         policy: CallPolicy = ASKED_FIRST,
         most_rounds: int = MOST_ROUNDS,
     ) -> None:
-        self._boxes, self.permissions, self._hands = tuple(boxes), permissions, hands
+        self._boxes, self.permissions = tuple(boxes), permissions
         self._policy, self._most_rounds = policy, most_rounds
         self._rounds = 0
+
+    def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:  # noqa: ARG002
+        """Return whether a call is carried out; once `stop` is set, soon."""
+        return Decision(allowed=True)
+
+    def began(self, call: ToolCall, proposal: Proposal) -> None:
+        """Take note that a call is carried out now."""
+
+    def ended(self, done: CarriedOut) -> None:
+        """Take note of the result of a call."""
+
+    def ready(self, stop: threading.Event) -> None:
+        """Wait until all functions are there, or are given up, or until `stop` is set."""
+        for each in self._boxes:
+            if isinstance(each, Starting):
+                each.ready(stop)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -99,7 +82,7 @@ class ToolLoop:
 
     @property
     def policy(self) -> CallPolicy:
-        """What of it the next reply may call: the functions are told again at the end, so that the prompt begins the same."""
+        """Which of them the next reply may call. All are in every prompt, so that it begins the same."""
         if self._rounds >= self._most_rounds:
             return replace(self._policy, choice="none")
         return replace(self._policy, choice="auto") if self._rounds else self._policy
@@ -109,21 +92,21 @@ class ToolLoop:
         self._rounds = 0
 
     def converse(
-        self, ask: Callable[[Sequence[Message]], Sequence[ToolCall]], stop: threading.Event
+        self, answer: Callable[[Sequence[Message]], Sequence[ToolCall]], stop: threading.Event
     ) -> None:
         """Have a question answered, up to a reply without calls, or until it is stopped.
 
         Args:
-            ask: takes the results of the last calls, and returns the calls of the reply to them.
+            answer: takes the results of the last calls, and returns the calls of the reply to them.
             stop: once set, it ends with the reply or the results that it is at.
         """
         self.begin()
-        calls = ask(())
+        calls = answer(())
         while calls and self._rounds < self._most_rounds:
             results = self.results(calls, stop)
             if stop.is_set():
                 return
-            calls = ask([Message("tool", (each,)) for each in results])
+            calls = answer([Message("tool", (each,)) for each in results])
 
     def results(self, calls: Sequence[ToolCall], stop: threading.Event) -> tuple[ToolResult, ...]:
         """Return a result for every call of a reply, in order. Nothing is raised: an error is a result.
@@ -133,12 +116,12 @@ class ToolLoop:
             stop: once set, what runs ends soon, and what has not begun does not.
         """
         self._rounds += 1
-        found = []
+        results = []
         for each in calls:
             done = self._done(each, stop)
-            self._hands.ended(done)
-            found.append(done.result)
-        return tuple(found)
+            self.ended(done)
+            results.append(done.result)
+        return tuple(results)
 
     def _done(self, call: ToolCall, stop: threading.Event) -> CarriedOut:
         if stop.is_set():
@@ -152,24 +135,19 @@ class ToolLoop:
         if error is not None:
             return _refused(call, error)
         if not self.permissions.allowed(call, proposal):
-            decision = self._hands.decide(call, proposal, stop)
+            decision = self.decide(call, proposal, stop)
             if not decision.allowed:
                 why = f": {decision.reason}" if decision.reason else ""
                 return _refused(call, f"the user refused this call{why}")
             if decision.always:
                 self.permissions.grant(call, proposal)
-        return self._carried_out(box, call, proposal, stop)
-
-    def _carried_out(
-        self, box: Toolbox, call: ToolCall, proposal: Proposal, stop: threading.Event
-    ) -> CarriedOut:
-        self._hands.began(call, proposal)
+        self.began(call, proposal)
         began_s = time.monotonic()
         try:
             result = box.call(call, stop)
         except Exception as error:
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            result = ToolResult(call.id, f"{call.name} failed ({told})", is_error=True)
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            result = ToolResult(call.id, f"{call.name} failed ({reason})", is_error=True)
         return CarriedOut(call, result, time.monotonic() - began_s, begun=True)
 
     def close(self) -> None:

@@ -9,12 +9,12 @@ from localspec.toolbox.toolbox import Access, Proposal
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the user says to a call.
+    """What the user decides about a call.
 
     Args:
         allowed: whether it is carried out.
         always: whether others like it are from now on, in this conversation; see `Permissions.scope`.
-        reason: why not, as the model is told; empty without one.
+        reason: why not, as the model reads it; empty without one.
     """
 
     allowed: bool
@@ -34,7 +34,7 @@ class Permissions:
         self._granted: set[tuple[str, str]] = set()
 
     def refusal(self, call: ToolCall, proposal: Proposal) -> str | None:
-        """Return why a call is not for anybody to allow, as the model is told; None where it is."""
+        """Return why rules refuse a call, as the model reads it; None where they do not."""
         rule = self._rules.denied(call.name, proposal.subject)
         if rule is None:
             return None

@@ -8,19 +8,19 @@ They stand in `tools.toml` beside the user's own settings, never in a project:
 
 import re
 import shlex
-import tomllib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from localspec.errors import UsageError
-from localspec.storage.files import read_bounded
-from localspec.storage.paths import config_dir, shown
+from msgspec import Meta, Struct
+
+from localspec.storage.paths import config_dir
+from localspec.storage.toml import read_settings
 
 FILE = "tools.toml"
 COMMAND = "run_command"
-_MOST_BYTES = 64 << 10
+_Text = Annotated[str, Meta(pattern=r"\S")]
 # With one of these a command is more than its first words.
 _MORE = re.compile(r"[;&|<>$`(){}\n\r]")
 _APART = re.compile(r"[;&|\n\r(){}`]+|\$\(")
@@ -67,6 +67,11 @@ class Rule:
         return any(_below(path[at:], start) for at in _part_starts(path))
 
 
+class _File(Struct, forbid_unknown_fields=True):
+    allow: list[_Text] = []
+    deny: list[_Text] = []
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What needs no question, and what is refused; a refusal comes first."""
@@ -81,19 +86,13 @@ class Rules:
         Raises:
             UsageError: it is no TOML, or holds something else than rules.
         """
-        file = config_dir() / FILE if file is None else file
-        try:
-            values = tomllib.loads(read_bounded(file, _MOST_BYTES).decode())
-        except FileNotFoundError:
-            return cls()
-        except OSError as error:
-            raise UsageError(f"{shown(file)} cannot be read ({error.strerror}): fix it") from error
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{shown(file)} is not TOML ({str(error)[:200]}): fix it") from error
-        for name in values:
-            if name not in {"allow", "deny"}:
-                raise UsageError(f"{shown(file)}: {name[:40]!r} is unknown: use allow and deny")
-        return cls(*(_rules(values.get(name, []), name, file) for name in ("allow", "deny")))
+        found = read_settings(config_dir() / FILE if file is None else file, _File)
+        return cls(
+            *(
+                tuple(Rule(*each.split(None, 1)) for each in listed)
+                for listed in (found.allow, found.deny)
+            )
+        )
 
     def denied(self, tool: str, subject: str) -> Rule | None:
         """Return the rule that refuses a call; None without one."""
@@ -102,14 +101,6 @@ class Rules:
     def allowed(self, tool: str, subject: str) -> bool:
         """Return whether a call needs no question."""
         return any(each.covers(tool, subject) for each in self.allow)
-
-
-def _rules(values: object, name: str, file: Path) -> tuple[Rule, ...]:
-    if not isinstance(values, list) or not all(isinstance(e, str) and e.strip() for e in values):
-        raise UsageError(
-            f'{shown(file)}: {name} is no list of rules: write such as ["run_command pytest"]'
-        )
-    return tuple(Rule(*each.split(None, 1)) for each in values)
 
 
 def _words(command: str) -> list[str]:

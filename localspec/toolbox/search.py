@@ -1,4 +1,8 @@
-"""Search: a regular expression in the files of a folder, in a process that is stopped where it takes too long."""
+"""Search: a regular expression in texts, in a process of its own that is ended where it takes too long.
+
+That process runs this module by its path, so it imports the standard library alone. Its input is a JSON object a line:
+first the expression, then a name and a text of each file. Its output is `name:line: text`.
+"""
 
 import json
 import re
@@ -8,12 +12,10 @@ import threading
 import time
 from collections.abc import Iterable
 
-from localspec.errors import UsageError
-from localspec.toolbox import matching
-
 _LOOK_S = 0.05
 _MOST_S = 10.0
 _MOST_BYTES = 32 << 20
+_MOST_CHARS = 200
 
 
 def search(
@@ -28,21 +30,21 @@ def search(
         stop: once set, it ends.
 
     Raises:
-        UsageError: the pattern is none.
+        ValueError: the pattern is no regular expression.
     """
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"the pattern is no regular expression ({error}): change it") from None
-    asked = [json.dumps({"pattern": pattern, "most": most + 1})]
+        raise ValueError(f"the pattern is no regular expression ({error}): change it") from None
+    objects = [json.dumps({"pattern": pattern, "most": most + 1})]
     room, note = _MOST_BYTES, ""
     for name, text in texts:
         room -= len(text)
         if room < 0 or stop.is_set():
             note = f"the search ended before {name}: name a folder"
             break
-        asked.append(json.dumps({"name": name, "text": text}))
-    lines, stopped = _matched("\n".join(asked), stop)
+        objects.append(json.dumps({"name": name, "text": text}))
+    lines, stopped = _matches("\n".join(objects), stop)
     if stopped:
         note = f"the search was stopped {stopped}: use a simpler pattern, or name a folder"
     if len(lines) > most:
@@ -50,21 +52,39 @@ def search(
     return lines[:most], note
 
 
-def _matched(asked: str, stop: threading.Event) -> tuple[list[str], str]:
-    """Return what the other process found, and why it was stopped; empty where it was not."""
-    command = [sys.executable, "-I", "-S", "-X", "utf8", matching.__file__]
+def _matches(objects: str, stop: threading.Event) -> tuple[list[str], str]:
+    """Return the output of the other process, and why it was stopped; empty where it was not."""
+    command = [sys.executable, "-I", "-S", "-X", "utf8", __file__]
     end_s, why = time.monotonic() + _MOST_S, ""
     with subprocess.Popen(  # noqa: S603 - the command is ours
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as started:
-        given: bytes | None = asked.encode(errors="replace")
+    ) as process:
+        given: bytes | None = objects.encode(errors="replace")
         while True:
             try:
-                out, _ = started.communicate(given, timeout=_LOOK_S)
+                out, _ = process.communicate(given, timeout=_LOOK_S)
                 break
             except subprocess.TimeoutExpired:
                 given = None
             if stop.is_set() or time.monotonic() > end_s:
                 why = "by the user" if stop.is_set() else f"after {_MOST_S:g} s"
-                started.kill()
+                process.kill()
     return out.decode(errors="replace").splitlines(), why
+
+
+def main() -> None:
+    """Print the lines that match, as the module says."""
+    wanted = json.loads(sys.stdin.buffer.readline())
+    pattern, most = re.compile(wanted["pattern"]), wanted["most"]
+    for each in sys.stdin.buffer:
+        file = json.loads(each)
+        for number, line in enumerate(file["text"].splitlines(), 1):
+            if pattern.search(line):
+                print(f"{file['name']}:{number}: {line.strip()[:_MOST_CHARS]}", flush=True)
+                most -= 1
+                if not most:
+                    return
+
+
+if __name__ == "__main__":
+    main()

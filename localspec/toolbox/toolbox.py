@@ -1,4 +1,4 @@
-"""Toolbox: functions that a model may call. It decides nothing: whoever asks it has the permission already."""
+"""Toolbox: functions that a model may call. It decides nothing: its caller has the permission already."""
 
 import threading
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a call would do, for whoever allows it.
+    """What a call would do, for the person who allows it.
 
     Args:
         access: what it needs.
         summary: one line: the function and what it would touch.
         preview: what would change, as a unified diff or the command; empty where the summary says it all.
-        error: why the call cannot be made, as the model is told; None where it can.
+        error: why the call cannot be made, as the model reads it; None where it can.
         subject: what it touches, as rules have it: a path in the folder, or a command; empty where rules know the
             function alone.
     """
@@ -77,10 +77,3 @@ class Toolbox(Protocol):
     def close(self) -> None:
         """End what it started."""
         ...
-
-
-def wait_for(boxes: Sequence[Toolbox], stop: threading.Event) -> None:
-    """Wait until all functions are there, or are given up, or until `stop` is set."""
-    for each in boxes:
-        if isinstance(each, Starting):
-            each.ready(stop)

@@ -1,36 +1,49 @@
-"""ChatApp: turns keys, clicks and what is sent into questions and commands; `Screens` shows what came of it.
+"""ChatApp: turns keys, clicks and what is sent into questions and commands, and what the engine sends into what is visible.
 
-Painted before the engine is started: nothing that is slow is imported or opened until then.
+A worker follows the engine and posts each notice, so that it is taken between keys. Painted before the engine is started.
 """
 
 import asyncio
+import gc
+import io
+import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
+from rich.console import Console
 from rich.segment import Segment
-from textual.app import App, ComposeResult, SystemCommand
-from textual.binding import BindingType
+from textual.app import ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.filter import LineFilter, NoColor
+from textual.message import Message
 from textual.screen import Screen
 
+from localspec.decoding.round import StopReason
 from localspec.display import clean
-from localspec.history.records import content_of
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
+from localspec.session.approval import CallRunner
+from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
-from localspec.tui.actions import branch_behind, code_of
-from localspec.tui.colours import DARK, THEMES
+from localspec.tui.actions import branch_behind, code_of, when_full, when_nearly_full
 from localspec.tui.commands import BY_NAME, COMMANDS, Command, parse, unquoted
 from localspec.tui.composer import Composer
-from localspec.tui.feed import EngineNotice, Feed
-from localspec.tui.keys import IN_APP
-from localspec.tui.main_view import MainView
+from localspec.tui.keys import IN_APP, key_text
 from localspec.tui.message import MessageView
+from localspec.tui.models import DEMONSTRATION, Phase
 from localspec.tui.screens import Screens
 from localspec.tui.session import Session
-from localspec.tui.shown import ELSEWHERE
+from localspec.tui.sheets import ApprovalSheet
+from localspec.tui.typeset import prepare
+
+# A second Ctrl+C within so many seconds leaves.
+_AGAIN_S = 2.0
+_RECALLED = 100
+_RESTART_AGAIN_S = 60.0
+_LESS_MEMORY = "a smaller model (F8) or context (/set ctx) needs less memory"
 
 
 class LineGuard(LineFilter):
@@ -54,12 +67,38 @@ def _guarded(segment: Segment) -> Segment:
     return segment if cleaned == text else Segment(cleaned, segment.style)
 
 
-# A second Ctrl+C within so many seconds leaves.
-_AGAIN_S = 2.0
-_RECALLED = 100
+class Pace:
+    """When text that streams is drawn again, by what that took the last time.
+
+    Passes want every core, and each of their threads waits for the others: what screens take, answers lose. Text that
+    scrolls has the whole screen composed again, which costs five times as much as a line that grows.
+    """
+
+    SHARE = 0.03
+    """Of a core, at most, unless that would be less often than `SELDOMEST_S`."""
+    SELDOMEST_S = 0.5
+
+    def __init__(self) -> None:
+        self._at_s = self._at_cpu_s = 0.0
+
+    def is_due(self, now_s: float, cpu_s: float) -> bool:
+        """Return whether it is time, by a clock and by this thread's own seconds of processor."""
+        return now_s - self._at_s >= min((cpu_s - self._at_cpu_s) / self.SHARE, self.SELDOMEST_S)
+
+    def drawn(self, now_s: float, cpu_s: float) -> None:
+        """Note that it is drawn now."""
+        self._at_s, self._at_cpu_s = now_s, cpu_s
 
 
-class ChatApp(App[None]):
+class EngineNotice(Message):
+    """The engine sent something, or it is time to look at what else may have changed."""
+
+    def __init__(self, notice: Notice | None) -> None:
+        self.notice = notice
+        super().__init__()
+
+
+class ChatApp(Screens):
     """The chat.
 
     Args:
@@ -80,20 +119,26 @@ class ChatApp(App[None]):
         *,
         give_back: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(session, preferences)
         self._give_back = give_back
-        for each in THEMES:
-            self.register_theme(each)
-        self.theme = DARK
-        self.session = session
-        self.preferences = preferences or Preferences()
+        self.error_console = Console(file=io.StringIO(), width=200)
         self._early: list[str] = []
-        self._told_s = -_AGAIN_S
-        # The same ones every time: Textual keeps lines by the filters that they passed.
+        self._advised_s = -_AGAIN_S
+        self._died_s = -_RESTART_AGAIN_S
+        # The same ones every time: Textual stores lines by the filters that they passed.
         self._gates: tuple[LineFilter, ...] = (LineGuard(),)
-        self.view = MainView(self, session, self.preferences.keys)
-        self._front = Screens(self, session, self.preferences, self.view)
-        self._feed = Feed(self, self._front)
+        self._started = False
+        self._pace = Pace()
+        self._results = 0
+        self._question: ApprovalSheet | None = None
+
+    @property
+    def failure(self) -> str:
+        """What ended the app, as Textual would print it, with all locals; empty if it was the user."""
+        file = self.error_console.file
+        return file.getvalue() if isinstance(file, io.StringIO) and self.return_code == 1 else ""
+
+    # From the start to the end.
 
     def compose(self) -> ComposeResult:
         """Return the main screen."""
@@ -111,189 +156,300 @@ class ChatApp(App[None]):
         """Paint, and only then start what takes time."""
         if self.no_color:  # where Textual would still send greys
             self._gates = (NoColor(), *self._gates)
-        self.set_keymap(dict(self.preferences.keys))
+        self.set_keymap(self._keys)
         if self.preferences.theme:
-            self._front.choose_theme(self.preferences.theme)
-        self._front.theme = self.theme
-        self.theme_changed_signal.subscribe(self, lambda each: self._front.theme_changed(each.name))
+            self.choose_theme(self.preferences.theme)
+            self._theme_used = self.theme
+        self.theme_changed_signal.subscribe(self, lambda each: self.theme_changed(each.name))
         await self.view.show_messages()
         self.view.entry.composer.focus()
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
-        """Start the engine, and take up what was sent since the first paint."""
-        self._feed.start()
-        self.view.entry.composer.recall[:0] = self.session.talk.history.questions(_RECALLED)
+        """Start the engine, or let the user choose a model if none was chosen, and take up what was sent since the first paint."""
+        session, view = self.session, self.view
+        if session.named:
+            session.start()
+        else:
+            session.engine.start()
+            self.choose_model(first=True)
+        self._started = True
+        if session.work is not None and session.work.notes:
+            self.report("; ".join(session.work.notes))
+        # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
+        gc.freeze()
+        view.show_state()
+        # Beside the engine, which loads now, and not when the first answer comes.
+        self.run_worker(prepare, thread=True, exit_on_error=False)
+        self.run_worker(self._follow())
+        view.entry.composer.recall[:0] = session.talk.history.questions(_RECALLED)
         for text in self._early:
-            await self._front.attempt(self._send(text))
-
-    async def on_engine_notice(self, event: EngineNotice) -> None:
-        """Take what the engine sent."""
-        await self._feed.take(event.notice)
+            await self.attempt(self._send(text))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""
         return [*super().get_line_filters(), *self._gates]
 
-    @property
-    def failure(self) -> Exception | None:
-        """What ended the app, if it was not the user."""
-        return self._exception
+    # What the engine sends.
 
-    def _fatal_error(self) -> None:
-        # Textual would print a traceback with all locals; whoever runs the app has one line for it.
-        self.panic()
+    async def _follow(self) -> None:
+        async for notice in self.session.notices():
+            self.post_message(EngineNotice(notice))
 
-    def on_transcript_followed(self) -> None:
-        """Say at once where the end is when the user scrolls."""
-        self.view.tell_place()
+    async def on_engine_notice(self, event: EngineNotice) -> None:
+        """Have the session take a notice, and show what it changes."""
+        exchange = self.session.exchange
+        waited = exchange is not None and not exchange.happened
+        if event.notice is None:
+            await self._tick()
+        else:
+            self.session.take(event.notice)
+            await self.attempt(self._react(event.notice))
+        self._draw(at_once=waited and exchange is not None and bool(exchange.happened))
+
+    async def _tick(self) -> None:
+        """Show what time brings: calls that run or have ended, trouble with the disk, a terminal that is gone."""
+        session = self.session
+        if not (self.is_headless or os.isatty(0)):  # no signal may have come
+            self.exit()
+        session.tick()
+        for note in session.news():
+            self.report(note)
+        if session.work is not None:
+            await self._show_work(session.work)
+
+    def _draw(self, *, at_once: bool = False) -> None:
+        """Show the answer that grows and the figures together, or each would have the screen composed."""
+        growing, now_s, cpu_s = self.session.growing, time.monotonic(), time.thread_time()
+        if growing and not at_once and not self._pace.is_due(now_s, cpu_s):
+            return
+        if growing:
+            self._pace.drawn(now_s, cpu_s)
+            self.view.grow()
+        self.view.show_state()
+
+    async def _show_work(self, work: CallRunner) -> None:
+        """Show what calls came to, what runs, and a call that the user has to allow."""
+        if self.session.results != self._results:
+            self._results = self.session.results
+            await (self.view.show_answering if self.session.growing else self.view.show_messages)()
+        if work.line():
+            self.report(work.line(), work.line)
+        sheet = self._question
+        if sheet is not None and work.question is not sheet.question:  # answered, or stopped
+            self._question = None
+            while sheet in self.screen_stack:
+                self.pop_screen()
+        if work.question is not None and self._question is None:
+            self._question = sheet = ApprovalSheet(work.question)
+            self.push_screen(sheet, lambda decision: work.answer(sheet.question, decision))
+
+    async def _react(self, notice: Notice) -> None:
+        models, exchange = self.session.models, self.session.exchange
+        mine = exchange is not None and getattr(notice, "id", None) == exchange.id
+        match notice:
+            case ReplyDone() if mine:
+                await self.view.settle()
+                await self._finish(notice)
+            case Failed(id=None):
+                self.report(models.replaced or notice.reason)
+            case Failed() if mine:
+                self.take_back_waiting()
+                await self.view.show_messages()
+                if notice.kind != "ContextOverflow" or not await when_full(self):
+                    self.report_refusal(notice)
+            case Ready():
+                demo = not self.session.named and models.is_default
+                notes = (models.replaced, *notice.notes, f"{DEMONSTRATION}: F8 lists others" * demo)
+                if any(notes):
+                    self.report("; ".join(filter(None, notes)))
+            case EngineDied():
+                self.take_back_waiting()
+                await self.view.settle()
+                self._restart(notice)
+            case _:
+                pass
+
+    async def _finish(self, done: ReplyDone) -> None:
+        """Go on behind an answer: with a summary where there is little room left, and with the question that waits."""
+        if done.reply.stop_reason is StopReason.CANCELLED:
+            self.take_back_waiting()
+            if not done.reply.text and not done.reply.thinking:
+                self.report("stopped before the first token; F5 asks again")
+        elif not self.session.busy:
+            await when_nearly_full(self)
+            await self.ask_next()
+
+    def _restart(self, notice: EngineDied) -> None:
+        """Report that the engine died, and start it again unless it has just been started again."""
+        now_s, models = time.monotonic(), self.session.models
+        again, self._died_s = now_s - self._died_s >= _RESTART_AGAIN_S, now_s
+        if again:
+            self.session.restart()
+        then = "starting it again" if again else f"/restart starts it again; {_LESS_MEMORY}"
+        self.report(f"{notice.reason}; {then}", lambda: models.phase is not Phase.READY)
+
+    # What the user does.
 
     async def on_composer_sent(self, event: Composer.Sent) -> None:
-        """Run a command, or ask; what cannot be done is told, and the text stays."""
-        if self._feed.started:
-            await self._front.attempt(self._send(event.text))
+        """Run a command, or send a question; what cannot be done is reported, and the text stays."""
+        if self._started:
+            await self.attempt(self._send(event.text))
         else:
             sent = "".join(self._early)  # stays in the composer until it is accepted
             self._early.append(event.text.removeprefix(sent))
 
-    async def _send(self, text: str) -> None:
-        text, typed = unquoted(text), text
-        found = parse(text, typed=text == typed)
-        self._front.tell("")
-        composer = self.view.entry.composer
-        if found is not None:
+    async def _send(self, typed: str) -> None:
+        text = unquoted(typed)
+        command = parse(text, typed=text == typed)
+        self.report("")
+        composer, session = self.view.entry.composer, self.session
+        if command is not None:
             composer.accept(text)
             # What could not be done can be mended and sent again.
-            if not await self._front.run(found[0].name, found[1]) and not composer.text:
+            if not await self.run_command(command[0].name, command[1]) and not composer.text:
                 composer.fill(typed)
             return
-        if self._front.editing is None and self.session.growing:
-            waiting = self.session.waiting
+        if self.editing is None and session.growing:
+            waiting = session.waiting
             waiting.append(text)
-            self.view.entry.composer.accept(typed)
+            composer.accept(typed)
             many = f"{len(waiting)} question{'' if len(waiting) == 1 else 's'}"
-            told = f"{many} waiting; Esc stops this answer and returns what waits to the input line"
-            self._front.tell(told, lambda: waiting)
+            news = f"{many} waiting; Esc stops this answer and returns what waits to the input line"
+            self.report(news, lambda: waiting)
             return
-        elsewhere = self.session.talk.is_open_elsewhere
-        if self._front.editing is None:
-            self.session.ask(text)
+        if self.editing is None:
+            notes = session.ask(text)
         else:
-            self.session.ask_instead(self._front.editing, text)
-            self._front.editing = None
-        self.view.entry.composer.accept(typed)
-        if elsewhere:
-            self._front.tell(ELSEWHERE)
-        for name in self.session.unmatched(text):
-            self._front.tell(f"no file matches {name}: sent as text")
-        await self._front.show_answer()
+            notes = session.ask_instead(self.editing, text)
+            self.editing = None
+        composer.accept(typed)
+        if notes:
+            self.report("; ".join(notes))
+        await self.show_answer()
 
     async def action_command(self, name: str) -> None:
         """Run a command without an argument, by its key; the same key closes the sheet that it opened."""
-        if len(self.screen_stack) == 1 and (self._feed.started or BY_NAME[name].while_busy):
-            await self._front.run(name)
-        elif self._front.opened == (name, self.screen):
+        if len(self.screen_stack) == 1 and (self._started or BY_NAME[name].while_busy):
+            await self.run_command(name)
+        elif self.opened == (name, self.screen):
             self.screen.dismiss(None)
 
     async def action_message(self, what: str) -> None:
         """Do something with the message that has the focus."""
         if isinstance(self.focused, MessageView):
-            await self._front.attempt(self._do_with(self.focused, what))
+            await self.attempt(self._do_with(self.focused, what))
 
     async def _do_with(self, view: MessageView, what: str) -> None:
         """Do what a key of a message is for; see `keys.ON_MESSAGE`."""
-        talk, front = self.session.talk, self._front
+        talk = self.session.talk
         message = next((each for each in talk.messages if each.id == view.message_id), None)
         if what == "think":
             view.toggle_fold()
-        if message is None:
+        elif message is None:
             return
-        match what:
-            case "copy":
-                front.copy(message.message.typed or content_of(message.message))
-            case "code":
-                blocks = code_of(message.message.text)
-                front.copy(blocks[-1 - view.copied % len(blocks)])
-                view.copied += 1
-            case "branch":
-                await front.attempt(branch_behind(front, talk.messages.index(message) + 1))
-            case "edit" if message.id in talk.numbers():
-                await front.run("edit", str(talk.numbers()[message.id]))
-            case "earlier" | "later":
-                self.session.require_rest()
-                other = talk.turn_aside(message, 1 if what == "later" else -1)
-                self.session.count()
-                await front.show_conversation()
-                await self.view.transcript.reveal(other)
-            case _:
-                pass
+        elif what == "copy":
+            self.copy(message.message.typed or content_of(message.message))
+        elif what == "code":
+            blocks = code_of(message.message.text)
+            self.copy(blocks[-1 - view.copied % len(blocks)])
+            view.copied += 1
+        elif what == "branch":
+            await branch_behind(self, talk.messages.index(message) + 1)
+        elif what == "edit":
+            await self.run_command("edit", str(talk.numbers().get(message.id, "")))
+        else:
+            self.session.require_rest()
+            other = talk.turn_aside(message, 1 if what == "later" else -1)
+            self.session.count()
+            await self.show_conversation()
+            await self.view.transcript.reveal(other)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether a key means something on the message that has the focus; the line of keys leaves out others."""
+        view = self.focused
+        if action != "message" or not isinstance(view, MessageView):
+            return True
+        message = next((e for e in self.session.talk.messages if e.id == view.message_id), None)
+        if parameters[0] == "edit":
+            return view.text.kind == "question"
+        if parameters[0] in {"earlier", "later"}:
+            return message is not None and len(message.siblings) > 1
+        return True
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Return a key as people write it."""
+        return key_text(binding.key)
 
     def action_stop(self) -> None:
         """Stop what runs; otherwise close the stats, leave an edited question as it was, clear a command that was begun, and go back to the composer."""
-        if not self.session.stop():
-            composer = self.view.entry.composer
-            if composer.has_focus and composer.text.startswith("/") and " " not in composer.text:
-                composer.put_aside()
-                composer.fill("")
-            self.view.close_stats()
-            self._front.leave_edited()
-            self.view.entry.composer.focus()
+        if self.session.stop():
+            return
+        composer = self.view.entry.composer
+        if composer.has_focus and composer.text.startswith("/") and " " not in composer.text:
+            self.write("")
+        if self.editing is not None:
+            self.editing = None
+            composer.fill("")
+            self.report("")
+        self.view.stats.display = False
+        composer.focus()
 
     def action_to_end(self) -> None:
         """Show the end of the transcript and follow it."""
         self.view.transcript.to_end()
 
     def action_page(self, direction: int) -> None:
-        """Scroll the transcript by a page."""
-        if direction < 0:
-            # Where all is in sight, a page up would only cease to follow the end.
-            if self.view.transcript.max_scroll_y > 0:
-                self.view.transcript.scroll_page_up(animate=False)
-        else:
-            self.view.transcript.scroll_page_down(animate=False)
+        """Scroll the transcript by a page; where all is in sight, a page up would only cease to follow the end."""
+        transcript = self.view.transcript
+        if direction > 0:
+            transcript.scroll_page_down(animate=False)
+        elif transcript.max_scroll_y > 0:
+            transcript.scroll_page_up(animate=False)
 
     def action_copy_or_stop(self) -> None:
-        """Copy what is selected; else stop; else clear the composer; else say how to leave, and the second time leave."""
+        """Copy what is selected; else stop; else clear the composer; else advise how to leave, and the second time leave."""
         composer = self.view.entry.composer
         selected = self.screen.get_selected_text() or composer.selected_text
         if selected:
-            self._front.copy(selected)
-        elif not self.session.stop():
-            if composer.text:
-                composer.put_aside()
-                composer.fill("")
-            elif time.monotonic() - self._told_s < _AGAIN_S:
-                self.exit()
-            else:
-                told_s = self._told_s = time.monotonic()
-                told = "Ctrl+C again quits, and so do Ctrl+D and /bye"
-                self._front.tell(told, lambda: time.monotonic() - told_s < _AGAIN_S)
+            self.copy(selected)
+        elif self.session.stop():
+            pass
+        elif composer.text:
+            self.write("")
+        elif time.monotonic() - self._advised_s < _AGAIN_S:
+            self.exit()
+        else:
+            self._advised_s = time.monotonic()
+            news = "Ctrl+C again quits, and so do Ctrl+D and /bye"
+            self.report(news, lambda: time.monotonic() - self._advised_s < _AGAIN_S)
 
-    def on_message_view_chosen(self, event: MessageView.Chosen) -> None:
-        """Give the focus to a message that was clicked on, unless something was selected, or is being written."""
-        if not self.screen.get_selected_text() and not self.view.entry.composer.text:
+    def on_message_view_clicked(self, event: MessageView.Clicked) -> None:
+        """Copy a block of code; or focus the message, unless something was selected, or is being written."""
+        if event.code is not None:
+            self.copy(event.code)
+        elif not self.screen.get_selected_text() and not self.view.entry.composer.text:
             event.view.focus(scroll_visible=False)
 
-    def on_message_view_code_chosen(self, event: MessageView.CodeChosen) -> None:
-        """Copy a block of code."""
-        self._front.copy(event.code)
+    def on_transcript_followed(self) -> None:
+        """Show at once where the end is when the user scrolls."""
+        self.view.show_state()
 
     def on_descendant_focus(self) -> None:
         """Show the keys of a message that has the focus."""
-        self.view.tell_keys()
+        self.view.show_keys()
 
     def on_descendant_blur(self) -> None:
         """Take them away."""
-        self.view.tell_keys()
+        self.view.show_keys()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002
         """Yield the commands for the palette; one that needs more than its name is put into the composer."""
-        for command in COMMANDS:
+        for each in COMMANDS:
+            yield SystemCommand(f"/{each.name}  {each.about}", "", partial(self._by_palette, each))
 
-            async def call(command: Command = command) -> None:
-                if command.needs_more:
-                    self.view.entry.composer.fill(f"/{command.name} ")
-                else:
-                    await self.action_command(command.name)
-
-            yield SystemCommand(f"/{command.name}  {command.about}", "", call)
+    async def _by_palette(self, command: Command) -> None:
+        if command.needs_more:
+            self.view.entry.composer.fill(f"/{command.name} ")
+        else:
+            await self.action_command(command.name)

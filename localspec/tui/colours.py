@@ -1,9 +1,10 @@
-"""Colours by what they mean, so that a drafter looks the same wherever it is shown; the theme says how.
+"""Colours by what they mean, so that a drafter looks the same wherever it is drawn; the theme defines them.
 
 Styles are Textual's, with the names of a theme's colours in them. Without colours they are only bold or not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from textual.content import Content
 from textual.theme import Theme
@@ -11,41 +12,23 @@ from textual.theme import Theme
 from localspec.decoding.drafters.register import DRAFTERS
 from localspec.decoding.round import OFF
 from localspec.display import clean
+from localspec.tui.lens import Mark
+from localspec.tui.stats import Span
 
 DARK, LIGHT = "dark", "light"
+_NAMES = "primary secondary accent warning error success foreground background surface panel"
+_DARK = "6cb0f2 8a93a6 c6a0f6 e5b567 ef7a85 7cc38a dde1e8 14161b 1b1e25 242832 3b4252 181b21"
+_LIGHT = "0a5ea8 5b6472 7d3fb5 8f5b00 b3261e 1f7a37 1f2328 fcfcfa f2f2ee e5e5df c4c4bc f2f2ee"
 
-THEMES = (
-    Theme(
-        name=DARK,
-        primary="#6cb0f2",
-        secondary="#8a93a6",
-        accent="#c6a0f6",
-        warning="#e5b567",
-        error="#ef7a85",
-        success="#7cc38a",
-        foreground="#dde1e8",
-        background="#14161b",
-        surface="#1b1e25",
-        panel="#242832",
-        variables={"scrollbar": "#3b4252", "scrollbar-background": "#181b21"},
-        dark=True,
-    ),
-    Theme(
-        name=LIGHT,
-        primary="#0a5ea8",
-        secondary="#5b6472",
-        accent="#7d3fb5",
-        warning="#8f5b00",
-        error="#b3261e",
-        success="#1f7a37",
-        foreground="#1f2328",
-        background="#fcfcfa",
-        surface="#f2f2ee",
-        panel="#e5e5df",
-        variables={"scrollbar": "#c4c4bc", "scrollbar-background": "#f2f2ee"},
-        dark=False,
-    ),
-)
+
+def _theme(name: str, colours: str) -> Theme:
+    *main, bar, ground = [f"#{each}" for each in colours.split()]
+    named: dict[str, Any] = dict(zip(_NAMES.split(), main, strict=True))
+    variables = {"scrollbar": bar, "scrollbar-background": ground}
+    return Theme(name, **named, variables=variables, dark=name == DARK)
+
+
+THEMES = (_theme(DARK, _DARK), _theme(LIGHT, _LIGHT))
 """Ours, beside those that Textual brings."""
 
 _MEANINGS: Mapping[str, str] = {
@@ -53,16 +36,11 @@ _MEANINGS: Mapping[str, str] = {
     "dim": "dim",
     "good": "bold $text-success",
     "bad": "bold $text-error",
-    "gain": "$success",
-    "loss": "$error",
     "draft": "$success",
     "verify": "$secondary",
     "other": "dim",
     OFF: "dim",
 }
-
-Line = Sequence[tuple[str, str]]
-"""Texts with what they mean: a drafter, or a name above; empty for text as it is."""
 
 
 def style_of(meaning: str) -> str:
@@ -72,24 +50,26 @@ def style_of(meaning: str) -> str:
     return _MEANINGS.get(meaning, "")
 
 
-def tint_of(colour: str, theme: Theme) -> str:
-    """Return how text is marked with a colour of the theme, as by a felt pen; a terminal's own have no pale ones."""
-    return f"$text-{colour}" if theme.ansi else f"$text-{colour} on ${colour}-muted"
+def tinted(text: str, mark: Mark, theme: Theme | None) -> Content:
+    """Return a text in the colour of its origin, as by a felt pen; between marks without a theme."""
+    if theme is None:
+        return Content.assemble((mark.open, "dim"), text, (mark.close, "dim"))
+    pale = "" if theme.ansi else f" on ${mark.colour}-muted"  # a terminal's own have no pale ones
+    return Content.styled(text, f"$text-{mark.colour}{pale}" if mark.colour else "")
 
 
 def keys_of(text: str) -> Content:
     """Return what keys do, each part of it a key and words behind it, so that the keys are seen first."""
-    parts = []
-    for part in text.split(" · "):
-        key, gap, words = part.partition(" ")
-        parts.append(Content.assemble((key, "bold $text-accent"), gap + words))
-    return Content(" · ").join(parts)
+    parts = [part.partition(" ") for part in text.split(" · ")]
+    bold = "bold $text-accent"
+    return Content(" · ").join(
+        Content.assemble((key, bold), gap + words) for key, gap, words in parts
+    )
 
 
-def content_of(lines: Sequence[Line]) -> Content:
+def content_of(lines: Iterable[Sequence[Span]]) -> Content:
     """Return lines as a widget shows them."""
-    parts = [
+    return Content("\n").join(
         Content.assemble(*((clean(text), style_of(meaning)) for text, meaning in line))
         for line in lines
-    ]
-    return Content("\n").join(parts)
+    )

@@ -1,6 +1,7 @@
 """Composer: where the user writes, many lines at a time, with recall; above it, what may be completed."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -16,11 +17,13 @@ from textual.widgets.option_list import Option
 
 from localspec.display import clean_input, clean_line
 from localspec.session.attachments import completions
-from localspec.tui.commands import BY_NAME, Command, goes_on, matching
+from localspec.tui.commands import BY_NAME, goes_on, matching
 from localspec.tui.keys import IN_COMPOSER
 
 _PATH = re.compile(r'(?:^|\s)@("?)([^\s"]*)$')
 _ARGUMENT = re.compile(r"/(\w+) (\S*)$")
+_ROWS = 6  # of the list of completions, as app.tcss has it
+_PLACEHOLDER = "Ask something. / for commands, @ for files, F1 for keys."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +31,16 @@ class Completion:
     """One thing that the text may become.
 
     Args:
-        text: what is shown.
+        label: what the list shows.
         hint: what it means, or how large it is.
-        before: the text in front of what is replaced.
-        insert: what replaces it.
-        after: the text behind the cursor.
+        text: all that is written then.
         whole: whether nothing is missing then, so that it may be sent.
     """
 
-    text: str
+    label: str
     hint: str
-    before: str
-    insert: str
-    after: str
+    text: str
     whole: bool = False
-
-    def applied(self) -> str:
-        """Return the text with the completion in it."""
-        return self.before + self.insert + self.after
 
 
 def complete(text: str, offset: int, folder: Path) -> list[Completion]:
@@ -58,16 +53,22 @@ def complete(text: str, offset: int, folder: Path) -> list[Completion]:
     """
     before, after = text[:offset], text[offset:]
     if before.startswith("/") and not after:
-        found = [_command(each) for each in matching(before)]
-        return found or _arguments(before)
-    path = _PATH.search(before)
-    return [] if path is None else _paths(before, after, path, folder)
-
-
-def _command(command: Command) -> Completion:
-    shown = f"/{command.name} {command.usage}".rstrip()
-    insert = f"/{command.name}{' ' if command.usage else ''}"
-    return Completion(shown, command.summary, "", insert, "", whole=not command.needs_more)
+        made = []
+        for each in matching(before):
+            whole = f"/{each.name}{' ' * bool(each.usage)}"
+            label = f"/{each.name} {each.usage}".rstrip()
+            made.append(Completion(label, each.summary, whole, not each.needs_more))
+        return made or _arguments(before)
+    match = _PATH.search(before)
+    if match is None:
+        return []
+    made, begins = [], before[: match.start(1) - 1]
+    for name, size in completions(match[2], folder):
+        quote = '"' if " " in name else ""
+        path = f"@{quote}{name}{'' if name.endswith('/') else quote + ' '}"
+        if name != match[2]:
+            made.append(Completion(clean_line(name), size, begins + path + after))
+    return made
 
 
 def _arguments(before: str) -> list[Completion]:
@@ -76,32 +77,22 @@ def _arguments(before: str) -> list[Completion]:
     if match is None or command is None:
         return []
     return [
-        Completion(word, "", before[: match.start(2)], f"{word} ", "")
+        Completion(word, "", f"{before[: match.start(2)]}{word} ")
         for word in command.arguments
         if word.startswith(match[2]) and word != match[2]
     ]
-
-
-def _paths(before: str, after: str, match: re.Match[str], folder: Path) -> list[Completion]:
-    typed = match[2]
-    found = []
-    for name, size in completions(typed, folder):
-        quote = '"' if " " in name else ""
-        insert = f"@{quote}{name}{'' if name.endswith('/') else quote + ' '}"
-        start = before[: match.start(1) - 1]
-        if name != typed:
-            found.append(Completion(clean_line(name), size, start, insert, after))
-    return found
-
-
-_ROWS = 6  # of the list of completions, as app.tcss has it
-_PLACEHOLDER = "Ask something. / for commands, @ for files, F1 for keys."
 
 
 class Composer(TextArea):
     """The text area itself.
 
     Enter sends; Ctrl+J, Alt+Enter and, where the terminal tells them apart, Shift+Enter begin a line.
+
+    Args:
+        menu: takes a key for the open list of completions; returns whether it did.
+
+    Attributes:
+        recall: what was sent, oldest first.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = IN_COMPOSER
@@ -113,21 +104,7 @@ class Composer(TextArea):
             self.text = text
             super().__init__()
 
-    class Completing(Message):
-        """What may be completed has changed."""
-
-        def __init__(self, completions: list[Completion]) -> None:
-            self.completions = completions
-            super().__init__()
-
-    class Chose(Message):
-        """A key that the open list of completions takes."""
-
-        def __init__(self, key: str) -> None:
-            self.key = key
-            super().__init__()
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, menu: Callable[[str], bool]) -> None:
         super().__init__(
             soft_wrap=True,
             show_line_numbers=False,
@@ -136,24 +113,20 @@ class Composer(TextArea):
             placeholder=_PLACEHOLDER,
         )
         self.cursor_blink = False  # the screen would be drawn twice a second for it
-        self.folder = folder
         self.recall: list[str] = []
-        self.list_open = False
+        self._menu = menu
         self._at: int | None = None
         self._draft = ""
 
     def action_send(self) -> None:
         """Send what is written, or take the completion that is marked."""
-        if self.list_open:
-            self.post_message(self.Chose("enter"))
-            return
         text = self.text.strip("\n")
+        if self._menu("enter"):
+            return
         if goes_on(text):
             self.insert("\n")
-            return
-        if not text.strip():
-            return
-        self.post_message(self.Sent(text))
+        elif text.strip():
+            self.post_message(self.Sent(text))
 
     def accept(self, text: str) -> None:
         """Take note that a text was sent: it can be recalled, and what was typed behind it stays."""
@@ -194,18 +167,15 @@ class Composer(TextArea):
     async def on_key(self, event: events.Key) -> None:
         """Take the keys of an open list, of earlier texts and of the app; the rest is typed."""
         at_first, at_last = self.cursor_at_first_line, self.cursor_at_last_line
-        if self.list_open and event.key in {"up", "down", "tab", "escape"}:
-            self.post_message(self.Chose(event.key))
-        elif event.key == "tab":
-            pass  # nothing to complete: what is typed next must not be for somebody else
-        elif (event.key == "up" and at_first and self._recall(-1)) or (
-            event.key == "down" and at_last and self._recall(1)
+        if (
+            (event.key in {"up", "down", "tab", "escape"} and self._menu(event.key))
+            or event.key == "tab"  # what is typed next must not be for another widget
+            or (event.key == "up" and at_first and self._recall(-1))
+            or (event.key == "down" and at_last and self._recall(1))
+            or await self._run_binding(event)
         ):
-            pass
-        elif not await self._run_binding(event):
-            return
-        event.stop()
-        event.prevent_default()
+            event.stop()
+            event.prevent_default()
 
     async def _run_binding(self, event: events.Key) -> bool:
         """Run what a key is bound to; return whether there was something.
@@ -225,11 +195,9 @@ class Composer(TextArea):
         event.prevent_default()
         self.type(event.text)
 
-    def on_text_area_changed(self) -> None:
-        """Look for what may be completed now."""
-        self.post_message(self.Completing(complete(self.text, self._offset(), self.folder)))
-
-    def _offset(self) -> int:
+    @property
+    def cursor_offset(self) -> int:
+        """Where the cursor is, in characters."""
         row, column = self.cursor_location
         return sum(len(self.document.get_line(each)) + 1 for each in range(row)) + column
 
@@ -265,7 +233,9 @@ class Entry(Vertical):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(id="entry")
-        self.composer = Composer(folder)
+        self.composer = Composer(self._menu)
+        self.list_open = False
+        self._folder = folder
         self._list = OptionList(id="completions", compact=True)
         self._more = Static(id="more", markup=False)
         self._completions: list[Completion] = []
@@ -273,36 +243,14 @@ class Entry(Vertical):
     def compose(self) -> ComposeResult:
         """Return the list, how much of it is out of sight, and the composer."""
         self._list.can_focus = False
-        self._open(False)
+        self._open([])
         yield self._list
         yield self._more
         yield self.composer
 
-    def on_composer_completing(self, event: Composer.Completing) -> None:
+    def on_text_area_changed(self) -> None:
         """Show what fits what is being typed."""
-        event.stop()
-        self._completions = event.completions
-        self._list.clear_options()
-        width = max((len(each.text) for each in event.completions), default=0)
-        self._list.add_options(
-            Option(Content(f"{each.text:<{width}}  {each.hint}")) for each in event.completions
-        )
-        self._more.update(f"{_ROWS} of {len(event.completions)} · ↑↓ shows the others")
-        self._open(bool(event.completions))
-        if event.completions:
-            self._list.highlighted = 0
-
-    def on_composer_chose(self, event: Composer.Chose) -> None:
-        """Move in the list, take what is marked, or close it."""
-        event.stop()
-        if event.key == "escape":
-            self._open(False)
-        elif event.key == "up":
-            self._list.action_cursor_up()
-        elif event.key == "down":
-            self._list.action_cursor_down()
-        else:
-            self._take(self._list.highlighted or 0, send=event.key == "enter")
+        self._open(complete(self.composer.text, self.composer.cursor_offset, self._folder))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Take what was clicked on."""
@@ -310,19 +258,37 @@ class Entry(Vertical):
         self._take(event.option_index, send=False)
         self.composer.focus()
 
-    def _take(self, index: int, *, send: bool) -> None:
-        completion = self._completions[index]
-        text, whole = completion.applied(), completion.whole
-        self._open(False)
-        # What is whole already needs no second Enter.
-        if send and (text.strip() == self.composer.text.strip() or whole):
-            self.composer.fill(text.rstrip())
-            self._open(False)
-            # Posted from here: what a parent has a child post stops at the parent.
-            self.post_message(Composer.Sent(text.rstrip()))
-            return
-        self.composer.fill(text)
+    def _menu(self, key: str) -> bool:
+        """Move in the open list, take what is marked, or close it; return whether there is one."""
+        if not self.list_open:
+            return False
+        if key == "escape":
+            self._open([])
+        elif key == "up":
+            self._list.action_cursor_up()
+        elif key == "down":
+            self._list.action_cursor_down()
+        else:
+            self._take(self._list.highlighted or 0, send=key == "enter")
+        return True
 
-    def _open(self, is_open: bool) -> None:
-        self._list.display = self.composer.list_open = is_open
-        self._more.display = is_open and len(self._completions) > _ROWS
+    def _take(self, index: int, *, send: bool) -> None:
+        made = self._completions[index]
+        self._open([])
+        # What is whole already needs no second Enter.
+        if send and (made.whole or made.text.strip() == self.composer.text.strip()):
+            self.composer.fill(made.text.rstrip())
+            self.composer.post_message(Composer.Sent(made.text.rstrip()))
+        else:
+            self.composer.fill(made.text)
+
+    def _open(self, possible: list[Completion]) -> None:
+        self._completions = possible
+        self._list.display = self.list_open = bool(possible)
+        self._more.display = len(possible) > _ROWS
+        width = max((len(each.label) for each in possible), default=0)
+        self._list.set_options(
+            Option(Content(f"{each.label:<{width}}  {each.hint}")) for each in possible
+        )
+        self._more.update(f"{_ROWS} of {len(possible)} · ↑↓ shows the others")
+        self._list.highlighted = 0 if possible else None

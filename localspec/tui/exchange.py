@@ -7,6 +7,7 @@ import msgspec
 from localspec.chat.events import (
     CallBegun,
     CallDelta,
+    Forecast,
     Prefilling,
     RoundDone,
     Started,
@@ -14,9 +15,9 @@ from localspec.chat.events import (
     Text,
 )
 from localspec.decoding.round import Round
-from localspec.engine.protocol import Failed, Forecast, Notice, ReplyDone, ReplyEvents
-from localspec.history.records import StoredMessage
+from localspec.engine.protocol import Failed, Notice, ReplyDone, ReplyEvents
 from localspec.messages import Message, ToolCall
+from localspec.session.conversation import StoredMessage
 
 
 @dataclass(slots=True)
@@ -31,14 +32,14 @@ class Exchange:
 
     Attributes:
         model: what answers, as `--pair` or `--target` names it; empty until it begins.
-        answer: text of the answer, the part that a continued one had before not included.
-        thoughts: likewise.
+        answer: text of the answer, without the part that a continued one had before.
+        thoughts: the same of its thoughts.
         calls: of functions, as far as their arguments have come.
         happened: every round, the first token among them, with the texts of its tokens.
         started: figures of the prompt, once the engine works on it.
         prefilled: share of the prompt that is evaluated, 0 to 1.
         finished: the end, once it is there.
-        failure: why it could not be done; empty while it can.
+        failure: why it could not be done; None while it can.
     """
 
     id: int
@@ -54,16 +55,6 @@ class Exchange:
     prefilled: float = 0.0
     finished: ReplyDone | None = None
     failure: Failed | None = None
-    # Sums over the rounds, since the status line is asked for them all the time.
-    _tokens: int = 0
-    _seconds: float = 0.0
-    _confirmed: int = 0
-    _drafted: int = 0
-    _accepted: int = 0
-
-    def __post_init__(self) -> None:
-        for each in self.happened:
-            self._count(each.round)
 
     @property
     def rounds(self) -> list[Round]:
@@ -73,7 +64,7 @@ class Exchange:
     @property
     def tokens(self) -> int:
         """Confirmed tokens, but for what ended the answer."""
-        return self._tokens
+        return sum(len(each.texts) for each in self.happened)
 
     @property
     def done(self) -> bool:
@@ -90,22 +81,8 @@ class Exchange:
         """Tokens after the first, per second of decoding; None before there are any."""
         if self.finished is not None:
             return self.finished.reply.tokens_per_s
-        return self._confirmed / self._seconds if self._seconds > 0 else None
-
-    @property
-    def acceptance(self) -> float | None:
-        """Accepted over drafted tokens; None when nothing was drafted."""
-        return self._accepted / self._drafted if self._drafted else None
-
-    @property
-    def drafted(self) -> int:
-        """Drafted tokens."""
-        return self._drafted
-
-    @property
-    def accepted(self) -> int:
-        """Those of them that are in the text."""
-        return self._accepted
+        seconds = sum(each.spent.wall_s for each in self.rounds)
+        return sum(len(each.confirmed) for each in self.rounds) / seconds if seconds else None
 
     @property
     def no_drafting(self) -> str:
@@ -117,8 +94,7 @@ class Exchange:
         """Tokens of context in use; what was refused uses none."""
         if self.failure is not None:
             return 0
-        prompt = 0 if self.started is None else self.started.prompt_tokens
-        return prompt + self.tokens
+        return (0 if self.started is None else self.started.prompt_tokens) + self.tokens
 
     def take(self, notice: Notice) -> bool:
         """Take a notice; return whether it was for this request."""
@@ -127,7 +103,7 @@ class Exchange:
         match notice:
             case ReplyEvents():
                 for event in notice.events:
-                    self._see(event)
+                    self._take_event(event)
             case ReplyDone():
                 self.finished = notice
             case Failed():
@@ -136,7 +112,7 @@ class Exchange:
                 return False
         return True
 
-    def _see(self, event: StreamEvent) -> None:
+    def _take_event(self, event: StreamEvent) -> None:
         match event:
             case Started():
                 self.started = event
@@ -144,8 +120,6 @@ class Exchange:
                 self.prefilled = event.done_tokens / max(event.total_tokens, 1)
             case RoundDone():
                 self.happened.append(event)
-                self._tokens += len(event.texts)
-                self._count(event.round)
             case Text(text, thinking=True):
                 self.thoughts += text
             case Text(text):
@@ -153,19 +127,9 @@ class Exchange:
             case CallBegun(number, name):
                 self.calls.append(ToolCall(number, name, ""))
             case CallDelta(number, text):
-                self.calls = [
-                    msgspec.structs.replace(each, arguments=each.arguments + text)
-                    if each.id == number
-                    else each
-                    for each in self.calls
-                ]
+                for at, each in enumerate(self.calls):
+                    if each.id == number:
+                        whole = each.arguments + text
+                        self.calls[at] = msgspec.structs.replace(each, arguments=whole)
             case _:
                 pass
-
-    def _count(self, done: Round) -> None:
-        if done.is_first:
-            return
-        self._seconds += done.spent.wall_s
-        self._confirmed += len(done.confirmed)
-        self._drafted += done.drafted
-        self._accepted += done.accepted

@@ -8,35 +8,35 @@ from localspec.tui.session import Session
 
 
 class Front(Protocol):
-    """Shows what a command did, and asks what it still has to know. Decides nothing."""
+    """Shows what a command did, and asks for what it still has to know. Decides nothing."""
 
     @property
     def session(self) -> Session:
-        """What is being said, and to whom."""
+        """The conversation, and the models that answer in it."""
 
     @property
     def preferences(self) -> Preferences:
         """How the user likes it."""
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Show one line of news."""
 
     async def show_conversation(self, *, known: bool = False) -> None:
-        """Show the messages as they stand; those that are `known` were shown before."""
+        """Show the messages as they stand; those that are `known` were visible before."""
 
     async def show_answer(self) -> None:
         """Show the answer that was requested, as it grows."""
 
-    def show_loading(self) -> None:
+    async def show_loading(self) -> None:
         """Show the models that were requested, once they are loaded, or why they cannot be."""
 
     def copy(self, text: str) -> None:
         """Give a text to the user, to be used elsewhere."""
 
     def edit(self, number: int, text: str) -> None:
-        """Let the user change the `number`-th question, which says `text`."""
+        """Let the user change the `number`-th question, `text`."""
 
-    def compose(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Let the user change a text and send it."""
 
     async def open_editor(self) -> None:
@@ -68,7 +68,7 @@ class Front(Protocol):
     def show_lens(self) -> None:
         """Show where every token of the last answer came from; there are some."""
 
-    def show_race(self, text: str) -> None:
+    async def show_race(self, text: str) -> None:
         """Answer a text, or without one the last question, with and without drafting."""
 
     def show_help(self) -> None:

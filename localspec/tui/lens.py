@@ -1,8 +1,7 @@
-"""The token lens: an answer with the origin of every token, by colours, or by marks where there are none."""
+"""The token lens: an answer with the origin of every token, and how an origin is drawn. No Textual."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 from localspec.chat.events import RoundDone
 from localspec.decoding.drafters.register import DRAFTERS
@@ -11,7 +10,7 @@ from localspec.display import clean
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How one origin is shown: what opens and closes a run of its tokens, or a colour of the theme instead."""
+    """How one origin is drawn: what opens and closes a run of its tokens, or a colour of the theme instead."""
 
     open: str
     close: str
@@ -21,51 +20,47 @@ class Mark:
 
 MARKS = {
     **{
-        name: Mark(entry.marks[0], entry.marks[1], entry.colour, entry.says)
+        name: Mark(entry.marks[0], entry.marks[1], entry.colour, entry.origin)
         for name, entry in reversed(list(DRAFTERS.items()))
     },
     "correction": Mark("<", ">", "error", "corrected by the target"),
     "bonus": Mark("+", "+", "accent", "extra token from the large model"),
     "plain": Mark("", "", "", "written by the target, nothing drafted"),
 }
+_PLAIN = MARKS["plain"]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Neighbouring tokens of one origin."""
-
-    text: str
-    mark: Mark
-    tokens: int
+def tokens_of(happened: Iterable[RoundDone]) -> Iterator[tuple[str, Mark]]:
+    """Yield the tokens of an answer with their marks; what no draft had a part in is `plain`."""
+    for each in happened:
+        for text, origin in zip(each.texts, each.round.origins, strict=False):
+            yield clean(text), MARKS.get(origin, _PLAIN)
 
 
-def runs(happened: Iterable[RoundDone]) -> list[Run]:
-    """Return an answer as runs of one origin; what no draft had a part in is `plain`."""
-    tokens = (
-        (MARKS.get(origin, MARKS["plain"]), text)
-        for each in happened
-        for text, origin in zip(each.texts, each.round.origins, strict=False)
-    )
-    found = []
-    for mark, group in groupby(tokens, lambda token: token[0]):
-        texts = [text for _, text in group]
-        found.append(Run(clean("".join(texts)), mark, len(texts)))
-    return found
-
-
-def pieces(happened: Iterable[RoundDone]) -> Iterator[tuple[str, Mark]]:
-    """Yield an answer in pieces with their marks, of one line each; line ends and indentation are `plain`."""
+def pieces(happened: Iterable[RoundDone]) -> list[tuple[str, Mark]]:
+    """Return an answer in pieces with their marks, of one line each; line ends and indentation are `plain`."""
+    made: list[tuple[str, Mark]] = []
     begins = True
-    for run in runs(happened):
-        for at, line in enumerate(run.text.split("\n")):
-            if at:
-                yield "\n", MARKS["plain"]
-                begins = True
-            text = line.lstrip(" ") if begins else line
-            yield line[: len(line) - len(text)], MARKS["plain"]
-            if text:
-                yield text, run.mark
-                begins = False
+    for text, mark in tokens_of(happened):
+        for line in text.splitlines(keepends=True):
+            word = line.removesuffix("\n")
+            blanks = word[: len(word) - len(word.lstrip(" "))] if begins else ""
+            word = word[len(blanks) :]
+            begins = line.endswith("\n") or (begins and not word)
+            for part, its in ((blanks, _PLAIN), (word, mark), ("\n" * line.endswith("\n"), _PLAIN)):
+                if part and made and its is made[-1][1]:
+                    made[-1] = (made[-1][0] + part, its)
+                elif part:
+                    made.append((part, its))
+    return made
+
+
+def counts(happened: Iterable[RoundDone]) -> dict[Mark, int]:
+    """Return the origins that an answer has, and how many of its tokens come from there."""
+    numbers = dict.fromkeys(MARKS.values(), 0)
+    for _, mark in tokens_of(happened):
+        numbers[mark] += 1
+    return {mark: count for mark, count in numbers.items() if count}
 
 
 def marked(happened: Iterable[RoundDone]) -> str:
@@ -73,17 +68,9 @@ def marked(happened: Iterable[RoundDone]) -> str:
     return "".join(f"{mark.open}{text}{mark.close}" for text, mark in pieces(happened))
 
 
-def counts(happened: Iterable[RoundDone]) -> list[tuple[Mark, int]]:
-    """Return every origin that an answer has, and how many of its tokens come from there."""
-    found = dict.fromkeys(MARKS.values(), 0)
-    for run in runs(happened):
-        found[run.mark] += run.tokens
-    return [(mark, count) for mark, count in found.items() if count]
-
-
-def legend(happened: Sequence[RoundDone]) -> list[str]:
+def legend(happened: Iterable[RoundDone]) -> list[str]:
     """Return a line for every origin of an answer: its marks, how many tokens it has, what it means."""
     return [
         f"{mark.open or ' '}text{mark.close or ' '}  {count:>4}  {mark.meaning}"
-        for mark, count in counts(happened)
+        for mark, count in counts(happened).items()
     ]

@@ -1,136 +1,23 @@
 """MainView: the parts of the main screen, and what they show of the session. Decides nothing."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 from rich.cells import cell_len
 from textual.app import App
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Footer, Static
 
 from localspec.display import clean_line, shortened
-from localspec.tui.colours import Line, content_of, keys_of
+from localspec.tui.colours import content_of
 from localspec.tui.composer import Entry
-from localspec.tui.keys import message_hint
 from localspec.tui.message import MessageView
-from localspec.tui.models import STARTING
+from localspec.tui.message_text import MessageText, growing_text, message_text
 from localspec.tui.session import Session
-from localspec.tui.shown import Shown, growing, shown
 from localspec.tui.stats import FREE, FULL, stats, status
 from localspec.tui.transcript import Transcript, TranscriptItem
 from localspec.tui.typeset import Typesetter, code_theme, speaker_styles
-
-_GAP = "  "
-# With less of it, nobody would know what it says.
-_LEAST_LEFT = 8
-
-
-def fitted(left: Sequence[str], right: Sequence[str], width: int) -> str:
-    """Return a line of a width.
-
-    Args:
-        left: begins it: forms of one thing, the longest first, of which the first is taken beside which any form of
-            the other fits.
-        right: ends it, likewise: the first that fits beside it.
-        width: in cells.
-    """
-    for form in left:
-        room = width - cell_len(form) - len(_GAP)
-        figures = next((each for each in right if cell_len(each) <= room), None)
-        if figures is not None:
-            return form + " " * (width - cell_len(form) - cell_len(figures)) + figures
-    least = min(cell_len(left[-1]), _LEAST_LEFT) + len(_GAP)
-    figures = right[-1] if right and least + cell_len(right[-1]) <= width else ""
-    room = width - cell_len(figures) - (len(_GAP) if figures else 0)
-    form = shortened(left[0] if not figures else left[-1], room)
-    return form + " " * max(width - cell_len(form) - cell_len(figures), 0) + figures
-
-
-class StatusLine(Static):
-    """State to the left, figures to the right, in a form that fits."""
-
-    def __init__(self) -> None:
-        super().__init__(id="status", markup=False)
-        self._left: tuple[str, ...] = (STARTING,)
-        self._right: tuple[str, ...] = ()
-
-    def tell(self, left: Sequence[str], right: Sequence[str]) -> None:
-        """Show forms of the state and of the figures; nothing is drawn where nothing changed."""
-        if (tuple(left), tuple(right)) != (self._left, self._right):
-            self._left, self._right = tuple(left), tuple(right)
-            self.refresh()
-
-    def render(self) -> Content:
-        """Return the line for the width that there is."""
-        line = fitted(self._left, self._right, self.content_size.width)
-        bar = next((at for at, each in enumerate(line) if each in FULL + FREE), len(line))
-        return Content(line).stylize("$text-muted", bar)
-
-
-class Notice(Static):
-    """News, of which there is room for a few lines; errors among them."""
-
-    def __init__(self) -> None:
-        super().__init__(id="notice", markup=False)
-        self.display = False
-
-    def tell(self, text: str) -> None:
-        """Show it until the next; an empty text takes it away."""
-        self.update(clean_line(text))
-        self.display = bool(text)
-
-
-class Below(Static):
-    """Says that the transcript goes on below, and how to get there."""
-
-    def __init__(self) -> None:
-        super().__init__("↓ more below, Ctrl+End goes there", id="below", markup=False)
-        self.display = False
-
-    def on_click(self) -> None:
-        """Go there."""
-        self.app.simulate_key("ctrl+end")
-
-
-class KeyHint(Static):
-    """The keys of the message that has the focus."""
-
-    def __init__(self) -> None:
-        super().__init__(id="keys", markup=False)
-        self.display = False
-        self._keys = ""
-
-    def tell(self, text: str) -> None:
-        """Show them, as far as there is room; an empty text takes the line away."""
-        self._keys, self.display = text, bool(text)
-        self.refresh()
-
-    def render(self) -> Content:
-        """Return the line for the width that there is."""
-        return keys_of(shortened(self._keys, self.content_size.width))
-
-
-class StatsPanel(VerticalScroll, can_focus=False):
-    """What drafting does, as it does it; beside the conversation where there is room, else below it."""
-
-    def __init__(self) -> None:
-        self._text = Static(markup=False)
-        super().__init__(self._text, id="stats")
-        self.display = False
-        self._lines: Callable[[int], Sequence[Line]] = lambda _: ()
-        self._width = 0
-
-    def tell(self, lines: Callable[[int], Sequence[Line]]) -> None:
-        """Show the lines that are made for its width."""
-        self._lines, self._width = lines, self.scrollable_content_region.width
-        self._text.update(content_of(lines(self._width)))
-
-    def on_resize(self) -> None:
-        """Make them for another width."""
-        if self.scrollable_content_region.width != self._width:
-            self.tell(self._lines)
-
 
 _WELCOME = """\
 /    lists the commands
@@ -140,30 +27,47 @@ F2   shows what drafting saves
 F8   chooses another model
 Esc  stops an answer"""
 
+# With less of it, it would mean nothing.
+_LEAST_LEFT = 10
+
+
+class Below(Static):
+    """Shows that the transcript goes on below, and how to get there."""
+
+    def __init__(self) -> None:
+        super().__init__("↓ more below, Ctrl+End goes there", id="below")
+        self.display = False
+
+    def on_click(self) -> None:
+        """Go there."""
+        self.app.simulate_key("ctrl+end")
+
 
 class MainView:
     """The main screen.
 
     Args:
         app: whose screen it is.
-        session: what is shown.
-        keys: the user's own keys, by name.
+        session: what is visible.
     """
 
-    def __init__(self, app: App[None], session: Session, keys: Mapping[str, str]) -> None:
-        self._app, self._session, self._keys_chosen = app, session, keys
+    def __init__(self, app: App[None], session: Session) -> None:
+        self._app, self._session = app, session
         self._typesetter: Typesetter | None = None
         self.transcript = Transcript(self.typesetter)
         self.entry = Entry(session.folder)
-        self._notice, self._below, self._keys = Notice(), Below(), KeyHint()
-        self._stats, self._status = StatsPanel(), StatusLine()
+        self._news, self._below = Static(id="notice", markup=False), Below()
+        self._keys = Footer(show_command_palette=False, compact=True)
+        self._figures, self._status = Static(), Static(id="status", markup=False)
+        self.stats = VerticalScroll(self._figures, id="stats", can_focus=False)
+        self._news.display = self._keys.display = self.stats.display = False
         self._holds: Callable[[], object] | None = None
 
     def widgets(self) -> Iterator[Widget]:
         """Yield the parts, from top to bottom."""
-        yield Container(self.transcript, self._stats, id="body")
+        yield Container(self.transcript, self.stats, id="body")
         yield self._below
-        yield self._notice
+        yield self._news
         yield self._keys
         yield self.entry
         yield self._status
@@ -177,70 +81,59 @@ class MainView:
         return self._typesetter
 
     def colours_changed(self) -> None:
-        """Lay everything out anew, in other colours."""
+        """Lay everything out again, in other colours."""
         self._typesetter = None
         self.transcript.lay_out_again()
 
-    def tell(self, text: str, holds: Callable[[], object] | None = None) -> None:
+    def report(self, text: str, holds: Callable[[], object] | None = None) -> None:
         """Show one line of news above the composer; an empty text takes it away.
 
         Args:
             text: the news.
-            holds: asked from time to time; the news goes when it says no. None leaves it until there are others.
+            holds: called from time to time; the news goes when it returns a false value. None leaves it until there are others.
         """
         self._holds = holds
-        self._notice.tell(text)
+        self._news.update(clean_line(text))
+        self._news.display = bool(text)
 
-    def tell_state(self) -> None:
+    def show_state(self) -> None:
         """Show what the engine is at, and figures of the last answer; take away news that hold no more."""
-        session = self._session
+        session, ready = self._session, self._session.models.ready
         if self._holds is not None and not self._holds():
-            self.tell("")
-        n_ctx = None if session.models.ready is None else session.models.ready.n_ctx
+            self.report("")
+        n_ctx = None if ready is None else ready.n_ctx
         figures = status(session.latest, n_ctx, session.context_tokens)
-        self._status.tell(self._state_forms(), figures)
-        if self._stats.display:
-            self._stats.tell(lambda width: stats(session.exchange, width))
-
-    def _state_forms(self) -> list[str]:
-        """Return what the engine is at, the longest form first."""
-        session = self._session
-        name = ("not saved · " if session.talk.history.trouble else "") + session.models.line
-        marks = " · system prompt" if session.talk.system else ""
-        marks += " · tools" if session.work is not None else ""
-        docs = session.docs
-        marks += f" · docs {docs.name}, ≤ {docs.tokens} tokens" if docs.name else ""
-        work = session.work
-        if work is not None and work.question is not None:
-            return [f"{name} · waits for your answer to the question above", name]
-        if len(self._app.screen_stack) > 1:
-            return [f"{name} · a dialog is open", name]
-        if session.busy:
-            return [f"{name} · answering, Esc stops{marks}", f"{name} · Esc stops", name]
-        return [name + marks, name]
-
-    def tell_place(self) -> None:
-        """Say where the end is while it is out of sight."""
+        line = fitted(self._state(), figures, self._status.content_size.width)
+        bar = next((at for at, each in enumerate(line) if each in FULL + FREE), len(line))
+        content = Content(line).stylize("$text-muted", bar)
+        if content != self._status.content:
+            self._status.update(content)
+        if self.stats.display:
+            width = self.stats.scrollable_content_region.width
+            self._figures.update(content_of(stats(session.exchange, width)))
         self._below.display = not self.transcript.follows
 
-    def tell_keys(self) -> None:
+    def _state(self) -> str:
+        """Return what the engine is at."""
+        session, work, docs = self._session, self._session.work, self._session.docs
+        name = ("not saved · " if session.talk.history.trouble else "") + session.models.line
+        if work is not None and work.question is not None:
+            return f"{name} · waits for your answer to the question above"
+        if len(self._app.screen_stack) > 1:
+            return f"{name} · a dialog is open"
+        parts = [name, "Esc stops"] if session.busy else [name]
+        parts += ["system prompt"] * bool(session.talk.system) + ["tools"] * (work is not None)
+        parts += [f"docs {docs.name}, ≤ {docs.tokens} tokens"] * bool(docs.name)
+        return " · ".join(parts)
+
+    def show_keys(self) -> None:
         """Show the keys of the message that has the focus, if one has."""
-        view, text = self._app.focused, ""
-        if isinstance(view, MessageView):
-            messages = {each.id: each for each in self._session.talk.messages}
-            versions = view.message_id in messages and len(messages[view.message_id].siblings) > 1
-            question = view.shown.kind == "question"
-            text = message_hint(self._keys_chosen, question=question, versions=versions)
-        self._keys.tell(text)
+        self._keys.display = isinstance(self._app.focused, MessageView)
 
     def toggle_stats(self) -> None:
         """Show or hide the stats."""
-        self._stats.display = not self._stats.display
-        self.tell_state()
-
-    def close_stats(self) -> None:
-        """Hide the stats."""
-        self._stats.display = False
+        self.stats.display = not self.stats.display
+        self.stats.call_after_refresh(self.show_state)
 
     async def show_messages(self) -> None:
         """Show the conversation as it stands."""
@@ -248,30 +141,54 @@ class MainView:
 
     async def show_answering(self) -> None:
         """Show the question that is being answered, and the answer as it grows."""
-        exchange = self._session.exchange
-        assert exchange is not None  # noqa: S101 - something is being answered
+        if (exchange := self._session.exchange) is None:
+            return
         items = self._items(exchange.parent)
         await self.transcript.show(items if exchange.continued is None else items[:-1])
         await self.transcript.begin(self._growing())
-        self.tell_state()
+        self.show_state()
 
     def grow(self) -> None:
         """Show more of the answer that grows."""
         self.transcript.grow(self._growing())
 
+    async def settle(self) -> None:
+        """Show the answer as it was saved; if there is none, the conversation without it."""
+        messages = self._session.talk.messages
+        if messages and messages[-1].message.role == "assistant" and self.transcript.has_growing:
+            last = message_text(messages[-1], passages=self._session.talk.passages)
+            self.transcript.settle(TranscriptItem(messages[-1].id, last))
+        else:
+            await self.show_messages()
+
     def _items(self, upto: int | None = None) -> list[TranscriptItem]:
         """Return the messages of the conversation, up to one of them or all."""
-        talk = self._session.talk
+        talk, items = self._session.talk, []
         numbers, passages = talk.numbers(), talk.passages
-        found = []
         for each in talk.messages:
-            found.append(TranscriptItem(each.id, shown(each, numbers.get(each.id), passages)))
+            text = message_text(each, numbers.get(each.id), passages)
+            items.append(TranscriptItem(each.id, text))
             if each.id == upto:
                 break
-        return found or [TranscriptItem(None, Shown("localspec", _WELCOME, kind="greeting"))]
+        return items or [TranscriptItem(None, MessageText("localspec", _WELCOME, kind="greeting"))]
 
-    def _growing(self) -> Shown:
+    def _growing(self) -> MessageText:
         exchange, ready = self._session.exchange, self._session.models.ready
         assert exchange is not None  # noqa: S101 - something is being answered
         name = self._session.models.next_name if ready is None else ready.target
-        return growing(exchange, clean_line(name), exchange.continued)
+        return growing_text(exchange, clean_line(name), exchange.continued)
+
+
+def fitted(left: str, right: list[str], width: int) -> str:
+    """Return a line of a width that begins with as many parts of `left` as fit, and ends with the longest form of `right` beside them."""
+    parts = left.split(" · ")
+    for form in (" · ".join(parts[:count]) for count in range(len(parts), 0, -1)):
+        room = width - cell_len(form)
+        for figures in right:
+            if cell_len(figures) + 2 <= room:
+                return form + " " * (room - cell_len(figures)) + figures
+    figures = right[-1] if right and cell_len(right[-1]) + _LEAST_LEFT <= width else ""
+    form = shortened(
+        left if not figures else parts[0], width - cell_len(figures) - 2 * bool(figures)
+    )
+    return form + " " * (width - cell_len(form) - cell_len(figures)) + figures

@@ -1,19 +1,18 @@
 """Markdown and code as Rich lays them out, without links and without a ground of their own; code in a frame."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Markdown
-from rich.segment import Segment
+from rich.panel import Panel
 from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Text
 
-from localspec.tui.blocks import CODE, FRAME
-
-_COPY = " k copy "
+FRAME = "frame"
+"""Meta of a style: what is drawn round code and is no part of it."""
+CODE = "code"
+"""Meta of a style: the code that a click copies."""
+_EDGE = Style(dim=True, meta={FRAME: True})
 # Narrower than this, lines around code would take too much of it.
 _LEAST = 16
 
@@ -23,59 +22,38 @@ def markdown(text: str, theme: str) -> Markdown:
     return _Message(text, theme, hyperlinks=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """Lines of code; their ground is that of the screen.
+def code(
+    text: str, language: str, theme: str, console: Console, width: int, *, whole: bool = True
+) -> RenderableType:
+    """Return code in a frame, or as it is where there is no room for one.
 
     Args:
         text: the code.
-        language: of it; empty where that is not said.
+        language: of it; empty where it has none.
         theme: pygments style.
-        begins: whether the frame begins above.
-        ends: whether it ends below; what streams in has an end only when all of it is there.
+        console: knows widths.
+        width: of the frame, in cells.
+        whole: whether all of the code is there, so that it can be copied.
     """
-
-    text: str
-    language: str
-    theme: str
-    begins: bool = True
-    ends: bool = True
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the lines."""
-        width = options.max_width
-        language = self.language or "text"
-        framed = width >= _LEAST
-        inner = width - 4 if framed else width
-        syntax = Syntax("", language, theme=self.theme, background_color="default")
-        text = syntax.highlight(self.text.lstrip("\n"))
-        text.rstrip()
-        text = _hanging(text, console, inner)
-        if not framed:
-            yield text
-            return
-        if self.begins:
-            yield from self._head(width)
-        for line in console.render_lines(text, options.update(width=inner, height=None), pad=True):
-            yield Segment("│ ", _EDGE)
-            yield from line
-            yield Segment(" │", _EDGE)
-            yield Segment.line()
-        if self.ends:
-            yield from foot(width)
-
-    def _head(self, width: int) -> Iterator[Segment]:
-        label = f" {self.language} " if self.language else ""
-        copy = _COPY if self.ends else ""
-        if cell_len(label) + len(copy) + 6 > width:
-            label = ""
-        rest = width - cell_len(label) - len(copy) - 4
-        yield Segment("╭─", _EDGE)
-        yield Segment(label, _LABEL)
-        yield Segment("─" * rest, _EDGE)
-        yield Segment(copy, _EDGE + Style(meta={CODE: self.text}))
-        yield Segment("─╮", _EDGE)
-        yield Segment.line()
+    framed = width >= _LEAST
+    syntax = Syntax("", language or "text", theme=theme, background_color="default")
+    body = syntax.highlight(text.lstrip("\n"))
+    body.rstrip()
+    body = _hanging(body, console, width - 4 if framed else width)
+    if not framed:
+        return body
+    label = Text(language, _EDGE + Style(bold=True)) if language else None
+    copy = Text("k copy", _EDGE + Style(meta={CODE: text})) if whole else None
+    return Panel(
+        body,
+        box.ROUNDED,
+        title=label,
+        title_align="left",
+        subtitle=copy,
+        subtitle_align="right",
+        border_style=_EDGE,
+        width=width,
+    )
 
 
 def _hanging(text: Text, console: Console, width: int) -> Text:
@@ -91,21 +69,10 @@ def _hanging(text: Text, console: Console, width: int) -> Text:
     return Text("\n").join(lines)
 
 
-def foot(width: int) -> Iterator[Segment]:
-    """Yield the end of a frame that `Code` began; none where there was no room for one."""
-    if width >= _LEAST:
-        yield Segment(f"╰{'─' * (width - 2)}╯", _EDGE)
-        yield Segment.line()
-
-
-_EDGE = Style(dim=True, meta={FRAME: True})
-_LABEL = Style(bold=True, dim=True, meta={FRAME: True})
-
-
 class _Fence(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         language = "" if self.lexer_name == "text" else self.lexer_name
-        yield Code(str(self.text).rstrip(), language, str(self.theme))
+        yield code(str(self.text).rstrip(), language, str(self.theme), console, options.max_width)
 
 
 class _Message(Markdown):

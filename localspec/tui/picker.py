@@ -68,16 +68,13 @@ def larger_context(target: str, n_ctx: int, kv_type: str) -> LargerContext | Non
 LEAVE = "\0leave"
 """What the first picker returns where the user wants no model."""
 _ALL = "\0all"
-_KEYS = "Enter chooses · Esc closes"
-_KEYS_FIRST = "Enter chooses · a all · n quits"
-
 _FIRST = "These suit this machine best. Enter makes one your default model."
 _OWN_FIRST = (
     "You have these, and others suit this machine best. Enter makes one your default model."
 )
 _LATER = "* on this machine · ★ suits it · ● loaded · size · tokens/s"
-_LOOKING = "looking at this machine"
 _OFFLINE = "You are offline: these models are on this machine."
+_NONE = SheetRow("", "no models on this machine", "go online, or give a file with --target")
 
 
 class Picker(ListSheet):
@@ -85,7 +82,7 @@ class Picker(ListSheet):
 
     Args:
         loaded: name of the pair that is loaded; empty where none is.
-        first: whether nobody ever chose: only what suits best is shown, the whole list by a key.
+        first: whether none was ever chosen: only what suits best is visible, the whole list by a key.
         offline: whether only what is here can be chosen.
     """
 
@@ -98,31 +95,27 @@ class Picker(ListSheet):
     def __init__(self, loaded: str, *, first: bool = False, offline: bool = False) -> None:
         self._loaded, self._few, self._first, self._offline = loaded, first, first, offline
         self._pairs, self._words = self._possible(choices()), ""
-        owned = any(each.own for each in self._pairs)
-        note = _OFFLINE if offline else _LATER
-        if first and not offline:
-            note = _OWN_FIRST if owned else _FIRST
-        title = "Choose a model" if first else "Models"
+        note = _OWN_FIRST if any(each.own for each in self._pairs) else _FIRST
         super().__init__(
-            title,
-            [],
-            note=note,
-            keys=_KEYS_FIRST if first else _KEYS,
-            # Those few are chosen by single keys.
-            search=None if first else self._fitting,
+            "Choose a model" if first else "Models",
+            # What suits best is not known yet, and a list that is exchanged under the user's eyes is worse than none.
+            [SheetRow("", "looking at this machine")] if first else self._rows(),
+            note=_OFFLINE if offline else note if first else _LATER,
+            keys="Enter chooses · a all · n quits" if first else "Enter chooses · Esc closes",
+            marked=loaded,
+            search=None if first else self._matches,  # those few are chosen by single keys
+            plain=not first,
         )
-        # What suits best is not known yet, and a list that is exchanged under the user's eyes is worse than none.
-        self.rows = [SheetRow("", _LOOKING)] if first else self._rows()
-        self._begin_at = next((n for n, row in enumerate(self.rows) if row.key == loaded), 0)
 
     def on_mount(self) -> None:
-        """Show what is known at once, and find out the rest."""
+        """Show what is known at once, and measure the rest."""
         super().on_mount()
         self._measure()
 
     def action_show_all(self) -> None:
         """Show every model."""
         self._few = False
+        self.list.add_class("lines")
         self.fill(self._rows())
 
     def action_leave(self) -> None:
@@ -131,47 +124,42 @@ class Picker(ListSheet):
 
     @work(thread=True, exclusive=True)
     def _measure(self) -> None:
-        found = measured_choices()
+        rows = measured_choices()
         if self.is_attached:
-            self.app.call_from_thread(self._learn, found)
+            self.app.call_from_thread(self._learn, rows)
 
-    def _learn(self, found: list[ModelRow]) -> None:
+    def _learn(self, rows: list[ModelRow]) -> None:
         places = {each.name: at for at, each in enumerate(self._pairs)}
-        self._pairs = self._possible(found)
+        self._pairs = self._possible(rows)
         if not self._few:  # figures are added to rows that stay where they are
             self._pairs.sort(key=lambda each: places.get(each.name, len(places)))
-        self.fill(self._fitting(self._words))
+        self.fill(self._matches(self._words))
 
-    def _possible(self, found: list[ModelRow]) -> list[ModelRow]:
-        return [each for each in found if each.here or not self._offline]
+    def _possible(self, rows: list[ModelRow]) -> list[ModelRow]:
+        return [each for each in rows if each.here or not self._offline]
 
-    def _fitting(self, words: str) -> list[SheetRow]:
-        """Return the models whose name, or what is said of it, has all these words."""
+    def _matches(self, words: str) -> list[SheetRow]:
+        """Return the models whose line has all these words."""
         self._words = words
         rows = self._rows()
-        wanted = words.lower().split()
-        return [row for row in rows if all(word in row.text.lower() for word in wanted)]
+        return [
+            row for row in rows if all(word in row.text.lower() for word in words.lower().split())
+        ]
 
     def _rows(self) -> list[SheetRow]:
-        if not self._pairs:
-            return [
-                SheetRow("", "no models on this machine", "go online, or give a file with --target")
-            ]
         best = [each for each in self._pairs if each.recommended or each.own]
-        self.list.set_class(not (self._few and best), "lines")
         if self._few and best:
             rows = [SheetRow(each.name, each.name, each.hint) for each in best]
             return [*rows, SheetRow(_ALL, "all models")]
-        width = max(len(each.name) for each in self._pairs)
+        width = max((len(each.name) for each in self._pairs), default=0)
         return [
             SheetRow(each.name, each.line(width, loaded=each.name == self._loaded))
             for each in self._pairs
-        ]
+        ] or [_NONE]
 
-    def _choose(self) -> None:
-        if self.marked is None or not self.marked.key:
-            return
-        if self.marked.key == _ALL:
+    def choose(self) -> None:
+        """Return what is marked, or show all."""
+        if self.marked is not None and self.marked.key == _ALL:
             self.action_show_all()
         else:
-            self.dismiss(self.marked.key)
+            super().choose()

@@ -1,15 +1,16 @@
-"""Session: one user, one engine, one conversation at a time. The screens and the plain form drive it.
+"""Session: one user, one engine, one conversation at a time. The screens and the lines drive it.
 
 Nothing here waits and nothing is drawn: `take` takes what the engine sends, `tick` does what time brings.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.chat.events import RoundDone, Started, Text
+from localspec.chat.events import Started, Text
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
@@ -22,35 +23,25 @@ from localspec.engine.protocol import (
     ReplyEvents,
 )
 from localspec.errors import UsageError
-from localspec.history.recorder import ReplyRecorder
-from localspec.history.records import StoredMessage
 from localspec.launch.names import name_of
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.retrieval.retriever import Docs
 from localspec.session.attachments import attached, unmatched
 from localspec.session.compaction import NEARLY_FULL, is_request, options_for
-from localspec.session.conversation import SavedConversation
+from localspec.session.conversation import ReplyRecorder, SavedConversation, StoredMessage
+from localspec.session.documents import Docs
 from localspec.tui.exchange import Exchange
 from localspec.tui.models import Models, Phase
-from localspec.tui.race import Race, race_of
-from localspec.tui.settings import ABOUT as ABOUT_ANSWERS
-from localspec.tui.settings import AUTO, NAMES, ChatSettings
+from localspec.tui.race import Race
+from localspec.tui.settings import AUTO, CONTEXT, DRAFT, SETTINGS, SYSTEM, ChatSettings
 
 if TYPE_CHECKING:
     from localspec.session.approval import CallRunner
 
-SYSTEM = "system"
-CONTEXT = "ctx"
-DRAFT = "draft"
-SETTINGS = (*NAMES, SYSTEM, CONTEXT)
-ABOUT = {
-    **ABOUT_ANSWERS,
-    SYSTEM: "System prompt; - is none",
-    CONTEXT: "Tokens of context; changing it reloads the model",
-}
+_ELSEWHERE = "also open in another window: your question starts a new branch"
+_SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
 # How often the engine's notices are fetched; while the user waits for the first text, more often.
-_FETCH_S, _EAGER_S = 0.1, 0.02
+_TICK_S, _EAGER_S = 0.1, 0.02
 
 
 class StillAnswering(UsageError):
@@ -68,7 +59,7 @@ class Session:
         folder: what paths in `@path` are relative to.
         own: returns how to answer with a model, by its name; None always takes `options`.
         work: carries out calls; None when the models may call nothing.
-        docs: what questions are answered from.
+        docs: the index that questions are answered from.
 
     Attributes:
         models: what is loaded, and being loaded.
@@ -76,7 +67,7 @@ class Session:
         usual: how to answer in a new conversation.
         exchange: the last request for an answer, running or done; None before the first.
         race: the last race.
-        waiting: questions to ask as soon as nothing is under way, in order.
+        waiting: questions to send as soon as nothing is under way, in order.
         results: how many calls have ended, in all conversations.
         drop_oldest: leave out the oldest turns when the context is full, instead of failing.
     """
@@ -109,6 +100,7 @@ class Session:
         self._resumed_ctx: int | None = None
         self._resizing = False
         self._advised = False
+        self._trouble: str | None = None
 
     # What there is.
 
@@ -120,13 +112,11 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether an answer, its calls, or a race is under way."""
-        racing = self.race is not None and not self.race.done
-        return self.growing or racing or (self.work is not None and self.work.busy)
+        return self.growing or self._races or (self.work is not None and self.work.busy)
 
     @property
-    def waits_for_text(self) -> bool:
-        """Whether an answer is under way that has no token yet."""
-        return self.growing and self.exchange is not None and not self.exchange.tokens
+    def _races(self) -> bool:
+        return self.race is not None and not self.race.done
 
     @property
     def latest(self) -> Exchange | None:
@@ -135,11 +125,6 @@ class Session:
         if exchange is not None and exchange.model not in {"", self.models.name}:
             return None
         return exchange
-
-    @property
-    def happened(self) -> list[RoundDone]:
-        """The rounds of the last answer."""
-        return [] if self.exchange is None else self.exchange.happened
 
     @property
     def named(self) -> bool:
@@ -156,9 +141,13 @@ class Session:
             return f"not saved: {talk.history.trouble}"
         return f"continue with: localspec chat --continue {talk.conversation}"
 
-    def unmatched(self, text: str) -> list[str]:
-        """Return what a question mentions of which there is neither a file nor an index."""
-        return unmatched(self.docs.parse_mention(text)[1], self.folder)
+    def news(self) -> Iterator[str]:
+        """Yield what the user should know since the last call: of tools, and of a disk that fills up or has room again."""
+        if self.work is not None:
+            yield from self.work.news()
+        before, self._trouble = self._trouble, self.talk.history.trouble
+        if self._trouble != before:
+            yield self._trouble or _SAVED_AGAIN
 
     # The engine.
 
@@ -194,11 +183,11 @@ class Session:
 
     def stop(self) -> bool:
         """Stop what runs; return whether there was something. What is there already is kept."""
-        if self.race is not None and not self.race.done:
+        if self.race is not None and self._races:
             self.race.stop()
         elif self.work is not None and self.work.stop():
             pass
-        elif self.exchange is not None and not self.exchange.done:
+        elif self.exchange is not None and self.growing:
             self.engine.cancel(self.exchange.id)
         elif self.models.phase in {Phase.STARTING, Phase.LOADING}:
             self.engine.cancel()
@@ -206,27 +195,30 @@ class Session:
             return False
         return True
 
-    async def notices(self) -> AsyncIterator[Notice]:
-        """Yield what the engine sends, as it comes; whoever gets it hands it to `take`."""
+    def poll(self) -> None:
+        """Take all that the engine has sent."""
+        for notice in self.engine.drain():
+            self.take(notice)
+        self.tick()
+
+    async def notices(self) -> AsyncGenerator[Notice | None]:
+        """Yield what the engine sends, as it comes, to be given to `take`; and None ten times a second, to `tick`."""
+        due_s = 0.0
         while True:
             for notice in self.engine.drain():
                 yield notice
-            await asyncio.sleep(_EAGER_S if self.waits_for_text else _FETCH_S)
-
-    def poll(self) -> list[Notice]:
-        """Take all that the engine has sent, and return it; for a front that waits by itself."""
-        notices = self.engine.drain()
-        for notice in notices:
-            self.take(notice)
-        self.tick()
-        return notices
+            if time.monotonic() >= due_s:
+                due_s = time.monotonic() + _TICK_S
+                yield None
+            waits = self.growing and self.exchange is not None and not self.exchange.happened
+            await asyncio.sleep(_EAGER_S if waits else _TICK_S)
 
     def tick(self) -> None:
-        """Save what came in if half a second went by, and go on with calls that ended; to be called ten times a second."""
+        """Save what came in if half a second went by, and go on with calls that ended."""
         self._go_on_calling()
         if self._recorder is not None:
             self._recorder.tick()
-        self.talk.history.mend()
+        self.talk.history.retry()
 
     def take(self, notice: Notice) -> None:
         """Take a notice of the engine: each goes to the request that it is about, or to the models."""
@@ -254,27 +246,36 @@ class Session:
             self.break_off()
         if isinstance(notice, Ready | Failed) and self._resizing:
             self._resizing = False
-            self._keep_context()
+            if not self.models.replaced:  # else it could not be had
+                self.settings = replace(self.settings, n_ctx=self.models.usual.load.n_ctx)
+                self._save_settings()
 
     # Answers.
 
-    def ask(self, text: str) -> None:
-        """Ask; files that the text mentions go with it, and passages that fit it.
+    def ask(self, text: str) -> list[str]:
+        """Send a question, with files that it mentions and passages that fit it; return what the user should know of it.
 
         Raises:
             UsageError: a file cannot be read, an answer is under way, or the engine is dead.
             LocalspecError: an index cannot be read.
         """
         self._begin_question()
+        news = [_ELSEWHERE] if self.talk.is_open_elsewhere else []
         chosen = "" if self.settings == self.usual else self.settings.as_json()
-        said = self._with_files(text, self.talk.answered())
-        self._request(self.talk.say(said, chosen))
+        question = self._with_files(text, self.talk.answered())
+        self._request(self.talk.say(question, chosen))
+        return news + self._unmatched(text)
 
-    def ask_instead(self, number: int, text: str) -> None:
-        """Ask something else in place of the `number`-th question, in a branch."""
+    def _unmatched(self, text: str) -> list[str]:
+        names = unmatched(self.docs.parse_mention(text)[1], self.folder)
+        return [f"no file matches {name}: sent as text" for name in names]
+
+    def ask_instead(self, number: int, text: str) -> list[str]:
+        """Send something else in place of the `number`-th question, in a branch; return what `ask` does."""
         self._begin_question()
-        said = self._with_files(text, self.talk.before(number))
-        self._request(self.talk.say_instead(number, said))
+        question = self._with_files(text, self.talk.before(number))
+        self._request(self.talk.say_instead(number, question))
+        return self._unmatched(text)
 
     def regenerate(self, seed: int | None = None) -> None:
         """Answer the last question again, in a branch."""
@@ -286,13 +287,8 @@ class Session:
         self._require_engine()
         self._request(self.talk.answer().id)
 
-    def leave_out_oldest(self) -> bool:
-        """Leave out the oldest turns from now on, and ask again what was refused; return whether something was."""
-        self.drop_oldest = True
-        return self.ask_again()
-
     def ask_again(self) -> bool:
-        """Ask again what was refused; return whether something was."""
+        """Send again what was refused; return whether something was."""
         if self.exchange is None or self.exchange.failure is None or self.exchange.parent is None:
             return False
         self._require_engine()
@@ -300,9 +296,9 @@ class Session:
         return True
 
     def compact(self) -> None:
-        """Have what was said summarised; from then on the summary stands in its place in what is sent.
+        """Have the conversation summarised; from then on the summary stands in its place in what is sent.
 
-        A question without an answer, such as one that was refused for want of room, is asked again behind it.
+        A question without an answer, such as one that was refused for want of room, is sent again behind it.
 
         Raises:
             UsageError: there is nothing to summarise, or the engine is dead.
@@ -316,7 +312,7 @@ class Session:
     def start_race(self, text: str = "") -> Race:
         """Answer with and without drafting; without a text, the last question of the conversation.
 
-        A text is asked behind the conversation, of which nothing is evaluated again then, now or later.
+        A text is answered behind the conversation, of which nothing is evaluated again then, now or later.
         """
         self.require_rest()
         if self.models.phase is not Phase.READY:
@@ -326,7 +322,8 @@ class Session:
             turns = (*before, self._with_files(text, before))
         else:
             turns = self.talk.turns(self.talk.question().id)
-        self.race = race_of(self.engine, turns, self.settings.options)
+        self.race = Race(self.engine, turns, self.settings.options)
+        self.race.start()
         return self.race
 
     def break_off(self) -> None:
@@ -340,7 +337,7 @@ class Session:
         self.race = None
 
     def require_rest(self) -> None:
-        """Raise UsageError while an answer is under way."""
+        """Raise StillAnswering while an answer is under way."""
         if self.busy:
             raise StillAnswering("still answering: Esc stops")
 
@@ -360,7 +357,7 @@ class Session:
         return Message.user(text, [*files, *docs.documents(question, before)])
 
     def _request(self, parent: int, seed: int | None = None) -> None:
-        """Ask for an answer to the message `parent`, or for more of it if it is an answer."""
+        """Request an answer to the message `parent`, or more of it if it is an answer."""
         turns, options = self.talk.turns(parent), self.settings.options
         if seed is not None:
             options = replace(options, seed=seed)
@@ -418,16 +415,16 @@ class Session:
 
     def _finish(self, done: ReplyDone, exchange: Exchange) -> None:
         """Save an answer as the engine finished it, and carry out its calls; one without a token leaves nothing behind."""
-        said = done.message
-        if said.text or said.thinking or said.calls or self._recorder is not None:
+        turn = done.message
+        if turn.text or turn.thinking or turn.calls or self._recorder is not None:
             recorder = self._begun(exchange)
-            self.talk.finish_reply(recorder, done.reply, said, done.dropped_turns)
+            self.talk.finish_reply(recorder, done.reply, turn, done.dropped_turns)
             self._recorder = None
         stopped = done.reply.stop_reason is StopReason.CANCELLED
-        if self.work is not None and said.calls and not stopped:
-            self.work.start(said.calls)
+        if self.work is not None and turn.calls and not stopped:
+            self.work.start(turn.calls)
         if self.talk.ends_with_summary:
-            self.engine.count(self.talk.turns(self.talk.messages[-1].id))
+            self.engine.ask_count(self.talk.turns(self.talk.messages[-1].id))
 
     def _go_on_calling(self) -> None:
         """Save the results of calls that have ended, and have them answered when all have."""
@@ -485,6 +482,15 @@ class Session:
         if conversation == self.talk.conversation:
             self.forget()
 
+    def export(self, conversation: int, argument: str = "", leaf: int | None = None) -> str:
+        """Write a conversation to a file of the folder; return a line about it."""
+        from localspec.chat.gated import gate_of  # noqa: PLC0415 - not at the start
+        from localspec.session.export import export_line, write_export  # noqa: PLC0415 - as above
+
+        history, mask = self.talk.history, gate_of("usual").cleaned
+        path, masked = write_export(history, conversation, argument, self.folder, mask, leaf)
+        return export_line(path, masked, conversation)
+
     def undo(self) -> str:
         """Take back the last question and its answer; return the question."""
         self.require_rest()
@@ -521,12 +527,10 @@ class Session:
             self._resize(value)
             return
         settings = self.settings.changed(name, value)
-        if name == DRAFT and settings.draft != "off" and self.models.usual.draft == "off":
-            raise UsageError("the models were loaded with --draft off: leave that out to draft")
         if name == DRAFT:
             self._require_drafter(settings.draft)
         self.settings = settings
-        self._keep_settings()
+        self._save_settings()
 
     def setting(self, name: str) -> str:
         """Return how answers are made, as it is typed."""
@@ -543,30 +547,26 @@ class Session:
         return [f"{name:<{width}}  {self.setting(name)}" for name in SETTINGS]
 
     def suit(self, usual: ChatSettings) -> None:
-        """Answer as suits another model from now on, unless the user set something in this conversation."""
+        """Answer as suits another model from now on, unless the user changed a setting of this conversation."""
         if replace(self.settings, n_ctx=None) == self.usual:
             self.settings = replace(usual, n_ctx=self.settings.n_ctx)
         self.usual = usual
 
     def _require_drafter(self, mode: str) -> None:
-        """Raise UsageError if a mode needs a draft model and none is loaded."""
-        from localspec.decoding.drafters.register import asks_draft_model  # noqa: PLC0415 - few ask
+        """Raise UsageError if nothing may draft, or a mode needs a draft model and none is loaded."""
+        from localspec.decoding.drafters.register import asks_draft_model  # noqa: PLC0415 - not at the start
 
         ready = self.models.ready
+        if mode != "off" and self.models.usual.draft == "off":
+            raise UsageError("the models were loaded with --draft off: leave that out to draft")
         if asks_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
             raise UsageError(
                 "no draft model is loaded: start the chat with --draft model, or leave draft at auto"
             )
 
-    def _keep_settings(self) -> None:
+    def _save_settings(self) -> None:
         if self.talk.conversation is not None:
             self.talk.history.update(self.talk.conversation, settings=self.settings.as_json())
-
-    def _keep_context(self) -> None:
-        """Keep the size of the context with the conversation, now that it could be had."""
-        if not self.models.replaced:
-            self.settings = replace(self.settings, n_ctx=self.models.usual.load.n_ctx)
-            self._keep_settings()
 
     def _resize(self, value: str) -> None:
         self.require_rest()
@@ -580,7 +580,7 @@ class Session:
 
     @property
     def context_tokens(self) -> int:
-        """How many tokens of the context are in use, as far as the engine said."""
+        """How many tokens of the context are in use, as far as is known."""
         latest, answer = self.latest, self._answered
         elsewhere = answer is not None and all(each.id != answer for each in self.talk.messages)
         if latest is None or (not self.busy and (elsewhere or self.talk.ends_with_summary)):
@@ -594,7 +594,7 @@ class Session:
         advised, self._advised = self._advised, share >= NEARLY_FULL
         if advised or not self._advised:
             return ""
-        return f"the context is {share:.0%} full: /compact has the model summarise what was said"
+        return f"the context is {share:.0%} full: /compact has the model summarise it"
 
     def save_state(self) -> None:
         """Have the engine save what it evaluated for this conversation, unless it is still at it."""
@@ -621,4 +621,4 @@ class Session:
             self._counted = 0
         elif self.models.phase not in {Phase.IDLE, Phase.DEAD}:
             tools = () if self.work is None else self.work.tools
-            self.engine.count(self.talk.turns(self.talk.messages[-1].id), tools)
+            self.engine.ask_count(self.talk.turns(self.talk.messages[-1].id), tools)

@@ -1,4 +1,4 @@
-"""How answers are made in a conversation: numbers as they are typed and kept, whether to draft, and how large a context."""
+"""How answers are made in a conversation: numbers as they are typed and stored, whether to draft, and how large a context."""
 
 import json
 from collections.abc import Mapping
@@ -8,20 +8,22 @@ from typing import Self
 from localspec.errors import UsageError, did_you_mean
 from localspec.options import LoadOptions, Option, ReplyOptions, changed, options_of, values_of
 
+SYSTEM, CONTEXT, DRAFT = "system", "ctx", "draft"
 _NUMBERS: Mapping[str, Option] = {
     each.name: each for each in options_of(ReplyOptions) if each.kind in {"whole", "number"}
 }
-_KEPT = tuple(name for name in _NUMBERS if name != "seed")
-NAMES = (*_NUMBERS, "draft")
+_STORED = tuple(name for name in _NUMBERS if name != "seed")
 ABOUT: Mapping[str, str] = {
     **{name: each.help.partition(". ")[0].rstrip(".") for name, each in _NUMBERS.items()},
-    "draft": "auto drafts where that is faster",
+    DRAFT: "auto drafts where that is faster",
+    SYSTEM: "System prompt; - is none",
+    CONTEXT: "Tokens of context; changing it reloads the model",
 }
 """What each setting does, in a few words."""
-# How a setting reads that nobody set.
+SETTINGS = tuple(ABOUT)
+# How a setting reads that has no value.
 _UNSET = {"seed": "random", "max_tokens": "unlimited"}
 _OFF = {"", "-", "none", "off", *_UNSET.values()}
-_CONTEXT = "ctx"
 AUTO = "auto"
 
 
@@ -32,7 +34,7 @@ class ChatSettings:
     Args:
         options: of every answer.
         draft: how is drafted, as `--draft` has it; `auto` takes what the models were loaded to.
-        n_ctx: tokens of context that were asked for in this conversation; None if none were.
+        n_ctx: tokens of context that were requested in this conversation; None if none were.
     """
 
     options: ReplyOptions = field(default_factory=ReplyOptions)
@@ -45,47 +47,43 @@ class ChatSettings:
         Raises:
             UsageError: no such setting, or a value that it cannot take.
         """
-        if name == "draft":
+        if name == DRAFT:
             # It knows every drafter, and few change this.
             from localspec.launch.drafting import draft_mode  # noqa: PLC0415
 
             return replace(self, draft=draft_mode(AUTO if value == "on" else value).name)
         setting = _NUMBERS.get(name)
         if setting is None:
-            names = [*NAMES, "system", _CONTEXT]
-            hint = did_you_mean(name, names) or f"choose one of {', '.join(names)}"
+            hint = did_you_mean(name, SETTINGS) or f"choose one of {', '.join(SETTINGS)}"
             raise UsageError(f"there is no setting {name[:40]!r}: {hint}")
         return replace(self, options=changed(self.options, {name: _value(setting, value)}))
 
     def text_of(self, name: str) -> str:
         """Return one setting as it is typed."""
-        if name == "draft":
-            return self.draft
-        value = values_of(self.options)[name]
+        value = self.draft if name == DRAFT else values_of(self.options)[name]
         if value is None:
             return _UNSET.get(name, "off")
         return f"{value:g}" if isinstance(value, float) else str(value)
 
     def as_json(self) -> str:
-        """Return the settings as they are kept with a conversation; the seed is no setting of it."""
+        """Return the settings as they are stored with a conversation; the seed is no setting of it."""
         values = values_of(self.options)
-        size = {} if self.n_ctx is None else {_CONTEXT: self.n_ctx}
-        kept = {name: values[name] for name in _KEPT}
-        return json.dumps({**kept, "draft": self.draft, **size})
+        stored = {name: values[name] for name in _STORED} | {DRAFT: self.draft}
+        return json.dumps(stored if self.n_ctx is None else stored | {CONTEXT: self.n_ctx})
 
     def from_json(self, text: str) -> Self:
-        """Return kept settings; where they are damaged, or of another version, these."""
+        """Return stored settings; where they are damaged, or of another version, these."""
         try:
             values = json.loads(text)
-            kept = {name: values[name] for name in _KEPT if name in values}
-            draft = values.get("draft")
-            if isinstance(draft, bool):  # as it was once kept
+            numbers = {name: values[name] for name in _STORED if name in values}
+            draft = values.get(DRAFT)
+            if isinstance(draft, bool):  # as it was once stored
                 draft = AUTO if draft else "off"
             return replace(
                 self,
-                options=changed(self.options, kept),
+                options=changed(self.options, numbers),
                 draft=draft if isinstance(draft, str) else self.draft,
-                n_ctx=LoadOptions(n_ctx=values.get(_CONTEXT)).n_ctx,
+                n_ctx=LoadOptions(n_ctx=values.get(CONTEXT)).n_ctx,
             )
         except (ValueError, TypeError, AttributeError, UsageError):
             return self

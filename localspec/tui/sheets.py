@@ -1,5 +1,6 @@
-"""Sheets: the small screens that everything else is made of: a list to choose from, a line to write, a text to read."""
+"""Sheets: the small screens that everything else is made of: a list to choose from, a line to write, a text to read, a call to allow."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,57 +10,18 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from localspec.display import clean, clean_line, shortened
+from localspec.display import clean, clean_line
+from localspec.session.approval import CallQuestion
+from localspec.toolbox.permissions import Decision
+from localspec.toolbox.toolbox import Access
 from localspec.tui.colours import keys_of
-
-# A line that is indented by more than this share of the width would have no room left.
-_MOST = 0.5
-
-
-def hanging(text: Content, width: int) -> Content:
-    """Return a text broken at words into lines of a width; what goes on is indented like the line that it belongs to."""
-    lines: list[Content] = []
-    for line in text.split("\n", allow_blank=True):
-        indent = len(line.plain) - len(line.plain.lstrip(" "))
-        if line.cell_length <= width or indent > width * _MOST:
-            lines += line.wrap(width) if line.cell_length > width else [line]
-        else:
-            blanks = line[:indent]
-            lines += [blanks + each for each in line[indent:].wrap(width - indent)]
-    return Content("\n").join(lines)
-
-
-class Hanging(Static):
-    """Shows such a text."""
-
-    def __init__(self, text: Content | str = "", *, classes: str | None = None) -> None:
-        super().__init__(markup=False, classes=classes)
-        self._text = Content(text) if isinstance(text, str) else text
-        self._width = 0
-
-    def show(self, text: Content) -> None:
-        """Show another one."""
-        self._text = text
-        self._wrap()
-
-    def on_resize(self) -> None:
-        """Wrap it for another width."""
-        if self.content_size.width != self._width:
-            self._wrap()
-
-    def _wrap(self) -> None:
-        self._width = self.content_size.width
-        self.update(hanging(self._text, self._width) if self._width else self._text)
-
-
-_TEXT = 30
-_BESIDE_KEYS = len("╰─  ─╯")
+from localspec.tui.race import LANES, Race
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +29,14 @@ class SheetRow:
     """One thing to choose.
 
     Args:
-        key: what choosing it returns.
-        text: what it is called.
-        hint: what is to be known of it, below that.
-        aside: the same, in the same line, as far as there is room.
+        key: what choosing it returns; empty where it cannot be chosen.
+        text: its name.
+        hint: a line below that.
     """
 
     key: str
     text: str
     hint: str = ""
-    aside: str = ""
 
 
 class Frame(Vertical):
@@ -84,23 +44,14 @@ class Frame(Vertical):
 
     Args:
         title: on its border.
-        keys: what can be pressed, on its border below, as far as there is room.
+        keys: what can be pressed, on its border below.
         classes: of its style.
     """
 
     def __init__(self, title: str, keys: str, classes: str = "") -> None:
         super().__init__(classes=f"sheet {classes}")
         self.border_title = Content(clean_line(title))
-        self._keys = keys
-
-    def tell_keys(self, keys: str) -> None:
-        """Say what can be pressed now."""
-        self._keys = keys
-        self.border_subtitle = keys_of(shortened(keys, self.outer_size.width - _BESIDE_KEYS))
-
-    def on_resize(self) -> None:
-        """Say as much of it as there is room for."""
-        self.tell_keys(self._keys)
+        self.border_subtitle = keys_of(keys)
 
 
 class ListSheet(ModalScreen[str | None]):
@@ -113,13 +64,14 @@ class ListSheet(ModalScreen[str | None]):
         keys: what can be pressed.
         marked: key of the row that is marked to begin with; the first one where there is no such row.
         search: given what the user types, returns what fits; None shows no line to type into.
-        typed: stands there to begin with, and is what the rows fit.
+        typed: stands there to begin with, and the rows fit it.
+        plain: whether a row is one line of columns, cut where there is no room.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Close"),
-        Binding("down", "down", "Down", show=False),
-        Binding("up", "up", "Up", show=False),
+        Binding("down", "move('down')", "Down", show=False),
+        Binding("up", "move('up')", "Up", show=False),
     ]
 
     def __init__(
@@ -132,30 +84,30 @@ class ListSheet(ModalScreen[str | None]):
         marked: str = "",
         search: Callable[[str], Sequence[SheetRow]] | None = None,
         typed: str = "",
+        plain: bool = False,
     ) -> None:
         super().__init__()
-        self._typed = typed
         self._title, self._note, self._keys, self._search = title, note, keys, search
+        self._typed, self._begin = typed, marked
         self.rows = list(rows)
-        self._begin_at = next((at for at, row in enumerate(rows) if row.key == marked), 0)
-        self.list = OptionList(compact=True)
-        self._said = Static(classes="said", markup=False)
-        self._said.display = False
+        self.list = OptionList(compact=True, classes="lines" if plain else "")
+        self._news = Static(classes="news", markup=False)
+        self._news.display = False
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
         with Frame(self._title, self._keys):
             if self._note:
-                yield Static(Content(clean(self._note)), classes="hint")
+                yield Static(clean(self._note), classes="hint", markup=False)
             if self._search is not None:
                 yield Input(self._typed, placeholder="type to search", compact=True)
-            yield self._said
+            yield self._news
             yield self.list
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Show one line of news: the chat's own is out of sight."""
-        self._said.update(clean_line(text))
-        self._said.display = True
+        self._news.update(clean_line(text))
+        self._news.display = True
 
     def on_mount(self) -> None:
         """Fill the list."""
@@ -166,21 +118,13 @@ class ListSheet(ModalScreen[str | None]):
     def fill(self, rows: Sequence[SheetRow]) -> None:
         """Show these rows."""
         self.rows = list(rows)
-        marked = self._begin_at if self.list.highlighted is None else self.list.highlighted
-        self.list.clear_options()
-        # One long text does not push aside what is to be known of the others.
-        width = max((min(len(each.text), _TEXT) for each in self.rows if each.aside), default=0)
-        for row in self.rows:
-            content = Content(clean_line(row.text))
-            if row.hint:
-                hint = Content(f"\n{clean_line(row.hint)}").stylize("dim")
-                content = content.stylize("bold") + hint
-            if row.aside:
-                gap = " " * (max(width - content.cell_length, 0) + 2)
-                content += Content(gap + clean_line(row.aside)).stylize("dim")
-            self.list.add_option(Option(content))
+        keys = [row.key for row in self.rows]
+        at = self.list.highlighted
+        if at is None:
+            at = keys.index(self._begin) if self._begin in keys else 0
+        self.list.set_options([Option(_row(each)) for each in self.rows])
         if self.rows:
-            self.mark(min(marked, len(self.rows) - 1))
+            self.mark(min(at, len(self.rows) - 1))
 
     def mark(self, at: int) -> None:
         """Mark a row, and have it in sight."""
@@ -188,7 +132,7 @@ class ListSheet(ModalScreen[str | None]):
         self.call_after_refresh(self.list.scroll_to_highlight)
 
     def on_resize(self) -> None:
-        """Keep the marked row in sight."""
+        """Have the marked row in sight."""
         self.call_after_refresh(self.list.scroll_to_highlight)
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -200,30 +144,35 @@ class ListSheet(ModalScreen[str | None]):
 
     def on_input_submitted(self) -> None:
         """Take what is marked."""
-        self._choose()
+        self.choose()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Take what was chosen."""
         self.list.highlighted = event.option_index
-        self._choose()
+        self.choose()
 
     @property
     def marked(self) -> SheetRow | None:
-        """The row that is marked."""
+        """The row that is marked, if it can be chosen."""
         at = self.list.highlighted
-        return self.rows[at] if at is not None and at < len(self.rows) else None
+        row = self.rows[at] if at is not None and at < len(self.rows) else None
+        return row if row is not None and row.key else None
 
-    def action_down(self) -> None:
-        """Mark the next row, also while the user types."""
-        self.list.action_cursor_down()
+    def action_move(self, way: str) -> None:
+        """Mark the row `down` or `up` of here, also while the user types."""
+        (self.list.action_cursor_down if way == "down" else self.list.action_cursor_up)()
 
-    def action_up(self) -> None:
-        """Mark the row before."""
-        self.list.action_cursor_up()
-
-    def _choose(self) -> None:
+    def choose(self) -> None:
+        """Return what is marked."""
         if self.marked is not None:
             self.dismiss(self.marked.key)
+
+
+def _row(row: SheetRow) -> Content:
+    content = Content(clean_line(row.text))
+    if not row.hint:
+        return content
+    return content.stylize("bold") + Content(f"\n{clean_line(row.hint)}").stylize("dim")
 
 
 class LineSheet(ModalScreen[str | None]):
@@ -231,7 +180,7 @@ class LineSheet(ModalScreen[str | None]):
 
     Args:
         title: what it is for.
-        value: what stands there to begin with.
+        value: stands there to begin with.
         note: a sentence below the title.
     """
 
@@ -245,7 +194,7 @@ class LineSheet(ModalScreen[str | None]):
         """Return the sheet."""
         with Frame(self._title, "Enter saves · Esc cancels"):
             if self._note:
-                yield Static(Content(clean(self._note)), classes="hint")
+                yield Static(clean(self._note), classes="hint", markup=False)
             yield Input(clean_line(self._value), compact=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -258,23 +207,26 @@ class TextSheet(ModalScreen[None]):
 
     Args:
         title: what it is.
-        body: plain text, or what Rich can lay out.
+        body: plain text, or what Rich or Textual can lay out.
+        legend: stays in sight above it; None without one.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter", "dismiss(None)", "Close"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss(None)", "Close")]
 
-    def __init__(self, title: str, body: str | RenderableType) -> None:
+    def __init__(
+        self, title: str, body: str | Content | RenderableType, legend: Content | None = None
+    ) -> None:
         super().__init__()
-        self._title = title
+        self._title, self._legend = title, legend
         self._body = Text(clean(body)) if isinstance(body, str) else body
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
-        with VerticalScroll(classes="sheet") as frame:
+        with VerticalScroll(classes="sheet" if self._legend is None else "sheet lens") as frame:
             frame.border_title = Content(clean_line(self._title))
             frame.border_subtitle = keys_of("Esc closes")
+            if self._legend is not None:
+                yield Static(self._legend, classes="legend")
             yield Static(self._body)
 
     def on_mount(self) -> None:
@@ -285,3 +237,101 @@ class TextSheet(ModalScreen[None]):
         """Close when the user clicks beside it."""
         if event.widget is self:
             self.dismiss(None)
+
+
+_REDRAW_S = 0.2
+
+
+class RaceSheet(ModalScreen[None]):
+    """Shows a race that has been started; the session feeds it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", "Stop, then close")]
+
+    def __init__(self, race: Race) -> None:
+        super().__init__()
+        self._race = race
+        self._verdict, *self._lanes = (Static(markup=False) for _ in ("verdict", *LANES))
+
+    def compose(self) -> ComposeResult:
+        """Return the verdict, and two lanes."""
+        with Frame("Race", "Esc stops, then closes", "race"):
+            yield self._verdict
+            with VerticalScroll(), Horizontal():
+                yield from self._lanes
+
+    def on_mount(self) -> None:
+        """Draw, five times a second."""
+        self.draw()
+        self.set_interval(_REDRAW_S, self.draw)
+
+    def draw(self) -> None:
+        """Show what there is."""
+        for name, view, lane in zip(LANES, self._lanes, self._race.lanes, strict=False):
+            speed = f"{lane.tokens_per_s:.1f} tokens/s · " if lane.tokens_per_s else ""
+            text = f"\n{speed}{lane.tokens} tokens\n\n{clean(lane.thoughts + lane.answer)}"
+            view.update(Content.assemble((name, "bold"), text))
+        self._verdict.update(clean_line(self._race.verdict()))
+        if not self._race.done:
+            self.query_one(VerticalScroll).scroll_end(animate=False)
+
+    def action_leave(self) -> None:
+        """Stop the race, or close the sheet when it is over."""
+        if self._race.done:
+            self.dismiss(None)
+        else:
+            self._race.stop()
+
+
+# A user who is typing when the sheet appears has not read it: no key counts before a pause of so long.
+CALM_S = 0.8
+_OF_DIFFS = {"+": "$text-success", "-": "$text-error", "@": "dim"}
+
+
+class ApprovalSheet(ModalScreen[Decision | None]):
+    """Lets the user allow a call, and shows what it would do; None stops the answer."""
+
+    def __init__(self, question: CallQuestion) -> None:
+        super().__init__()
+        self.question = question
+        self._last_s = 0.0
+
+    def compose(self) -> ComposeResult:
+        """Return the sheet."""
+        proposal, scope = self.question.proposal, clean(self.question.scope)
+        is_diff = proposal.access is Access.WRITE
+        lines = (
+            Content(line).stylize(_OF_DIFFS.get(line[:1], "") if is_diff else "")
+            for line in clean(proposal.preview).split("\n")
+        )
+        with Frame("Allow this?", "y once · a always · n no · Esc stops", "approval"):
+            yield Static(Content(clean(proposal.summary)).stylize("bold"), classes="summary")
+            with VerticalScroll():
+                yield Static(Content("\n").join(lines))
+            yield Static(Content(f"a: {scope}, in this conversation"), classes="hint")
+
+    def on_mount(self) -> None:
+        """Let keys scroll; begin to wait."""
+        self.query_one(VerticalScroll).focus()
+        self._last_s = time.monotonic()
+
+    def on_key(self, event: events.Key) -> None:
+        """Take an answer, unless the user is still typing."""
+        now_s = time.monotonic()
+        early, self._last_s = now_s - self._last_s < CALM_S, now_s
+        if event.key not in {"y", "a", "n", "escape"}:
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key == "escape":
+            self.dismiss(None)
+        elif early:
+            return
+        elif event.key == "n":
+            line = LineSheet("Why not?", "", "The model gets the reason; Enter alone gives none.")
+            self.app.push_screen(line, self._refuse)
+        else:
+            self.dismiss(Decision(allowed=True, always=event.key == "a"))
+
+    def _refuse(self, reason: str | None) -> None:
+        if reason is not None:
+            self.dismiss(Decision(allowed=False, reason=reason.strip()))

@@ -1,12 +1,17 @@
-"""Markdown and code become strips of a given width. Everything is laid out here, so it is cleaned here."""
+"""Typeset: text becomes strips of a given width. Everything is laid out here, so it is cleaned here.
+
+Markdown that still grows is cut into blocks: one that is done need not be laid out again while the rest streams in. Long
+code is cut inside its fence, too. A finished message is laid out whole.
+"""
 
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rich.console import Console, RenderableType
-from rich.segment import Segment, Segments
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.color import Color
@@ -14,7 +19,74 @@ from textual.strip import Strip
 from textual.theme import Theme
 
 from localspec.display import clean
-from localspec.tui.blocks import Block
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^\s`]*)")
+# What belongs to the block before it although an empty line lies between: list items, and what is indented.
+_GOES_ON = re.compile(r"\s+\S|([-*+]|\d{1,9}[.)])\s")
+_CODE_LINES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a message: Markdown, or lines of code.
+
+    Args:
+        text: of the piece.
+        language: of the code, empty where it has none; None for Markdown.
+        goes_on: whether it belongs right below the piece before.
+    """
+
+    text: str
+    language: str | None = None
+    goes_on: bool = False
+
+
+class BlockCutter:
+    """Takes text as it grows; `done` are blocks that will not change, `open` is the rest."""
+
+    def __init__(self) -> None:
+        self.done: list[Block] = []
+        self._lines: list[str] = []
+        self._partial = self._fence = ""
+        self._language: str | None = None
+        self._goes_on = False
+
+    @property
+    def open(self) -> Block:
+        """What may still change."""
+        text = "\n".join([*self._lines, self._partial])
+        return Block(text, self._language, self._goes_on)
+
+    def feed(self, text: str) -> None:
+        """Take the next text."""
+        *lines, self._partial = (self._partial + text).split("\n")
+        for line in lines:
+            self._take(line)
+
+    def _take(self, line: str) -> None:
+        fence = _FENCE.match(line)
+        if self._fence and fence and fence[1].startswith(self._fence) and not fence[2]:
+            self._finish()
+        elif self._fence:
+            self._lines.append(line)
+            if len(self._lines) >= _CODE_LINES:
+                self._finish(self._fence, self._language)
+        elif fence:
+            self._finish(fence[1], fence[2])
+        else:
+            after_blank = bool(self._lines) and not self._lines[-1].strip()
+            if after_blank and line.strip() and not _GOES_ON.match(line):
+                self._finish()
+            self._lines.append(line)
+
+    def _finish(self, fence: str = "", language: str | None = None) -> None:
+        """End a block; what follows is code of a language within a fence, or Markdown."""
+        text, self._lines = "\n".join(self._lines), []
+        if text.strip():
+            self.done.append(Block(text, self._language, self._goes_on))
+        in_code = bool(fence) and fence == self._fence
+        self._goes_on = in_code and (self._goes_on or bool(text.strip()))
+        self._fence, self._language = fence, language
 
 
 def code_theme(theme: Theme, no_color: bool) -> str:
@@ -24,21 +96,14 @@ def code_theme(theme: Theme, no_color: bool) -> str:
     return "monokai" if theme.dark else "default"
 
 
-def speaker_styles(variables: Mapping[str, str]) -> Mapping[str, Style]:
-    """Return how names of speakers look, by the kind of their message.
+_SPEAKERS = {"question": "accent", "reply": "primary", "result": "secondary", "greeting": "primary"}
 
-    Args:
-        variables: colours of a theme, by name.
-    """
-    colours = {
-        "question": "text-accent",
-        "reply": "text-primary",
-        "result": "text-secondary",
-        "greeting": "text-primary",
-    }
+
+def speaker_styles(variables: Mapping[str, str]) -> Mapping[str, Style]:
+    """Return how names of speakers look, by the kind of their message; `variables` are colours of a theme, by name."""
     return {
-        kind: Style(bold=True, color=Color.parse(variables[name]).rich_color)
-        for kind, name in colours.items()
+        kind: Style(bold=True, color=Color.parse(variables[f"text-{name}"]).rich_color)
+        for kind, name in _SPEAKERS.items()
     }
 
 
@@ -49,7 +114,7 @@ class Typesetter:
     Args:
         console: knows colours and widths.
         code_theme: pygments style of code.
-        speakers: how names look, by kind of message; bold where it is not said.
+        speakers: how names look, by kind of message; the others are bold.
     """
 
     console: Console
@@ -67,17 +132,19 @@ class Typesetter:
         """Lay out a piece of a message that is still growing; `edge` ends the frame of code."""
         if block.language is None:
             return self.markdown(block.text, width)
-        from localspec.tui.markdown import Code  # noqa: PLC0415
-
-        begins, text = not block.goes_on, clean(block.text)
-        code = Code(text, clean(block.language), self.code_theme, begins=begins, ends=False)
-        return self.strips(code, width)
+        code = self._code(block.text, block.language, width)
+        return code[block.goes_on : -1] if len(self.edge(width)) else code
 
     def edge(self, width: int) -> list[Strip]:
-        """Lay out the end of the frame of code."""
-        from localspec.tui.markdown import foot  # noqa: PLC0415
+        """Lay out the end of the frame of code; none where there is no room for a frame."""
+        frame = self._code("", "", width)
+        return frame[-1:] if len(frame) > 1 else []
 
-        return self.strips(Segments(foot(width)), width)
+    def _code(self, text: str, language: str, width: int) -> list[Strip]:
+        from localspec.tui.markdown import code  # noqa: PLC0415 - as above
+
+        made = code(clean(text), clean(language), self.code_theme, self.console, width, whole=False)
+        return self.strips(made, width)
 
     def heading(self, text: str, kind: str, width: int) -> list[Strip]:
         """Lay out who speaks, and with less weight what else stands there."""
@@ -107,10 +174,7 @@ class Typesetter:
 
 def prepare() -> None:
     """Import what Markdown and code need, which the start does not wait for."""
-    from localspec.tui.markdown import Code, markdown  # noqa: PLC0415
-
-    console = Console(file=io.StringIO(), width=20)
-    console.print(markdown("*text*", "monokai"), Code("x = 1", "python", "monokai"))
+    Typesetter(Console(file=io.StringIO()), "monokai").markdown("*text*\n```python\nx = 1\n```", 40)
 
 
 def _on_any_ground(segment: Segment) -> Segment:
@@ -123,12 +187,5 @@ def _on_any_ground(segment: Segment) -> Segment:
 
 @lru_cache(1024)
 def _groundless(style: Style) -> Style:
-    return Style(
-        color=style.color,
-        bold=style.bold,
-        dim=style.dim,
-        italic=style.italic,
-        underline=style.underline,
-        strike=style.strike,
-        reverse=style.reverse,
-    )
+    names = ("color", "bold", "dim", "italic", "underline", "strike", "reverse")
+    return Style(**{name: getattr(style, name) for name in names})

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from localspec.batch.record import Receipt, line_seed
 from localspec.errors import UsageError
 from tests.batch.toy import RECEIPT, Brief, Echo, run
+from tests.chat.answers import Answering
 from tests.chat.test_assistant import assistant, teller_of
 from tests.examples import examples
 
@@ -206,7 +207,7 @@ def test_another_draft_model_is_no_other_receipt(source: Path, output: Path) -> 
 
 def test_a_real_assistant_answers_a_conversation(source: Path, output: Path) -> None:
     prompts(source, {"prompt": "hello"}, {"prompt": "x" * 5000}, {"prompt": "hello"})
-    run(source, output, assistant("Yes."))
+    run(source, output, Answering(assistant("Yes.")))
     assert [each.get("text") for each in records(output)] == ["Yes.", None, "Yes."]
     assert records(output)[1]["error"]["type"] == "ContextOverflow"
 
@@ -214,7 +215,7 @@ def test_a_real_assistant_answers_a_conversation(source: Path, output: Path) -> 
 def test_answered_afresh_a_line_evaluates_all_of_its_prompt(source: Path, output: Path) -> None:
     prompts(source, {"prompt": "hello"}, {"prompt": "hello"})
     speaker = assistant("Yes.")
-    run(source, output, speaker, deterministic=True)
+    run(source, output, Answering(speaker), deterministic=True)
     one = records(output)[0]["usage"]["prompt_tokens"]
     said = records(output)[0]["usage"]["completion_tokens"]
     assert teller_of(speaker).evaluated >= 2 * one + said

@@ -180,7 +180,7 @@ def test_another_field_may_have_the_prompt() -> None:
             "message 1 has a part that is not text",
         ),
         ({"body": "x"}, "body is not an object"),
-        ({"body": {"model": "m"}}, "body has neither"),
+        ({"body": {"model": "m"}}, "body.prompt is empty"),
         ({"body": {"messages": USER, "n": 2}}, "body.n is 2: only 1 is supported"),
         ({"body": {"messages": USER, "tools": [{}]}}, "body.tools is"),
         ({"body": {"messages": USER, "tempratur": 1}}, "body.tempratur is not supported"),

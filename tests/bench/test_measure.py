@@ -2,7 +2,9 @@
 
 import pytest
 
-from localspec.bench.measure import OwnRuns, measure, prompt_tokens, schedule, slot_options
+from localspec.bench import measure
+from localspec.bench.arms import Arm
+from localspec.bench.measure import OwnRuns, prompt_tokens, slot_options
 from localspec.bench.prompts import BenchPrompt
 from localspec.bench.trial import Slot, Trial
 from localspec.chat.assistant import Assistant
@@ -98,16 +100,16 @@ def test_repeats_have_seeds_of_their_own_and_modes_have_not() -> None:
 
 
 def test_what_was_measured_before_a_cancel_is_kept() -> None:
-    bench = Bench(cancel_after=150)
-    slots = list(schedule(len(PROMPTS), ["off", "lookup"], [0.0], repeats=2))
+    arms = [Arm(name, name, name) for name in ("off", "lookup")]
+    wanted = measure.Bench(arms, PROMPTS, "", [0.0], ASKED, repeats=2)
     seen: list[int] = []
 
     def on_trial(done: int, planned: int, trial: Trial) -> None:
         seen.append(done)
 
-    runs = dict.fromkeys(["off", "lookup"], bench.runs())
-    measured, planned = measure(slots, runs, len(slots), on_trial)
-    assert 0 < len(measured) < planned == len(slots)
+    runs = dict.fromkeys(wanted.names, Bench(cancel_after=150).runs())
+    measured, planned = measure.measure(wanted, runs, on_trial)
+    assert 0 < len(measured) < planned == 8
     assert seen == list(range(1, len(measured) + 1))
 
 

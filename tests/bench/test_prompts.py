@@ -34,13 +34,13 @@ def test_a_file_is_read_in_order_and_empty_lines_are_skipped(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("{", "is not valid JSON"),
-        ("[" * 100_000, "is not valid JSON"),
-        ("[1]", "is not an object"),
-        ('{"workload": "code"}', "'prompt' is missing"),
-        ('{"workload": "", "prompt": "a"}', "'workload' is missing, empty"),
-        ('{"workload": "code", "prompt": 3}', "no text"),
-        ('{"workload": "code", "prompt": "a", "seed": 1}', "unknown key 'seed'"),
+        ("{", "truncated"),
+        ("[" * 100_000, "got `array`"),
+        ("[1]", "Expected `object`"),
+        ('{"workload": "code"}', "missing required field `prompt`"),
+        ('{"workload": "", "prompt": "a"}', r"matching regex .* `\$\.workload`"),
+        ('{"workload": "code", "prompt": 3}', "Expected `str`"),
+        ('{"workload": "code", "prompt": "a", "seed": 1}', "unknown field `seed`"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, line: str, complaint: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from localspec.bench.arms import mode_arms
-from localspec.bench.bench import Bench, Result
+from localspec.bench.measure import Bench, Result
 from localspec.bench.prompts import BenchPrompt
 from localspec.bench.report import ALL, Figure, document, figures, table
 from localspec.bench.trial import Trial

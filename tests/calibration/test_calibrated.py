@@ -9,10 +9,11 @@ import pytest
 
 from localspec.calibration import calibrated as module
 from localspec.calibration.calibrated import (
-    cached_costs,
-    cached_widths,
+    StoredCosts,
     calibrated,
     calibrated_widths,
+    stored_costs,
+    stored_widths,
 )
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
@@ -110,11 +111,11 @@ def test_other_options_are_measured_for_themselves(measuring: Measuring, tmp_pat
 @pytest.mark.usefixtures("measuring")
 def test_costs_are_known_before_a_model_is_loaded(tmp_path: Path) -> None:
     file, options = tmp_path / "big", LoadOptions()
-    assert cached_costs(file, options, Role.TARGET) is None  # nor is the file there
+    assert stored_costs(file, options, Role.TARGET) is None  # nor is the file there
     found = calibrated(weights(file))
-    assert cached_costs(file, options, Role.TARGET) == found.costs.target
-    assert cached_costs(file, options, Role.DRAFT_MODEL) is None
-    assert cached_costs(file, replace(options, kv_type="bf16"), Role.TARGET) is None
+    assert stored_costs(file, options, Role.TARGET) == StoredCosts(found.costs.target)
+    assert stored_costs(file, options, Role.DRAFT_MODEL) is None
+    assert stored_costs(file, replace(options, kv_type="bf16"), Role.TARGET) is None
 
 
 @pytest.mark.parametrize("spread", [None, 1.9])
@@ -163,7 +164,7 @@ def test_a_disturbed_measurement_is_repeated_until_an_undisturbed_one(
     assert len(measuring.counted) == 2
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"key": {}, "value": {}}', b"\0" * 99])
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"costs": {}, "doubts": 0}', b"\0" * 99])
 def test_a_damaged_cache_is_measured_anew_and_mended(
     measuring: Measuring, data: Path, tmp_path: Path, damage: bytes
 ) -> None:
@@ -171,10 +172,10 @@ def test_a_damaged_cache_is_measured_anew_and_mended(
     calibrated(target)
     (entry,) = (data / "calibration").iterdir()
     entry.write_bytes(damage)
-    assert cached_costs(target.path, target.options, Role.TARGET) is None
+    assert stored_costs(target.path, target.options, Role.TARGET) is None
     again = calibrated(target)
     assert len(measuring.counted) == 2
-    assert cached_costs(target.path, target.options, Role.TARGET) == again.costs.target
+    assert stored_costs(target.path, target.options, Role.TARGET) == StoredCosts(again.costs.target)
 
 
 def test_a_cache_that_cannot_be_written_is_mentioned_once(
@@ -196,7 +197,7 @@ def test_a_data_directory_that_cannot_be_used_is_mentioned_too(
     found = calibrated(weights(tmp_path / "big"), weights(tmp_path / "small"))
     assert len(measuring.counted) == 2
     assert len(found.notes) == 1
-    assert cached_costs(tmp_path / "big", LoadOptions(), Role.TARGET) is None
+    assert stored_costs(tmp_path / "big", LoadOptions(), Role.TARGET) is None
 
 
 def test_cancelling_keeps_what_is_whole_and_nothing_else(
@@ -212,15 +213,15 @@ def test_cancelling_keeps_what_is_whole_and_nothing_else(
     monkeypatch.setattr(module, "measure_pass_costs", cancelled)
     with pytest.raises(Cancelled):
         calibrated(target, draft_model, CancelFlag())
-    assert cached_costs(target.path, target.options, Role.TARGET) is not None
-    assert cached_costs(draft_model.path, draft_model.options, Role.DRAFT_MODEL) is None
+    assert stored_costs(target.path, target.options, Role.TARGET) is not None
+    assert stored_costs(draft_model.path, draft_model.options, Role.DRAFT_MODEL) is None
 
 
 def test_safe_widths_are_kept_likewise(measuring: Measuring, tmp_path: Path) -> None:
     model = weights(tmp_path / "big")
-    assert cached_widths(model.path, model.options) is None
+    assert stored_widths(model.path, model.options) is None
     found = calibrated_widths(model)
-    assert calibrated_widths(model) == cached_widths(model.path, model.options) == found
+    assert calibrated_widths(model) == stored_widths(model.path, model.options) == found
     assert measuring.counted == ["big widths"]
 
 
@@ -250,5 +251,7 @@ def test_real_weights_are_measured_and_then_never_again(
     known = calibrated(real, real)
     monkeypatch.setattr(module, "measure_pass_costs", None)
     assert calibrated(real, real) == known
-    assert cached_costs(real.path, real.options, Role.TARGET) == known.costs.target
+    stored = stored_costs(real.path, real.options, Role.TARGET)
+    assert stored is not None
+    assert stored.costs == known.costs.target
     assert known.costs.target.widths[:4] == (1, 2, 3, 4)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from localspec.chat.after_thinking import AfterThinking
+from localspec.chat.answer_constraint import AfterThinking
 from localspec.chat.thinking import ThinkingTags
 from localspec.decoding.constraint import AnswerConstraint
 from tests.chat.toy_tokenizer import (

@@ -14,8 +14,9 @@ from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text
 from localspec.chat.known_calls import written
+from localspec.chat.reply_text import ThinkingFilter
 from localspec.chat.template import ChatTemplate
-from localspec.chat.thinking import KNOWN_TAGS, ThinkingFilter
+from localspec.chat.thinking import KNOWN_TAGS
 from localspec.errors import TemplateError
 from localspec.messages import Message, ToolCall, ToolResult
 from tests.chat.toy_calls import HERMES
@@ -253,7 +254,9 @@ def test_gpt_oss_calls_from_among_its_thoughts_wherever_they_are_cut(
     tags = tuple(each for each in KNOWN_TAGS if "channel|>" in each.open and "<|c" in each.open)
     for chunks in (text, *([text[:at], text[at:]] for at in range(len(text)))):
         thinking = ThinkingFilter(tags)
-        spans = [span for chunk in chunks for span in thinking.feed(chunk)] + thinking.flush()
+        spans = [span for chunk in chunks for span in thinking.feed(chunk)] + thinking.feed(
+            "", final=True
+        )
         calls, rest = parsed(HARMONY_FORM, [span.text for span in spans if not span.thinking])
         assert calls == [("get_weather", {"city": "Rio"})]
         assert rest.strip() == words

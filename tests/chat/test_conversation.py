@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.chat.conversation import NO_ANSWER, Conversation
+from localspec.chat.events import Text
 from localspec.chat.template import ChatTemplate
-from localspec.chat.thinking import Span
 from localspec.errors import TemplateError
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
 from tests.chat.toy_tokenizer import CONTROL, ToyTokenizer, shown, spelled
@@ -64,6 +64,16 @@ def test_calls_and_results_reach_the_template_and_cannot_pass_for_structure() ->
     assert text == 'user Hi\nassistant c1 f<|im_end|> {"a": 1}\ntool 3<|im_end|>c1\n'
 
 
+def after(chat: ChatTemplate, reply: str, user: str = "hi") -> tuple[Conversation, list[int]]:
+    """Return a conversation that goes on after a reply, and the prompt of that."""
+    conversation = Conversation()
+    conversation.append_user(user)
+    prompt = conversation.prompt_tokens(chat, TOY)
+    conversation.append_reply(reply, spelled(reply))
+    conversation.append_user("again")
+    return conversation, prompt
+
+
 replies = st.lists(
     st.tuples(st.text(max_size=8), st.text(max_size=8).filter(lambda text: "<" not in text)),
     min_size=1,
@@ -85,25 +95,24 @@ def test_every_turn_begins_with_all_ids_evaluated_before(turns: list[tuple[str, 
         evaluated = [*prompt, *generated]
 
 
-def test_past_replies_keep_the_ids_that_were_generated() -> None:
-    conversation = Conversation()
-    conversation.append_user("hi")
-    prompt = conversation.prompt_tokens(template(), TOY)
-    conversation.append_reply("hello", spelled("hello"))  # the tokenizer would make it one id
-    conversation.append_user("again")
-    assert conversation.prompt_tokens(template(), TOY)[: len(prompt) + 5] == [
-        *prompt,
-        *spelled("hello"),
-    ]
+@pytest.mark.parametrize(
+    ("source", "user", "reply"),
+    [
+        (CHATML, "hi", "hello"),  # which the tokenizer would make one id
+        (KEEPS_THOUGHTS, "hi", "<think>hm</think>hello"),
+        (CHATML, "<|im_end|>", "hello </s>"),
+    ],
+)
+def test_past_replies_keep_the_ids_that_were_generated(source: str, user: str, reply: str) -> None:
+    chat = template(source)
+    conversation, prompt = after(chat, reply, user)
+    evaluated = [*prompt, *spelled(reply)]
+    assert conversation.prompt_tokens(chat, TOY)[: len(evaluated)] == evaluated
     assert spelled("hello") != TOY.tokenize("hello", add_special=False, parse_special=True)
 
 
 def test_only_the_text_after_the_last_reply_is_tokenized_again() -> None:
-    conversation = Conversation()
-    conversation.append_user("hi")
-    conversation.prompt_tokens(template(), TOY)
-    conversation.append_reply("hello", spelled("hello"))
-    conversation.append_user("again")
+    conversation, _ = after(template(), "hello")
     asked: list[str] = []
 
     class Listening(ToyTokenizer):
@@ -122,62 +131,41 @@ def test_only_the_text_after_the_last_reply_is_tokenized_again() -> None:
 
 
 def test_a_reply_that_the_template_trims_is_tokenized_anew() -> None:
-    chat, conversation = template(TRIMMING), Conversation()
-    conversation.append_user("hi")
-    prompt = conversation.prompt_tokens(chat, TOY)
-    conversation.append_reply(" hello", spelled(" hello"))
-    conversation.append_user("again")
+    chat = template(TRIMMING)
+    conversation, prompt = after(chat, " hello")
     second = conversation.prompt_tokens(chat, TOY)
     assert second == fresh(conversation, chat)
     assert second[: len(prompt)] == prompt
 
 
 def test_thoughts_of_earlier_turns_are_left_out() -> None:
-    chat, conversation = template(DROPS_THOUGHTS), Conversation()
-    conversation.append_user("hi")
-    conversation.prompt_tokens(chat, TOY)
-    reply = "<think>\nhm\n</think>\n\nhello"
-    conversation.append_reply(reply, spelled(reply))
-    assert conversation.messages[-1] == Message.assistant("hello", "hm\n")
-    conversation.append_user("again")
+    chat = template(DROPS_THOUGHTS)
+    conversation, _ = after(chat, "<think>\nhm\n</think>\n\nhello")
+    assert conversation.messages[-2] == Message.assistant("hello", "hm\n")
     second = conversation.prompt_tokens(chat, TOY)
     assert second == fresh(conversation, chat)
     assert "hm" not in shown(second)
-
-
-def test_thoughts_stay_with_their_ids_where_the_template_keeps_them() -> None:
-    chat, conversation = template(KEEPS_THOUGHTS), Conversation()
-    conversation.append_user("hi")
-    prompt = conversation.prompt_tokens(chat, TOY)
-    reply = "<think>hm</think>hello"
-    conversation.append_reply(reply, spelled(reply))
-    conversation.append_user("again")
-    evaluated = [*prompt, *spelled(reply)]
-    assert conversation.prompt_tokens(chat, TOY)[: len(evaluated)] == evaluated
 
 
 def test_a_reply_to_a_prompt_that_opened_a_block_begins_with_thoughts() -> None:
     conversation = Conversation()
     conversation.append_user("hi")
     conversation.prompt_tokens(template(OPENS_THOUGHTS), TOY)
-    assert conversation.thinking_filter().feed("hm") == [Span("hm", thinking=True)]
+    assert conversation.thinking_filter().feed("hm") == [Text("hm", thinking=True)]
     conversation.append_reply("hm</think>hello", spelled("hm</think>hello"))
     assert conversation.messages[-1] == Message.assistant("hello", "hm")
 
 
 def test_without_a_prompt_nothing_is_thought() -> None:
     conversation = Conversation()
-    assert conversation.thinking_filter().feed("<think>") == [Span("<think>", thinking=False)]
+    assert conversation.thinking_filter().feed("<think>") == [Text("<think>", thinking=False)]
     conversation.append_reply("<think>", [1])
     assert conversation.messages == (Message.assistant("<think>"),)
 
 
 def test_a_reply_without_an_answer_is_not_rendered_empty() -> None:
-    chat, conversation = template(DROPS_THOUGHTS), Conversation()
-    conversation.append_user("hi")
-    conversation.prompt_tokens(chat, TOY)
-    conversation.append_reply("<think>hm", spelled("<think>hm"))
-    conversation.append_user("again")
+    chat = template(DROPS_THOUGHTS)
+    conversation, _ = after(chat, "<think>hm")
     assert f"assistant\n{NO_ANSWER}<|im_end|>" in shown(conversation.prompt_tokens(chat, TOY))
 
 
@@ -195,16 +183,6 @@ def test_no_content_can_end_its_turn(source: str) -> None:
     assert prompt.count(CONTROL.index("</s>")) == 0
     assert fresh(conversation, chat).count(IM_END) == 4
     assert shown(prompt).count("obey</s>") == 4
-
-
-def test_spelled_out_specials_do_not_stop_the_reuse() -> None:
-    chat, conversation = template(), Conversation()
-    conversation.append_user("<|im_end|>")
-    prompt = conversation.prompt_tokens(chat, TOY)
-    conversation.append_reply("hello </s>", spelled("hello </s>"))
-    conversation.append_user("again")
-    evaluated = [*prompt, *spelled("hello </s>")]
-    assert conversation.prompt_tokens(chat, TOY)[: len(evaluated)] == evaluated
 
 
 def test_bos_begins_the_conversation_and_only_it() -> None:
@@ -238,19 +216,9 @@ def test_another_template_decides_anew_what_structures_a_prompt() -> None:
 
 
 def test_thoughts_cannot_end_their_turn() -> None:
-    chat, conversation = template(KEEPS_THOUGHTS), Conversation()
-    conversation.append_user("hi")
-    conversation.prompt_tokens(chat, TOY)
-    conversation.append_reply("<think>a <|im_end|></think>b", [])
-    conversation.append_user("again")
+    chat = template(KEEPS_THOUGHTS)
+    conversation, _ = after(chat, "<think>a <|im_end|></think>b")
     assert fresh(conversation, chat).count(IM_END) == 3
-
-
-def test_asking_twice_gives_the_same_prompt() -> None:
-    conversation = Conversation()
-    conversation.append_user("hi")
-    first = conversation.prompt_tokens(template(), TOY)
-    assert conversation.prompt_tokens(template(), TOY) == first
 
 
 def test_a_template_error_leaves_the_conversation_as_it_was() -> None:
@@ -258,4 +226,5 @@ def test_a_template_error_leaves_the_conversation_as_it_was() -> None:
     conversation.append_user("hi")
     with pytest.raises(TemplateError):
         conversation.prompt_tokens(template("{{ raise_exception('no') }}"), TOY)
-    assert conversation.prompt_tokens(template(), TOY) == fresh(conversation, template())
+    for _ in range(2):
+        assert conversation.prompt_tokens(template(), TOY) == fresh(conversation, template())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.chat.stop_strings import InfillStop
+from localspec.chat.reply_text import InfillStop
 from localspec.messages import Infill
 from tests.chat.cutting import cut
 from tests.toy import Stopwatch
@@ -34,7 +34,7 @@ def test_any_cutting_gives_the_lines_that_are_indented_enough(
     text: str, indent: int, data: st.DataObject
 ) -> None:
     end, _ = ending(indent=indent)
-    shown = "".join(end.feed(chunk) for chunk in cut(data, text)) + end.flush()
+    shown = "".join(end.feed(chunk) for chunk in cut(data, text)) + end.feed("", final=True)
     assert shown == before_the_first_that_is_indented_less(text, indent)
     assert end.stopped == end.cut == (shown != text)
 
@@ -48,7 +48,7 @@ def test_it_ends_with_the_line_that_is_being_written_when_time_is_up() -> None:
     assert (end.feed("1\nz"), end.stopped) == ("1", True)
     assert end.cut
     assert (end.feed("more"), end.stopped) == ("", True)
-    assert end.flush() == ""
+    assert end.feed("", final=True) == ""
 
 
 def test_without_a_line_break_time_is_never_up() -> None:

@@ -150,7 +150,7 @@ def test_logprobs_are_refused_behind_a_gate_in_one_line() -> None:
 
 
 def test_rules_of_a_request_that_are_wrong_say_so() -> None:
-    with pytest.raises(UsageError, match="the gate: 'uses' is not known"):
+    with pytest.raises(UsageError, match="the gate: uses is not a known key"):
         list(assistant("Yes.").events(Request(1, (Message.user("hello"),), gate="uses = []")))
 
 
@@ -172,11 +172,11 @@ def test_what_ask_rules_mask_is_withheld_before_its_text() -> None:
 def test_end_says_what_was_found_and_whether_anything_is_masked() -> None:
     end = seen(f"It is {KEY}.")[-1]
     assert isinstance(end, Finished)
-    assert (end.masked, end.findings) == (True, {("GitHub token", "mask"): 1})
+    assert (end.masked, end.findings) == (True, (("GitHub token", "mask", 1),))
     assert end.message == Message.assistant(f"It is {MASK}.")
     end = seen(f"It is {KEY}.", rules="action = 'note'")[-1]
     assert isinstance(end, Finished)
-    assert (end.masked, end.findings) == (False, {("GitHub token", "note"): 1})
+    assert (end.masked, end.findings) == (False, (("GitHub token", "note", 1),))
     assert end.reply.text == f"It is {KEY}."
 
 
@@ -184,7 +184,7 @@ def test_whole_turn_keeps_what_it_said_before() -> None:
     reply = GatedReply(USUAL)
     told = [*reply.take(Text(f"and {KEY}"))]
     done = replace(REPLY, text=f"and {KEY}")
-    told += reply.take(Finished(done))
+    told += reply.take(Finished(done, Message.assistant("")))
     message = Message.assistant(f"Before, and {KEY}", "hm")
     assert reply.message(message, done) == Message.assistant(f"Before, and {MASK}", "hm")
     assert whole(told).text == f"and {MASK}"

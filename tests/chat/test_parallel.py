@@ -17,6 +17,7 @@ from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, PassFailed, TemplateError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
+from tests.chat.answers import answers
 from tests.chat.test_assistant import TEMPLATE, TOKENIZER, Teller, Tellers, assistant, models_of
 from tests.chat.toy_tokenizer import spelled
 
@@ -62,9 +63,9 @@ def test_every_request_is_answered_once_and_as_it_would_be_alone(count: int) -> 
     prompts = [f"Question {number}?" for number in range(7)]
     limits = [ReplyOptions(seed=n, max_tokens=1 + n % 3 if n % 2 else None) for n in range(7)]
     limits[4] = ReplyOptions(seed=4, stop=("inde",))
-    alone = by_key(list(assistant("Yes, indeed.").answer(Taken(prompts, limits).requests())))
+    alone = by_key(list(answers(assistant("Yes, indeed."), Taken(prompts, limits).requests())))
     answerer, sequences = parallel(count)
-    together = by_key(list(answerer.answer(Taken(prompts, limits).requests())))
+    together = by_key(list(answers(answerer, Taken(prompts, limits).requests())))
     assert together.keys() == alone.keys()
     for key, each in together.items():
         mine, other = each.reply, alone[key].reply
@@ -85,7 +86,7 @@ def test_every_request_is_answered_once_and_as_it_would_be_alone(count: int) -> 
 
 def test_a_request_is_taken_only_when_a_sequence_is_free() -> None:
     taken = Taken([f"Question {number}?" for number in range(5)])
-    answering = parallel(2)[0].answer(taken.requests())
+    answering = answers(parallel(2)[0], taken.requests())
     next(answering)
     assert taken.count == 2
     assert len(list(answering)) == 4
@@ -94,14 +95,14 @@ def test_a_request_is_taken_only_when_a_sequence_is_free() -> None:
 
 def test_who_is_under_way_does_not_wait_for_a_request_that_has_not_come() -> None:
     taken = Taken(["One?", "Two?"])
-    answering = parallel(2)[0].answer(taken.requests(), lambda: False)
+    answering = answers(parallel(2)[0], taken.requests(), lambda: False)
     assert next(answering).key == 0
     assert taken.count == 1
 
 
 def test_who_has_nothing_to_do_waits_for_the_next_request() -> None:
     taken = Taken(["One?", "Two?", "Three?"])
-    answered = list(parallel(2)[0].answer(taken.requests(), lambda: False))
+    answered = list(answers(parallel(2)[0], taken.requests(), lambda: False))
     assert [each.key for each in answered] == [0, 1, 2], "one after the other"
 
 
@@ -129,7 +130,7 @@ def test_who_asks_again_goes_on_where_the_reading_of_a_cancelled_prompt_stopped(
 
 def test_what_is_wrong_with_one_disturbs_no_other() -> None:
     taken = Taken(["One?", "x" * 5000, "Three?"])
-    answered = by_key(list(parallel(2)[0].answer(taken.requests())))
+    answered = by_key(list(answers(parallel(2)[0], taken.requests())))
     assert isinstance(answered[1].error, ContextOverflow)
     assert answered[1].reply is None
     for key in (0, 2):
@@ -137,14 +138,14 @@ def test_what_is_wrong_with_one_disturbs_no_other() -> None:
 
 
 def test_a_missing_template_is_every_requests_own_error() -> None:
-    answered = list(parallel(2, template=None)[0].answer(Taken(["One?", "Two?"]).requests()))
+    answered = list(answers(parallel(2, template=None)[0], Taken(["One?", "Two?"]).requests()))
     assert [type(each.error) for each in answered] == [TemplateError, TemplateError]
 
 
 def test_a_sequence_whose_passes_fail_has_an_error_and_the_others_a_reply() -> None:
     answerer, sequences = parallel(3)
     sequences.views = [BrokenTeller(each.script) for each in sequences.views]
-    answered = by_key(list(answerer.answer(Taken(["One?", "Two?", "Three?"]).requests())))
+    answered = by_key(list(answers(answerer, Taken(["One?", "Two?", "Three?"]).requests())))
     assert isinstance(answered[1].error, PassFailed)
     assert answered[0].reply is not None
     assert answered[2].reply is not None
@@ -165,7 +166,7 @@ def test_one_flag_stops_all_and_nothing_more_is_taken() -> None:
     answerer, sequences = parallel(2, "Yes, and a great deal more of it.")
     sequences.views[1].cancel_after = 6
     taken = Taken([f"Question {number}?" for number in range(5)])
-    answered = list(answerer.answer(taken.requests()))
+    answered = list(answers(answerer, taken.requests()))
     reasons = [each.reply.stop_reason for each in answered if each.reply]
     assert reasons == [StopReason.CANCELLED] * 2
     assert taken.count == 2
@@ -175,7 +176,7 @@ def test_what_was_done_before_the_flag_is_whole() -> None:
     answerer, sequences = parallel(2, "Yes, and a great deal more of it.")
     sequences.views[1].cancel_after = 6
     taken = Taken(["One?", "Two?"], [ReplyOptions(max_tokens=2), ReplyOptions()])
-    answered = by_key(list(answerer.answer(taken.requests())))
+    answered = by_key(list(answers(answerer, taken.requests())))
     first, second = answered[0].reply, answered[1].reply
     assert first is not None
     assert first.stop_reason is StopReason.LENGTH
@@ -187,7 +188,7 @@ def test_deterministic_reuses_nothing_of_an_earlier_request() -> None:
     for count, deterministic in product((1, 2), (False, True)):
         answerer, _ = parallel(count)
         taken = Taken(["Same?"] * 2 * count, deterministic=deterministic)
-        answered = list(answerer.answer(taken.requests()))
+        answered = list(answers(answerer, taken.requests()))
         cached = [each.reply.cached_tokens for each in answered if each.reply]
         assert [each == 0 for each in cached] == [True] * count + [deterministic] * count
 
@@ -219,10 +220,10 @@ def test_what_is_cached_is_told_kept_and_forgotten_by_each_sequence_for_itself(
 
 def test_a_consumer_who_leaves_leaves_nothing_behind() -> None:
     answerer, _ = parallel(2)
-    answering = answerer.answer(Taken([f"Question {n}?" for n in range(6)]).requests())
+    answering = answers(answerer, Taken([f"Question {n}?" for n in range(6)]).requests())
     next(answering)
     answering.close()  # type: ignore[attr-defined]
-    assert len(list(answerer.answer(Taken(["Again?"]).requests()))) == 1
+    assert len(list(answers(answerer, Taken(["Again?"]).requests()))) == 1
 
 
 def texts_of(answerer: Assistant) -> dict[int, str]:
@@ -324,7 +325,7 @@ def test_a_fault_of_ours_is_not_taken_for_an_error_of_the_request() -> None:
             return found
 
     sequences.views = [sequences.views[0], Faulty(sequences.views[1].script)]
-    answered = by_key(list(answerer.answer(Taken(["One?", "Two?"]).requests())))
+    answered = by_key(list(answers(answerer, Taken(["One?", "Two?"]).requests())))
     assert {type(each.error) for each in answered.values()} == {type(None), PassFailed}
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from localspec.chat.stop_strings import StopStrings
+from localspec.chat.reply_text import StopStrings
 from localspec.errors import UsageError
 from tests.chat.cutting import cut
 
@@ -19,7 +19,7 @@ def test_any_cutting_gives_the_text_before_the_first_stop(
     text: str, stops: list[str], data: st.DataObject
 ) -> None:
     stream = StopStrings(stops)
-    shown = "".join(stream.feed(chunk) for chunk in cut(data, text)) + stream.flush()
+    shown = "".join(stream.feed(chunk) for chunk in cut(data, text)) + stream.feed("", final=True)
     assert shown == before_first_stop(text, stops)
     assert stream.stopped == any(stop in text for stop in stops)
 
@@ -36,37 +36,25 @@ def test_only_a_possible_beginning_of_a_stop_is_held_back(text: str, stops: list
         assert not held or any(stop.startswith(held) or stop in held for stop in stops)
 
 
-def test_a_stop_string_may_span_feeds() -> None:
-    stream = StopStrings(["\nUser:"])
-    assert (stream.feed("Yes.\nUs"), stream.stopped) == ("Yes.", False)
-    assert (stream.feed("er: and"), stream.stopped) == ("", True)
-    assert stream.flush() == ""
-
-
-def test_text_that_only_began_like_a_stop_is_released() -> None:
-    stream = StopStrings(["\nUser:"])
-    assert (stream.feed("Yes.\nUs"), stream.stopped) == ("Yes.", False)
-    assert (stream.feed("ual"), stream.stopped) == ("\nUsual", False)
-
-
-def test_an_earlier_beginning_is_waited_for() -> None:
-    stream = StopStrings(["abcd", "bc"])
-    assert (stream.feed("xabc"), stream.stopped) == ("x", False)
-    assert (stream.feed("d"), stream.stopped) == ("", True)
-
-
-def test_a_stop_that_waited_in_vain_still_counts_at_the_end() -> None:
-    stream = StopStrings(["abcd", "bc"])
-    stream.feed("xabc")
-    assert stream.flush() == "a"
-    assert stream.stopped
-
-
-def test_nothing_follows_a_stop() -> None:
-    stream = StopStrings(["."])
-    assert (stream.feed("a.b"), stream.stopped) == ("a", True)
-    assert (stream.feed("c"), stream.stopped) == ("", True)
-    assert stream.flush() == ""
+@pytest.mark.parametrize(
+    ("stops", "steps", "rest"),
+    [
+        (["\nUser:"], [("Yes.\nUs", "Yes.", False), ("er: and", "", True)], ""),
+        (["\nUser:"], [("Yes.\nUs", "Yes.", False), ("ual", "\nUsual", False)], ""),
+        (["abcd", "bc"], [("xabc", "x", False), ("d", "", True)], ""),
+        (["abcd", "bc"], [("xabc", "x", False)], "a"),
+        (["."], [("a.b", "a", True), ("c", "", True)], ""),
+    ],
+    ids=["spans feeds", "only began", "earlier beginning", "waited in vain", "nothing follows"],
+)
+def test_what_is_certain_comes_at_once(
+    stops: list[str], steps: list[tuple[str, str, bool]], rest: str
+) -> None:
+    stream = StopStrings(stops)
+    for text, certain, stopped in steps:
+        assert (stream.feed(text), stream.stopped) == (certain, stopped)
+    assert stream.feed("", final=True) == rest
+    assert stream.stopped == (rest == "a" or steps[-1][2])
 
 
 @example(["a", ""])

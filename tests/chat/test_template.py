@@ -25,9 +25,9 @@ SYSTEM, USER = Message.system("Be brief."), Message.user("Hi")
 YES = Message.assistant("Yes")
 
 
-def render(source: str, *messages: Message, begins: bool = True, thinks: bool = True) -> str:
+def render(source: str, *messages: Message, begins: bool = True) -> str:
     template = ChatTemplate(source, "<s>", "</s>")
-    return template.render(messages or [USER], add_generation_prompt=begins, enable_thinking=thinks)
+    return template.render(messages or [USER], add_generation_prompt=begins)
 
 
 def test_chatml_ends_where_the_reply_begins() -> None:
@@ -45,26 +45,28 @@ def test_missing_template_names_the_model_and_the_way_out(source: str | None) ->
         ChatTemplate(source, "", "", model="gemma")
 
 
-def test_blocks_are_trimmed_as_templates_expect() -> None:
-    source = "{% for m in messages %}\n    {% if true %}\n{{ m.content }}\n    {% endif %}\n{% endfor %}\n"
-    assert render(source) == "Hi\n"
-
-
-def test_break_and_continue_are_known() -> None:
-    source = "{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}"
-    assert render(source) == "02"
-
-
-def test_generation_tags_show_their_body() -> None:
-    source = (
-        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}!{% endfor %}"
-    )
-    assert render(source) == "Hi!"
-
-
-def test_tojson_keeps_unicode_markup_and_order() -> None:
-    assert render("{{ {'b': '<é&>', 'a': 1} | tojson }}") == '{"b": "<é&>", "a": 1}'
-    assert render("{{ {'a': 1} | tojson(indent=2) }}") == '{\n  "a": 1\n}'
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        # blocks are trimmed
+        ("{% for m in messages %}\n    {% if true %}\n{{ m.content }}\n    {% endif %}\n{% endfor %}\n", "Hi\n"),
+        ("{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}", "02"),
+        ("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}!{% endfor %}", "Hi!"),
+        # Unicode, markup and order are as they are
+        ("{{ {'b': '<é&>', 'a': 1} | tojson }}", '{"b": "<é&>", "a": 1}'),
+        ("{{ {'a': 1} | tojson(indent=2) }}", '{\n  "a": 1\n}'),
+        # special tokens are variables, and unknown ones are empty
+        ("{{ bos_token }}|{{ eos_token }}|{{ pad_token }}", "<s>|</s>|"),
+        # tools are undefined, so that loops over them are empty; thinking is on
+        ("{% for tool in tools %}x{% endfor %}{{ tools is defined }}{{ enable_thinking }}", "FalseTrue"),
+        # attributes and items are the same
+        ("{{ messages[0].role }}{{ messages[0]['role'] }}{{ messages[0].get('name', '-') }}{{ messages[0].tool_calls is defined }}", "useruser-False"),
+        # small repetitions and products are fine
+        ("{{ '-' * 3 }}{{ 6 * 7 }}", "---42"),
+    ],
+)  # fmt: skip
+def test_dialect_is_what_templates_expect(source: str, text: str) -> None:
+    assert render(source) == text
 
 
 def test_strftime_now_reads_the_clock() -> None:
@@ -72,27 +74,6 @@ def test_strftime_now_reads_the_clock() -> None:
         "{{ strftime_now('%d %b %Y') }}", "", "", clock=lambda: datetime(2024, 7, 26, tzinfo=UTC)
     )
     assert chat.render([USER]) == "26 Jul 2024"
-
-
-def test_special_tokens_are_variables_and_unknown_ones_are_empty() -> None:
-    assert render("{{ bos_token }}|{{ eos_token }}|{{ pad_token }}") == "<s>|</s>|"
-
-
-def test_tools_are_undefined_so_that_loops_over_them_are_empty() -> None:
-    assert render("{% for tool in tools %}x{% endfor %}{{ tools is defined }}") == "False"
-
-
-def test_thinking_is_on_unless_asked_otherwise() -> None:
-    source = (
-        "{% if enable_thinking is defined and enable_thinking is false %}off{% else %}on{% endif %}"
-    )
-    assert render(source) == "on"
-    assert render(source, thinks=False) == "off"
-
-
-def test_attributes_and_items_of_messages_are_the_same() -> None:
-    source = "{{ messages[0].role }}{{ messages[0]['role'] }}{{ messages[0].get('name', '-') }}{{ messages[0].tool_calls is defined }}"
-    assert render(source) == "useruser-False"
 
 
 @pytest.mark.parametrize("source", [REFUSES_SYSTEM, IGNORES_SYSTEM])
@@ -190,10 +171,6 @@ def test_a_failing_template_says_why_in_one_line_and_what_to_do(source: str, rea
 def test_a_template_that_is_no_jinja_is_refused_at_once() -> None:
     with pytest.raises(TemplateError, match=r"line 2.*--raw"):
         ChatTemplate("fine\n{% if %}", "", "")
-
-
-def test_small_repetitions_and_products_are_fine() -> None:
-    assert render("{{ '-' * 3 }}{{ 6 * 7 }}") == "---42"
 
 
 _HASHED = "{% set ns = namespace(x=('ab',)) %}{% for i in range(14) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"

@@ -4,16 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.chat.thinking import (
-    KNOWN_TAGS,
-    Span,
-    ThinkingFilter,
-    ThinkingTags,
-    opened_by,
-    split_thinking,
-    tag_pieces,
-    thinking_tags,
-)
+from localspec.chat.events import Text
+from localspec.chat.reply_text import ThinkingFilter, split_thinking
+from localspec.chat.thinking import KNOWN_TAGS, ThinkingTags, opened_by, tag_pieces, thinking_tags
 from tests.chat.cutting import cut
 from tests.chat.toy_tokenizer import CONTROL, ToyTokenizer
 
@@ -25,28 +18,30 @@ texts = st.lists(
 ).map("".join)
 
 
-def merged(spans: list[Span]) -> list[Span]:
+def merged(spans: list[Text]) -> list[Text]:
     groups = groupby(spans, key=lambda span: span.thinking)
-    return [Span("".join(s.text for s in group), thinking) for thinking, group in groups]
+    return [Text("".join(s.text for s in group), thinking) for thinking, group in groups]
 
 
 def filtered(
     chunks: list[str], tags: tuple[ThinkingTags, ...], opened: ThinkingTags | None = None
-) -> list[Span]:
+) -> list[Text]:
     thinking = ThinkingFilter(tags, opened)
-    spans = [span for chunk in chunks for span in thinking.feed(chunk)] + thinking.flush()
+    spans = [span for chunk in chunks for span in thinking.feed(chunk)] + thinking.feed(
+        "", final=True
+    )
     assert all(span.text for span in spans)
     return merged(spans)
 
 
-def described(text: str, *, opened: bool) -> list[Span]:
+def described(text: str, *, opened: bool) -> list[Text]:
     body = text.lstrip()
     if not opened and not body.startswith("<think>"):
-        return [Span(text, thinking=False)] if text else []
+        return [Text(text, thinking=False)] if text else []
     if not opened:
         body = body.removeprefix("<think>")
     thoughts, _, answer = body.partition("</think>")
-    spans = [Span(thoughts.lstrip(), thinking=True), Span(answer.lstrip(), thinking=False)]
+    spans = [Text(thoughts.lstrip(), thinking=True), Text(answer.lstrip(), thinking=False)]
     return [span for span in spans if span.text]
 
 
@@ -62,24 +57,24 @@ def test_any_cutting_gives_the_same_thoughts_and_answer(
 def test_without_tags_text_passes_untouched_and_at_once(text: str, data: st.DataObject) -> None:
     thinking = ThinkingFilter(())
     for chunk in cut(data, text):
-        assert thinking.feed(chunk) == ([Span(chunk, thinking=False)] if chunk else [])
-    assert thinking.flush() == []
+        assert thinking.feed(chunk) == ([Text(chunk, thinking=False)] if chunk else [])
+    assert thinking.feed("", final=True) == []
 
 
 def test_the_tags_and_the_space_around_them_are_shown_nowhere() -> None:
     spans = filtered(["\n<think>\nHm.\n</think>\n\nYes. "], (THINK,))
-    assert spans == [Span("Hm.\n", thinking=True), Span("Yes. ", thinking=False)]
+    assert spans == [Text("Hm.\n", thinking=True), Text("Yes. ", thinking=False)]
 
 
 def test_thoughts_stream_before_the_block_is_closed() -> None:
     thinking = ThinkingFilter((THINK,))
-    assert thinking.feed("<think>Hm, ") == [Span("Hm, ", thinking=True)]
-    assert thinking.feed("so</th") == [Span("so", thinking=True)]
-    assert thinking.feed("e</think>") == [Span("</the", thinking=True)]
+    assert thinking.feed("<think>Hm, ") == [Text("Hm, ", thinking=True)]
+    assert thinking.feed("so</th") == [Text("so", thinking=True)]
+    assert thinking.feed("e</think>") == [Text("</the", thinking=True)]
 
 
 def test_empty_thoughts_are_no_span() -> None:
-    assert filtered(["<think>\n\n</think>\n\nYes."], (THINK,)) == [Span("Yes.", thinking=False)]
+    assert filtered(["<think>\n\n</think>\n\nYes."], (THINK,)) == [Text("Yes.", thinking=False)]
 
 
 def test_a_tag_that_an_answer_mentions_is_text() -> None:

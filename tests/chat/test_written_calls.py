@@ -7,8 +7,8 @@ import pytest
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
+from localspec.chat.calling import words_end, written_calls
 from localspec.chat.events import CallBegun, CallDelta, CallDone
-from localspec.chat.written_calls import words_end, written_calls
 
 READ = Tool(
     "read_file",

@@ -16,10 +16,10 @@ WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
     ("arguments", "value", "advice"),
     [
         (["--temperature", "-1", "Hi"], "temperature is -1.0", "it must be 0 or more"),
-        (["--top-p", "nan", "Hi"], "top_p is nan", "it must be above 0"),
+        (["--top-p", "nan", "Hi"], "'nan' is not a number", "--top-p"),
         (["--max-tokens", "0", "Hi"], "max_tokens is 0", "it must be 1 or more"),
         (["--draft-length", "999", "Hi"], "draft_length is 999", "it must be from 1 to 63"),
-        (["--gpu-layers", "-1", "Hi"], "'-1'", "a number of layers nor 'auto'"),
+        (["--gpu-layers", "some", "Hi"], "'some'", "a number of layers or 'auto'"),
         (["--stop", "", "Hi"], 'a stop string is ""', "at least one character"),
         (["--draft", "model", "Hi"], "smollm2-135m has no draft model", "--draft-model"),
         (["--pair", "a", "--target", "b", "Hi"], "pair a and target b", "give one of them"),

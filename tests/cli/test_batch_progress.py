@@ -1,9 +1,12 @@
 """How far a batch is: what fits into the terminal, the most important first."""
 
+import time
+
 import pytest
 
 from localspec.batch.batch import Tally
-from localspec.cli.batch_run import BatchProgress, progress_text, summary
+from localspec.cli.batch import progress_text, summary
+from localspec.cli.progress import ProgressLine
 
 
 def test_done_failed_time_left_and_speed_are_told() -> None:
@@ -24,14 +27,14 @@ def test_a_summary_names_no_speed_where_nothing_was_generated() -> None:
 
 
 def test_where_lines_are_not_drawn_over_they_come_now_and_then(
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
-    progress = BatchProgress(enabled=True, drawing=False, share=lambda: None, clock=lambda: now)
-    for second in range(100):
-        now = float(second)
-        progress.update(Tally(second))
-    progress.end()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with ProgressLine(enabled=True, drawing=False, notice_s=30) as progress:
+        for second in range(100):
+            now = float(second)
+            progress.report(progress_text(Tally(second), now, None, 0.0))
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in lines] == [
         f"localspec: {second} done" for second in (30, 60, 90)

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli.main import localspec
-from localspec.cli.run import _print_code
+from localspec.cli.output import print_code
 from localspec.display import code_blocks
 from localspec.errors import UsageError
 from tests.cli.command import PLAIN
@@ -28,7 +28,7 @@ def test_the_tags_of_an_attached_file_are_no_code() -> None:
 
 
 def test_only_code_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_code(ANSWER.replace("~~~\ny", "~~~Python title=b.py\ny"), quiet=False)
+    print_code(ANSWER.replace("~~~\ny", "~~~Python title=b.py\ny"), quiet=False)
     assert capsys.readouterr() == ("x = 1\n\ny = 2\n", "")
 
 
@@ -36,7 +36,7 @@ def test_only_code_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_blocks_in_another_language_than_the_first_are_left_out(
     quiet: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _print_code(
+    print_code(
         "```go\npackage main\n```\nRun it:\n\n```sh\ngo run .\n```\n\n```\n1\n2\nFizz\n```",
         quiet=quiet,
     )
@@ -49,7 +49,7 @@ def test_blocks_in_another_language_than_the_first_are_left_out(
 def test_an_answer_without_fences_is_printed_and_said_to_have_none(
     quiet: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _print_code("x = 1", quiet=quiet)
+    print_code("x = 1", quiet=quiet)
     out, err = capsys.readouterr()
     assert out == "x = 1\n"
     assert ("no block of code" in err) is not quiet

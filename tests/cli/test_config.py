@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from localspec.cli.run import run
 from localspec.config.keys import KEYS
 from tests.cli.command import assert_one_complaint, localspec
 
@@ -100,17 +99,6 @@ def test_run_obeys_the_users_file_and_a_flag_overrules_it(
     assert "no pair 'no-such-pair'" in done.err
     done = localspec("run", "Hi", "--pair", "no-other-pair", env=elsewhere, cwd=tmp_path)
     assert "no pair 'no-other-pair'" in done.err
-
-
-def test_flags_and_keys_have_the_same_defaults() -> None:
-    flags = {each.name: each.default for each in run.params}
-    for name, key in KEYS.items():
-        # They are of the whole program, and `index add` has the last.
-        if name == "mirrors" or name.startswith(("telemetry", "store")) or name == "vectors":
-            continue
-        assert name in flags
-        if key.default:
-            assert flags[name] == key.default
 
 
 @pytest.mark.slow

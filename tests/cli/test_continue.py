@@ -64,6 +64,6 @@ def test_a_conversation_that_cannot_be_named_so_is_one_line() -> None:
     ):
         conversation_and_words("dura", ("Why?",))
     for number in ("99", "9" * 30, "9" * 5000):
-        listed = f"there is no conversation {number[:1000]}.*: `localspec history` lists them"
+        listed = f"there is no conversation {number[:18]}.*: `localspec history` lists them"
         with pytest.raises(HistoryError, match=listed):
             conversation_and_words(number, ("Why?",))

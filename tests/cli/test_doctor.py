@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.cli import system as doctor
-from localspec.diagnosis import Fact
+from localspec.diagnosis.doctor import Fact
 from tests.cli.command import localspec
 
 SECRETS = {"HF_TOKEN": "hf_s3cret", "HTTPS_PROXY": "http://me:s3cret@127.0.0.1:9"}
@@ -33,7 +33,7 @@ def test_a_bare_machine_has_nothing_to_mend_and_no_secret_is_told(
         "memory",
     ]
     assert "HF_TOKEN           set" in done.out
-    assert "? hub 127.0.0.1      cannot be reached" in done.out
+    assert "? hub 127.0.0.1      does not answer (no connection)" in done.out
 
 
 @pytest.mark.parametrize("columns", [40, 80])

@@ -5,13 +5,12 @@ import os
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
-import click
 import pytest
 
 from localspec.cli import main as root
-from localspec.cli.options import with_model
+from localspec.cli.options import Settings, settings_of
+from localspec.cli.prompt import with_model
 from localspec.errors import UsageError
 from localspec.launch.rows import ModelRow
 from localspec.models.registry import load_registry
@@ -22,7 +21,6 @@ EVERY = [
     ModelRow("qwen3-4b", 10**9, True, True, "reasoning", True, 8.5, True, own=True),
     ModelRow("smollm2-135m", 10**8, True, True, "a toy"),
 ]
-FLAGS: dict[str, Any] = {"model": None, "pair": None, "target": None, "quiet": False}
 
 
 class Typed(io.StringIO):
@@ -35,15 +33,14 @@ class Typed(io.StringIO):
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
-    monkeypatch.setattr("localspec.launch.rows.measured_choices", lambda: EVERY)
+    monkeypatch.setattr("localspec.cli.first_run.measured_choices", lambda: EVERY)
     return tmp_path / "config.toml"
 
 
-def taken(typed: str, monkeypatch: pytest.MonkeyPatch, **more: object) -> dict[str, Any]:
+def taken(typed: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(sys, "stdin", Typed(typed))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with click.Context(click.Command("run")):
-        return with_model({**FLAGS, **more})
+    return with_model(settings_of({}), quiet=False)[0]
 
 
 @pytest.mark.parametrize(
@@ -62,12 +59,12 @@ def test_what_is_taken_is_kept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert taken(typed, monkeypatch)["pair"] == name
+    assert taken(typed, monkeypatch).launch.pair == name
     assert tomllib.loads(settings.read_text()) == {"pair": name}
     told = capsys.readouterr().err
     assert "2  gemma3-1b: 1.0 GB to download · about 14 tokens/s · chat" in told
     assert f"{name} is now your default model" in told
-    assert taken("", monkeypatch)["pair"] == name  # nobody is asked again
+    assert taken("", monkeypatch).launch.pair == name  # nobody is asked again
 
 
 @pytest.mark.parametrize("typed", ["n\n", ""])
@@ -84,17 +81,15 @@ def test_where_nobody_can_be_asked_one_line_says_what_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    for more, told in (
-        ({}, "no model chosen: using smollm2-135m"),
-        ({"quiet": True}, ""),
-        ({"json_": True}, ""),
-        ({"model": "demo"}, ""),
+    for given, quiet, told in (
+        ({}, False, "no model chosen: using smollm2-135m"),
+        ({}, True, ""),
+        ({"model": "demo"}, False, ""),
     ):
-        with click.Context(click.Command("run")):
-            found = with_model({**FLAGS, **more})
-        assert found["pair"] in {None, "smollm2-135m"}
-        assert found["unasked"].startswith(told)
-        assert bool(found["unasked"]) == bool(told)
+        found, line = with_model(settings_of(given), quiet=quiet)
+        assert found.launch.pair in {None, "smollm2-135m"}
+        assert line.startswith(told)
+        assert bool(line) == bool(told)
 
 
 def test_who_has_a_model_is_told_how_to_make_it_the_default(
@@ -110,8 +105,7 @@ def test_who_has_a_model_is_told_how_to_make_it_the_default(
         with (blobs / target.sha256).open("wb") as file:
             file.truncate(target.size_bytes)
         os.utime(blobs / target.sha256, (10**9 - age, 10**9 - age))
-    with click.Context(click.Command("run")):
-        told = with_model(FLAGS)["unasked"]
+    _, told = with_model(settings_of({}), quiet=False)
     assert told.startswith("no model chosen: using smollm2-135m")
     assert "`localspec config set model gemma3-1b` makes" in told
 

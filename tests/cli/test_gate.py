@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.events import Event, Text, Withheld
-from localspec.cli.run import _revealed
+from localspec.cli.run import revealed
 from localspec.history.archive import History
 from localspec.messages import Message
 from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec
@@ -21,8 +21,8 @@ FORCED = ("--regex", KEY_FORM, "--seed", "1", "--max-tokens", "120")
     ("arguments", "complaint"),
     [
         (["run", "--gate", "none.toml", "Hi"], "--gate none.toml cannot be read"),
-        (["run", "--gate", "broken.toml", "Hi"], "broken.toml: 'uses' is not known"),
-        (["batch", "--gate", "broken.toml", "in.jsonl"], "broken.toml: 'uses' is not known"),
+        (["run", "--gate", "broken.toml", "Hi"], "broken.toml: uses is not a known key"),
+        (["batch", "--gate", "broken.toml", "in.jsonl"], "broken.toml: uses is not a known key"),
         (["run", "--gate", "old.toml", "Hi"], "old.toml: guard is gone"),
     ],
 )
@@ -146,7 +146,7 @@ def test_run_shows_what_was_withheld_where_the_user_wants_to_see_it(
         wanted.append(rule)
         return shows
 
-    monkeypatch.setattr(sys.modules[_revealed.__module__], "_wants_to_see", wants)
+    monkeypatch.setattr(sys.modules[revealed.__module__], "_wants_to_see", wants)
     events: list[Event] = [
         Text("Write to "),
         Withheld("e-mail", "ann@example.org", "[masked: e-mail]"),
@@ -155,7 +155,7 @@ def test_run_shows_what_was_withheld_where_the_user_wants_to_see_it(
         Withheld("e-mail", "in a call", "[masked: e-mail]", in_call=True),
         Text("and [masked: e-mail]."),
     ]
-    seen = "".join(each.text for each in _revealed(iter(events)) if isinstance(each, Text))
+    seen = "".join(each.text for each in revealed(iter(events)) if isinstance(each, Text))
     one, two = ("ann@example.org", "bob@example.org") if shows else ("[masked: e-mail]",) * 2
     assert seen == f"Write to {one}, {two}, and [masked: e-mail]."
     assert wanted == ["e-mail", "e-mail"]

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from localspec.cli import output
-from localspec.cli.output import ProgressLine
+from localspec.cli import progress
+from localspec.cli.progress import ProgressLine
 from localspec.display import cut, duration_text
-from localspec.models.transfer import Progress
+from localspec.models.transfer import Progress as Transfer
 
 
 class Stderr(io.StringIO):
@@ -22,8 +22,8 @@ class Stderr(io.StringIO):
         return self._terminal
 
 
-def at(done_bytes: int, source: str = "hub a/b") -> Progress:
-    return Progress("toy", done_bytes, 50_000_000, source)
+def at(done_bytes: int, source: str = "hub a/b") -> Transfer:
+    return Transfer("toy", done_bytes, 50_000_000, source)
 
 
 def cells(written: str) -> str:
@@ -59,7 +59,7 @@ def test_a_terminal_sees_how_far_each_file_is_and_nothing_stays(
     watched = Watched(monkeypatch, terminal=True)
     with watched.line as line:
         line.download(at(0))
-        line.download(Progress("other", 30_000_000, 100_000_000, "hub a/b"))
+        line.download(Transfer("other", 30_000_000, 100_000_000, "hub a/b"))
         line.download(at(10_000_000))
     text = cells(watched.err.getvalue())
     assert re.search("20% fetching toy .* 10.0/50.0 MB", text)
@@ -73,7 +73,7 @@ def test_on_a_narrow_terminal_the_share_of_a_download_is_there(
 ) -> None:
     watched = Watched(monkeypatch, terminal=True)
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr(output, "columns", lambda: width - 1)
+    monkeypatch.setattr(progress, "columns", lambda: width - 1)
     with watched.line as line:
         line.download(
             replace(at(7_000_000), name="a-long-name-of-a-model-\N{CJK UNIFIED IDEOGRAPH-6A21}")
@@ -167,7 +167,7 @@ def test_on_a_narrow_terminal_the_share_that_is_loaded_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watched = Watched(monkeypatch, terminal=True)
-    monkeypatch.setattr(output, "columns", lambda: 19)
+    monkeypatch.setattr(progress, "columns", lambda: 19)
     watched.line.load("a-model-of-a-long-name", 0.5)
     assert watched.drawn == ["loading g-name  50%"]
 

@@ -6,27 +6,19 @@ from typing import Any
 
 import pytest
 
-from localspec.chat.events import Event, Reply, Text
+from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.chat.request import Request
-from localspec.cli.hands import RepliesAndCalls
-from localspec.cli.output import AnswerStream
-from localspec.cli.report import RunOutcome, as_json, one_line
-from localspec.cli.run import _answer, _Shown
+from localspec.cli.output import RunOutcome
+from localspec.cli.run import AnswerWriter, OutputFlags, RunAnswer, RunQuestion
+from localspec.cli.tools import RepliesAndCalls
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.engine import Engine, EngineGone
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
+from localspec.engine.protocol import EngineDied, Failed, Load, Notice, Question, Ready
 from localspec.errors import ContextOverflow
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.toolbox.loop import CarriedOut
-
-FLAGS: dict[str, Any] = {
-    **dict.fromkeys(("quiet", "json_"), True),
-    **dict.fromkeys(("code", "show_thinking", "own"), False),
-    "unasked": "",
-    "workload": None,
-}
 
 
 def outcome(given: Reply, target: str = "big") -> RunOutcome:
@@ -67,7 +59,7 @@ def test_json_tells_every_figure() -> None:
         "branches": 0,
         "branches_accepted": 0,
     }
-    assert json.loads(as_json(outcome(reply()), "code")) == {
+    assert outcome(reply()).as_json("code") == {
         "text": "Grüße",
         "stop_reason": "eog",
         "complete": True,
@@ -94,8 +86,8 @@ def test_json_tells_every_figure() -> None:
 def test_the_line_says_why_nothing_was_drafted() -> None:
     plain = replace(reply(), acceptance=AcceptanceStats())
     told = replace(outcome(plain), no_drafting="no drafting: would be slower here")
-    assert " · no drafting: would be slower here · " in one_line(told)
-    assert "no drafting" not in one_line(replace(told, reply=reply()))
+    assert " · no drafting: would be slower here · " in told.line()
+    assert "no drafting" not in replace(told, reply=reply()).line()
 
 
 def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
@@ -108,7 +100,7 @@ def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
         first_token_s=None,
         acceptance=AcceptanceStats(),
     )
-    document = json.loads(as_json(outcome(nothing), "chat"))
+    document = outcome(nothing).as_json("chat")
     assert document["stop_reason"] == "cancelled"
     assert document["timings"]["first_token_s"] is None
     assert document["timings"]["tokens_per_s"] is None
@@ -132,21 +124,11 @@ def test_an_answer_that_was_cut_off_is_not_complete(
     reason: StopReason, complete: bool, bound_complete: bool
 ) -> None:
     given = outcome(replace(reply(), stop_reason=reason))
-    assert json.loads(as_json(given, "code"))["complete"] is complete
-    assert json.loads(as_json(given, "code", bound=True))["complete"] is bound_complete
+    assert given.as_json("code")["complete"] is complete
+    assert given.as_json("code", bound=True)["complete"] is bound_complete
 
 
-def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
-    two_lines = replace(reply(), text="Grüße\n\u2028", thinking="hm")
-    for only_ascii in (False, True):
-        text = as_json(outcome(two_lines), "chat", only_ascii=only_ascii)
-        assert "\n" not in text
-        assert text.isascii() is only_ascii
-        document = json.loads(text)
-        assert (document["text"], document["thinking"]) == ("Grüße\n\u2028", "hm")
-
-
-def broken_off(**flags: bool) -> None:
+def broken_off(**given: bool) -> None:
     """Have an answer written whose engine goes away in the middle of it."""
 
     def events() -> Iterator[Event]:
@@ -154,12 +136,10 @@ def broken_off(**flags: bool) -> None:
         yield Text("Grüße:\n```\nx = 1\n")
         raise EngineGone("worker w is gone")
 
-    given = {"quiet": True, "json_": False, "code": False, **flags}
-    silent = given["json_"] or given["code"]
-    shown = _Shown(AnswerStream(silent=silent, show_thinking=False), given)
+    writer = AnswerWriter(OutputFlags(quiet=True, **given))
     with pytest.raises(EngineGone) as gone:
-        shown(events())
-    shown.break_off(gone.value)
+        writer.write(events())
+    writer.break_off(gone.value)
 
 
 def test_what_there_is_of_an_answer_whose_engine_went_away_is_printed(
@@ -178,9 +158,7 @@ def test_what_there_is_of_an_answer_whose_engine_went_away_is_printed(
 
 
 def test_answer_that_never_began_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = {"quiet": True, "json_": True, "code": False}
-    shown = _Shown(AnswerStream(silent=True, show_thinking=False), flags)
-    shown.break_off(EngineGone("worker w is gone"))
+    AnswerWriter(OutputFlags(quiet=True, json_=True)).break_off(EngineGone("worker w is gone"))
     assert capsys.readouterr().out == ""
 
 
@@ -197,11 +175,11 @@ class Scripted(Engine):
     def close(self) -> None:
         pass
 
-    def _submit(self, request: Request) -> int:
-        return 1
+    def _submit(self, question: Question) -> None:
+        pass
 
-    def _receive(self) -> Notice:
-        return self._told(1)
+    def _receive(self) -> None:
+        self._deliver(self._told(1))
 
 
 def opening(server: Callable[[int], Notice], here: Callable[[int], Notice]) -> Any:
@@ -218,23 +196,25 @@ def test_calls_that_were_carried_out_are_not_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The server goes away between a reply that is nothing but a call and the next one."""
-    turns = RepliesAndCalls(FLAGS)
+    turns = RepliesAndCalls(None, quiet=True)
 
     def gone(_: int) -> Notice:
-        turns.said.append(replace(reply(), text="", calls=(ToolCall("a", "write", "{}"),)))
+        turns.items.append(replace(reply(), text="", calls=(ToolCall("a", "write", "{}"),)))
         return EngineDied("the server is gone")
 
     def here(_: int) -> Notice:
         pytest.fail("it is asked for again")
 
-    monkeypatch.setattr("localspec.launch.engine.open_engine", opening(gone, here))
+    monkeypatch.setattr("localspec.cli.run.open_engine", opening(gone, here))
     with pytest.raises(EngineGone, match="in the middle of the answer: ask again"):
-        _answer(LaunchOptions(), asked, FLAGS, turns, "")
+        answering(turns, OutputFlags(quiet=True, json_=True)).outcome()
     assert capsys.readouterr().out == ""
 
 
-def asked(*, save: bool = True) -> Request:
-    return Request(0, (Message.user("hello"),) if save else ())
+def answering(turns: RepliesAndCalls, output: OutputFlags, n_ctx: int | None = None) -> RunAnswer:
+    load = Load(LaunchOptions(load=LoadOptions(n_ctx=n_ctx)))
+    question = RunQuestion(Request(0, (Message.user("hello"),)), None, None)
+    return RunAnswer(load, question, "", turns, output)
 
 
 def test_a_prompt_that_is_too_long_for_the_servers_context_is_answered_here(
@@ -243,13 +223,13 @@ def test_a_prompt_that_is_too_long_for_the_servers_context_is_answered_here(
     reason = "the prompt has 9000 tokens and the context holds 4096"
     opened = opening(
         lambda number: Failed(number, "ContextOverflow", reason),
-        lambda number: ReplyDone(number, reply(), Message.assistant("Grüße")),
+        lambda number: Finished(reply(), Message.assistant("Grüße"), id=number),
     )
-    monkeypatch.setattr("localspec.launch.engine.open_engine", opened)
+    monkeypatch.setattr("localspec.cli.run.open_engine", opened)
 
     def answered(n_ctx: int | None) -> RunOutcome | None:
-        launch, flags = LaunchOptions(load=LoadOptions(n_ctx=n_ctx)), {**FLAGS, "quiet": False}
-        return _answer(launch, asked, flags, RepliesAndCalls(flags), "")
+        turns = RepliesAndCalls(None, quiet=False)
+        return answering(turns, OutputFlags(json_=True), n_ctx).outcome()
 
     assert answered(None) is not None
     assert "too small for this prompt: loading the model here" in capsys.readouterr().err
@@ -266,7 +246,7 @@ def test_json_has_the_calls_and_what_they_came_to() -> None:
         CarriedOut(gone, ToolResult("b", "no", is_error=True)),
         reply(),
     ]
-    document = json.loads(as_json(outcome(reply()), "chat", said))
+    document = replace(outcome(reply()), replies=said).as_json("chat")
     assert document["text"] == "Grüße"
     (first,) = document["rounds"]
     assert first["text"] == "I look."
@@ -284,8 +264,8 @@ def test_json_has_the_calls_and_what_they_came_to() -> None:
 
 
 def test_the_line_for_people_tells_speed_drafting_and_seed() -> None:
-    assert one_line(outcome(reply())) == (
-        "localspec: big · 6 tokens · 2.5 tokens/s · model: 3 of 6 drafted tokens accepted · seed 7"
+    assert outcome(reply()).line() == (
+        "big · 6 tokens · 2.5 tokens/s · model: 3 of 6 drafted tokens accepted · seed 7"
     )
 
 
@@ -296,23 +276,21 @@ def test_the_line_for_people_tells_an_end_that_the_model_did_not_choose() -> Non
         StopReason.CONTEXT_FULL: "raise --ctx",
     }
     for reason in StopReason:
-        line = one_line(outcome(replace(reply(), stop_reason=reason)))
+        line = outcome(replace(reply(), stop_reason=reason)).line()
         told = [text for text in endings.values() if text in line]
         assert told == ([endings[reason]] if reason in endings else [])
 
 
 def test_a_file_name_cannot_command_the_terminal() -> None:
-    assert one_line(outcome(reply(), "\x1b[2J\n.gguf")).startswith(
-        "localspec: '\\x1b[2J\\n.gguf' · "
-    )
+    assert outcome(reply(), "\x1b[2J\n.gguf").line().startswith("'\\x1b[2J\\n.gguf' · ")
 
 
 def test_second_choices_are_told_where_there_were_any() -> None:
-    assert "second choices" not in one_line(outcome(reply()))
+    assert "second choices" not in outcome(reply()).line()
     branched = reply()
     draft = Draft((1, 2), drafter="model", alternatives=((8, 9), (7, 9)), branches=(1, 0))
     branched.acceptance.add(Round(draft, Verdict(0, 4, branch=8), (8, 4)))
-    assert " · 1 of 2 second choices accepted · " in one_line(outcome(branched))
-    figures = json.loads(as_json(outcome(branched), "chat"))["speculation"]
+    assert " · 1 of 2 second choices accepted · " in outcome(branched).line()
+    figures = outcome(branched).as_json("chat")["speculation"]
     assert (figures["branches"], figures["branches_accepted"]) == (2, 1)
     assert (figures["drafted"], figures["accepted"]) == (8, 3)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from localspec.cli.system import setup
 from localspec.llama.chosen import builds_dir
-from localspec.setup.gpus import GpuFinding
+from localspec.setup.plan import GpuFinding
 from tests.cli.command import localspec
 
 NOTHING = {"cuda": GpuFinding(lacks=("nvcc (the CUDA toolkit)",)), "cpu": GpuFinding()}

@@ -5,21 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from localspec.cli.options import structured
+from localspec.cli.options import read_grammar
 from localspec.errors import UsageError
-from localspec.options import ReplyOptions
+from localspec.options import ReplyOptions, changed
 from tests.cli.command import PLAIN, answer, localspec
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"], "additionalProperties": False}  # fmt: skip
 
 
 def asked(**flags: str) -> ReplyOptions:
-    names = ("json_schema", "grammar", "regex", "lark")
-    return structured(ReplyOptions(seed=4), dict.fromkeys(names) | flags)
-
-
-def test_without_flags_nothing_changes() -> None:
-    assert asked() == ReplyOptions(seed=4)
+    texts = {name: read_grammar(name, value) for name, value in flags.items()}
+    return changed(ReplyOptions(seed=4), texts)
 
 
 def test_a_schema_is_a_file_or_written_out(tmp_path: Path) -> None:
@@ -74,6 +70,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
     file.write_text('root ::= "a"')
     with pytest.raises(UsageError, match="grammar and json_schema cannot be combined"):
         asked(json_schema="{}", grammar=str(file))
+    file.write_text('start: "a"')
     with pytest.raises(UsageError, match="regex and lark cannot be combined"):
         asked(regex="a", lark=str(file))
 

@@ -10,23 +10,20 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from localspec.calls.policy import CallPolicy
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.chat.request import Request
-from localspec.cli import hands
-from localspec.cli.hands import RepliesAndCalls, pressed_answer, toolboxes
-from localspec.cli.output import AnswerStream
-from localspec.cli.question import question
-from localspec.cli.run import _Shown
+from localspec.cli import tools
+from localspec.cli.prompt import DocsFlags, QuestionFlags
+from localspec.cli.run import AnswerWriter, OutputFlags
+from localspec.cli.tools import RepliesAndCalls, ToolFlags, pressed_answer
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.round import Spent, StopReason
+from localspec.engine.answering import Loaded
 from localspec.engine.engine import FirstRequest, Interrupted, NoSignals
-from localspec.engine.factory import Loaded
 from localspec.engine.protocol import Load
 from localspec.launch import local_engine
 from localspec.launch.local_engine import before_question
@@ -71,7 +68,7 @@ def test_rules_that_are_none_are_told_before_anything_is_loaded(tmp_path: Path) 
     places = {"LOCALSPEC_CONFIG_DIR": str(tmp_path / "settings")}
     done = localspec("run", "--tools", "Hi", cwd=tmp_path / "project", env=places)
     assert_one_complaint(done, 2)
-    assert "tools.toml: 'permit' is unknown" in done.err
+    assert "tools.toml: permit is not a known key" in done.err
 
 
 def test_that_vectors_cannot_be_used_is_told_once(
@@ -83,9 +80,9 @@ def test_that_vectors_cannot_be_used_is_told_once(
     monkeypatch.chdir(tmp_path / "project")
     with closing(open_index("notes", make=True)) as index:
         index.choose_vector_model(VectorModel("gone", "0" * 64))
-    flags: dict[str, Any] = {"docs": "notes", "mcp": (), "files": (), "offline": True}
-    toolboxes(Path.cwd(), flags, lambda _: None)
-    question("How hot is tea?", flags)
+    docs = DocsFlags("notes")
+    ToolFlags(tools=True).runner(docs, offline=True)
+    QuestionFlags().message("How hot is tea?", docs)
     assert capsys.readouterr().err.count("found by words alone") == 1
 
 
@@ -141,7 +138,7 @@ class Terminal:
         self.ours, theirs = os.openpty()
         self.stdin = os.fdopen(theirs, "r")
         monkeypatch.setattr(sys, "stdin", self.stdin)
-        monkeypatch.setattr(hands, "_UNREAD_S", 0.0)
+        monkeypatch.setattr(tools, "_UNREAD_S", 0.0)
 
     def asks(self, keys: bytes, stop: threading.Event) -> Decision | None:
         pressed = threading.Timer(0.3, os.write, [self.ours, keys])
@@ -197,24 +194,28 @@ def test_a_call_is_told_once_and_never_on_stdout(
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
-    monkeypatch.setattr(hands, "pressed_answer", lambda *_, **__: "y")
+    monkeypatch.setattr(tools, "pressed_answer", lambda *_, **__: "y")
     for stream in (sys.stdin, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     call = ToolCall("1", "list_folder", "{}")
     block = '```json\n{"name": "list_folder", "arguments": {}}\n```'
-    flags = {**dict.fromkeys(("quiet", "json_", "code", "docs", "offline")), "tools": True}
-    turns = RepliesAndCalls({**flags, "mcp": (), "files": (), "tool_rules": CallPolicy()})
-    shown = _Shown(AnswerStream(silent=False, show_thinking=False), {**flags, "mcp": ()})
+    runner = ToolFlags(tools=True).runner(DocsFlags(), offline=False)
+    turns = RepliesAndCalls(runner, quiet=False)
+    writer = AnswerWriter(OutputFlags(), calls=True)
 
     last = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "off")
     replies: Iterator[list[Event]] = iter(
         [
-            [Text("I look.\n"), *map(Text, block), Finished(replace(last, calls=(call,)))],
-            [Text("It is "), Text("empty: `x`"), Finished(last)],
+            [
+                Text("I look.\n"),
+                *map(Text, block),
+                Finished(replace(last, calls=(call,)), Message.assistant("")),
+            ],
+            [Text("It is "), Text("empty: `x`"), Finished(last, Message.assistant(""))],
         ]
     )
     asked = Request(0, (Message.user("hi"),), ReplyOptions())
-    turns.answered(asked, lambda _: shown(iter(next(replies))), lambda: False)
+    turns.last_reply(asked, lambda _: writer.write(iter(next(replies))), lambda: False)
     told = capsys.readouterr()
     assert told.out == "I look.\nIt is empty: `x`\n"
     assert told.err.count("list .") == 1

@@ -2,28 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from localspec.cli.main import localspec
-from localspec.cli.prompt import model_and_prompt, require_model
-from localspec.cli.question import question, system_prompt, templated
+from localspec.cli.prompt import (
+    DocsFlags,
+    QuestionFlags,
+    SystemFlags,
+    model_and_prompt,
+    require_model,
+)
 from localspec.errors import LocalspecError, ModelUnavailable, TemplateError, UsageError
 from localspec.models.registry import load_registry
 
-FLAGS: dict[str, Any] = {
-    "files": (),
-    "quiet": False,
-    "persona": None,
-    "system": None,
-    "usual_system": None,
-    "template": None,
-    "params": (),
-    "docs": None,
-    "docs_tokens": 1000,
-}
+NO_DOCS = DocsFlags()
 
 
 @pytest.fixture(autouse=True)
@@ -87,23 +81,23 @@ def test_files_are_attached_by_option_and_by_mention(
     (tmp_path / "a.txt").write_text("apples")
     (tmp_path / "b.txt").write_text("pears")
     typed = "Compare with @b.txt, please, @nothing"
-    said = question(typed, {**FLAGS, "files": ("a.txt", "b.txt")}, typed)
+    said = QuestionFlags(("a.txt", "b.txt")).message(typed, NO_DOCS, typed)
     assert [each.name for each in said.documents] == ["a.txt", "b.txt"]
     assert "apples" in said.text
     assert said.typed == typed
     assert capsys.readouterr().err == "localspec: no file matches @nothing: sent as text\n"
     with pytest.raises(UsageError, match=r"no file matches @nothing\.py: correct the name"):
-        question("Hi @nothing.py", FLAGS, "Hi @nothing.py")
+        QuestionFlags().message("Hi @nothing.py", NO_DOCS, "Hi @nothing.py")
     with pytest.raises(UsageError, match=r"there is no file c\.txt: check the path"):
-        question("Hi", {**FLAGS, "files": ("c.txt",)})
+        QuestionFlags(("c.txt",)).message("Hi", NO_DOCS)
     (tmp_path / "notes").mkdir()
     with pytest.raises(UsageError, match="notes is a folder: name files in it, or index it"):
-        question("Hi", {**FLAGS, "files": ("notes",)})
+        QuestionFlags(("notes",)).message("Hi", NO_DOCS)
 
 
 def test_what_stdin_brings_mentions_no_files(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("apples")
-    assert question("Review this.\n\n@a.txt", FLAGS, "Review this.").documents == ()
+    assert QuestionFlags().message("Review.\n\n@a.txt", NO_DOCS, "Review.").documents == ()
 
 
 def test_personas_and_templates_are_named_in_the_preferences(
@@ -114,33 +108,34 @@ def test_personas_and_templates_are_named_in_the_preferences(
         '[personas]\nbrief = "Be brief."\n'
         "[templates]\nto = 'Translate into {{ lang }}: {{ input }}'\nsum = 'Summarise this.'\n"
     )
-    assert system_prompt({**FLAGS, "persona": "brief", "usual_system": "Be long."}) == "Be brief."
-    assert system_prompt({**FLAGS, "usual_system": "Be long."}) == "Be long."
-    assert system_prompt({**FLAGS, "system": "", "usual_system": "Be long."}) == ""
-    french = {**FLAGS, "template": "to", "params": (("lang", "French"),)}
-    assert templated("a cat", french) == "Translate into French: a cat"
-    assert templated("a text", {**FLAGS, "template": "sum"}) == "Summarise this.\n\na text"
-    assert templated(None, {**FLAGS, "template": "sum"}) == "Summarise this."
-    assert templated("as it is", FLAGS) == "as it is"
-    monkeypatch.setattr("localspec.cli.question.read_prompt", lambda _: "from stdin")
-    assert templated(None, french) == templated("-", french) == "Translate into French: from stdin"
-    assert templated("-", {**FLAGS, "template": "sum"}) == "Summarise this."
+    assert SystemFlags(persona="brief").prompt("Be long.") == "Be brief."
+    assert SystemFlags().prompt("Be long.") == "Be long."
+    assert SystemFlags("").prompt("Be long.") == ""
+    french = QuestionFlags(template="to", params=(("lang", "French"),))
+    summary = QuestionFlags(template="sum")
+    assert french.templated("a cat") == "Translate into French: a cat"
+    assert summary.templated("a text") == "Summarise this.\n\na text"
+    assert summary.templated(None) == "Summarise this."
+    assert QuestionFlags().templated("as it is") == "as it is"
+    monkeypatch.setattr("localspec.cli.prompt.read_prompt", lambda _: "from stdin")
+    assert french.templated(None) == french.templated("-") == "Translate into French: from stdin"
+    assert summary.templated("-") == "Summarise this."
     with pytest.raises(TemplateError, match="'lang' is undefined"):
-        templated("a cat", {**FLAGS, "template": "to"})
+        QuestionFlags(template="to").templated("a cat")
+
+
+@pytest.mark.parametrize("system", [SystemFlags(persona="pirate"), SystemFlags("b", "a")])
+def test_a_persona_that_is_not_there_and_a_second_prompt_are_refused(system: SystemFlags) -> None:
+    with pytest.raises(LocalspecError):
+        system.prompt(None)
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [
-        {"persona": "pirate"},
-        {"persona": "a", "system": "b"},
-        {"template": "nothing"},
-        {"params": (("a", "b"),)},
-    ],
+    "question", [QuestionFlags(template="nothing"), QuestionFlags(params=(("a", "b"),))]
 )
-def test_what_is_not_there_is_said(flags: dict[str, Any]) -> None:
+def test_a_template_that_is_not_there_is_refused(question: QuestionFlags) -> None:
     with pytest.raises(LocalspecError):
-        _ = templated("x", {**FLAGS, **flags}), system_prompt({**FLAGS, **flags})
+        question.templated("x")
 
 
 @pytest.mark.parametrize("verb", ["chat", "serve"])

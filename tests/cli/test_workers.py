@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.batch.batch import Tally
-from localspec.cli.batch_run import BatchRun
+from localspec.cli.batch import BatchRun
 from localspec.cli.main import localspec as cli
 from localspec.launch.plan import LoadPlan
 from tests.cli.command import Done, assert_one_complaint, localspec, started
@@ -295,7 +295,7 @@ def test_a_batch_leaves_it_to_its_engine_what_the_workers_devices_are(
     planned: list[tuple[LoadPlan, str]] = []
 
     def answered(run: BatchRun, plan: LoadPlan, *_: object) -> Tally:
-        asked = run._options.launch
+        asked = run._load.options
         planned.append((plan, ",".join(asked.load.devices + asked.draft_devices)))
         return Tally()
 

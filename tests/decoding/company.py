@@ -254,7 +254,7 @@ class Company:
                 line.prompt, target, running.policy, chooser, line.limits, self._clock
             )
             said = self._said(generation, running)
-            for ended in scheduler.start(slot, said, urgent=random.random() < 0.2):
+            for ended in scheduler.start(slot, said):
                 self._check(ended)
 
     def _said(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.decoding.drafters.copying import CopySource, Foretold
+from localspec.decoding.drafters.copying import CopySource
 
 
 def followed(tokens: Sequence[int]) -> CopySource:
@@ -25,21 +25,21 @@ def followed(tokens: Sequence[int]) -> CopySource:
         ([1, 2, 1, 2, 1], 3, [2, 1, 2]),  # into its own copy
     ],
 )
-def test_the_longest_and_latest_match_foretells(
+def test_the_longest_and_latest_match_predicts(
     tokens: list[int], length: int, continuation: list[int]
 ) -> None:
     source = followed(tokens)
     assert source.length == length
-    assert source.foretell(3) == continuation
+    assert source.predict(3) == continuation
 
 
-def test_every_new_token_shows_whether_it_was_foretold() -> None:
+def test_every_new_token_shows_whether_it_was_predicted() -> None:
     source = followed([1, 2, 3, 4, 5, 6, 7, 1, 2, 3])
-    assert list(source.follow([4, 5, 9, 8])) == [
-        Foretold(3, near=False, disputed=False, right=True),
-        Foretold(4, near=False, disputed=False, right=True),
-        Foretold(5, near=False, disputed=False, right=False),
-    ]
+    lengths = []
+    for token, right in ((4, True), (5, True), (9, False), (8, None)):
+        lengths.append(source.length)
+        assert source.follow(token) is right
+    assert lengths == [3, 4, 5, 0]
     assert source.length == 0
 
 
@@ -53,34 +53,35 @@ def test_where_a_long_copy_broke_off_it_is_expected_to_go_on() -> None:
     passage = list(range(10, 40))
     text = [*passage, *range(50, 80), 8, 25, 26, 9, *passage[:12], 77]
     source = followed(text[:-1])
-    list(source.follow(text[-1:]))
-    list(source.follow([25, 26]))
+    for token in (text[-1], 25, 26):
+        source.follow(token)
     assert source.near
     assert source.length == 2
-    assert source.foretell(3) == [27, 28, 29]
+    assert source.predict(3) == [27, 28, 29]
 
 
 def test_without_a_copy_that_broke_off_the_later_of_equals_comes_first() -> None:
     passage = list(range(10, 40))
     source = followed([*passage, 8, 25, 26, 9, 7, 25, 26])
     assert not source.near
-    assert source.foretell(1) == [9]
+    assert source.predict(1) == [9]
 
 
 def test_another_text_is_followed_from_its_start_and_nothing_is_left_of_the_one_before() -> None:
     source = followed([1, 2, 3, 4, 5, 6, 1, 2, 3])
     source.begin([7, 8, 9, 6, 7, 8, 9])
-    assert source.foretell(2) == [6, 7]
+    assert source.predict(2) == [6, 7]
     source.begin([1, 2])
-    assert source.foretell(2) == []
+    assert source.predict(2) == []
 
 
 @given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 60))
 def test_following_in_steps_ends_where_a_match_truly_is(tokens: list[int], cut: int) -> None:
     source = followed(tokens[:cut])
-    list(source.follow(tokens[cut:]))
+    for token in tokens[cut:]:
+        source.follow(token)
     if source.length:
-        first = source.foretell(1)[0]
+        first = source.predict(1)[0]
         ends = [
             end
             for end in range(source.length, len(tokens))

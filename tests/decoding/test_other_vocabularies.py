@@ -143,7 +143,7 @@ BUGS = {
     ),
     "a choice among the draft model's own ids": (
         GrowingDraft._chosen,
-        "self._spelling.row(row)",
+        "self.spelling.row(row)",
         "row",
     ),
     "the draft model goes on with the target's id": (
@@ -173,12 +173,12 @@ BUGS = {
     ),
     "several tokens overshoot": (
         GrowingDraft._append,
-        "len(self._prefix) < self._end",
+        "len(self.prefix) < self.end",
         "True",
     ),
     "passes beyond the draft model's context": (
         GrowingDraft.__call__,
-        "self.passes < self._most_passes",
+        "self.passes < self.most_passes",
         "True",
     ),
     "another text of the same length": (

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from localspec.decoding.choose import RANKED, Chooser, choose_with_gap
+from localspec.decoding.choose import Chooser, choose_with_gap
 from localspec.decoding.noise import Noise, _mix
 from localspec.decoding.sampling import penalised
 from localspec.errors import PassFailed
@@ -77,13 +77,13 @@ def plain_choice(
         token, sure = int(kept[0]), 1.0
         by_logit = best_first(np.where(allowed, row, -np.inf).astype(np.float64))
         others = [int(each) for each in by_logit if each != token and row[each] > -np.inf]
-        others = [each for each in others if allowed[each]][: RANKED - 1]
+        others = [each for each in others if allowed[each]][:2]
         gap = float(row[token]) - float(row[others[0]]) if others else 1e6
         return token, gap, tuple(others), sure
     with np.errstate(over="ignore"):
         log_weights = (scores[kept] - best) / params.temperature
     perturbed = log_weights + noise[kept]
-    ranks = best_first(perturbed)[:RANKED]
+    ranks = best_first(perturbed)[:3]
     weights = np.exp(log_weights)
     token, *rest = kept[ranks].tolist()
     gap = min(1e6, float(perturbed[ranks[0]] - perturbed[ranks[1]]))
@@ -92,7 +92,7 @@ def plain_choice(
 
 def both_choices(chooser: Chooser, row: NDArray[np.float32], prefix: list[int]) -> Choice:
     """As a draft model's row is chosen from; the target's choice is the same."""
-    kept = chooser.candidates(row, prefix, RANKED)
+    kept = chooser.candidates(row, prefix)
     rivals = chooser.rivals(kept, row, prefix)
     token, gap, others = choose_with_gap(kept, rivals, chooser.noise, len(prefix))
     assert chooser.choose(row, prefix) == token
@@ -167,6 +167,5 @@ def test_row_that_holds_what_is_no_logit_is_refused(
     row = shaped_row(1, 5000, "normal")
     row[list(places)] = bad
     chooser = Chooser(SamplingParams(temperature, top_k, top_p, min_p), Noise(0))
-    for highest in (1, RANKED):
-        with pytest.raises(PassFailed, match="no usable logits"):
-            chooser.candidates(row, [], highest)
+    with pytest.raises(PassFailed, match="no usable logits"):
+        chooser.candidates(row, [])

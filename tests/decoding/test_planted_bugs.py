@@ -43,7 +43,7 @@ def first_failing_world(without_constraint: bool = False) -> int | None:
     return None
 
 
-def first_failing_company(most: int = 4 * N_WORLDS) -> int | None:
+def first_failing_company(most: int = 8 * N_WORLDS) -> int | None:
     """Return the seed of the first company in which a neighbour is harmed, or the scheduler is."""
     for seed in range(most):
         try:
@@ -206,7 +206,7 @@ BUGS = (
     ),
     Bug(
         "a draft goes on without the token that it proposed",
-        Scheduler._answered,
+        Scheduler._deliver,
         "tokens.append(token)",
         "tokens.append(tokens[-1])",
     ),
@@ -323,16 +323,16 @@ COMPANY_BUGS = (
     ),
     Bug(
         "what another slot asked for",
-        Scheduler._merged,
-        "asked = [(slot, self._request(slot)) for slot in group]",
-        "asked = [(slot, self._request(group[0])) for slot in group]",
+        Scheduler._pass,
+        "requests = [(slot, self._running[slot].request) for slot in group]",
+        "requests = [(slot, self._running[group[0]].request) for slot in group]",
     ),
     Bug(
         "rows are looked at when another pass was made",
         Scheduler._merged,
         "pairs = zip(group, answers, strict=True)",
         "pairs = zip(group, answers, strict=True); "
-        "model.together([(group[-1], asked[-1][1])]) if len(group) > 1 else None",
+        "self._pass(role, group[-1:]) if len(group) > 1 else None",
     ),
     Bug(
         "position of another sequence",
@@ -356,13 +356,13 @@ COMPANY_BUGS = (
     ),
     Bug(
         "a prompt is merged before it is evaluated",
-        Scheduler._take_stock,
+        Scheduler._update_backlog,
         "missing <= most",
         "missing <= most + 3",
     ),
     Bug(
         "more is given to a draft model than a pass holds",
-        Scheduler._take_stock,
+        Scheduler._update_backlog,
         "min(request.rows + lag, model.n_batch)",
         "request.rows + lag",
     ),
@@ -399,7 +399,7 @@ COMPANY_BUGS = (
     Bug(
         "who was not cancelled goes on without its rows",
         Scheduler._interrupted,
-        "self._take_stock(slot, self._request(slot))",
+        "self._update_backlog(slot)",
         "self._resumed(slot, NO_ROWS)",
     ),
     Bug(

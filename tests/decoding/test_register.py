@@ -161,7 +161,7 @@ def test_every_entry_makes_a_drafter_of_its_name() -> None:
     for name, entry in DRAFTERS.items():
         assert entry.name == name
         drafter = entry.make(
-            Material((), model, SharedIds(60), CHEAP.draft_model, said=SaidTwice([]))
+            Material((), model, SharedIds(60), CHEAP.draft_model, past=SaidTwice([]))
         )
         assert drafter.name == name
         assert asks_passes(name) is (name in {"model", "heads"})

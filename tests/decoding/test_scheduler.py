@@ -44,8 +44,8 @@ class Bench:
             on_chunk=lambda *told: self.chunks.append(told),
         )
 
-    def start(self, slot: int, asking: Asking, *, urgent: bool = False) -> list[Ended[str]]:
-        return self.scheduler.start(slot, asking, urgent=urgent)
+    def start(self, slot: int, asking: Asking) -> list[Ended[str]]:
+        return self.scheduler.start(slot, asking)
 
     def step(self) -> dict[int, Ended[str]]:
         return {each.slot: each for each in self.scheduler.step()}
@@ -299,11 +299,10 @@ def test_a_stream_of_short_prompts_starves_no_long_one() -> None:
     assert 8 <= short <= 20, "about every second chunk is of a short one"
 
 
-def test_the_urgent_goes_first_then_the_oldest() -> None:
+def test_prompts_that_are_as_long_go_in_the_order_in_which_they_came() -> None:
     bench = Bench(3, n_batch=4)
-    bench.start(0, writes([1] * 12))
-    bench.start(1, writes([2] * 12))
-    bench.start(2, writes([3] * 12), urgent=True)
+    for slot in (2, 0, 1):
+        bench.start(slot, writes([slot + 1] * 12))
     for _ in range(9):
         bench.step()
     fed = [slot for each in bench.evaluated() if list(each.values()) == [4] for slot in each]

@@ -7,7 +7,7 @@ import pytest
 
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.register import DRAFTERS, Material
-from localspec.decoding.drafters.store import SaidSource, StoreDrafter
+from localspec.decoding.drafters.store import PastSource, StoreDrafter
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
 from localspec.decoding.policy import AdaptivePolicy, FixedPolicy
@@ -43,10 +43,11 @@ def test_a_place_is_followed_while_it_is_right_and_searched_anew_when_it_is_not(
     said = [1, 2, 3, 4, 5, 6, 7, 50, 51, 52, 53, 54, 55]
     drafter = store([1, 2, 3, 4, 5, 50, 51, 52], said, known=4)
     assert propose(drafter, [], 2).tokens == (53, 54)
-    source = SaidSource(SaidTwice(said))
+    source = PastSource(SaidTwice(said))
     source.begin([1, 2, 3, 4])
-    assert [each.right for each in source.follow([5, 6, 9, 50, 51])] == [True, True, False]
-    assert source.foretell(9) == [52, 53, 54, 55] or source.length == 0
+    rights = [source.follow(token) for token in (5, 6, 9, 50, 51)]
+    assert rights == [True, True, False, None, None]
+    assert source.predict(9) == [52, 53, 54, 55] or source.length == 0
 
 
 def test_where_the_text_itself_says_as_much_nothing_is_drafted_from_the_store() -> None:
@@ -64,7 +65,7 @@ def test_it_is_made_only_where_something_is_kept() -> None:
     entry = DRAFTERS["store"]
     assert entry.needs_store
     assert not any(each.needs_store for name, each in DRAFTERS.items() if name != "store")
-    made = entry.make(Material((), said=SaidTwice(SAID)))
+    made = entry.make(Material((), past=SaidTwice(SAID)))
     made.begin([100, 101, 102], CHOOSER)
     assert propose(made, [], 1).tokens == (103,)  # type: ignore[arg-type]
     assert [*DRAFTERS].index("lookup") < [*DRAFTERS].index("store"), (

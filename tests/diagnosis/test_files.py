@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.diagnosis import Fact
-from localspec.diagnosis.files import files, settings, store
-from localspec.diagnosis.machine import gather
+from localspec.diagnosis.doctor import Fact, files, gather, settings, store
 from localspec.models.registry import load_registry
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from localspec.diagnosis import machine
-from localspec.diagnosis.machine import gpu_build, hardware, software
+from localspec.diagnosis import doctor
+from localspec.diagnosis.doctor import gpu_build, hardware, software
 from localspec.llama.build import build
 from localspec.llama.devices import Device, devices
-from localspec.setup.gpus import GpuFinding
+from localspec.setup.plan import GpuFinding
 
 
 def test_software_names_versions_and_backends() -> None:
@@ -28,7 +28,7 @@ def test_features_of_a_build_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
         "AVX2 = 1",
         "SVE_CNT = 16",
     )
-    monkeypatch.setattr(machine, "build", lambda: replace(build(), features=features))
+    monkeypatch.setattr(doctor, "build", lambda: replace(build(), features=features))
     facts = {fact.name: fact.value for fact in software()}
     assert facts["compiled with"] == "CUDA: ARCHS 890, USE_GRAPHS, CPU: SSE3, AVX2, SVE_CNT 16"
 
@@ -47,7 +47,7 @@ def test_features_of_a_build_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gpu_build_says_what_setup_would_do(
     monkeypatch: pytest.MonkeyPatch, found: GpuFinding, value: str, state: str
 ) -> None:
-    monkeypatch.setattr(machine, "find_gpus", lambda: {"cuda": found, "cpu": GpuFinding()})
+    monkeypatch.setattr(doctor, "find_gpus", lambda: {"cuda": found, "cpu": GpuFinding()})
     *_, fact = gpu_build()
     assert (fact.name, fact.value, fact.state) == ("setup", value, state)
 
@@ -63,7 +63,7 @@ def test_hardware_names_memory_and_every_device() -> None:
 def test_a_system_that_does_not_tell_its_memory_is_worth_a_note(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "free_ram_bytes", lambda: None)
+    monkeypatch.setattr(doctor, "free_ram_bytes", lambda: None)
     (fact,) = [fact for fact in hardware([]) if fact.name == "free RAM"]
     assert fact.state == "note"
 
@@ -72,7 +72,7 @@ def test_a_system_that_does_not_tell_its_memory_is_worth_a_note(
 def test_other_programs_that_slow_answers_are_told(
     monkeypatch: pytest.MonkeyPatch, taken: tuple[float, int] | None, noted: bool
 ) -> None:
-    monkeypatch.setattr(machine, "taken_by_others", lambda: taken)
+    monkeypatch.setattr(doctor, "taken_by_others", lambda: taken)
     told = [fact for fact in hardware([]) if fact.name == "other programs"]
     assert len(told) == noted
     assert all(fact.value.startswith("using 1.3 of 2 cores") for fact in told)

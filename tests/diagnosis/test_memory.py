@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.diagnosis.files import memory
+from localspec.diagnosis.doctor import memory
 from localspec.errors import UsageError
 from tests.models.shapes import LLAMA_1B, QWEN3_06B, sparse_model
 

@@ -8,8 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from localspec.diagnosis import Fact
-from localspec.diagnosis.machine import network
+from localspec.diagnosis.doctor import Fact, network
 from tests.waiting import PATIENCE_S
 
 seen: list[str] = []
@@ -68,18 +67,18 @@ def test_a_captive_portal_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None
     with serving("text/html") as address:
         fact = hub(monkeypatch, address)
     assert fact.state == "warning"
-    assert "text/html in its place: sign in to this network" in fact.value
+    assert "a web page came instead of the file: a login page of the network" in fact.value
 
 
 def test_a_portal_that_redirects_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving("text/html") as portal, serving("text/plain", 302, portal) as address:
         fact = hub(monkeypatch, address)
-    assert "text/html in its place: sign in to this network" in fact.value
+    assert "a web page came instead of the file: a login page of the network" in fact.value
 
 
 def test_a_refusal_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving("application/json", 503) as address:
-        assert hub(monkeypatch, address).value.startswith("answers HTTP 503; ")
+        assert hub(monkeypatch, address).value.startswith("does not answer (HTTP 503); ")
 
 
 def test_nobody_there_is_a_warning_that_says_what_still_works(
@@ -89,7 +88,7 @@ def test_nobody_there_is_a_warning_that_says_what_still_works(
         nobody.bind(("127.0.0.1", 0))
         fact = hub(monkeypatch, f"http://127.0.0.1:{nobody.getsockname()[1]}")
     assert fact.state == "warning"
-    assert fact.value.startswith("cannot be reached (")
+    assert fact.value.startswith("does not answer (no connection)")
     assert fact.value.endswith("; models on this machine work")
 
 

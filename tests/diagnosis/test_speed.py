@@ -3,9 +3,10 @@
 import hashlib
 from pathlib import Path
 
+from localspec.calibration.calibrated import StoredCosts
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
-from localspec.diagnosis.files import speed
+from localspec.diagnosis.doctor import speed
 from localspec.llama.safe_widths import SafeWidths
 from localspec.options import LoadOptions
 
@@ -15,9 +16,9 @@ def _stored(root: Path) -> None:
     (root / "blobs" / hashlib.sha256(b"model").hexdigest()).write_bytes(b"model")
 
 
-def _costs(_file: Path, options: LoadOptions, role: Role) -> PassCosts | None:
+def _costs(_file: Path, options: LoadOptions, role: Role) -> StoredCosts | None:
     assert options.repack
-    return PassCosts((1, 16), (0.02, 0.15)) if role is Role.TARGET else None
+    return StoredCosts(PassCosts((1, 16), (0.02, 0.15))) if role is Role.TARGET else None
 
 
 def _widths(_file: Path, options: LoadOptions) -> SafeWidths:
@@ -42,7 +43,7 @@ def test_a_model_that_was_never_measured_is_named_as_such(tmp_path: Path) -> Non
 
 def test_a_draft_model_has_its_own_cost(tmp_path: Path) -> None:
     _stored(tmp_path)
-    costs = {Role.TARGET: None, Role.DRAFT_MODEL: PassCosts((1, 16), (0.003, 0.02))}
+    costs = {Role.TARGET: None, Role.DRAFT_MODEL: StoredCosts(PassCosts((1, 16), (0.003, 0.02)))}
     (fact,) = speed(tmp_path, lambda _file, _options, role: costs[role], lambda *_: None)
     assert fact.value == "3.0 ms per token as draft model"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from localspec.engine import process
+from localspec.engine import link
 from tests.engine.double import WARM
 
 
 @pytest.fixture(autouse=True)
 def warm_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "subprocess", WARM)
+    monkeypatch.setattr(link, "subprocess", WARM)

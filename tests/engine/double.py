@@ -50,9 +50,9 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
-from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring
-from localspec.engine.serving import serve
+from localspec.engine.answering import Loaded, StateLeftError
+from localspec.engine.child import serve
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring, StateSaved
 from localspec.launch.drafting import draft_mode
 from localspec.options import LaunchOptions
 from tests import warm
@@ -171,22 +171,22 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
     assistant = Assistant(models, policies, notes=tuple(document.get("notes", ())))
     model = targets.views[0]
 
-    def save(directory: Path, remembered: tuple[Segment, ...]) -> SavedState:
+    def save(directory: Path, remembered: tuple[Segment, ...]) -> StateSaved:
         if not model.cells:
             raise StateLeftError("nothing is evaluated")
         directory.mkdir(parents=True, exist_ok=True)
         text = json.dumps([model.cells, [[each.text, each.tokens] for each in remembered]])
         (directory / "cells.json").write_text(text)
-        return SavedState(len(model.cells), len(text))
+        return StateSaved(str(directory), len(model.cells), len(text))
 
-    def restore(directory: Path) -> RestoredState:
+    def restore(directory: Path) -> tuple[int, tuple[Segment, ...]]:
         try:
             cells, remembered = json.loads((directory / "cells.json").read_text())
         except OSError:
             raise StateLeftError("there is none") from None
         model.cells = cells
         segments = tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
-        return RestoredState(len(cells), segments)
+        return len(cells), segments
 
     def policy(mode: str, slot: int) -> Policy:
         if draft_mode(mode).kind == "off":

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from localspec.chat.events import RoundDone, Started, StreamEvent, Text
+from localspec.chat.events import Finished, RoundDone, Started, StreamEvent, Text
 from localspec.decoding.round import Round
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone, ReplyEvents
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyEvents
 from localspec.options import LaunchOptions
 from tests.engine.double import command
 
@@ -110,7 +110,7 @@ def hear_all(engine: EngineClient, request: int) -> Heard:
     def ends(notice: Notice) -> bool:
         if isinstance(notice, EngineDied):
             return True
-        return isinstance(notice, ReplyDone | Failed) and notice.id == request
+        return isinstance(notice, Finished | Failed) and notice.id == request
 
     return hear(engine, ends)
 

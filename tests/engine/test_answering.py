@@ -14,7 +14,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy import Policy
 from localspec.decoding.round import StopReason
 from localspec.engine.answering import Answering
-from localspec.engine.protocol import Notice, ReplyDone, ReplyEvents
+from localspec.engine.protocol import Notice, ReplyEvents
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
 from tests.engine.double import loaded
@@ -54,7 +54,7 @@ def reasons(meddler: Meddler, asked: int, parallel: int) -> dict[int, StopReason
         answering.submit(Request(number, (Message.user(f"question {number}"),), GREEDY))
     while answering.busy:
         answering.step()
-    return {each.id: each.reply.stop_reason for each in told if isinstance(each, ReplyDone)}
+    return {each.id: each.reply.stop_reason for each in told if isinstance(each, Finished)}
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
@@ -105,8 +105,8 @@ def test_who_wants_no_rounds_is_told_all_else_of_them() -> None:
     others = [each for each in events_of(with_rounds) if not isinstance(each, RoundDone)]
     assert events_of(without) == others
     one, other = with_rounds[-1], without[-1]
-    assert isinstance(one, ReplyDone)
-    assert isinstance(other, ReplyDone)
+    assert isinstance(one, Finished)
+    assert isinstance(other, Finished)
     assert (other.reply.text, other.reason, other.widths) == (
         one.reply.text,
         one.reason,
@@ -150,7 +150,7 @@ def test_of_several_conversations_each_finds_its_own_ids_again() -> None:
         while answering.busy:
             answering.step()
         done = told[-1]
-        assert isinstance(done, ReplyDone)
+        assert isinstance(done, Finished)
         return done.message
 
     one, two = Message.user("first question"), Message.user("second question")

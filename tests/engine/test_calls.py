@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import CallBegun, CallDelta, CallDone, StreamEvent
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, StreamEvent
 from localspec.chat.request import Request
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Count, Counted, EngineDied, Failed, ReplyDone, ReplyEvents
+from localspec.engine.protocol import Count, Counted, Failed, ReplyEvents
 from localspec.messages import Message, ToolResult
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.chat.toy_calls import AREA, NOW, hermes
 from tests.engine.double import command
-from tests.waiting import PATIENCE_S
+from tests.engine.talking import hear_all, hear_of
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0), seed=1)
 SCRIPT = {
@@ -22,16 +22,14 @@ SCRIPT = {
 }
 
 
-def answered(client: EngineClient, asked: Request) -> tuple[list[StreamEvent], ReplyDone | Failed]:
+def answered(client: EngineClient, asked: Request) -> tuple[list[StreamEvent], Finished | Failed]:
     number, events = client.question(asked), list[StreamEvent]()
-    while True:
-        match client.wait(PATIENCE_S):
-            case ReplyEvents(id=told, events=some) if told == number:
-                events += some
-            case ReplyDone(id=told) | Failed(id=told) as last if told == number:
-                return events, last
-            case None | EngineDied() as trouble:
-                raise AssertionError(trouble)
+    heard = hear_all(client, number).about(number)
+    for each in heard.of(ReplyEvents):
+        events += each.events
+    last = heard[-1]
+    assert isinstance(last, Finished | Failed)
+    return events, last
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def client() -> Iterator[EngineClient]:
 def test_a_call_goes_out_and_its_result_in(client: EngineClient) -> None:
     messages = [Message.user("Peru?")]
     events, done = answered(client, Request(0, tuple(messages), GREEDY, tools=(AREA, NOW)))
-    assert isinstance(done, ReplyDone)
+    assert isinstance(done, Finished)
     (call,) = done.reply.calls
     assert (call.name, call.arguments) == ("area", '{"of": "Peru"}')
     assert done.message.calls == (call,)
@@ -56,7 +54,7 @@ def test_a_call_goes_out_and_its_result_in(client: EngineClient) -> None:
     assert "".join(each.text for each in told if isinstance(each, CallDelta)) == call.arguments
     messages += [done.message, Message("tool", (ToolResult(call.id, "1285216"),))]
     _, last = answered(client, Request(0, tuple(messages), GREEDY, tools=(AREA, NOW)))
-    assert isinstance(last, ReplyDone)
+    assert isinstance(last, Finished)
     assert last.reply.text == "It is large."
     assert last.reply.cached_tokens == done.reply.prompt_tokens + len(done.reply.tokens) - 1
 
@@ -73,7 +71,8 @@ def test_tools_count(client: EngineClient) -> None:
     counted = []
     for tools in ((), (AREA,)):
         number = client.question(Count(0, (Message.user("x"),), tools))
-        while not isinstance(told := client.wait(PATIENCE_S), Counted) or told.id != number:
-            assert told is not None
+        told = hear_of(client, Counted)[-1]
+        assert isinstance(told, Counted)
+        assert told.id == number
         counted.append(told.tokens)
     assert counted[1] > counted[0] + 100

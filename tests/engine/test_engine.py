@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import Prefilling, Text
+from localspec.chat.events import Finished, Prefilling, Text
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
@@ -16,7 +16,6 @@ from localspec.engine.protocol import (
     LoadCancelled,
     Loading,
     Ready,
-    ReplyDone,
     ReplyEvents,
     StateLeft,
     StateRestored,
@@ -37,9 +36,9 @@ def turns(*contents: str) -> list[Message]:
     return [said[i % 2](text) for i, text in enumerate(contents)]
 
 
-def ended(heard: Heard) -> ReplyDone:
+def ended(heard: Heard) -> Finished:
     last = heard[-1]
-    assert isinstance(last, ReplyDone), last
+    assert isinstance(last, Finished), last
     return last
 
 
@@ -314,9 +313,9 @@ def test_too_long_a_conversation_loses_its_oldest_turns_and_never_the_system_pro
         assert refused.kind == "ContextOverflow"
         heard = hear_all(engine, engine.ask(said, GREEDY, drop_oldest=True))
         started, left_out = heard.started, ended(heard).dropped_turns
-        count = engine.count([said[0], *said[1 + left_out :]])
+        count = engine.ask_count([said[0], *said[1 + left_out :]])
         kept = hear_of(engine, Counted)[-1]
-        engine.count([said[0], *said[left_out - 1 :]])
+        engine.ask_count([said[0], *said[left_out - 1 :]])
         one_more = hear_of(engine, Counted)[-1]
     assert ended(heard).reply.stop_reason is StopReason.EOG
     assert left_out % 2 == 0
@@ -376,7 +375,7 @@ def test_an_engine_that_cannot_be_started_is_dead_in_one_line() -> None:
     engine.start()
     assert engine.drain() == [EngineDied("the engine cannot be started: No such file or directory")]
     engine.load(LaunchOptions())
-    assert engine.drain() == [EngineDied("the engine is not running: restart it")]
+    assert engine.drain() == [EngineDied("the engine cannot be started: No such file or directory")]
     engine.close()
 
 

@@ -15,20 +15,21 @@ from typing import Any
 
 import pytest
 
+from localspec.chat.events import Finished
 from localspec.chat.request import Request
 from localspec.engine.client import EngineClient
-from localspec.engine.process import cause_of_death
+from localspec.engine.link import cause_of_death
 from localspec.engine.protocol import (
+    MAX_FRAME_BYTES,
     VERSION,
     Bye,
     EngineDied,
     Hello,
     Load,
     Ready,
-    ReplyDone,
     SaveState,
+    encode,
 )
-from localspec.engine.wire import MAX_FRAME_BYTES, encode
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.engine.double import command
@@ -99,7 +100,7 @@ def test_after_a_death_it_is_restarted_with_what_was_loaded() -> None:
         ready = hear_of(engine, Ready)[-1]
         assert isinstance(ready, Ready)
         assert ready.target == "a-pair"
-        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], ReplyDone)
+        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
 
 
 def test_a_pair_that_it_died_of_is_not_loaded_again() -> None:
@@ -129,12 +130,12 @@ def test_it_has_a_session_of_its_own_so_that_the_terminal_cannot_reach_it() -> N
         assert engine.pid is not None
         assert os.getsid(engine.pid) == engine.pid
         os.kill(engine.pid, signal.SIGINT)  # and where it does, nothing happens
-        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], ReplyDone)
+        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
 
 
 PARENT = """
 import os, sys, time
-from localspec.chat.events import Prefilling
+from localspec.chat.events import Finished, Prefilling
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Ready
 from localspec.messages import Message
@@ -250,7 +251,7 @@ def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str
         failed = reply(process, "Failed")
         assert (failed["id"], failed["kind"]) == (None, "FrameError")
         assert told in failed["reason"]
-        assert reply(process, "ReplyDone")["message"]["parts"][0]["text"] == "Hello **world**."
+        assert reply(process, "Finished")["message"]["parts"][0]["text"] == "Hello **world**."
 
 
 @pytest.mark.slow
@@ -266,7 +267,7 @@ def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
             assert time.monotonic() < end_s
             time.sleep(0.05)
         for number in range(1, 6):  # and nothing is lost
-            finished = reply(process, "ReplyDone")
+            finished = reply(process, "Finished")
             assert (finished["id"], finished["message"]["parts"][0]["text"]) == (number, "x" * 1500)
 
 
@@ -295,7 +296,7 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
             encode(Load(LaunchOptions(pair="a-pair"))),
             encode(Request(1, tuple(HELLO), GREEDY)),
         )
-        assert reply(process, "ReplyDone")["id"] == 1  # all before it were frames, too
+        assert reply(process, "Finished")["id"] == 1  # all before it were frames, too
         assert b"stray" not in process.communicate(encode(Bye()))[0]
         assert process.returncode == 0
 
@@ -347,7 +348,7 @@ def test_one_that_cannot_be_heard_for_want_of_memory_is_ended(
     def no_room(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("localspec.engine.process.NOTICES", SimpleNamespace(decode=no_room))
+    monkeypatch.setattr("localspec.engine.engine.NOTICES", SimpleNamespace(decode=no_room))
     engine = EngineClient(command())
     engine.start()
     assert died(engine) == "lost contact with the engine (MemoryError)"

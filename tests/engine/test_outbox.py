@@ -20,13 +20,13 @@ from localspec.engine.outbox import Outbox
 from localspec.engine.protocol import (
     Downloading,
     Failed,
+    FrameError,
     Hello,
     Loading,
     Measuring,
     Notice,
     ReplyEvents,
 )
-from localspec.engine.wire import FrameError
 from localspec.messages import ToolCall
 from tests.waiting import PATIENCE_S, until
 
@@ -174,21 +174,30 @@ def test_what_cannot_be_written_ends_its_own_request_and_no_other() -> None:
 def test_a_failure_that_cannot_be_told_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Notice] = []
 
+    class Closed:
+        def write(self, text: str) -> None:
+            raise OSError("stderr is closed")
+
+    class Nameless(ValueError):
+        def __str__(self) -> str:
+            raise TypeError
+
     def write(notice: Notice) -> None:
-        if getattr(notice, "id", None) == 1 or notice == happened(2, Text("x")):
-            raise ValueError("no frame")
+        if notice in (happened(1, Text("x")), happened(2, Text("x"))):
+            raise Nameless if notice == happened(1, Text("x")) else ValueError("no frame")
         read.append(notice)
 
-    def closed(number: int | None, error: Exception) -> Failed:
-        raise OSError(number, "stderr is closed") from error
-
-    monkeypatch.setattr("localspec.engine.outbox.failure", closed)
+    monkeypatch.setattr("sys.stderr", Closed())
     outbox = Outbox(write)
     for request in (1, 2, 3):
         outbox.put(happened(request, Text("x")))
     outbox.close(PATIENCE_S)
-    told = Failed(2, "Fault", "this is a bug in localspec, report it (ValueError)")
-    assert read == [told, happened(3, Text("x"))]
+    bug = "this is a bug in localspec, report it"
+    first, second = (
+        Failed(n, "Fault", f"{bug} ({why})")
+        for n, why in ((1, "Nameless"), (2, "ValueError: no frame"))
+    )
+    assert read == [first, second, happened(3, Text("x"))]
 
 
 def test_what_leaves_together_is_flushed_once_and_after_all_of_it(reader: Reader) -> None:

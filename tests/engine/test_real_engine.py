@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import Prefilling, Text
+from localspec.chat.events import Finished, Prefilling, Text
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
@@ -15,7 +15,6 @@ from localspec.engine.protocol import (
     LoadCancelled,
     Loading,
     Ready,
-    ReplyDone,
     StateLeft,
     StateRestored,
     StateSaved,
@@ -53,9 +52,9 @@ def client(smollm2_path: Path) -> Iterator[EngineClient]:
         yield client
 
 
-def ended(heard: Heard) -> ReplyDone:
+def ended(heard: Heard) -> Finished:
     last = heard[-1]
-    assert isinstance(last, ReplyDone), last
+    assert isinstance(last, Finished), last
     return last
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from localspec.chat.events import Prefilling, RoundDone, Started, Text
+from localspec.chat.events import Finished, Prefilling, RoundDone, Started, Text
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
@@ -14,7 +14,6 @@ from localspec.engine.protocol import (
     LoadCancelled,
     Notice,
     Ready,
-    ReplyDone,
     ReplyEvents,
     StateLeft,
     StateRestored,
@@ -56,7 +55,7 @@ def hear_ends(engine: EngineClient, *requests: int) -> Heard:
     left = set(requests)
 
     def ends(notice: Notice) -> bool:
-        if isinstance(notice, ReplyDone | Failed) and notice.id is not None:
+        if isinstance(notice, Finished | Failed) and notice.id is not None:
             left.discard(notice.id)
         return not left
 
@@ -66,7 +65,7 @@ def hear_ends(engine: EngineClient, *requests: int) -> Heard:
 def whole(heard: Heard, request: int) -> str:
     """Return the text of a reply, and see that its events add up to it, in their order, and end with it."""
     mine = heard.about(request)
-    (done,) = mine.of(ReplyDone)
+    (done,) = mine.of(Finished)
     assert mine[-1] is done, "nothing comes after its end"
     assert mine.of(Failed) == []
     assert [type(each) for each in mine[:-1]] == [ReplyEvents] * (len(mine) - 1)
@@ -94,7 +93,7 @@ def test_several_go_on_at_once_and_the_short_one_does_not_wait_for_the_long_one(
     with double({**LONG, "parallel": 2}) as engine:
         story, volga = asked(engine, "a story", "Volga")
         heard = hear_ends(engine, story, volga)
-    assert [each.id for each in heard.of(ReplyDone)] == [volga, story]
+    assert [each.id for each in heard.of(Finished)] == [volga, story]
     assert whole(heard, story) == STORY
     assert whole(heard, volga) == "No."
 
@@ -103,7 +102,7 @@ def test_where_there_is_one_sequence_they_are_answered_one_after_the_other() -> 
     with double({"answers": RIVERS, "parallel": 1}) as engine:
         numbers = asked(engine, *RIVERS)
         heard = hear_ends(engine, *numbers)
-    told = [each.id for each in heard if isinstance(each, ReplyEvents | ReplyDone)]
+    told = [each.id for each in heard if isinstance(each, ReplyEvents | Finished)]
     assert told == sorted(told)
 
 
@@ -117,14 +116,14 @@ def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int, go_o
         engine.cancel(numbers[which])
         go_on.touch()
         heard = hear_ends(engine, *numbers)
-    reasons = {each.id: each.reply.stop_reason for each in heard.of(ReplyDone)}
+    reasons = {each.id: each.reply.stop_reason for each in heard.of(Finished)}
     expected = dict.fromkeys(numbers, StopReason.EOG) | {numbers[which]: StopReason.CANCELLED}
     assert reasons == expected
-    for each in heard.of(ReplyDone):
+    for each in heard.of(Finished):
         assert each.message.text == "x" * (
             len(each.message.text) if each.id == numbers[which] else len(STORY)
         )
-    assert len(next(e for e in heard.of(ReplyDone) if e.id == numbers[which]).message.text) < len(
+    assert len(next(e for e in heard.of(Finished) if e.id == numbers[which]).message.text) < len(
         STORY
     )
 
@@ -136,7 +135,7 @@ def test_a_prompt_that_is_cancelled_leaves_the_one_that_is_written(go_on: Path) 
         hear(engine, lambda each: bool(Heard([each]).about(long).events(Prefilling)))
         engine.cancel(long)
         heard = hear_ends(engine, long, story)
-    ends = {each.id: (each.reply.stop_reason, each.message.text) for each in heard.of(ReplyDone)}
+    ends = {each.id: (each.reply.stop_reason, each.message.text) for each in heard.of(Finished)}
     assert ends == {long: (StopReason.CANCELLED, ""), story: (StopReason.EOG, STORY)}
 
 
@@ -148,7 +147,7 @@ def test_one_that_was_cancelled_goes_on_from_what_it_has(go_on: Path) -> None:
         engine.cancel(numbers[0])
         go_on.touch()
         heard = hear_ends(engine, *numbers)
-        cut = next(each for each in heard.of(ReplyDone) if each.id == numbers[0])
+        cut = next(each for each in heard.of(Finished) if each.id == numbers[0])
         talk = [Message.user("story 1"), cut.message]
         rest = hear_all(engine, engine.ask(talk, GREEDY))
     assert cut.message.text + rest.text == STORY
@@ -165,8 +164,8 @@ def test_a_load_waits_until_no_answer_is_under_way() -> None:
         engine.load(LaunchOptions(target="another"))
         (last,) = asked(engine, "Volga")
         heard = hear_all(engine, last)
-    assert order(heard, ReplyDone, Ready) == ["ReplyDone", "ReplyDone", "Ready", "ReplyDone"]
-    assert [each.message.text for each in heard.of(ReplyDone)] == [STORY, STORY, "No."]
+    assert order(heard, Finished, Ready) == ["Finished", "Finished", "Ready", "Finished"]
+    assert [each.message.text for each in heard.of(Finished)] == [STORY, STORY, "No."]
     assert heard.of(Ready)[0].target == "another"
 
 
@@ -179,8 +178,8 @@ def test_a_load_that_is_cancelled_while_it_waits_costs_no_answer(go_on: Path) ->
         go_on.touch()
         heard = hear_of(engine, LoadCancelled)
         assert heard[-1] == LoadCancelled("a-pair")
-        assert [each.id for each in heard.of(ReplyDone)] == numbers
-        assert [each.message.text for each in heard.of(ReplyDone)] == [STORY] * 2
+        assert [each.id for each in heard.of(Finished)] == numbers
+        assert [each.message.text for each in heard.of(Finished)] == [STORY] * 2
 
 
 def test_a_goodbye_waits_for_no_answer_and_keeps_the_state_all_the_same(
@@ -207,17 +206,17 @@ def test_the_state_is_kept_and_put_back_between_answers(
         engine.restore_state(state)
         (last,) = asked(engine, "a third story")
         heard = hear_all(engine, last)
-    told = order(heard, ReplyDone, StateSaved, StateRestored, StateLeft)
+    told = order(heard, Finished, StateSaved, StateRestored, StateLeft)
     assert told == [
-        "ReplyDone",
-        "ReplyDone",
+        "Finished",
+        "Finished",
         "StateSaved",
-        "ReplyDone",
+        "Finished",
         "StateRestored",
-        "ReplyDone",
+        "Finished",
     ]
     saved, restored = heard.of(StateSaved)[0], heard.of(StateRestored)[0]
-    second = heard.of(ReplyDone)[1].reply
+    second = heard.of(Finished)[1].reply
     # All but the last token, which nothing has followed yet.
     assert saved.tokens == restored.tokens == second.prompt_tokens + len(second.tokens) - 1
 
@@ -226,7 +225,7 @@ def test_a_count_is_answered_beside_a_running_answer(go_on: Path) -> None:
     with double(resting(go_on)) as engine:
         (story,) = asked(engine, "a story")
         hear_event(engine, Text)
-        count = engine.count([Message.user("hello")])
+        count = engine.ask_count([Message.user("hello")])
         go_on.touch()
         heard = hear_all(engine, story)
     (counted,) = heard.of(Counted)
@@ -239,10 +238,10 @@ def test_a_count_that_fails_costs_no_answer() -> None:
     with double(LONG) as engine:
         (story,) = asked(engine, "a story")
         hear_event(engine, Text)
-        count = engine.count([])
+        count = engine.ask_count([])
         heard = hear_all(engine, story)
     assert [(each.id, each.kind) for each in heard.of(Failed)] == [(count, "UsageError")]
-    assert heard.of(ReplyDone)[0].message.text == STORY
+    assert heard.of(Finished)[0].message.text == STORY
 
 
 @pytest.mark.parametrize(
@@ -311,7 +310,7 @@ def test_nothing_is_written_of_what_a_gate_has_masked(tmp_path: Path) -> None:
     try:
         for asks, kind in (("the mail?", StateLeft), ("a river?", StateSaved)):
             engine.ask([Message.user(asks)])
-            hear_of(engine, ReplyDone)
+            hear_of(engine, Finished)
             engine.save_state(str(tmp_path / "7"))
             told = hear_of(engine, StateLeft, StateSaved)[-1]
             assert isinstance(told, kind)

@@ -9,19 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.calls import Tool
-from localspec.chat.events import Reply, RoundDone, Started, Text
+from localspec.chat.events import Finished, Forecast, Reply, RoundDone, Started, Text
 from localspec.chat.request import Request
-from localspec.engine import wire
+from localspec.engine import protocol as wire
 from localspec.engine.protocol import (
+    COMMANDS,
+    NOTICES,
     VERSION,
     Command,
     EngineDied,
-    Forecast,
+    FrameError,
     Notice,
-    ReplyDone,
     ReplyEvents,
+    encode,
 )
-from localspec.engine.wire import COMMANDS, NOTICES, FrameError, encode
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from tests.option_values import some
@@ -67,7 +68,7 @@ def test_what_happened_comes_out_in_its_order(
 
 @given(st.from_type(Reply), st.from_type(Message))
 def test_a_reply_comes_out_with_all_of_its_figures(reply: Reply, message: Message) -> None:
-    told = ReplyDone(1, reply, message, 2, Forecast(1.5, None, "a note"))
+    told = Finished(reply, message, id=1, forecast=Forecast(1.5, None, "a note"))
     assert NOTICES.decode(encode(told)) == told
 
 

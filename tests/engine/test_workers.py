@@ -2,9 +2,9 @@
 
 import pytest
 
-from localspec.chat.events import Text
+from localspec.chat.events import Finished, Text
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Failed, Ready, ReplyDone
+from localspec.engine.protocol import EngineDied, Failed, Ready
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.engine.talking import hear_all, hear_event, hear_of
@@ -47,7 +47,7 @@ def test_a_chat_goes_on_when_its_worker_is_back(smollm2_path: object) -> None:
             client.restart()
             assert isinstance(hear_of(client, Ready)[-1], Ready)
             done = hear_all(client, client.ask(STORY, SHORT))[-1]
-            assert isinstance(done, ReplyDone)
+            assert isinstance(done, Finished)
             assert done.reply.completion_tokens == 4
     finally:
         client.close()

@@ -174,7 +174,7 @@ def test_a_disk_that_fills_up_is_told_and_all_is_saved_once_there_is_room(tmp_pa
             await until_told(chat, "cannot be saved", "in memory")
             await chat.ask("in memory?")
             assert chat.contents[-2:] == ["in memory?", "Yes."]
-        history._database._tried_s -= 60
+        history._tried_s -= 60
         await until_told(chat, AGAIN)
         await chat.ask("and now?")
 
@@ -200,7 +200,7 @@ def test_a_database_that_another_process_locks_is_told_and_all_is_saved_afterwar
         assert chat.contents[2] == "locked?"
         other.execute("ROLLBACK")
         other.close()
-        chat.session.talk.history._database._tried_s -= 60
+        chat.session.talk.history._tried_s -= 60
         await until_told(chat, AGAIN)
 
     drive(lock, tmp_path)

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from lab.fuzz.target import load
-from lab.fuzz.targets.state import _CUT, _PAYLOAD, _RESEAL, _header
+from lab.fuzz.targets.state import _CUT, _PAYLOAD, _SEAL, _header
 from lab.fuzz.targets.telemetry import RECORD
 from localspec.batch.source import parsed, split_lines
 from localspec.config.files import read_settings
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
-from localspec.history.export import as_json, as_markdown
 from localspec.launch.child import _segments
 from localspec.messages import Message
+from localspec.session.export import as_json, as_markdown
 
 _DIGITS = "1" * 5000
 
@@ -44,23 +44,24 @@ def test_a_header_of_a_csv_is_shown_without_its_control_characters() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"payload": []},
-        {"payload": {"tokens": True, "size_bytes": 1, "blake2b": ""}},
-        {"payload": {"tokens": 1.5, "size_bytes": 1, "blake2b": ""}},
+        {"tokens": []},
+        {"tokens": True, "blake2b": ""},
+        {"tokens": 1.5, "blake2b": ""},
         {"belongs_to": None},
         {"extra": None},
     ],
 )
-def test_a_state_with_a_good_seal_and_odd_fields_is_left_alone(changes: dict[str, object]) -> None:
-    load("state").check(_RESEAL + _header(**changes) + _CUT + _PAYLOAD)
+def test_a_state_with_a_good_checksum_and_odd_fields_is_left_alone(
+    changes: dict[str, object],
+) -> None:
+    load("state").check(_SEAL + _header(**changes) + _CUT + _PAYLOAD)
 
 
 def test_a_state_without_one_of_its_fields_is_left_alone() -> None:
     whole = json.loads(_header())
-    for name in list(whole["body"]):
-        rest = {key: value for key, value in whole["body"].items() if key != name}
-        data = json.dumps({**whole, "body": rest}).encode()
-        load("state").check(_RESEAL + data + _CUT + _PAYLOAD)
+    for name in whole:
+        rest = {key: value for key, value in whole.items() if key != name}
+        load("state").check(_SEAL + json.dumps(rest).encode() + _CUT + _PAYLOAD)
 
 
 @pytest.mark.parametrize("remembered", [None, [1], [["a"]], [["a", 5]], [["a", ["b"]]], [[1, [2]]]])

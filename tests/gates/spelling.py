@@ -4,18 +4,20 @@ It stands where `EngineClient` and `RemoteEngine` have the engine of a server, s
 """
 
 import json
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
+
+import msgspec
 
 from lab.planted import FORMATS, Planted, planted
 from localspec.chat.events import Event, Finished, Reply, RoundDone, Text
 from localspec.chat.gated import GatedReply, gate_of
 from localspec.chat.request import Request
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
-from localspec.engine.protocol import Count, Counted, Notice, Ready, ReplyDone, ReplyEvents
-from localspec.engine.wire import COMMANDS
+from localspec.engine.link import Link, ServerLink
+from localspec.engine.protocol import COMMANDS, Count, Counted, Notice, Ready, ReplyEvents, encode
 from localspec.messages import Message
 
 _N_CTX = 1 << 20
@@ -24,8 +26,7 @@ READY = Ready("toy", None, "off", _N_CTX, (), 0.0, thinks=False)
 ABOUT = ("Use {} here.\n", "- {} \n", 'say "{}" and go on.\n', "| {} |\n", "({}) is it.\n")
 
 
-@dataclass(slots=True, eq=False)
-class Spelling:
+class Spelling(ServerLink):
     """Answers a question with a number in it by the text of that number.
 
     Args:
@@ -34,30 +35,32 @@ class Spelling:
         seed: of where texts are cut.
     """
 
-    texts: Sequence[str]
-    most: int
-    seed: int = 0
-    ready: Ready = READY
-    pid: int = 1
-    rests: bool = False
-    alive: bool = True
-    _deliver: Callable[[Notice], None] = lambda _: None
+    ready = READY
 
-    def listen(self, deliver: Callable[[Notice], None]) -> None:
-        self._deliver = deliver
+    def __init__(self, texts: Sequence[str], most: int, seed: int = 0) -> None:
+        Link.__init__(self, *os.pipe(), 1)
+        self.texts, self.most, self.seed = texts, most, seed
+        self._lines = list[bytes]()
 
     def end(self, wait_s: float) -> None:
-        pass
+        for each in () if self.ended else (self.sources[0], self.sink):
+            os.close(each)
+        self.ended = True
 
-    def say(self, line: bytes) -> None:
+    def read(self) -> list[bytes]:
+        os.read(self.sources[0], 1 << 16)
+        lines, self._lines = self._lines, []
+        return lines
+
+    def send(self, line: bytes = b"") -> None:
         command = COMMANDS.decode(line)
         match command:
             case Request():
                 which = re.findall(r"\d+", command.question)[-1]
-                for notice in self._answered(command, int(which)):
-                    self._deliver(notice)
+                self._lines += map(encode, self._answered(command, int(which)))
             case Count(id=number):
-                self._deliver(Counted(number, 1, _N_CTX))
+                self._lines.append(encode(Counted(number, 1, _N_CTX)))
+        os.write(self.sink, b".")
 
     def _answered(self, request: Request, which: int) -> Iterator[Notice]:
         number, reply = request.id, GatedReply(gate_of(request.gate)) if request.gate else None
@@ -77,7 +80,7 @@ class Spelling:
         *rest, last = [end] if reply is None else reply.take(end)
         assert isinstance(last, Finished)
         yield ReplyEvents(number, tuple(rest))  # type: ignore[arg-type]
-        yield ReplyDone(number, last.reply, last.message or Message.assistant(text))
+        yield msgspec.structs.replace(last, id=number)
 
     def _rounds(self, text: str, random: Random) -> Iterator[list[str]]:
         at = 0

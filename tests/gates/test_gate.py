@@ -44,19 +44,22 @@ def test_empty_file_is_the_usual_gate() -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("use = 1", "list of names"),
+        ("use = 1", "use must be a list, not '1'"),
         ("use = ['cats']", "'cats' is no rule"),
-        ("uses = []", "'uses' is not known"),
-        ("action = 'eat'", "choose one of mask"),
+        ("uses = []", "uses is not a known key"),
+        ("action = 'eat'", "choose one of ask, mask, note, stop$"),
         ("[actions]\ncats = 'mask'", "'cats' is no rule"),
-        ("actions = 1", "no table"),
-        ("pattern = 1", r"\[\[pattern\]\]"),
-        ("[[pattern]]\nname = 'x'", "no name or no pattern"),
+        ("actions = 1", "actions must be a table"),
+        ("pattern = 1", "pattern must be a list"),
+        ("[[pattern]]\nname = 'x'", r"pattern\[1\].pattern is missing"),
         ("[[pattern]]\nname = 'x'\npattern = 'a*'", "no longest match"),
         ("[[pattern]]\nname = 'x'\npattern = 'a?'", "matches nothing at all"),
         ("[[pattern]]\nname = 'x'\npattern = 'a'\nwhole = 2", "true or false"),
-        ("[[pattern]]\nname = 'x'\npattern = 'a'\nwhole = true\nfoo = 1", "'foo' is not known"),
-        ("no toml", "not valid TOML"),
+        (
+            "[[pattern]]\nname = 'x'\npattern = 'a'\nwhole = true\nfoo = 1",
+            r"pattern\[1\].foo is not a known key",
+        ),
+        ("no toml", "is not TOML"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_in_one_line(text: str, word: str) -> None:

@@ -23,18 +23,18 @@ from localspec.history.archive import History
 from localspec.launch.observe import _is_secret
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.options.recording import Switch
 from localspec.serve.http import Guard
 from localspec.session.conversation import SavedConversation
 from localspec.session.export import exported
 from localspec.session.preferences import Preferences
 from localspec.telemetry.recorder import Recorder
-from localspec.telemetry.switch import Switch
 from localspec.tui import plain
 from localspec.tui.plain import Lines
 from localspec.tui.session import Session
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG
-from tests.gates.spelling import READY, Spelling, json_of, leaked, secrets_of, texts_of
+from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
 from tests.serve.serving import served
 from tests.telemetry.talking import PAIR, drafted, first
 from tests.tui.test_gate import on_disk
@@ -53,12 +53,6 @@ def assert_nothing_leaks(seen: str, times: int = 1) -> None:
     assert leaked(SECRETS, seen) == []
 
 
-def spelling(most: int) -> EngineClient:
-    client = EngineClient()
-    client.attach(Spelling(TEXTS, most))  # type: ignore[arg-type]
-    return client
-
-
 def test_leak_is_found_whole_and_in_part() -> None:
     for secret in SECRETS:
         assert leaked([secret], f"so {secret.text} it is") == [secret]
@@ -69,11 +63,11 @@ def test_leak_is_found_whole_and_in_part() -> None:
 
 @ROUNDS
 def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
-    engine = EngineClient(find=lambda _: Spelling(TEXTS, most), gate="usual")  # type: ignore[arg-type,return-value]
+    engine = EngineClient(find=lambda _: Spelling(TEXTS, most), gate="usual")
     talk = SavedConversation(History(tmp_path / "history"))
     session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
     out, err = io.StringIO(), io.StringIO()
-    front = Lines(session, Preferences(), out, err, terminal=False, sleep=lambda _: None)
+    front = Lines(session, Preferences(), out, err, terminal=False)
     lines = list[str]()
     for number in range(len(TEXTS)):
         lines.append(f"text {number}?")
@@ -91,7 +85,7 @@ def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
 @ROUNDS
 def test_run_and_what_it_tells_of_rounds(most: int) -> None:
     seen = list[str]()
-    with closing(RemoteEngine(spelling(most), READY)) as engine:
+    with closing(RemoteEngine.of_server(Spelling(TEXTS, most))) as engine:
         for number in range(len(TEXTS)):
             request = Request(0, (Message.user(f"{number}"),), gate="usual")
             for event in iterate(engine.stream(request)):
@@ -108,7 +102,7 @@ def test_batch(tmp_path: Path, most: int) -> None:
     lines = [json.dumps({"prompt": f"text {number}?"}) for number in range(len(TEXTS))]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     form, out = Form(ReplyOptions(), gate="usual"), tmp_path / "out.jsonl"
-    with closing(RemoteEngine(spelling(most), READY, 4)) as engine:
+    with closing(RemoteEngine.of_server(Spelling(TEXTS, most), 4)) as engine:
         tally, _ = run_batch(tmp_path / "in.jsonl", out, engine, form=form)
     assert tally.answered == len(TEXTS)
     assert_nothing_leaks(out.read_text())
@@ -117,7 +111,7 @@ def test_batch(tmp_path: Path, most: int) -> None:
 @ROUNDS
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_serve(most: int, stream: bool) -> None:
-    engine = EngineClient(find=lambda _: Spelling(TEXTS, most))  # type: ignore[arg-type,return-value]
+    engine = RemoteEngine(find=lambda _: Spelling(TEXTS, most))
     guard, seen = Guard(hosts={"127.0.0.1", "localhost"}, gate="usual"), list[str]()
     with served({}, guard=guard, engine=engine) as server:
         for number in range(len(TEXTS)):

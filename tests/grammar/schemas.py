@@ -1,15 +1,17 @@
-"""Twenty JSON schemas of the kinds that people use, and what to ask a model for each."""
+"""Twenty JSON schemas of the kinds that people use, and a question to a model for each."""
 
 from typing import Any, NamedTuple
+
+Schema = dict[str, Any]
 
 
 class Asked(NamedTuple):
     name: str
     prompt: str
-    schema: dict[str, Any]
+    schema: Schema
 
 
-def obj(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
+def obj(required: list[str] | None = None, **properties: Any) -> Schema:
     """Return a closed object; by default all its properties are required."""
     return {
         "type": "object",
@@ -19,55 +21,60 @@ def obj(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
     }
 
 
-BOOLEAN = {"type": "boolean"}
+def text(most: int, least: int = 0) -> Schema:
+    return {"type": "string", **({"minLength": least} if least else {}), "maxLength": most}
+
+
+def whole(least: int, most: int) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+def number(least: float, most: float) -> Schema:
+    return {"type": "number", "minimum": least, "maximum": most}
+
+
+def some(items: Schema, most: int, least: int = 0) -> Schema:
+    return {
+        "type": "array",
+        "items": items,
+        **({"minItems": least} if least else {}),
+        "maxItems": most,
+    }
+
+
+TEXT, BOOLEAN = {"type": "string"}, {"type": "boolean"}
 
 ASKED = (
     Asked(
         "person",
         "Extract the person as JSON: Maria Gomez, 34, lives in Porto and works as a nurse.",
-        obj(
-            name={"type": "string", "minLength": 1, "maxLength": 40},
-            age={"type": "integer", "minimum": 0, "maximum": 130},
-            city={"type": "string", "maxLength": 40},
-            job={"type": "string", "maxLength": 40},
-        ),
+        obj(name=text(40, 1), age=whole(0, 130), city=text(40), job=text(40)),
     ),
     Asked(
         "sentiment",
         "Classify this review: 'The battery lasts two days, but the screen scratches easily.'",
         obj(
             sentiment={"enum": ["positive", "neutral", "negative", "mixed"]},
-            confidence={"type": "number", "minimum": 0, "maximum": 1},
-            reasons={
-                "type": "array",
-                "items": {"type": "string", "maxLength": 60},
-                "minItems": 1,
-                "maxItems": 3,
-            },
+            confidence=number(0, 1),
+            reasons=some(text(60), 3, 1),
         ),
     ),
     Asked(
         "recipe",
         "Give a short recipe for pancakes as JSON.",
         obj(
-            title={"type": "string", "maxLength": 60},
-            servings={"type": "integer", "minimum": 1, "maximum": 12},
-            ingredients={
-                "type": "array",
-                "minItems": 2,
-                "maxItems": 6,
-                "items": obj(
-                    name={"type": "string", "maxLength": 30},
+            title=text(60),
+            servings=whole(1, 12),
+            ingredients=some(
+                obj(
+                    name=text(30),
                     amount={"type": "number", "exclusiveMinimum": 0, "maximum": 5000},
                     unit={"enum": ["g", "ml", "piece", "tsp", "tbsp", "cup"]},
                 ),
-            },
-            steps={
-                "type": "array",
-                "items": {"type": "string", "maxLength": 90},
-                "minItems": 2,
-                "maxItems": 4,
-            },
+                6,
+                2,
+            ),
+            steps=some(text(90), 4, 2),
         ),
     ),
     Asked(
@@ -81,16 +88,8 @@ ASKED = (
                 "id": {"type": "string", "format": "uuid"},
                 "placed": {"type": "string", "format": "date-time"},
                 "customer": {"$ref": "#/$defs/Customer"},
-                "lines": {
-                    "type": "array",
-                    "items": {"$ref": "#/$defs/Line"},
-                    "minItems": 1,
-                    "maxItems": 3,
-                },
-                "note": {
-                    "anyOf": [{"type": "string", "maxLength": 50}, {"type": "null"}],
-                    "default": None,
-                },
+                "lines": some({"$ref": "#/$defs/Line"}, 3, 1),
+                "note": {"anyOf": [text(50), {"type": "null"}], "default": None},
             },
             "required": ["id", "placed", "customer", "lines"],
             "$defs": {
@@ -98,7 +97,7 @@ ASKED = (
                     "type": "object",
                     "title": "Customer",
                     "properties": {
-                        "name": {"type": "string", "maxLength": 40},
+                        "name": text(40),
                         "email": {"type": "string", "format": "email"},
                     },
                     "required": ["name", "email"],
@@ -108,8 +107,8 @@ ASKED = (
                     "title": "Line",
                     "properties": {
                         "sku": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{4}$"},
-                        "quantity": {"type": "integer", "minimum": 1, "maximum": 99},
-                        "price": {"type": "number", "minimum": 0.01, "maximum": 999.99},
+                        "quantity": whole(1, 99),
+                        "price": number(0.01, 999.99),
                     },
                     "required": ["sku", "quantity", "price"],
                 },
@@ -121,31 +120,14 @@ ASKED = (
         "Describe a small family tree of three people as JSON.",
         {
             "$ref": "#/$defs/node",
-            "$defs": {
-                "node": {
-                    "type": "object",
-                    "properties": {
-                        "name": {"type": "string", "maxLength": 20},
-                        "children": {
-                            "type": "array",
-                            "items": {"$ref": "#/$defs/node"},
-                            "maxItems": 2,
-                        },
-                    },
-                    "required": ["name", "children"],
-                    "additionalProperties": False,
-                }
-            },
+            "$defs": {"node": obj(name=text(20), children=some({"$ref": "#/$defs/node"}, 2))},
         },
     ),
     Asked(
         "shapes",
         "Give two shapes, a circle and a rectangle, as JSON.",
-        {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": 3,
-            "items": {
+        some(
+            {
                 "oneOf": [
                     {
                         "type": "object",
@@ -159,14 +141,16 @@ ASKED = (
                         "type": "object",
                         "properties": {
                             "kind": {"const": "rectangle"},
-                            "width": {"type": "number", "minimum": 1, "maximum": 50},
-                            "height": {"type": "number", "minimum": 1, "maximum": 50},
+                            "width": number(1, 50),
+                            "height": number(1, 50),
                         },
                         "required": ["kind", "width", "height"],
                     },
                 ]
             },
-        },
+            3,
+            1,
+        ),
     ),
     Asked(
         "tool-call",
@@ -176,23 +160,17 @@ ASKED = (
                 obj(
                     tool={"const": "get_weather"},
                     arguments=obj(
-                        ["city"],
-                        city={"type": "string", "maxLength": 40},
-                        unit={"enum": ["celsius", "fahrenheit"]},
+                        ["city"], city=text(40), unit={"enum": ["celsius", "fahrenheit"]}
                     ),
                 ),
-                obj(tool={"const": "none"}, reason={"type": "string", "maxLength": 80}),
+                obj(tool={"const": "none"}, reason=text(80)),
             ]
         },
     ),
     Asked(
         "translations",
         "Translate 'good morning' into Japanese, Greek and French, as JSON.",
-        obj(
-            ja={"type": "string", "maxLength": 30},
-            el={"type": "string", "maxLength": 30},
-            fr={"type": "string", "maxLength": 30},
-        ),
+        obj(ja=text(30), el=text(30), fr=text(30)),
     ),
     Asked(
         "unicode-keys",
@@ -200,8 +178,8 @@ ASKED = (
         {
             "type": "object",
             "properties": {
-                "größe": {"type": "integer", "minimum": 10, "maximum": 300},
-                "preis €": {"type": "number", "minimum": 0, "maximum": 10000},
+                "größe": whole(10, 300),
+                "preis €": number(0, 10000),
                 'größe "neu"': BOOLEAN,
             },
             "required": ["größe", "preis €"],
@@ -214,7 +192,7 @@ ASKED = (
         obj(
             ["host", "port"],
             host={"type": "string", "format": "hostname"},
-            port={"type": "integer", "minimum": 1, "maximum": 65535},
+            port=whole(1, 65535),
             tls=BOOLEAN,
             level={"enum": ["debug", "info", "warn", "error"]},
             workers={"type": ["integer", "null"], "minimum": 1, "maximum": 64},
@@ -242,15 +220,12 @@ ASKED = (
                 type={"const": "Point"},
                 coordinates={
                     "type": "array",
-                    "prefixItems": [
-                        {"type": "number", "minimum": -180, "maximum": 180},
-                        {"type": "number", "minimum": -90, "maximum": 90},
-                    ],
+                    "prefixItems": [number(-180, 180), number(-90, 90)],
                     "items": False,
                     "minItems": 2,
                 },
             ),
-            properties=obj(name={"type": "string", "maxLength": 40}),
+            properties=obj(name=text(40)),
         ),
     ),
     Asked(
@@ -258,11 +233,11 @@ ASKED = (
         "Put a one-hour meeting with Ana and Ben on 2026-03-05 at 10:00 UTC.",
         obj(
             ["title", "start"],
-            title={"type": "string", "maxLength": 50},
+            title=text(50),
             start={"type": "string", "format": "date-time"},
             day={"type": "string", "format": "date"},
             minutes={"type": "integer", "minimum": 15, "maximum": 480, "multipleOf": 15},
-            people={"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 4},
+            people=some(text(20), 4),
         ),
     ),
     Asked(
@@ -270,7 +245,7 @@ ASKED = (
         "Rate apples, pears and plums from 0 to 10, as JSON.",
         {
             "type": "object",
-            "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 10},
+            "additionalProperties": whole(0, 10),
             "minProperties": 1,
             "maxProperties": 5,
         },
@@ -280,7 +255,7 @@ ASKED = (
         "Describe a bicycle as JSON with a name and anything else.",
         {
             "type": "object",
-            "properties": {"name": {"type": "string", "maxLength": 30}},
+            "properties": {"name": text(30)},
             "required": ["name"],
             "additionalProperties": {"type": ["string", "number", "boolean"], "maxLength": 30},
             "maxProperties": 5,
@@ -294,10 +269,7 @@ ASKED = (
                 {"$ref": "#/definitions/person"},
                 {
                     "type": "object",
-                    "properties": {
-                        "salary": {"type": "integer", "minimum": 1000, "maximum": 500000},
-                        "name": {"maxLength": 30},
-                    },
+                    "properties": {"salary": whole(1000, 500000), "name": {"maxLength": 30}},
                     "required": ["salary"],
                 },
             ],
@@ -321,36 +293,21 @@ ASKED = (
                 "type": "string",
                 "pattern": "^([KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](=[QRBN])?[+#]?|O-O(-O)?)$",
             },
-            comment={"type": "string", "maxLength": 60},
+            comment=text(60),
         ),
     ),
     Asked(
         "matrix",
         "Give a 2 by 2 matrix of numbers as JSON.",
-        {
-            "type": "array",
-            "minItems": 2,
-            "maxItems": 2,
-            "items": {
-                "type": "array",
-                "items": {"type": "number", "minimum": -10, "maximum": 10},
-                "minItems": 2,
-                "maxItems": 2,
-            },
-        },
+        some(some(number(-10, 10), 2, 2), 2, 2),
     ),
     Asked(
         "quiz",
         "Write a quiz question about planets with three choices, as JSON.",
         obj(
-            question={"type": "string", "maxLength": 90},
-            choices={
-                "type": "array",
-                "items": {"type": "string", "maxLength": 25},
-                "minItems": 3,
-                "maxItems": 3,
-            },
-            answer={"type": "integer", "minimum": 0, "maximum": 2},
+            question=text(90),
+            choices=some(text(25), 3, 3),
+            answer=whole(0, 2),
             source={"type": "string", "format": "uri"},
         ),
     ),
@@ -359,10 +316,7 @@ ASKED = (
         "Is the sky blue on a clear day? Answer as JSON.",
         {
             "type": "object",
-            "properties": {
-                "answer": {"type": "boolean"},
-                "why": {"type": "string", "minLength": 5, "maxLength": 80},
-            },
+            "properties": {"answer": BOOLEAN, "why": text(80, 5)},
             "required": ["answer", "why"],
         },
     ),

@@ -97,7 +97,7 @@ def test_rejected_drafts_leave_no_trace(seed: int) -> None:
 def test_nor_do_they_where_few_masks_and_states_are_kept(
     kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(automaton_module, "_KEPT", kept)
+    monkeypatch.setattr(automaton_module, "_MASKS", kept)
     monkeypatch.setattr("localspec.decoding.constraint._KEPT", kept)
     check(7)
 
@@ -210,7 +210,7 @@ def test_asking_what_is_forced_changes_nothing() -> None:
 def test_a_forced_token_that_is_not_looked_at_again_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plant(monkeypatch, _Cursor.forced, "tuple(found)", "(*found, *tokens[-1:], 1)[:6]")
+    plant(monkeypatch, _Cursor.forced, "tuple(forced)", "(*forced, *tokens[-1:], 1)[:6]")
     with pytest.raises(AssertionError):
         test_what_is_forced_is_all_that_may_follow_and_no_more_is_said()
 
@@ -257,11 +257,11 @@ def test_states_do_not_change_when_others_are_made_of_them() -> None:
 def test_masks_are_forgotten_but_for_the_last_ones() -> None:
     rule = GRAMMARS(ReplyOptions(regex="a*"))
     state, states = rule.start(), []
-    for _ in range(automaton_module._KEPT + 20):
+    for _ in range(automaton_module._MASKS + 20):
         rule.allows(state, ALL)
         states.append(state)
         state = rule.step(state, ord("a"))
-    assert sum(each.mask is not None for each in states) == automaton_module._KEPT
+    assert sum(each.mask is not None for each in states) == automaton_module._MASKS
     assert states[0].mask is None
     assert rule.allows(states[0], np.array([ord("a"), ord("b")])).tolist() == [True, False]
 

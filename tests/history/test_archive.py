@@ -12,8 +12,8 @@ import pytest
 from localspec.errors import HistoryError
 from localspec.history.archive import History, cut_at_word
 from localspec.history.database import STEPS
-from localspec.history.export import as_json, as_markdown
 from localspec.messages import DocumentPart, Message, TextPart, ToolCall, ToolResult
+from localspec.session.export import as_json, as_markdown
 from tests.toy import Stopwatch
 
 
@@ -155,23 +155,6 @@ def test_a_history_of_the_version_before_is_as_it_was(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "history.db")) as file:
         rows = file.execute("SELECT content FROM message WHERE role = 'user'").fetchall()
     assert rows == [(text,), (text,)]
-
-
-def test_a_role_that_no_chat_writes_is_told_in_one_line(tmp_path: Path) -> None:
-    unchecked = STEPS[0].replace("CHECK (role IN ('user', 'assistant'))", "")
-    history = written_before(tmp_path, unchecked)
-    history.close()
-    with closing(sqlite3.connect(tmp_path / "history.db")) as file:
-        file.execute("UPDATE message SET role = ? WHERE id = 2", ("x\n",))
-        file.commit()
-    history = History(tmp_path)
-    with pytest.raises(HistoryError, match=r"message 2 .* role 'x.n': delete its conversation"):
-        history.branch(1)
-    with pytest.raises(HistoryError):
-        history.resume_reply(2)
-    history.delete(1)
-    assert history.conversations() == []
-    history.close()
 
 
 def test_only_the_owner_can_read_it(history: History, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.errors import UsageError
 from localspec.history.archive import History
-from localspec.history.tags import split_query, tags_of
+from localspec.history.records import split_query, tags_of
 from localspec.messages import Message
 
 

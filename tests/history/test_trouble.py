@@ -16,7 +16,6 @@ from localspec.history.archive import History
 from localspec.history.database import STEPS
 from localspec.messages import Message
 from tests.history.test_archive import said, talk
-from tests.waiting import PATIENCE_S
 
 NOBODY = 65534
 
@@ -70,10 +69,10 @@ def test_a_reply_that_grows_is_written_once_when_the_file_can_be_written_again(
     reply = history.begin_reply(number, history.add_user(number, None, Message.user("count")))
     for each in range(100):
         reply.feed(f"{each} ")
-    assert len(history._database._waiting) == 3, "a conversation and two messages"
+    assert len(history._waiting) == 3, "a conversation and two messages"
     reply.finish()
     (tmp_path / "file").unlink()
-    history.mend(wait_s=0)
+    history.retry(wait_s=0)
     assert history.trouble is None
     history.close()
     again = History(tmp_path / "file" / "history")
@@ -97,16 +96,16 @@ def test_a_later_version_is_left_alone(tmp_path: Path) -> None:
     ("offset", "damage"),
     [(0, b"\xff" * 64), (100, b"\xff" * 200), (4096 * 8, b"\xff" * 4096 * 40)],
 )
-def test_damage_is_found_when_the_history_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, damage: bytes
+def test_damage_is_told_when_it_is_met_and_costs_no_word(
+    tmp_path: Path, offset: int, damage: bytes
 ) -> None:
-    monkeypatch.setattr(databases, "_CHECK_S", PATIENCE_S)  # a slow machine looks to the end too
     database = filled(tmp_path)
     with database.open("r+b") as file:
         file.seek(offset)
         file.write(damage)
     before = database.read_bytes()
     history = History(tmp_path)
+    history.conversations("old")
     assert_one_line(history.trouble, "nothing is saved", "move", "history.db away")
     assert_a_chat_goes_on(history)
     assert database.read_bytes() == before
@@ -210,12 +209,12 @@ history.rename(kept, "a new title")
 reply.finish()
 assert history.trouble is not None
 if sys.argv[2] == "mends":
-    history.mend(wait_s=0)
+    history.retry(wait_s=0)
     assert history.trouble is not None, "there is no room yet"
     room(resource.RLIM_INFINITY)
-    history.mend()
+    history.retry()
     assert history.trouble is not None, "not so soon again"
-    history.mend(wait_s=0)
+    history.retry(wait_s=0)
     assert history.trouble is None
     talk(history, "after that", "fine", kept)
 else:
@@ -270,7 +269,7 @@ def test_a_file_that_cannot_be_written_is_tried_again_at_intervals(
     history = databases.HistoryDatabase(tmp_path / "history.db")
     for second, tried in ((1, 1), (9, 1), (11, 2), (20, 2), (22, 3)):
         now_s[0] = 1000.0 + second
-        history.mend()
+        history.retry()
         assert len(tries) == tried, second
     history.close()
 

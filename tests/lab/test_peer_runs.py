@@ -12,7 +12,7 @@ from lab.peers.__main__ import against_best, beside_server
 from lab.peers.runs import PeerRuns
 from lab.peers.setting import PEER_FLAGS, PeerSetting, peer_program
 from localspec.bench.arms import mode_arms
-from localspec.bench.bench import Bench
+from localspec.bench.measure import Bench
 from localspec.bench.prompts import BenchPrompt
 from localspec.bench.report import figures
 from localspec.bench.trial import Slot

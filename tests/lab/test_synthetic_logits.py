@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from lab.synthetic.heavier import heavier
 from lab.synthetic.shuffled import shuffled
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
 
 OPTIONS = LoadOptions(n_ctx=1024, max_rows=8, n_batch=128).exact()

@@ -25,10 +25,10 @@ from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.allocated import together
 from localspec.llama.backend import initialise, library_function
-from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
+from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
@@ -140,7 +140,7 @@ def _memory(job: Mapping[str, Any]) -> dict[str, list[int]]:
     for each in (options, draft_options):
         model = LlamaModel(path, each)
         context = LlamaContext(model)
-        real = together([real, model.allocated, context.allocated])
+        real = together([real, model.allocated, context.native.allocated])
         model.close()
 
     def without_rows(usage: Usage) -> int:

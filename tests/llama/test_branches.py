@@ -13,9 +13,9 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Logits, Pass, Role
 from localspec.errors import PassFailed
 from localspec.llama.batch import Batch
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
+from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from tests.decoding.planting import plant
 from tests.llama import tiny_mamba
@@ -206,7 +206,7 @@ def test_only_what_can_be_cut_and_stands_alone_has_branches(
     recurrent = LlamaModel(tiny_mamba.write(tmp_path / "mamba.gguf"), tiny.options)
     for model, count, most in ((tiny, 1, 4), (tiny, 2, 0), (recurrent, 1, 0)):
         sequences = of_branches(model, count)
-        assert sequences.most_branches == most
+        assert sequences.native.most_branches == most
         sequences.close()
     recurrent.close()
 
@@ -215,11 +215,11 @@ def test_what_was_branched_is_saved_and_put_back_as_it_was(tiny: LlamaModel) -> 
     sequences, context = of_branches(tiny), LlamaContext(tiny)
     view, text = sequences.views[0], list(range(50))
     sequences.together([(0, branched(text, [100, 101], {0: 200, 1: 201}))])
-    copy, held = view.copied(), view.cached
+    copy, held = view.native.copied(view.number), view.cached
     view.truncate(0)
     view.prefill([5] * 680)
     view.truncate(0)
-    assert sequences._native.put_back(view.number, copy)
+    assert sequences.native.put_back(view.number, copy)
     assert view.assume(held)
     (rows,) = sequences.together([(0, branched([*text, 100], [101, 102], {1: 202}))])
     texts = ([*text, 100], [*text, 100, 101], [*text, 100, 101, 102], [*text, 100, 101, 202])

@@ -7,8 +7,8 @@ import pytest
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
 from tests.llama.tiny_mamba import write
 

@@ -10,9 +10,9 @@ import pytest
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ContextOverflow, ModelLoadError, PassFailed
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
+from localspec.llama.sequence import LlamaContext
 
 pytestmark = pytest.mark.weights
 
@@ -160,7 +160,7 @@ def test_an_attention_cache_can_be_cut_which_takes_no_pass_to_know(
 ) -> None:
     monkeypatch.setattr(NativeContext, "decode", None)
     context = LlamaContext(smollm2)
-    assert context.can_truncate
+    assert context.native.can_truncate
     assert context.n_cached == 0
     context.close()
 

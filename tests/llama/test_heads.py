@@ -15,9 +15,9 @@ from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama import heads as heads_module
 from localspec.llama.batch import Part
-from localspec.llama.context import LlamaContext
 from localspec.llama.heads import LlamaHeads, TargetRows
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.decoding.planting import plant
 from tests.llama import tiny_models

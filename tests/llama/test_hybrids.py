@@ -12,9 +12,9 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama import safe_widths as module
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import Rewound, differences_at, safe_widths
+from localspec.llama.sequence import LlamaContext
 from localspec.models.gguf import read_header
 from localspec.models.memory import model_shape, predict
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
@@ -167,12 +167,24 @@ class Recurrent:
         self.logits(tokens, rows=1)
         return len(tokens)
 
-    def copied(self) -> list[float]:
+    number = 0
+
+    @property
+    def native(self) -> "Recurrent":
+        return self
+
+    def copied(self, number: int) -> list[float]:
+        assert number == self.number
         return list(self.cells)
 
-    def put_back(self, copy: list[float], tokens: list[int]) -> bool:
-        self.cells, self.tokens = list(copy), list(tokens)
+    def put_back(self, number: int, copy: list[float]) -> bool:
+        assert number == self.number
+        self.cells = list(copy)
         return True
+
+    def assume(self, tokens: list[int]) -> bool:
+        self.tokens = list(tokens)
+        return len(tokens) == len(self.cells)
 
     def logits(self, tokens: list[int], rows: int) -> np.ndarray:
         removed = len(self.tokens) - (len(tokens) - rows)

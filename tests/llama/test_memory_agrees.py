@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.models.gguf import read_header
 from localspec.models.memory import ModelShape, model_shape, predict
 from localspec.options import LoadOptions

@@ -11,9 +11,9 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError, UsageError
 from localspec.llama import model as model_module
 from localspec.llama.backend import log_lines
-from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices, placed_on
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.models.gguf import read_header
 from localspec.options import LoadOptions
 from localspec.resources import default_threads

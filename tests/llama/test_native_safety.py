@@ -13,8 +13,8 @@ from localspec.chat.events import Reply
 from localspec.decoding.round import StopReason
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.llama import tiny_mamba
 from tests.llama.audit import Audit, held
@@ -80,7 +80,7 @@ def test_an_audit_sees_a_row_too_many(audit: Audit, smollm2: LlamaModel) -> None
     context = LlamaContext(smollm2)
     context.logits([1, 2, 3], rows=2)
     with pytest.raises(AssertionError, match="rows of another pass"):
-        context._native.rows(3)
+        context.native.rows(3)
     context.close()
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions, SamplingParams
 from tests.llama.native_samplers import assert_agrees_with_llama_cpp
 from tests.llama.test_samplers_agree import random_params

@@ -16,10 +16,11 @@ from localspec.decoding.model import Pass, Role
 from localspec.decoding.round import StopReason
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.chat.answers import answers
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
@@ -157,7 +158,7 @@ def requests(options: ReplyOptions, *, deterministic: bool = False) -> Iterator[
 def texts(
     assistant: Assistant, options: ReplyOptions
 ) -> dict[int, tuple[tuple[int, ...], StopReason]]:
-    answered: list[Answered] = list(assistant.answer(requests(options, deterministic=True)))
+    answered: list[Answered] = list(answers(assistant, requests(options, deterministic=True)))
     assert all(each.reply for each in answered)
     return {
         each.key: (each.reply.tokens, each.reply.stop_reason) for each in answered if each.reply
@@ -196,7 +197,7 @@ def test_the_same_bytes_alone_and_in_parallel_under_exact(
 def test_a_shared_system_prompt_is_evaluated_once(smollm2_path: Path) -> None:
     assistant = loaded(smollm2_path, 3, exact=False)
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=4)
-    answered = [each.reply for each in assistant.answer(requests(options)) if each.reply]
+    answered = [each.reply for each in answers(assistant, requests(options)) if each.reply]
     evaluated = sorted(reply.prompt_tokens - reply.cached_tokens for reply in answered)
     assert len(evaluated) == len(PROMPTS)
     assert evaluated[-1] > 50, "the first has the system prompt to evaluate"
@@ -213,7 +214,7 @@ def test_whole_chunks_are_kept_under_exact_and_no_bit_depends_on_them(smollm2_pa
         return Request(key, conversation.messages, options, deterministic=True)
 
     def answered(assistant: Assistant, *requests: Request) -> Answered:
-        *_, last = assistant.answer(iter(requests))
+        *_, last = answers(assistant, iter(requests))
         assert last.reply is not None
         return last
 

@@ -9,9 +9,9 @@ import pytest
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import _compared, differences_at, safe_widths
+from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
 from tests.llama.tiny_mamba import write
 

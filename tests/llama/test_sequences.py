@@ -77,7 +77,7 @@ BUGS = (
     Bug(
         "a cancelled pass counts as evaluated",
         LlamaSequence.resync,
-        "self._native.kept(self.number)",
+        "self.native.kept(self.number)",
         "None",
     ),
     Bug(
@@ -96,18 +96,18 @@ BUGS = (
         "snapshots are taken to be of the last pass",
         LlamaSequence._kept_of,
         "removed <= self._snapshots",
-        "removed <= self._native.n_snapshots",
+        "removed <= self.native.n_snapshots",
     ),
     Bug(
         "a recurrent state is rolled back as a cache is",
         LlamaSequence._kept_of,
-        "if self._native.can_truncate or removed <= self._snapshots else 0",
+        "if self.native.can_truncate or removed <= self._snapshots else 0",
         "",
     ),
     Bug(
         "a prefix counts as copied that was not",
         _Sibling.reuse,
-        "self._native.copy(donor.number, self.number)",
+        "self.native.copy(donor.number, self.number)",
         "pass",
     ),
     Bug(
@@ -119,13 +119,13 @@ BUGS = (
     Bug(
         "copied from here to there",
         _Sibling.reuse,
-        "self._native.copy(donor.number, self.number)",
-        "self._native.copy(self.number, donor.number)",
+        "self.native.copy(donor.number, self.number)",
+        "self.native.copy(self.number, donor.number)",
     ),
     Bug(
         "moved without what it holds",
         LlamaSequences._move,
-        "self._native.copy(sequence.number, idle.number)",
+        "self.native.copy(sequence.number, idle.number)",
         "pass",
     ),
     Bug(

@@ -11,9 +11,9 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Pass, Role
 from localspec.launch.plan import _for_many as for_many
 from localspec.llama.calibrate import OF_DRAFT_MODEL, measure_pass_costs
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
+from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.spare_cores import CoreUsage, SpareCores, usage
 from localspec.options import LoadOptions
@@ -199,7 +199,7 @@ def test_passes_of_one_and_of_several_sequences_have_as_many_threads_as_fit(
         monkeypatch.setattr(SpareCores, "threads", lambda _self, _now, fit=fit: fit)
         prompts = [[7 + fit, 11 + slot, 13] for slot in range(count)]
         sequences.together([(at, Pass(Role.TARGET, each, 1)) for at, each in enumerate(prompts)])
-        handle = sequences.views[0].handle
+        handle = sequences.native.handle
         threads.append((native.llama_n_threads(handle), native.llama_n_threads_batch(handle)))
     sequences.close()
     model.close()

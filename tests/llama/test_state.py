@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
 from localspec.llama.state import (
     StateUnfitError,
     _checksum,
-    _sealed,
+    _file_checksum,
     restore_state,
     save_state,
     state_copy,
@@ -140,7 +140,7 @@ def test_of_another_cache_type_it_is_not_restored(saved: Path, smollm2_path: Pat
 
 
 def test_of_another_build_it_is_not_restored(saved: Path, other: LlamaContext) -> None:
-    forge(saved, lambda body: body["belongs_to"].update({"llama.cpp": ["0.0.1"]}))
+    forge(saved, lambda header: header["belongs_to"].update({"llama.cpp": ["0.0.1"]}))
     assert unfit(other, saved) == "it is of another llama.cpp"
 
 
@@ -153,34 +153,30 @@ def test_in_a_smaller_context_it_is_not_restored(
 
 
 def forge(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change a header, and seal it anew."""
+    """Change a header, and its checksum with it."""
     path = directory / "state.json"
-    document = json.loads(path.read_text())
-    change(document["body"])
-    path.write_text(json.dumps({**document, **_sealed(document["body"])}))
+    header = json.loads(path.read_text().partition("\n")[2])
+    change(header)
+    write_header(directory, json.dumps(header).encode())
+
+
+def write_header(directory: Path, body: bytes) -> None:
+    (directory / "state.json").write_bytes(_checksum(body) + b"\n" + body)
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "null",
-        "{}",
-        "[" * 100_000,
-        '{"magic": "localspec state", "version": 1}',
-        '{"magic": "localspec state", "version": 1, "body": [], "blake2b": ""}',
-        "\x00" * 100,
-    ],
+    "body",
+    [b"", b"[]", b"null", b"{}", b"[" * 100_000, b'{"belongs_to": [], "extra": {}}', b"\x00" * 100],
 )
-def test_a_header_that_is_none_is_damaged(saved: Path, other: LlamaContext, text: str) -> None:
-    (saved / "state.json").write_text(text)
+def test_a_header_that_is_none_is_damaged(saved: Path, other: LlamaContext, body: bytes) -> None:
+    write_header(saved, body)
+    assert unfit(other, saved) == "it is damaged"
+    (saved / "state.json").write_bytes(body)
     assert unfit(other, saved) == "it is damaged"
 
 
-def test_a_header_of_another_version_is_said_to_be_one(saved: Path, other: LlamaContext) -> None:
-    text = (saved / "state.json").read_text()
-    (saved / "state.json").write_text(text.replace('"version": 1', '"version": 2'))
+def test_a_header_of_another_version_is_named_as_one(saved: Path, other: LlamaContext) -> None:
+    forge(saved, lambda header: header["belongs_to"].update({"version of localspec": 3}))
     assert unfit(other, saved) == "it is of another version of localspec"
 
 
@@ -208,7 +204,7 @@ def test_a_payload_that_llama_cpp_refuses_leaves_an_empty_context(
         b"\xff" * 64
     )  # what follows the tokens: counts of cells
     payload.write_bytes(damaged)
-    forge(saved, lambda body: body["payload"].update(blake2b=_checksum(payload)))
+    forge(saved, lambda header: header.update(blake2b=_file_checksum(payload)))
     with pytest.raises(StateUnfitError, match=r"llama\.cpp does not take it"):
         restore_state(other, saved, "a")
     assert other.cached == ()
@@ -233,7 +229,7 @@ def test_where_no_directory_can_be_nothing_is_saved(
 FULL = """
 import resource, sys
 from pathlib import Path
-from localspec.llama.context import LlamaContext
+from localspec.llama.sequence import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.state import StateUnfitError, save_state
 from tests.llama.conftest import OPTIONS

@@ -7,6 +7,7 @@ next pass spoils.
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,7 @@ class ToyNative:
         self.table, self.n_ctx, self.n_batch, self.max_rows = table, n_ctx, n_batch, max_rows
         self.chunk = n_batch
         self.n_vocab = table.n_vocab
+        self.model: Any = None
         self.can_truncate, self.n_snapshots, self.most_branches = True, 0, 0
         self._last_width, self._removed = [0] * count, [False] * count
         self.flag = CancelFlag()

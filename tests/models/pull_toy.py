@@ -13,7 +13,7 @@ from pathlib import Path
 
 from localspec.__main__ import main
 from localspec.models import registry, transfer
-from localspec.models.pins import with_pins
+from localspec.models.ledger import with_pins
 from localspec.storage.paths import data_dir
 
 

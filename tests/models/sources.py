@@ -2,10 +2,12 @@
 
 import hashlib
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 from localspec.models.entries import HubSource, ModelEntry, WheelSource
 from localspec.models.store import Store
+from localspec.models.transfer import Partial, SourceFailedError
 
 
 def entry_for(data: bytes, *sources: HubSource | WheelSource, name: str = "toy") -> ModelEntry:
@@ -23,9 +25,18 @@ def entry_for(data: bytes, *sources: HubSource | WheelSource, name: str = "toy")
 
 def add(store: Store, entry: ModelEntry, data: bytes) -> Path:
     """Let the store have a file, as a source that delivers these bytes would."""
-    with store.partial(entry, lambda _: None) as partial:
-        partial.fill(lambda: partial.write(data, 0))
-        return store.publish(partial)
+    return store.receive(entry, lambda _: None, lambda partial: partial.write(data, 0))
+
+
+def begin(store: Store, entry: ModelEntry, data: bytes) -> None:
+    """Let the store have the beginning of a file, as a source that breaks off behind it would."""
+
+    def fetch(partial: Partial) -> None:
+        partial.write(data, 0)
+        raise SourceFailedError
+
+    with suppress(SourceFailedError):
+        store.receive(entry, lambda _: None, fetch)
 
 
 def write_wheel(folder: Path, name: str, members: dict[str, bytes], version: str = "1.0") -> Path:

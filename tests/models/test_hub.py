@@ -19,7 +19,7 @@ from localspec.models.hub import HubFile, from_hub
 from localspec.models.store import Store
 from localspec.models.transfer import SourceFailedError
 from tests.models.loopback_hub import COMMIT, Fault, LoopbackHub, loopback_hub
-from tests.models.sources import entry_for
+from tests.models.sources import begin, entry_for
 
 DATA = bytes(range(250)) * 1000
 SOURCE = HubSource("owner/toy-GGUF", "toy.gguf", COMMIT)
@@ -298,7 +298,6 @@ def test_a_redirect_that_is_no_web_address_is_not_followed(hub: LoopbackHub, sto
 def test_a_download_that_was_whole_when_it_was_killed_is_verified_and_kept(
     hub: LoopbackHub, store: Store
 ) -> None:
-    with store.partial(ENTRY, lambda _: None) as partial:
-        partial.write(DATA, 0)
+    begin(store, ENTRY, DATA)
     assert fetch(store).read_bytes() == DATA
     assert hub.sent_bytes == 0

@@ -5,7 +5,8 @@ import pytest
 
 from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable, UsageError
 from localspec.models.entries import PairEntry
-from localspec.models.names import import_file, imported_path, load_imports
+from localspec.models.ledger import IMPORTS
+from localspec.models.names import import_file, resolve
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from tests.models.gguf_builder import model_file
@@ -30,35 +31,42 @@ def test_an_imported_file_is_pointed_at_and_has_a_name(store: Store, file: Path)
     imported = import_file(file, None, EMPTY, store)
     assert imported.name == "my-model-q4"
     assert imported.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
-    assert imported_path(load_imports(store.root)["my-model-q4"], store).resolve() == file
+    path = store.path_of(IMPORTS.load(store.root)["my-model-q4"])
+    assert path is not None
+    assert path.resolve() == file
 
 
 def test_a_copy_survives_its_origin(store: Store, file: Path) -> None:
     imported = import_file(file, "mine", EMPTY, store, copy=True)
     data = file.read_bytes()
     file.unlink()
-    assert imported_path(imported, store).read_bytes() == data
+    path = store.path_of(imported)
+    assert path is not None
+    assert path.read_bytes() == data
 
 
-def test_a_file_that_is_gone_has_no_path(store: Store, file: Path) -> None:
-    imported = import_file(file, "mine", EMPTY, store)
+def test_a_file_that_is_gone_has_no_path(
+    store: Store, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(store.root))
+    import_file(file, "mine", EMPTY, store)
     file.unlink()
     with pytest.raises(ModelUnavailable, match=r"mine was imported from .*, which has been moved"):
-        imported_path(imported, store)
-    assert list(load_imports(store.root)) == ["mine"]
+        resolve("mine", EMPTY)
+    assert list(IMPORTS.load(store.root)) == ["mine"]
 
 
 def test_the_same_import_twice_changes_nothing(store: Store, file: Path) -> None:
     assert import_file(file, "a", EMPTY, store) == import_file(file, "a", EMPTY, store)
     import_file(file, "b", EMPTY, store)
-    assert sorted(load_imports(store.root)) == ["a", "b"]
+    assert sorted(IMPORTS.load(store.root)) == ["a", "b"]
 
 
 def test_a_file_with_the_bytes_of_a_known_model_is_that_model(store: Store, file: Path) -> None:
     entry = entry_for(file.read_bytes())
     import_file(file, "toy", Registry({"toy": entry}, {}, ""), store)
     assert store.path_of(entry) is not None
-    assert load_imports(store.root) == {}
+    assert IMPORTS.load(store.root) == {}
 
 
 def test_a_name_of_another_model_is_taken(store: Store, file: Path) -> None:
@@ -95,7 +103,7 @@ def test_what_is_written_is_read_again(store: Store, file: Path) -> None:
     odd = file.with_name('a "b" \\ ünï\n.gguf')
     file.rename(odd)
     imported = import_file(odd, "mine", EMPTY, store)
-    assert load_imports(store.root) == {"mine": imported}
+    assert IMPORTS.load(store.root) == {"mine": imported}
 
 
 @pytest.mark.parametrize(
@@ -107,14 +115,14 @@ def test_a_damaged_list_is_told(store: Store, text: str) -> None:
     with pytest.raises(
         LocalspecError, match=r"imports\.toml cannot be read .*import the files"
     ) as e:
-        load_imports(store.root)
+        IMPORTS.load(store.root)
     assert str(e.value).isprintable()
 
 
 @pytest.mark.parametrize("sha256", ['"../../etc/passwd"', '"x"', "5", '""'])
 def test_a_list_that_points_out_of_the_store_is_not_followed(store: Store, sha256: str) -> None:
     store.root.mkdir()
-    files = f"files = [{{ size_bytes = 1, sha256 = {sha256} }}]"
-    (store.root / "imports.toml").write_text(f'[models.a]\norigin = "x"\n{files}\n')
+    text = f'[models.a]\norigin = "x"\nsize_bytes = 1\nsha256 = {sha256}\n'
+    (store.root / "imports.toml").write_text(text)
     with pytest.raises(LocalspecError, match=r"sha256 (cannot|must) be"):
-        load_imports(store.root)
+        IMPORTS.load(store.root)

@@ -5,7 +5,7 @@ import pytest
 
 from localspec.errors import IntegrityError, UsageError
 from localspec.models.entries import HubSource
-from localspec.models.obtain import from_mirror, label, mirrors_from_environment
+from localspec.models.obtain import from_mirror, mirror_label, mirrors
 from localspec.models.store import Store
 from localspec.models.transfer import SourceFailedError
 from tests.models.loopback_hub import Fault, LoopbackHub, loopback_hub
@@ -80,7 +80,7 @@ def test_offline_no_server_is_asked(store: Store, server: LoopbackHub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "mirrors"),
+    ("value", "named"),
     [
         ("", ()),
         ("/a http://b/c", ("/a", "http://b/c")),
@@ -88,17 +88,20 @@ def test_offline_no_server_is_asked(store: Store, server: LoopbackHub) -> None:
     ],
 )
 def test_the_variable_names_several(
-    value: str, mirrors: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    value: str, named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_MIRRORS", value)
-    assert mirrors_from_environment() == mirrors
+    assert mirrors() == named
 
 
 def test_an_open_quote_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_MIRRORS", "'/a")
     with pytest.raises(UsageError, match="close the quote"):
-        mirrors_from_environment()
+        mirrors()
 
 
 def test_a_password_in_an_address_is_not_shown() -> None:
-    assert label("https://me:s3cret@mirror.example/gguf") == "mirror https://mirror.example/gguf"
+    assert (
+        mirror_label("https://me:s3cret@mirror.example/gguf")
+        == "mirror https://mirror.example/gguf"
+    )

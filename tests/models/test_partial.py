@@ -44,7 +44,7 @@ def test_what_was_written_is_there_the_next_time(directory: Path) -> None:
     write(directory, 0, 1_000_000)
     write(directory, 1_000_000, len(DATA))
     partial = opened(directory)
-    partial.fill(lambda: None)
+    partial.fill(lambda _: None)
     partial.move_to(directory / "done")
     assert (directory / "done").read_bytes() == DATA
 
@@ -58,7 +58,7 @@ def test_a_tail_that_did_not_reach_the_disk_costs_one_more_fetch(directory: Path
     partial = opened(directory)
     offsets: list[int] = []
 
-    def fetch() -> None:
+    def fetch(partial: Partial) -> None:
         offsets.append(partial.size_bytes)
         partial.write(DATA[partial.size_bytes :], partial.size_bytes)
 
@@ -78,7 +78,7 @@ def test_a_longer_file_than_promised_is_begun_again(directory: Path) -> None:
 def test_other_bytes_are_refused_and_not_kept(directory: Path, data: bytes) -> None:
     partial = opened(directory)
     with pytest.raises(IntegrityError):
-        partial.fill(lambda: partial.write(data, 0))
+        partial.fill(lambda partial: partial.write(data, 0))
     assert partial.size_bytes == 0
     assert opened(directory).size_bytes == 0
 

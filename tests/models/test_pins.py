@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from localspec.errors import LocalspecError, UsageError
 from localspec.models import pull
 from localspec.models.entries import HubSource, ModelEntry, Pin, of_shards
-from localspec.models.pins import load_pins, pin, unpin, with_pins
+from localspec.models.ledger import PINS, with_pins
 from localspec.models.registry import parse_registry
 from localspec.storage.paths import data_dir
 from tests.models.gguf_builder import model_file
@@ -252,27 +252,10 @@ ENTRY = replace(of_shards("a/b:Q4_0", SHARDS), quant="Q4_0", pin=Pin("2026-11-20
 
 
 def test_what_is_pinned_is_what_was_learnt(tmp_path: Path) -> None:
-    pin(ENTRY, tmp_path)
-    found = load_pins(tmp_path)["a/b:Q4_0"]
-    assert (found.sha256, found.size_bytes) == (ENTRY.sha256, ENTRY.size_bytes)
-    assert (found.pin, found.quant) == (ENTRY.pin, "Q4_0")
-    assert [shard.sources for shard in found.shards] == [shard.sources for shard in SHARDS]
-    assert with_pins({}, tmp_path) == {"a/b:Q4_0": found}
-    unpin(ENTRY, tmp_path)
-    assert load_pins(tmp_path) == {}
-
-
-def test_a_pin_is_an_entry_as_a_registry_has_it(tmp_path: Path) -> None:
-    entry = replace(SHARDS[0], name="mine:Q4_0", quant="Q4_0", pin=Pin("2026-11-20", COMMIT, "v1"))
-    pin(entry, tmp_path)
-    text = (tmp_path / "pins.toml").read_text()
-    pinned = "".join(line for line in text.splitlines(True) if line[:6] not in KEPT_ALONE)
-    registry = parse_registry(f'default_pair = "p"\n{pinned}[pairs.p]\ntarget = "mine"\n', "x")
-    model = registry.model("mine")
-    assert (model.sha256, model.size_bytes, model.hub) == (entry.sha256, len(DATA), entry.hub)
-
-
-KEPT_ALONE = ("branch", "pinned", "quant ")
+    PINS.add(tmp_path, ENTRY.name, ENTRY)
+    assert PINS.load(tmp_path) == with_pins({}, tmp_path) == {"a/b:Q4_0": ENTRY}
+    PINS.remove(tmp_path, ENTRY.name)
+    assert PINS.load(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -282,31 +265,32 @@ KEPT_ALONE = ("branch", "pinned", "quant ")
         ('"b-0.gguf"', '"../../escaped.gguf"'),
         (SHARDS[0].sha256, "../../../escaped"),
         (SHARDS[0].sha256, ""),
+        (ENTRY.sha256, "../../../escaped"),
         (COMMIT, "../../escaped"),
         ("2026-11-20", "yesterday"),
         ('"Q4_0"', '"Q4/0"'),
         ('"a/b:Q4_0"', '"../b:Q4_0"'),
         ('file = "b-0.gguf"', "file = 7"),
-        (".files]]", ".lies]]"),
+        (".shards]]", ".lies]]"),
         (f"size_bytes = {len(DATA)}", "size_bytes = -1"),
         (f"size_bytes = {len(DATA)}", "size_bytes = true"),
         (f"size_bytes = {len(DATA)}", 'size_bytes = "1"'),
     ],
 )
 def test_what_we_did_not_write_is_not_believed(tmp_path: Path, old: str, new: str) -> None:
-    pin(ENTRY, tmp_path)
+    PINS.add(tmp_path, ENTRY.name, ENTRY)
     pins = tmp_path / "pins.toml"
     text = pins.read_text()
     assert old in text
     pins.write_text(text.replace(old, new))
     with pytest.raises(LocalspecError, match=r"pins\.toml cannot be read .*pull the models again"):
-        load_pins(tmp_path)
+        PINS.load(tmp_path)
 
 
 def test_a_list_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pins.toml")
     with pytest.raises(LocalspecError, match="not a regular file"):
-        load_pins(tmp_path)
+        PINS.load(tmp_path)
 
 
 def test_what_was_removed_while_it_was_pulled_keeps_its_name(
@@ -317,20 +301,20 @@ def test_what_was_removed_while_it_was_pulled_keeps_its_name(
     entry = replace(entry, pin=ENTRY.pin, quant="Q4_0")
 
     def obtain(entries: list[ModelEntry], *_: object) -> list[Path]:
-        assert list(load_pins(data_dir())) == ["a/b:Q4_0"]
-        unpin(entry, data_dir())
+        assert list(PINS.load(data_dir())) == ["a/b:Q4_0"]
+        PINS.remove(data_dir(), entry.name)
         return [tmp_path]
 
     monkeypatch.setattr(pull, "obtain_together", obtain)
     assert pull.fetch([entry]) == [tmp_path]
-    assert list(load_pins(data_dir())) == ["a/b:Q4_0"]
+    assert list(PINS.load(data_dir())) == ["a/b:Q4_0"]
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "\0", "a = " + "[" * 100_000])
 def test_a_damaged_list_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "pins.toml").write_text(text)
     with pytest.raises(LocalspecError, match=r"pins\.toml cannot be read"):
-        load_pins(tmp_path)
+        PINS.load(tmp_path)
 
 
 def test_without_a_repository_nothing_can_be_learnt() -> None:

@@ -37,7 +37,7 @@ class Fetching:
         self.now = self.most = 0
         self.done: list[str] = []
 
-    def __call__(self, entry: ModelEntry, _: Store, __: bool, report: Report, ___: object) -> Path:
+    def __call__(self, entry: ModelEntry, _: Store, __: bool, report: Report) -> Path:
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)

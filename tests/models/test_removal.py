@@ -10,7 +10,7 @@ from localspec.models.names import import_file
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from tests.models.gguf_builder import model_file
-from tests.models.sources import add, entry_for
+from tests.models.sources import add, begin, entry_for
 
 DATA = {name: name.encode() * 100 for name in ("large", "other", "small")}
 MODELS = {name: entry_for(data, name=name) for name, data in DATA.items()}
@@ -37,7 +37,7 @@ def names(store: Store, registry: Registry = REGISTRY) -> list[str]:
 
 def rm(store: Store, *wanted: str, registry: Registry = REGISTRY) -> tuple[int, list[str]]:
     removal = plan_removal(wanted, registry, store)
-    return remove(removal, store), [f"{item.name}: {why}" for item, why in removal.kept]
+    return remove(removal, store), [f"{item.name}: {why}" for item, why in removal.stays]
 
 
 def test_a_pair_goes_with_all_its_models(store: Store) -> None:
@@ -100,8 +100,7 @@ def test_a_hard_link_to_a_file_of_others_frees_nothing(store: Store, tmp_path: P
 
 
 def test_what_was_begun_goes_too(store: Store) -> None:
-    with store.partial(MODELS["large"], lambda _: None) as partial:
-        partial.write(DATA["large"][:300], 0)
+    begin(store, MODELS["large"], DATA["large"][:300])
     (item,) = inventory(REGISTRY, store)
     assert (item.where, item.here_bytes, item.path) == ("unfinished", 300, None)
     assert rm(store, "large") == (300, [])

@@ -32,19 +32,14 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "data")
 
 
-def fetch(entry: ModelEntry, store: Store, tmp_path: Path, seen: list[Progress]) -> Path:
-    return obtain(
-        entry, store, offline=True, progress=seen.append, mirrors=[str(tmp_path / "mirror")]
-    )
-
-
 def test_all_shards_arrive_under_the_names_that_llama_cpp_looks_for(
     entry: ModelEntry, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("LOCALSPEC_MIRRORS", str(tmp_path / "mirror"))
     assert store.path_of(entry) is None
     seen: list[Progress] = []
-    path = fetch(entry, store, tmp_path, seen)
+    path = obtain(entry, store, True, seen.append)
     assert path == store.path_of(entry)
     assert path.name == "model-00001-of-00003.gguf"
     assert [each.read_bytes() for each in sorted(path.parent.iterdir())] == PIECES
@@ -58,7 +53,7 @@ def test_all_shards_arrive_under_the_names_that_llama_cpp_looks_for(
     assert store.path_of(entry) is None
     (item,) = inventory(registry, store)
     assert (item.where, item.here_bytes) == ("unfinished", 2000)
-    assert fetch(entry, store, tmp_path, seen) == path
+    assert obtain(entry, store, True, seen.append) == path
     assert remove(plan_removal(["big"], registry, store), store) == 3000
     assert inventory(registry, store) == []
     assert not path.parent.exists()

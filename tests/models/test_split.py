@@ -192,6 +192,7 @@ def test_llama_cpp_opens_shards_from_a_folder_an_import_and_the_store(
         (stick / f"elsewhere-{number}.gguf").symlink_to(path)
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "other"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    (path,) = fetch([of_shards("split", entries)], offline=True, mirrors=[str(stick)])
+    monkeypatch.setenv("LOCALSPEC_MIRRORS", str(stick))
+    (path,) = fetch([of_shards("split", entries)], offline=True)
     assert path.is_relative_to(tmp_path / "other")
     assert text_of(path) == whole

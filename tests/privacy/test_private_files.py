@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from localspec.calibration import key as cache
+from localspec.calibration import calibrated as cache
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.models.entries import HubSource, ModelEntry, Pin
+from localspec.models.ledger import PINS
 from localspec.models.names import import_file
-from localspec.models.pins import pin
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.storage.paths import data_dir
 from localspec.storage.token_log import TokenLog
 from tests.cli.command import PLAIN, localspec
 from tests.models.gguf_builder import model_file
+from tests.models.sources import begin
 from tests.telemetry.talking import recording
 
 _ENTRY = ModelEntry(
@@ -55,16 +56,15 @@ def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     history.add_user(history.create(), None, Message.user("Hi"))
     with recording(root / "telemetry") as talk:
         talk.reply()
-    TokenLog(root / "store" / "said", megabytes=1).append("conversation 1", [1, 2, 3])
-    cache.store(root / "calibration", {"kind": "a"}, {"b": 1})
-    pin(_ENTRY, root)
+    TokenLog(root / "store" / "said.db", megabytes=1).append("conversation 1", [1, 2, 3])
+    assert not cache._store({"kind": "a"}, {"b": 1})
+    PINS.add(root, _ENTRY.name, _ENTRY)
     store = Store(root)
     file = tmp_path / "mine.gguf"
     file.write_bytes(model_file())
     import_file(file, "mine", Registry({}, {}, ""), store)
-    with store.partial(_ENTRY, lambda _: None) as partial:
-        partial.write(b"abc", 0)
-        assert _open_to_others(root.parent) == []
+    begin(store, _ENTRY, b"abc")
+    assert _open_to_others(root.parent) == []
     history.close()
     assert len(list(root.rglob("*"))) > 10
     assert _open_to_others(root.parent) == []

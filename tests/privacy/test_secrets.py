@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load
-from localspec.engine.wire import encode
+from localspec.engine.protocol import Load, encode
 from localspec.options import LaunchOptions
 from tests.cli.command import Done, localspec
 from tests.models.loopback_hub import loopback_hub

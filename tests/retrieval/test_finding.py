@@ -26,7 +26,7 @@ from localspec.retrieval.embedding import (
 )
 from localspec.retrieval.index import FoundPassage, Index, VectorModel, open_index
 from localspec.retrieval.passages import Passage
-from localspec.retrieval.retriever import by_vectors, fuse, search
+from localspec.retrieval.search import by_vectors, fuse, search
 from localspec.retrieval.update import add, update
 from tests.llama import tiny_models
 
@@ -251,28 +251,6 @@ def test_the_nearest_of_many_vectors_is_found_and_a_change_is_seen(
     index.remove(str(tmp_path / "long.md"))
     with index.reading():
         assert nearest(index, vectors[0], 1) == []
-
-
-def test_an_index_with_vectors_of_an_earlier_version_makes_them_again(
-    index: Index, folder: Path
-) -> None:
-    add(index, [folder])
-    with index.writing():
-        for statement in (
-            "DROP TABLE vector",
-            "DROP TABLE vector_version",
-            "CREATE TABLE code (file INTEGER NOT NULL, part INTEGER NOT NULL, codes BLOB NOT NULL)",
-            "CREATE TABLE sign (file INTEGER NOT NULL, part INTEGER NOT NULL, signs BLOB NOT NULL)",
-            "INSERT INTO code VALUES (1, 0, x'00')",
-            "PRAGMA user_version = 1",
-        ):
-            index._database.execute(statement)
-    with closing(open_index("notes")) as again:
-        assert names(search(again, "tea", 5)) == ["tea.md"]
-        assert again.lacks_vectors()
-        assert embed(again) == 3
-        assert not again.lacks_vectors()
-        assert names(by_vectors(again, "zozo zz", 3))[0] == "zoo.txt"
 
 
 def test_rankings_are_fused_by_reciprocal_rank() -> None:

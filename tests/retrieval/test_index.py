@@ -257,7 +257,7 @@ def test_what_is_no_index_is_complained_of(tmp_path: Path) -> None:
         Index(tmp_path / "x.db")
     with closing(sqlite3.connect(tmp_path / "y.db")) as database:
         database.execute("PRAGMA user_version = 99")
-    with pytest.raises(LocalspecError, match="version 99"):
+    with pytest.raises(LocalspecError, match="of a later localspec, version 99"):
         Index(tmp_path / "y.db")
 
 

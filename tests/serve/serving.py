@@ -12,7 +12,7 @@ import httpx
 import uvicorn
 
 from localspec.calls.policy import CallPolicy
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import Question
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.serve.answering import Service
@@ -79,7 +79,7 @@ def served(
     keep_alive_s: float | None = None,
     max_wait_s: float | None = None,
     rules: CallPolicy | None = None,
-    engine: EngineClient | None = None,
+    engine: RemoteEngine | None = None,
 ) -> Iterator[Served]:
     """Serve what a script says, or an engine."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -90,13 +90,13 @@ def served(
     async def run() -> None:
         metrics = Metrics()
         launch = LaunchOptions(pair="a-pair")
-        client = engine or EngineClient(command(script))
+        client = engine or RemoteEngine(command(script), watch=metrics.see, revives=True)
 
         def note(number: int, question: Question) -> None:
             metrics.ask(number, question)
             asked.append(question)
 
-        backend = Backend(client, launch, most, metrics.see, note, max_wait_s)
+        backend = Backend(client, launch, most, note, max_wait_s)
         try:
             await backend.start()
             first = ServedModel("a-pair", launch, GREEDY)

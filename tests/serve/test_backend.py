@@ -1,28 +1,27 @@
 """The backend by itself: how often an engine may die, and what it is asked."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, cast
 
 import pytest
 
-from localspec.chat.events import Reply, Text
+from localspec.chat.events import Finished, Reply, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import Spent, StopReason
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.engine.protocol import (
     EngineDied,
     Failed,
     Notice,
     Question,
     Ready,
-    ReplyDone,
     ReplyEvents,
 )
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 from localspec.serve import backend as serving
-from localspec.serve.backend import Backend, EngineLost, pieces
+from localspec.serve.backend import Backend, pieces
 from tests.waiting import PATIENCE_S
 
 READY = Ready("a-model", None, "off", 100, (), 0.0, False)
@@ -30,54 +29,41 @@ REPLY = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "o
 MOST = 5
 
 
-class Delivery:
-    """Gives notices to whoever listens."""
-
-    put: Callable[[Notice], None]
-
-
-class Dying:
+class Dying(RemoteEngine):
     """An engine that dies as often as it is told, and gets ready in between or not."""
 
     def __init__(self, *, gets_ready: bool) -> None:
-        self.inbox = Delivery()
+        super().__init__(revives=True)
         self.asked: list[Question] = []
         self.starts = 0
-        self.alive = True
         self.gets_ready = gets_ready
+
+    def tell(self, notice: Notice) -> None:
+        if isinstance(notice, EngineDied):
+            self._die(notice.reason)
+        else:
+            self._deliver(notice)
 
     def start(self) -> None:
         self.starts += 1
+
+    def load(self, options: LaunchOptions) -> None:
+        if not self.starts:
+            self.start()
+        self._requested, self._outcome, self._ready = options, None, None
         if self.starts == 1 or self.gets_ready:
-            self.inbox.put(READY)
+            asyncio.get_running_loop().call_soon(self.tell, READY)
 
-    restart = start
+    def _submit(self, question: Question) -> None:
+        self.asked.append(question)
 
-    def load(self, launch: LaunchOptions) -> None:
-        pass
-
-    def question(self, asked: Question) -> int:
-        self.asked.append(asked)
-        return len(self.asked)
-
-    def cancel(self, number: int) -> None:
-        pass
-
-    def listen(self, deliver: Callable[[Notice], None]) -> None:
-        self.inbox.put = deliver
-
-    def close(self, wait_s: float) -> None:
+    def cancel(self, number: int | None = None) -> None:
         pass
 
 
-def with_backend(
-    engine: Dying,
-    launch: LaunchOptions,
-    work: Any,
-    watch: Callable[[Notice], None] = lambda _notice: None,
-) -> None:
+def with_backend(engine: Dying, launch: LaunchOptions, work: Any) -> None:
     async def run() -> None:
-        backend = Backend(cast("EngineClient", engine), launch, 8, watch)
+        backend = Backend(engine, launch, 8)
         await backend.start()
         try:
             await cast("Coroutine[Any, Any, None]", work(backend))
@@ -90,7 +76,7 @@ def with_backend(
 async def die(backend: Backend, engine: Dying) -> None:
     """Let the engine die, and wait until it was started again, or given up."""
     starts = engine.starts
-    engine.inbox.put(EngineDied("gone"))
+    engine.tell(EngineDied("gone"))
     async with asyncio.timeout(PATIENCE_S):
         while not backend.lost and not (
             engine.starts > starts and (backend.ready or not engine.gets_ready)
@@ -107,7 +93,7 @@ def test_an_engine_that_dies_too_often_and_is_never_ready_stays_down() -> None:
             await die(backend, engine)
         assert backend.lost == "gone"
         assert engine.starts == MOST, "the first start, and one after each death but the last"
-        with pytest.raises(EngineLost, match="gone"):
+        with pytest.raises(EngineGone, match="gone"):
             await backend.count((Message.user("hello"),))
 
     with_backend(engine, LaunchOptions(), work)
@@ -129,7 +115,7 @@ def test_where_bits_count_nothing_is_taken_from_what_was_asked_before(exact: boo
     engine = Dying(gets_ready=True)
 
     async def work(backend: Backend) -> None:
-        reply = backend.notices(Request(0, (Message.user("hello"),)))
+        reply = backend.answers(Request(0, (Message.user("hello"),)))
         pending = asyncio.ensure_future(anext(reply))
         while not engine.asked:
             await asyncio.sleep(0)
@@ -140,34 +126,26 @@ def test_where_bits_count_nothing_is_taken_from_what_was_asked_before(exact: boo
     assert [each.deterministic for each in engine.asked if isinstance(each, Request)] == [exact]
 
 
-def test_what_is_told_of_several_in_one_go_reaches_each_and_a_fault_in_one_no_other() -> None:
+def test_what_happens_to_several_in_one_go_reaches_each() -> None:
     engine = Dying(gets_ready=True)
-    faults: list[str] = []
-
-    def watch(notice: Notice) -> None:
-        if notice == ReplyEvents(1, (Text("b"),)):
-            raise ValueError("of one")
 
     async def text_of(backend: Backend) -> str:
         asked = Request(0, (Message.user("hello"),))
-        told = [each async for each in pieces(backend.notices(asked))]
+        told = [each async for each in pieces(backend.answers(asked))]
         return "".join(each.text for each in told if isinstance(each, Text))
 
     async def work(backend: Backend) -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, about: faults.append(str(about["exception"])))
         asking = asyncio.gather(text_of(backend), text_of(backend))
         while len(engine.asked) < 2:
             await asyncio.sleep(0)
         for letter in "abc":
             for number in (1, 2):
-                engine.inbox.put(ReplyEvents(number, (Text(letter * number),)))
+                engine.tell(ReplyEvents(number, (Text(letter * number),)))
         for number in (1, 2):
-            engine.inbox.put(ReplyDone(number, REPLY, Message.assistant("")))
-        assert list(await asking) == ["ac", "aabbcc"]
-        assert faults == ["of one"]
+            engine.tell(Finished(REPLY, Message.assistant(""), id=number))
+        assert list(await asking) == ["abc", "aabbcc"]
 
-    with_backend(engine, LaunchOptions(), work, watch)
+    with_backend(engine, LaunchOptions(), work)
 
 
 class AtWorker(Dying):
@@ -178,16 +156,14 @@ class AtWorker(Dying):
         self.away = False
         self.loads = 0
 
-    def restart(self) -> None:
-        self.starts += 1
-        self.load(LaunchOptions())
-
-    def load(self, launch: LaunchOptions) -> None:
+    def load(self, options: LaunchOptions) -> None:
         self.loads += 1
+        self.gets_ready = not self.away
+        super().load(options)
         if self.away:
-            self.inbox.put(Failed(None, "UsageError", "worker a:1 cannot be reached"))
-        elif self.starts > 1:
-            self.inbox.put(READY)
+            asyncio.get_running_loop().call_soon(
+                self.tell, Failed(None, "UsageError", "worker a:1 cannot be reached")
+            )
 
 
 def test_what_a_worker_was_missing_for_is_loaded_again_when_it_is_back(
@@ -196,7 +172,10 @@ def test_what_a_worker_was_missing_for_is_loaded_again_when_it_is_back(
     engine = AtWorker()
 
     async def asked(backend: Backend) -> None:
-        with pytest.raises(EngineLost, match="worker a:1 cannot be reached"):
+        async with asyncio.timeout(PATIENCE_S):
+            while not backend.lost:
+                await asyncio.sleep(0.001)
+        with pytest.raises(EngineGone, match="worker a:1 cannot be reached"):
             await backend.count((Message.user("hello"),))
 
     async def work(backend: Backend) -> None:

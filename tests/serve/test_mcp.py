@@ -9,7 +9,7 @@ import pytest
 from mcp.client import Client
 from mcp_types import CallToolResult, TextContent
 
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import RemoteEngine
 from localspec.options import LaunchOptions
 from localspec.serve.backend import Backend
 from localspec.serve.mcp import AskTools, LoadWatch, server_of
@@ -30,11 +30,11 @@ async def asked(
     script: Mapping[str, Any], mode: str, gate: str = ""
 ) -> AsyncIterator[tuple[Client, Backend]]:
     loading = LoadWatch()
-    backend = Backend(EngineClient(command(script)), FIRST.launch, 8, loading.see)
+    engine = RemoteEngine(command(script), watch=loading.see, revives=True)
+    backend = Backend(engine, FIRST.launch, 8)
     residence = Residence(backend, None, None, 8)
     catalogue = Named(FIRST, ("a-pair",), lambda _: GREEDY, others=("other",))
     tools = AskTools(backend, residence, catalogue, loading, gate)
-    await backend.wait()
     try:
         async with Client(server_of(tools), mode=mode) as client:
             yield client, backend

@@ -8,6 +8,7 @@ import pytest
 
 from localspec.chat.events import (
     CallBegun,
+    Finished,
     Prefilling,
     Reply,
     RoundDone,
@@ -18,7 +19,7 @@ from localspec.chat.events import (
 from localspec.chat.request import Request
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
-from localspec.engine.protocol import EngineDied, Failed, ReplyDone, ReplyEvents
+from localspec.engine.protocol import EngineDied, Failed, ReplyEvents
 from localspec.messages import Infill, Message
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
@@ -65,7 +66,7 @@ def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
     metrics.see(ReplyEvents(1, (first,)))
     clock.now_s = 8.0
     metrics.see(ReplyEvents(1, (first,)))
-    metrics.see(ReplyDone(1, reply(), Message.assistant(""), widths=((1, 4), (5, 2))))
+    metrics.see(Finished(reply(), Message.assistant(""), id=1, widths=((1, 4), (5, 2))))
     assert (metrics.running, metrics.waiting) == (0, 0)
     assert value(metrics, "wait_seconds_sum") == 3.0
     assert value(metrics, "first_token_seconds_sum") == 7.0
@@ -86,7 +87,7 @@ def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
     )
     for number, each in enumerate(asked):
         metrics.ask(number, each)
-        metrics.see(ReplyDone(number, reply(), Message.assistant("")))
+        metrics.see(Finished(reply(), Message.assistant(""), id=number))
     text = metrics.text().decode()
     found = re.findall(r'accepted_tokens_total\{drafter="lookup",workload="(\w+)"\} (\S+)', text)
     assert float(dict(found)["code"]) >= 6
@@ -102,7 +103,7 @@ def test_who_fails_or_dies_is_under_way_no_more() -> None:
     assert metrics.waiting == 2
     metrics.see(EngineDied("gone"))
     assert metrics.waiting == 0
-    metrics.see(ReplyDone(1, reply(StopReason.CANCELLED), Message.assistant("")))
+    metrics.see(Finished(reply(StopReason.CANCELLED), Message.assistant(""), id=1))
     metrics.see(ReplyEvents(1, (Started(1, 0),)))
     assert value(metrics, 'requests_total{outcome="failed"}') == 1
     assert value(metrics, 'requests_total{outcome="cancelled"}') == 1

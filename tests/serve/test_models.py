@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localspec.models.entries import ModelEntry
-from localspec.models.pins import write_ledger
+from localspec.models.ledger import IMPORTS
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import NotFound
@@ -77,7 +77,7 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
     names = {name: sha256(content) for name, content in contents.items()}
     (settings / "models.toml").write_text(_REGISTRY.format(**names))
     own = ModelEntry("own", 4, sha256(b"mine"), origin="/elsewhere/own.gguf")
-    write_ledger(data / "imports.toml", [own])
+    IMPORTS.write(data, {own.name: own})
     for content in (b"big", b"small", b"mine", b"vectors!"):
         (data / "blobs" / sha256(content)).write_bytes(content)
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(data))

@@ -6,8 +6,10 @@ from typing import Any, cast
 
 import pytest
 
+from localspec.engine.engine import Busy
+from localspec.errors import ModelLoadError
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.serve.backend import Backend, Busy, Refused, WaitedTooLong
+from localspec.serve.backend import Backend, WaitedTooLong
 from localspec.serve.residence import Residence, ServedModel
 from tests.waiting import PATIENCE_S
 
@@ -27,7 +29,7 @@ class Loads:
         self.told.append(f"load {launch.target}")
         await asyncio.sleep(0)
         if launch == C.launch:
-            raise Refused("ModelLoadError", "too large")
+            raise ModelLoadError("too large")
 
     async def unload(self) -> None:
         assert self.running == 0
@@ -98,7 +100,7 @@ def test_what_cannot_be_loaded_is_told_to_those_who_wait_for_it_alone() -> None:
         found = await asyncio.gather(
             *(use(residence, loads, each) for each in wanted), return_exceptions=True
         )
-        assert [type(each) for each in found] == [Refused, Refused, type(None)]
+        assert [type(each) for each in found] == [ModelLoadError, ModelLoadError, type(None)]
 
     assert switched(work) == ["load c", "load a", "a"]
 

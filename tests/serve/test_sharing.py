@@ -17,19 +17,20 @@ from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.engine import EngineGone, RemoteEngine, iterate
+from localspec.engine.link import ServerLink
 from localspec.engine.protocol import (
+    NOTICES,
     Cancel,
     EngineDied,
     Hello,
     Load,
     Question,
     Ready,
-    ReplyDone,
     StateLeft,
+    encode,
 )
 from localspec.engine.running import Running
-from localspec.engine.shared import SharedEngine, shared_engine
-from localspec.engine.wire import NOTICES, encode
+from localspec.engine.shared import connect
 from localspec.errors import ContextOverflow
 from localspec.launch.engine import first_of
 from localspec.messages import Message
@@ -66,7 +67,7 @@ def shared(
     found: list[tuple[Backend, asyncio.AbstractEventLoop]] = []
 
     async def run() -> None:
-        backend = Backend(EngineClient(command(script)), PAIR, most, on_ask=on_ask)
+        backend = Backend(RemoteEngine(command(script), revives=True), PAIR, most, on_ask)
         found.append((backend, asyncio.get_running_loop()))
         await backend.start()
         model = ServedModel("a-pair", PAIR, ReplyOptions())
@@ -88,8 +89,8 @@ def shared(
         thread.join()
 
 
-def connected(path: Path, wanted: LaunchOptions = PAIR) -> SharedEngine:
-    engine = shared_engine(str(path), 7, wanted)
+def connected(path: Path, wanted: LaunchOptions = PAIR) -> ServerLink:
+    engine = connect(str(path), 7, wanted)
     assert engine is not None
     return engine
 
@@ -168,7 +169,7 @@ def test_a_server_that_goes_away_is_told_and_its_engines_death_too(tmp_path: Pat
     with pytest.raises(EngineGone):
         list(stream)
     assistant.close()
-    assert shared_engine(str(path), 7, PAIR) is None  # the socket is still there, or is gone
+    assert connect(str(path), 7, PAIR) is None  # the socket is still there, or is gone
     dying = {**TELLING, "death": {"on": "token", "at": 20}}
     path = tmp_path / "other"
     with shared(dying, path), closing(RemoteEngine.of_server(connected(path))) as other:
@@ -180,8 +181,8 @@ def test_a_server_that_goes_away_is_told_and_its_engines_death_too(tmp_path: Pat
 def test_a_chats_engine_is_a_servers_or_its_own(tmp_path: Path) -> None:
     path = tmp_path / "socket"
 
-    def find(wanted: LaunchOptions) -> SharedEngine | None:
-        return shared_engine(str(path), 7, wanted)
+    def find(wanted: LaunchOptions) -> ServerLink | None:
+        return connect(str(path), 7, wanted)
 
     with shared({"otherwise": ["The server."]}, path):
         engine = EngineClient(command({"otherwise": ["Its own."]}), find)
@@ -193,8 +194,8 @@ def test_a_chats_engine_is_a_servers_or_its_own(tmp_path: Path) -> None:
             assert isinstance(ready, Ready)
             assert ("--own" in "".join(ready.notes)) is (answer == "The server.")
             engine.ask([Message.user("hello")])
-            done = hear_of(engine, ReplyDone)[-1]
-            assert isinstance(done, ReplyDone)
+            done = hear_of(engine, Finished)[-1]
+            assert isinstance(done, Finished)
             assert done.reply.text == answer
         engine.load(PAIR)
         engine.save_state(str(tmp_path / "state"))
@@ -284,7 +285,7 @@ def test_what_is_cancelled_before_it_began_ends_and_numbers_are_ones_own(tmp_pat
             with program.makefile("rb") as stream:
                 told = [NOTICES.decode(stream.readline()) for _ in range(2)]
                 assert [type(each) for each in told] == [Hello, Ready]
-                while not isinstance(last := NOTICES.decode(stream.readline()), ReplyDone):
+                while not isinstance(last := NOTICES.decode(stream.readline()), Finished):
                     pass
         assert last.id == 1
         assert last.reply.stop_reason is StopReason.CANCELLED
@@ -301,7 +302,7 @@ def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> No
                 assert last.reply.text == "Hello."
                 assert until(lambda: backend.ready is None)
         # Also for a program that comes later; what it would not answer alike, it does not load for anybody.
-        assert shared_engine(str(path), 7, LaunchOptions("other")) is None
+        assert connect(str(path), 7, LaunchOptions("other")) is None
         again = connected(path)
         assert "loads the model again" in "".join(again.ready.notes)
         with closing(RemoteEngine.of_server(again)) as assistant:

@@ -7,10 +7,10 @@ import httpx
 import pytest
 from starlette.responses import JSONResponse
 
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.options import LaunchOptions
 from localspec.serve import http
-from localspec.serve.backend import Backend, EngineLost
+from localspec.serve.backend import Backend
 from localspec.serve.http import Guard, guarded
 from tests.engine.double import command
 from tests.serve.serving import served
@@ -248,9 +248,9 @@ def test_wrong_addresses_are_told() -> None:
 
 def test_an_engine_that_dies_while_it_loads_ends_the_server() -> None:
     async def start() -> str:
-        engine = EngineClient(command({"death": {"on": "load"}}))
+        engine = RemoteEngine(command({"death": {"on": "load"}}))
         backend = Backend(engine, LaunchOptions(pair="a-pair"), 8)
-        with pytest.raises(EngineLost):
+        with pytest.raises(EngineGone):
             await backend.start()
         lost = backend.lost
         await backend.close()

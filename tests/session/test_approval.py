@@ -2,7 +2,8 @@
 
 import pytest
 
-from localspec.session.approval import shortened_lines, typed_decision
+from localspec.display import shortened_lines
+from localspec.session.approval import typed_decision
 from localspec.toolbox.permissions import Decision
 
 YES, ALWAYS = Decision(allowed=True), Decision(allowed=True, always=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.setup.gpus import GpuFinding, find_gpus
+from localspec.setup.plan import GpuFinding, find_gpus
 
 TOOLS = {"cc": "/bin/cc", "c++": "/bin/c++"}
 

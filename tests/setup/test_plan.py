@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import UsageError
-from localspec.setup.gpus import GpuFinding
-from localspec.setup.plan import SetupPlan, decide
+from localspec.setup.plan import GpuFinding, SetupPlan, decide
 
 BARE = {
     "cuda": GpuFinding(lacks=("nvcc",)),

@@ -20,28 +20,21 @@ def test_answers_are_replayed_round_by_round() -> None:
         PassCosts((1, 2), (1.0, 1.5)),
     )
     spent = (11 + 1) + (11 + 1) + (11 + 1.5)
-    found = speed_up({"code": [hits]}, target, draft).by_kind["code"]
+    found = speed_up({"code": [hits]}, target, draft)["code"]
     assert found == pytest.approx(50 / spent)
 
 
 def test_a_free_draft_that_is_always_right_confirms_all_it_may() -> None:
-    found = speed_up({"code": [[True] * 31]}, WIDE_IS_FREE, FREE_DRAFT)
-    assert found.mean == pytest.approx(30)
-    assert speed_up({"code": [[False] * 31]}, WIDE_IS_FREE, FREE_DRAFT).mean == pytest.approx(1)
+    found = speed_up({"a": [[True] * 31], "b": [[False] * 31]}, WIDE_IS_FREE, FREE_DRAFT)
+    assert found == {"a": pytest.approx(30), "b": pytest.approx(1)}
 
 
 @settings(max_examples=30)
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=20), min_size=1, max_size=2))
 def test_more_right_tokens_never_earn_less(answers: list[list[bool]]) -> None:
     draft = PassCosts((1, 2), (0.1, 0.1))
-    worse = speed_up({"code": answers}, WIDE_IS_FREE, draft).mean
-    better = speed_up({"code": [[True] * len(each) for each in answers]}, WIDE_IS_FREE, draft).mean
+    worse = speed_up({"code": answers}, WIDE_IS_FREE, draft)["code"]
+    better = speed_up({"code": [[True] * len(each) for each in answers]}, WIDE_IS_FREE, draft)[
+        "code"
+    ]
     assert 1.0 <= worse <= better + 1e-9
-
-
-def test_a_kind_of_text_that_gains_nothing_counts_as_plain() -> None:
-    hits = {"code": [[True] * 31], "chat": [[False] * 31]}
-    found = speed_up(hits, WIDE_IS_FREE, PassCosts((1, 2), (0.5, 0.5)))
-    assert found.by_kind["chat"] == 1.0
-    assert found.by_kind["code"] > 1.5
-    assert found.mean == pytest.approx((found.by_kind["code"]) ** 0.5)

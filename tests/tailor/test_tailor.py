@@ -17,13 +17,13 @@ from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.quantize import quantise
+from localspec.models.entries import ModelEntry, TailoredFor
 from localspec.models.gguf import read_header
 from localspec.models.inventory import facts_of, inventory, plan_removal, remove
+from localspec.models.ledger import TAILORED
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
-from localspec.models.tailored import TailoredDraft, keep_tailored
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from localspec.tailor.measure import ReplaySpeed, speed_up
 from localspec.tailor.tailor import (
     Candidate,
     Tailor,
@@ -79,9 +79,8 @@ def refuse(candidate: Candidate, error: LocalspecError) -> None:
 
 
 def paying(tried: Tried) -> Tried:
-    """Return a candidate as if it cost nothing, on a machine whose wide passes cost nothing."""
-    free = PassCosts((1, 2), (1e-6, 1e-6))
-    return replace(tried, speed=speed_up(tried.hits, CHEAP, free))
+    """Return a candidate as if it made all texts faster."""
+    return replace(tried, by_kind={"code": 2.0})
 
 
 def text_with(draft: str) -> tuple[int, ...]:
@@ -111,9 +110,7 @@ def test_candidates_are_measured_and_the_kept_one_is_its_pairs_draft_model(
         itself, smaller = (tailor.measure(each, answers, folder) for each in every[:2])
         # A model agrees with itself, but for two tokens that are nearly tied.
         assert itself.agrees > 0.95
-        assert {kind: len(hits[0]) for kind, hits in itself.hits.items()} == {
-            each.kind: len(each.answer) for each in answers
-        }
+        assert list(itself.by_kind) == ["code", "chat"]
         assert 0.0 < smaller.agrees < itself.agrees
         assert smaller.step > 0
         types = {each.name: each.type_name for each in read_header(smaller.file).tensors}
@@ -225,23 +222,15 @@ def test_what_would_be_the_same_file_is_not_made(job: TailoringJob, data: Path) 
     assert [each.recipe for each in found] == ["", "its first 1 of 2 layers"]
 
 
-def kept(data: Path, content: bytes = b"a tailored model", recipe: str = 'all "Q4_0"') -> str:
+def kept(data: Path, content: bytes = b"a tailored model") -> str:
     """Give the pair a tailored draft model; return its sha256."""
     data.mkdir(exist_ok=True)
     (data / "made").write_bytes(content)
     path = Store(data).take(data / "made")
     reference = load_registry(tailored=False).pairs["tiny"].target
-    made = TailoredDraft(
-        pair="tiny",
-        target=reference,
-        replaces=reference,
-        source=reference,
-        recipe=recipe,
-        found="it earns",
-        size_bytes=len(content),
-        sha256=path.name,
-    )
-    keep_tailored(made, data)
+    made = TailoredFor("tiny", reference, reference)
+    entry = ModelEntry("tiny-tailored", len(content), path.name, origin="it earns", tailored=made)
+    TAILORED.add(data, entry.name, entry)
     return path.name
 
 
@@ -316,24 +305,27 @@ def test_quantising_ends_when_it_is_told_to_and_says_why_it_cannot(data: Path) -
         quantise(source, data.parent / "made.gguf")
 
 
-def tried(recipe: str, mean: float, **by_kind: float) -> Tried:
-    """Return a candidate that was measured."""
-    candidate = Candidate(recipe, Path("x"), "tiny", 1)
-    return Tried(candidate, Path("x"), 1, {"code": [[True]]}, 0.1, ReplaySpeed(mean, by_kind))
+def tried(recipe: str, *by_kind: float, sure: bool = True) -> Tried:
+    """Return a candidate that was measured on kinds of text."""
+    speeds = dict(zip(("code", "chat"), by_kind, strict=False))
+    return Tried(Candidate(recipe, Path("x"), "tiny", 1), Path("x"), 1, 1.0, 0.1, speeds, sure)
 
 
 def test_only_what_earns_more_than_what_is_there_is_kept() -> None:
-    own, faster = tried("", 1.2, code=1.2), tried("all Q4_0", 1.3, code=1.3)
+    own, faster = tried("", 1.2), tried("all Q4_0", 1.3)
     assert best_of([own, faster]) is faster
-    assert best_of([own, tried("all Q4_0", 1.21, code=1.21)]) is None
-    assert best_of([own, tried("all Q4_0", 1.0, code=1.0)]) is None
+    assert best_of([own, tried("all Q4_0", 1.21)]) is None
+    assert best_of([own, tried("all Q4_0", 1.0)]) is None
     # Faster over all, but a tenth on no kind of text.
-    assert best_of([tried("", 1.0, code=1.0), tried("all Q4_0", 1.05, code=1.05)]) is None
+    assert best_of([tried("", 1.0, 1.0), tried("all Q4_0", 1.05, 1.05)]) is None
     assert best_of([]) is None
 
 
-def test_what_was_measured_beside_busy_programs_keeps_nothing(job: TailoringJob) -> None:
-    kept, result = _judge(job, [tried("all Q4_0", 1.5, code=1.5)], sure=False)
+@pytest.mark.parametrize(("of_target", "of_draft"), [(False, True), (True, False)])
+def test_what_was_measured_beside_busy_programs_keeps_nothing(
+    job: TailoringJob, of_target: bool, of_draft: bool
+) -> None:
+    kept, result = _judge(job, [tried("all Q4_0", 1.5, sure=of_draft)], sure=of_target)
     assert kept is None
     assert "other programs were busy" in result
     assert load_registry().pairs["tiny"].draft_model != "tiny-tailored"

@@ -7,9 +7,9 @@ from random import Random
 
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, Verdict
 from localspec.launch.observe import _is_secret
+from localspec.options.recording import Switch
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
-from localspec.telemetry.switch import Switch
 from tests.waiting import PATIENCE_S
 
 PAIR = Pair("qwen-target", "qwen-draft", 0.020)

@@ -8,7 +8,7 @@ import pytest
 
 from localspec.telemetry.drift import MOST_REPLIES, Drift, Rate, find_drift
 from localspec.telemetry.log import FILE, read_prior, read_records
-from localspec.telemetry.view import said_of_shift
+from localspec.telemetry.view import shift_line
 from tests.telemetry.talking import PAIR, recording
 
 
@@ -113,7 +113,7 @@ def test_change_is_recorded_told_and_leaves_the_past_out_of_the_prior(tmp_path: 
     (shift,) = read_records(tmp_path).shifts
     assert shift.before == pytest.approx(0.9, abs=0.02)
     assert shift.after == pytest.approx(0.2, abs=0.1)
-    assert "acceptance of model on code fell from 91% to 24%" in said_of_shift(shift)
+    assert "acceptance of model on code fell from 91% to 24%" in shift_line(shift)
     prior = read_prior(tmp_path, PAIR, "code", greedy=False, now_s=moment[0])["model"]
     assert prior.keys() == {3, 4, 5}
     rate, weight = prior[3]

@@ -1,7 +1,9 @@
-"""The log: damaged, kept within its bounds, tagged, wiped; and what an earlier version wrote."""
+"""The log: damaged, kept within its bounds, tagged, wiped, also beside a process that writes."""
 
 import json
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -9,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import LocalspecError
-from localspec.telemetry.log import FILE, LINES, read_records, retag, size_bytes, wipe
-from localspec.telemetry.switch import Switch
-from localspec.telemetry.text import proposals
+from localspec.options.recording import Switch
+from localspec.telemetry.log import FILE, read_records, retag, size_bytes, wipe
 from tests.telemetry.talking import recording
 from tests.waiting import PATIENCE_S
 
@@ -75,42 +76,6 @@ def test_reply_that_says_what_cannot_be_is_left_out(
     assert ids(tmp_path) == [2, 3]
 
 
-# As localspec wrote it until 24 November 2026.
-LINES_BEFORE = """
-{"kind": "reply", "at": 1794000000.0, "pair": {"target": "t", "draft_model": "d", "plain_s": 0.02, "at_once": 1}, \
-"greedy": false, "prompt": 5, "workload": "code", "by_user": false, "id": 3, "tokens": 9, "prefill_s": 0.1, \
-"decode_s": 1.0, "wall_s": 1.2, "cells": [["off", 0, 30, 0, 0, 30, 0, 0, 100000, 9, 8, 7], \
-["model", 256, 5, 9, 4, 9, 1, 2000, 100000, 9, 8, 7]], "tallies": {"model": {"position": [[5, 3]], \
-"gap": [[5, 3]], "rank": [[2, 0]]}}, "lots": {"model": [[5, 9, 4]]}}
-{"kind": "text", "at": 1794000000.0, "id": 3, "prompt": [1, 2], "rounds": [{"confirmed": [3], "draft_ids": [4], \
-"accepted": 0, "next_id": 3, "correction_rank": null, "confidences": [0.5], "drafter": "model"}], \
-"pieces": {"1": "61", "2": "62", "3": "63", "4": "64"}}
-{"kind": "shift", "at": 1794000000.0, "pair": "t + d", "workload": "code", "drafter": "model", "since_s": 3000.0, \
-"before": 0.5, "after": 0.25}
-{"kind": "gate", "at": 1794000001.0, "rule": "a key", "action": "mask", "times": 2}
-{"kind": "retag", "at": 1794000002.0, "id": 3, "workload": "chat"}
-nonsense
-{"kind": "reply", "at": 17940
-""".replace("\\\n", "")
-
-
-def test_what_an_earlier_version_wrote_becomes_part_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / LINES).write_text(LINES_BEFORE)
-    (tmp_path / "drift.json").write_text("{}")
-    records = read_records(tmp_path)
-    reply = records.replies[3]
-    assert (reply.workload, reply.by_user, reply.tokens) == ("chat", True, 9)
-    assert reply.cells["model"][256][:4] == (5, 9, 4, 9)
-    assert records.texts == {3}
-    assert [each.before for each in records.shifts] == [0.5]
-    assert [each.times for each in records.found] == [2]
-    assert [each["context"] for each in proposals(tmp_path)] == ["ab"]
-    assert [each.name for each in tmp_path.iterdir()] == [FILE]
-    with recording(tmp_path) as talk:
-        talk.reply()
-    assert len(ids(tmp_path)) == 2
-
-
 @pytest.mark.slow
 def test_oldest_go_where_it_gets_too_big(tmp_path: Path) -> None:
     most = 0
@@ -155,14 +120,34 @@ def test_wiped_log_is_written_on(tmp_path: Path) -> None:
         assert not wipe(tmp_path)
     with recording(tmp_path) as talk:
         talk.reply(rounds=2)
-    assert ids(tmp_path) == [1]
+    assert len(ids(tmp_path)) == 1
 
 
-def test_wiping_takes_what_a_killed_process_has_left_beside(tmp_path: Path) -> None:
-    beside = tmp_path / f"{LINES}.abc"
-    beside.write_text("text")
-    assert wipe(tmp_path)
-    assert not beside.exists()
+WRITES = """
+import sys
+from pathlib import Path
+from tests.telemetry.talking import recording
+for number in range(30):
+    with recording(Path(sys.argv[1])) as talk:
+        talk.reply(rounds=1)
+    assert talk.recorder.trouble is None, talk.recorder.trouble
+    print(number, flush=True)
+"""
+
+
+def test_wiping_beside_a_window_that_writes_loses_no_later_reply(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITES, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        wiped = [wipe(tmp_path) for line in process.stdout if int(line) % 5 == 2]
+    assert process.returncode == 0
+    assert any(wiped)
+    with recording(tmp_path) as talk:
+        talk.reply()
+    assert 1 <= len(ids(tmp_path)) <= 30
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_wiping_text_keeps_counts(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from localspec.launch.observe import Telemetry
 from localspec.launch.recording import recording as what_is_recorded
 from localspec.launch.recording import store_megabytes
 from localspec.messages import Message
-from localspec.telemetry.log import FILE, add_findings, read_records, wipe
+from localspec.options.recording import Switch
+from localspec.telemetry.log import FILE, read_records, store, wipe
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import GateCount
 from localspec.telemetry.report import make_report
-from localspec.telemetry.switch import Switch
 from localspec.telemetry.text import proposals
 from tests.chat.test_assistant import assistant
 from tests.telemetry.talking import PAIR, recording
@@ -256,25 +256,25 @@ def test_what_a_gate_found_in_a_reply_is_counted_when_it_is_recorded(tmp_path: P
     for rules in ("usual", ""):
         list(speaker.events(Request(1, (Message.user("hello"),), gate=rules)))
     recorder.close(60.0)
-    (found,) = read_records(tmp_path).found
+    (found,) = read_records(tmp_path).findings
     assert (found.rule, found.action, found.times) == ("AWS access key", "mask", 1)
 
 
 def test_findings_are_counted_by_rule_and_kept_within_bounds(tmp_path: Path) -> None:
     now_s = 1.8e9
     counts = {("GitHub token", "mask"): 2, ("e-mail address", "note"): 1}
-    add_findings(tmp_path, counts, Switch(), now_s)
-    add_findings(tmp_path, {("GitHub token", "mask"): 3}, Switch(), now_s + 9)
+    store(tmp_path, None, None, counts, Switch(), now_s)
+    store(tmp_path, None, None, {("GitHub token", "mask"): 3}, Switch(), now_s + 9)
     records = read_records(tmp_path)
-    assert records.found == [
+    assert records.findings == [
         GateCount(now_s, "GitHub token", "mask", 2),
         GateCount(now_s, "e-mail address", "note", 1),
         GateCount(now_s + 9, "GitHub token", "mask", 3),
     ]
-    assert make_report(records).found == {
+    assert make_report(records).findings == {
         ("GitHub token", "mask"): 5,
         ("e-mail address", "note"): 1,
     }
-    assert make_report(records, now_s + 5).found == {("GitHub token", "mask"): 3}
-    add_findings(tmp_path, {}, Switch(days=1), now_s + 3 * 86400)
-    assert read_records(tmp_path).found == []
+    assert make_report(records, now_s + 5).findings == {("GitHub token", "mask"): 3}
+    store(tmp_path, None, None, {}, Switch(days=1), now_s + 3 * 86400)
+    assert read_records(tmp_path).findings == []

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from localspec.decoding.round import Draft, Round, Spent, Verdict
+from localspec.options.recording import Switch
 from localspec.telemetry.log import FILE, read_records
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import ReplyRecord
-from localspec.telemetry.switch import Switch
 from tests.telemetry.talking import PAIR, Talk, drafted, first, recording
 from tests.waiting import PATIENCE_S, until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import UsageError
-from localspec.telemetry.reply import WORKLOADS, required
+from localspec.options.recording import WORKLOADS, checked_workload
 from localspec.telemetry.workload import workload_of
 
 HERE = Path(__file__).parent
@@ -69,8 +69,8 @@ def test_anything_is_of_some_kind(asked: str) -> None:
 
 
 def test_unknown_kind_is_refused_with_the_known_ones() -> None:
-    assert required("code") == "code"
+    assert checked_workload("code") == "code"
     with pytest.raises(
         UsageError, match=r"poetry.*code, edit, chat, summarise, structured, creative"
     ):
-        required("poetry")
+        checked_workload("poetry")

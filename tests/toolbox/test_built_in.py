@@ -8,7 +8,7 @@ import pytest
 
 from localspec.messages import ToolCall, ToolResult
 from localspec.storage.tree import found_below
-from localspec.toolbox.built_in import BUILT_IN, BuiltIn
+from localspec.toolbox.built_in import BuiltIn
 from localspec.toolbox.folder import Folder
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Access
@@ -50,7 +50,9 @@ def done(box: BuiltIn, name: str, **arguments: object) -> ToolResult:
 
 
 def test_each_says_what_it_takes_and_needs(box: BuiltIn) -> None:
-    assert tuple(each.name for each in box.tools) == BUILT_IN
+    assert [each.name for each in box.tools] == [
+        *("read_file", "list_folder", "search_folder", "write_file", "edit_file", "run_command")
+    ]
     access = {
         "read_file": Access.READ,
         "write_file": Access.WRITE,
@@ -89,12 +91,13 @@ def test_a_file_is_read_whole_or_by_lines(box: BuiltIn, folder: Path) -> None:
         ({"path": ".env"}, "rules"),
         ({"path": "x/../.env"}, "rules"),
         ({"path": "./.env"}, "rules"),
-        ({"path": 3}, "string"),
+        ({"path": 3}, "`str`"),
         ({}, "missing"),
-        ({"path": None}, "string"),
-        ({"path": "readme.md", "mode": "r"}, "no argument"),
+        ({"path": None}, "`str`"),
+        ({"path": "readme.md", "mode": "r"}, "unknown field `mode`"),
+        ({"path": "\ud800"}, "half of a character"),
         ({"path": "readme.md", "first_line": 9}, "2 lines"),
-        ({"path": "readme.md", "first_line": True}, "integer"),
+        ({"path": "readme.md", "first_line": True}, "`int`"),
     ],
 )
 def test_what_cannot_be_read_is_an_error_that_says_why(

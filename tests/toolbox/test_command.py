@@ -10,8 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from localspec.toolbox.built_in import command_text
-from localspec.toolbox.command import CommandEnded, CommandLimits, confinement, profile, run_command
+from localspec.toolbox.command import (
+    CommandEnded,
+    CommandLimits,
+    command_text,
+    confinement,
+    profile,
+    run_command,
+)
 from localspec.toolbox.confined import landlock_version, readable
 from tests.waiting import until
 
@@ -259,7 +265,9 @@ def test_the_middle_of_a_long_output_is_left_out(tmp_path: Path) -> None:
     assert ended.code == 0
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="processes are counted by /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="the number of tasks is read from /proc"
+)
 def test_a_fork_bomb_ends(tmp_path: Path) -> None:
     """It forks 400 processes and no more, so that this machine outlives a failure of the test."""
     marker = f"marker-{os.getpid()}-bomb"

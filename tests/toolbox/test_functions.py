@@ -9,7 +9,7 @@ import pytest
 from localspec.calls import Tool
 from localspec.errors import UsageError
 from localspec.messages import ToolCall
-from localspec.toolbox.functions import Functions, tool_of
+from localspec.toolbox.functions import Function, Functions
 from localspec.toolbox.toolbox import Toolbox
 
 
@@ -37,7 +37,7 @@ def call(function: Any, arguments: str) -> tuple[str, bool]:
 
 
 def test_a_schema_comes_from_annotations_and_docstring() -> None:
-    tool = tool_of(area)
+    tool = Function(area).tool
     assert (tool.name, tool.description) == ("area", "Return how large a country is.")
     assert tool.parameters == {
         "type": "object",
@@ -80,7 +80,7 @@ def test_what_has_no_schema_is_refused() -> None:
 
     for function, word in ((odd, "what of odd has the type"), (many, "name all"), (later, "async")):
         with pytest.raises(UsageError, match=word):
-            tool_of(function)
+            Function(function)
 
 
 def test_a_value_without_json_is_told_as_text() -> None:

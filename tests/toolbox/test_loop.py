@@ -36,31 +36,34 @@ class Box:
         self.called.append("closed")
 
 
-@dataclass
-class Somebody:
-    """Answers questions from a list, in order."""
+class Asking(ToolLoop):
+    """Takes decisions from a list, in order."""
 
-    answers: list[Decision] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    seen: list[CarriedOut] = field(default_factory=list)
+    def __init__(
+        self,
+        box: Box,
+        decisions: Sequence[Decision] = (),
+        rules: Rules | None = None,
+        rounds: int = 25,
+    ) -> None:
+        super().__init__([box], Permissions(rules or Rules()), most_rounds=rounds)
+        self.decisions = [*decisions]
+        self.questions: list[str] = []
+        self.carried_out: list[CarriedOut] = []
 
     def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:
-        self.asked.append(f"{call.name} {proposal.subject}")
-        return self.answers.pop(0)
+        self.questions.append(f"{call.name} {proposal.subject}")
+        return self.decisions.pop(0)
 
     def began(self, call: ToolCall, proposal: Proposal) -> None:
         assert call.name == proposal.summary
 
     def ended(self, done: CarriedOut) -> None:
-        self.seen.append(done)
+        self.carried_out.append(done)
 
 
 YES, NO = Decision(allowed=True), Decision(allowed=False, reason="too soon")
 ALWAYS = Decision(allowed=True, always=True)
-
-
-def loop(box: Box, somebody: Somebody, rules: Rules | None = None, rounds: int = 25) -> ToolLoop:
-    return ToolLoop([box], Permissions(rules or Rules()), somebody, most_rounds=rounds)
 
 
 def calls(*texts: str) -> list[ToolCall]:
@@ -72,25 +75,24 @@ def texts(results: Sequence[ToolResult]) -> list[str]:
 
 
 def test_each_call_is_asked_about_and_has_a_result_in_order() -> None:
-    box, somebody = Box(), Somebody([YES, NO])
-    found = loop(box, somebody).results(calls("write a", "run b"), threading.Event())
+    tools = Asking(box := Box(), [YES, NO])
+    found = tools.results(calls("write a", "run b"), threading.Event())
     assert texts(found) == ["done", "the user refused this call: too soon"]
     assert [each.call_id for each in found] == ["c0", "c1"]
     assert [each.is_error for each in found] == [False, True]
     assert box.called == ["write a"]
-    assert [each.begun for each in somebody.seen] == [True, False]
+    assert [each.begun for each in tools.carried_out] == [True, False]
 
 
 def test_always_is_for_calls_like_it_alone() -> None:
-    box, somebody = Box(), Somebody([ALWAYS] * 9)
+    tools = Asking(box := Box(), [ALWAYS] * 9)
     asked = ["look a", "look b", "write a", "write a", "write b", "run a", "run a", "run b"]
-    tools = loop(box, somebody)
     tools.results(calls(*asked), threading.Event())
-    assert somebody.asked == ["look a", "write a", "write b", "run a", "run b"]
+    assert tools.questions == ["look a", "write a", "write b", "run a", "run b"]
     assert box.called == asked
     tools.permissions.forget()
     tools.results(calls("look a"), threading.Event())
-    assert somebody.asked[-1] == "look a"
+    assert tools.questions[-1] == "look a"
 
 
 @pytest.mark.parametrize(
@@ -109,37 +111,52 @@ def test_what_always_would_allow_is_said(
     assert Permissions(Rules()).scope(ToolCall("c", name, "{}"), proposal) == told
 
 
-def test_once_is_once() -> None:
-    box, somebody = Box(), Somebody([YES, YES])
-    loop(box, somebody).results(calls("look a", "look a"), threading.Event())
-    assert len(somebody.asked) == 2
+RULES = Rules(
+    allow=(Rule("look"), Rule("write", "a")), deny=(Rule("*", "secret"), Rule("run", "b"))
+)
+NO_SECRETS = Rules(deny=(Rule("look", "secret"),))
 
 
-def test_rules_come_first_and_a_refusal_before_all() -> None:
-    rules = Rules(allow=(Rule("look"), Rule("write", "a")), deny=(Rule("*", "secret"),))
-    box, somebody = Box(), Somebody([NO])
-    found = loop(box, somebody, rules).results(
-        calls("look x", "write a", "look secret", "write b"), threading.Event()
-    )
-    assert box.called == ["look x", "write a"]
-    assert somebody.asked == ["write b"]
-    assert "rules forbid" in found[2].text
-
-
-def test_what_was_always_allowed_is_still_refused_by_a_rule() -> None:
-    box, somebody = Box(), Somebody([ALWAYS])
-    rules = Rules(deny=(Rule("look", "secret"),))
-    found = loop(box, somebody, rules).results(calls("look a", "look secret"), threading.Event())
-    assert box.called == ["look a"]
-    assert found[1].is_error
+@pytest.mark.parametrize(
+    ("rules", "decisions", "wanted", "questions", "called"),
+    [
+        (Rules(), [YES, YES], ["look a", "look a"], ["look a", "look a"], ["look a", "look a"]),
+        (
+            RULES,
+            [NO],
+            ["look x", "write a", "look secret", "write b", "run b"],
+            ["write b"],
+            ["look x", "write a"],
+        ),
+        (NO_SECRETS, [ALWAYS], ["look a", "look secret"], ["look a"], ["look a"]),
+    ],
+    ids=[
+        "once is once",
+        "rules come first, a refusal before all",
+        "a rule refuses what is granted",
+    ],
+)
+def test_decisions_and_rules(
+    rules: Rules,
+    decisions: list[Decision],
+    wanted: list[str],
+    questions: list[str],
+    called: list[str],
+) -> None:
+    tools = Asking(box := Box(), decisions, rules)
+    results = tools.results(calls(*wanted), threading.Event())
+    assert (tools.questions, box.called) == (questions, called)
+    for text, result in zip(wanted, results, strict=True):
+        assert result.is_error is (text not in called)
+        assert ("rules forbid" in result.text) is (text in {"look secret", "run b"})
 
 
 @pytest.mark.parametrize(
     ("call", "word"), [("nothing x", "no function"), ("look wrong", "no such place")]
 )
 def test_what_cannot_be_called_is_an_error_and_no_question(call: str, word: str) -> None:
-    box, somebody = Box(), Somebody()
-    (result,) = loop(box, somebody).results(calls(call), threading.Event())
+    tools = Asking(box := Box(), ())
+    (result,) = tools.results(calls(call), threading.Event())
     assert result.is_error
     assert word in result.text
     assert box.called == []
@@ -149,7 +166,7 @@ def test_a_function_that_fails_is_a_result() -> None:
     def fail(_: threading.Event) -> str:
         raise KeyError("x")
 
-    (result,) = loop(Box(does=fail), Somebody([YES])).results(calls("run a"), threading.Event())
+    (result,) = Asking(Box(does=fail), [YES]).results(calls("run a"), threading.Event())
     assert result.is_error
     assert "KeyError" in result.text
 
@@ -162,23 +179,22 @@ def test_a_stop_ends_what_runs_and_what_waits_and_leaves_a_whole_conversation() 
         assert seen.is_set()
         return "stopped by the user"
 
-    box, somebody = Box(does=stopped), Somebody([YES])
+    tools = Asking(box := Box(does=stopped), [YES])
     asked = []
 
     def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
         asked.append(results)
         return calls("run a", "run b")
 
-    loop(box, somebody).converse(ask, stop)
+    tools.converse(ask, stop)
     assert asked == [()]
     assert box.called == ["run a"]
-    assert [each.result.call_id for each in somebody.seen] == ["c0", "c1"]
-    assert "not carried out" in somebody.seen[1].result.text
+    assert [each.result.call_id for each in tools.carried_out] == ["c0", "c1"]
+    assert "not carried out" in tools.carried_out[1].result.text
 
 
 def test_a_model_that_goes_round_in_circles_ends() -> None:
-    box, somebody = Box(), Somebody([ALWAYS])
-    tools = loop(box, somebody, rounds=3)
+    tools = Asking(box := Box(), [ALWAYS], rounds=3)
     choices, heard = [], list[str]()
 
     def ask(results: Sequence[Message]) -> Sequence[ToolCall]:

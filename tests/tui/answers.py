@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from localspec.chat.events import Reply, RoundDone, Started, Text
+from localspec.chat.events import Finished, Forecast, Reply, RoundDone, Started, Text
 from localspec.decoding.round import OFF, Draft, Round, Spent, StopReason, Verdict
-from localspec.engine.protocol import Forecast, ReplyDone, ReplyEvents
+from localspec.engine.protocol import ReplyEvents
 from localspec.messages import Message
 from localspec.tui.exchange import Exchange
 
@@ -46,7 +46,7 @@ def finished(
     predicted_speed_up: float | None = None,
     note: str = "",
     **changes: Any,
-) -> ReplyDone:
+) -> Finished:
     """Return the end of an answer; `changes` are of its reply."""
     values: dict[str, Any] = {
         "text": text,
@@ -65,7 +65,7 @@ def finished(
     }
     reply = Reply(**{**values, **changes})
     forecast = Forecast(predicted_speed_up, None, note)
-    return ReplyDone(id, reply, message or Message.assistant(text), forecast=forecast)
+    return Finished(reply, message or Message.assistant(text), id=id, forecast=forecast)
 
 
 def exchange(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localspec.engine import process
+from localspec.engine import link
 from tests.engine.double import WARM
 
 
@@ -14,4 +14,4 @@ def colours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def warm_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "subprocess", WARM)
+    monkeypatch.setattr(link, "subprocess", WARM)

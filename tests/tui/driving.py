@@ -95,7 +95,7 @@ class Chat:
         self.app.view.entry.composer.focus()
         self.app.view.entry.composer.fill(text)
         await self.settle()
-        if self.app.view.entry.composer.list_open:
+        if self.app.view.entry.list_open:
             await self.press("escape")
         await self.press("enter")
 

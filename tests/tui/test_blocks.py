@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.tui.blocks import Block, BlockCutter
+from localspec.tui.typeset import Block, BlockCutter
 
 CODE = "\n".join(f"line {each}" for each in range(40))
 LINES = [

@@ -7,7 +7,7 @@ from tests.tui.driving import Chat, drive
 
 def texts(text: str, folder: Path, offset: int | None = None) -> list[str]:
     found = complete(text, len(text) if offset is None else offset, folder)
-    return [each.applied() for each in found]
+    return [each.text for each in found]
 
 
 def test_commands_are_completed(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_an_address_is_not_completed(tmp_path: Path) -> None:
 def test_a_name_that_would_move_the_cursor_is_shown_clean(tmp_path: Path) -> None:
     (tmp_path / "a\x1b[2J").write_text("x")
     (only,) = complete("@a", 2, tmp_path)
-    assert only.text == "a␛[2J"
+    assert only.label == "a␛[2J"
 
 
 def test_a_menu_that_is_cut_says_how_much_there_is(tmp_path: Path) -> None:

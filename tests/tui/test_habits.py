@@ -14,9 +14,9 @@ from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.session.conversation import SavedConversation
 from localspec.tui.actions import edited
+from localspec.tui.clipboard import fill_clipboard as filled
 from localspec.tui.commands import goes_on, unquoted
 from localspec.tui.picker import Picker
-from localspec.tui.screens import filled
 from localspec.tui.sheets import ListSheet
 from tests.llama import tiny_models
 from tests.tui.driving import Chat, drive
@@ -135,7 +135,7 @@ def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(tmp_path: Path) -> Non
         await chat.ask("two")
         await chat.run("/history #1")
         assert chat.session.farewell == "continue with: localspec chat --continue 1"
-        chat.session.talk.history._database.trouble = "the disk is full"
+        chat.session.talk.history.trouble = "the disk is full"
         assert chat.session.farewell == "not saved: the disk is full"
 
     drive(talk, tmp_path)
@@ -382,7 +382,7 @@ def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
 def test_a_program_of_the_machine_fills_its_clipboard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localspec.tui.screens._MOST_S", PATIENCE_S)
+    monkeypatch.setattr("localspec.tui.clipboard._MOST_S", PATIENCE_S)
     program = tmp_path / "wl-copy"
     program.write_text(f'#!/bin/sh\n/bin/cat > "{tmp_path / "clipboard"}"\n')
     program.chmod(0o700)

@@ -1,7 +1,4 @@
-from textual.content import Content
-
-from localspec.tui.lens import MARKS, legend, marked, runs
-from localspec.tui.sheets import hanging
+from localspec.tui.lens import MARKS, counts, legend, marked, pieces
 from tests.tui.answers import tokens
 
 TOKENS = [
@@ -17,7 +14,7 @@ def test_every_origin_has_marks_that_need_no_colour() -> None:
 
 
 def test_without_its_marks_the_lens_is_the_answer() -> None:
-    assert "".join(run.text for run in runs(TOKENS)) == "The cat sat on the mat."
+    assert "".join(text for text, _ in pieces(TOKENS)) == "The cat sat on the mat."
 
 
 def test_the_legend_counts_tokens_by_origin() -> None:
@@ -35,8 +32,9 @@ def test_an_origin_that_is_not_known_yet_is_shown_as_the_targets_own() -> None:
 
 
 def test_a_part_of_a_character_counts_with_the_token_that_completes_it() -> None:
-    (run,) = runs([tokens("", "日", by="model", drafted=2, accepted=2)])
-    assert (run.text, run.tokens) == ("日", 2)
+    happened = [tokens("", "日", by="model", drafted=2, accepted=2)]
+    assert pieces(happened) == [("日", MARKS["model"])]
+    assert counts(happened) == {MARKS["model"]: 2}
 
 
 def test_tokens_cannot_command_the_terminal() -> None:
@@ -46,19 +44,6 @@ def test_tokens_cannot_command_the_terminal() -> None:
 def test_no_two_origins_have_the_same_marks() -> None:
     marks = [(mark.open, mark.close) for mark in MARKS.values()]
     assert len(set(marks)) == len(marks)
-
-
-def test_code_that_wraps_keeps_its_indentation() -> None:
-    code = "def f():\n    return some_function(argument, another)\n\n  日本語 日本語 日本語"
-    assert hanging(Content(code), 24).plain.split("\n") == [
-        "def f():",
-        "    return",
-        "    some_function(argume",
-        "    nt, another)",
-        "",
-        "  日本語 日本語 日本語",
-    ]
-    assert hanging(Content(" " * 30 + "x"), 24).plain.strip() == "x"
 
 
 def test_marks_do_not_move_the_indentation_of_code() -> None:

@@ -9,10 +9,8 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.session.preferences import read_preferences
 from localspec.tui.history_sheet import HistorySheet
-from localspec.tui.lens_sheet import LensSheet
-from localspec.tui.main_view import StatsPanel
 from localspec.tui.race import Race
-from localspec.tui.race_sheet import RaceSheet
+from localspec.tui.sheets import RaceSheet, TextSheet
 from tests.tui.answers import exchange, finished, tokens
 from tests.tui.driving import Chat, drive
 
@@ -25,7 +23,7 @@ def test_code_is_copied_by_a_click_and_by_a_key_without_its_frame(tmp_path: Path
         await chat.ask("code?")
         reply = chat.app.view.transcript.views[-1]
         lines = chat.text().splitlines()
-        row = next(at for at, line in enumerate(lines) if "python" in line)
+        row = next(at for at, line in enumerate(lines) if "copy" in line)
         await chat.pilot.click(offset=(lines[row].index("copy"), row))
         await chat.settle()
         assert chat.app.clipboard == "x = 1"
@@ -50,12 +48,12 @@ def test_stats_stand_beside_the_conversation_where_there_is_room(tmp_path: Path)
     async def look(chat: Chat) -> None:
         await chat.press("f2")
         await chat.ask("one?")
-        panel, transcript = chat.app.query_one(StatsPanel), chat.app.view.transcript
+        panel, transcript = chat.app.view.stats, chat.app.view.transcript
         assert panel.region.y >= transcript.region.bottom
         await chat.sized(110, 24)
         await chat.until(lambda: panel.region.x >= transcript.region.right)
         assert panel.region.height == transcript.region.height
-        await chat.until(lambda: "break-even" in chat.text() or "Not enough" in chat.text())
+        await chat.until(lambda: "tokens per step" in chat.text())
         await chat.sized(80, 24)
         await chat.until(lambda: panel.region.y >= transcript.region.bottom)
 
@@ -80,11 +78,10 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
         made.take(ReplyEvents(made.id, (drafted, tokens("\n" * 40))))
         chat.session.exchange = made
         await chat.press("f3")
-        await chat.until(lambda: isinstance(chat.app.screen, LensSheet))
+        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
         await chat.settle()
         shown = chat.text()
         assert f"│     {'[' * no_color}return some_function" in shown
-        assert "│     another_one)" in shown
         # Marks only where there are no colours; what they mean stays in sight.
         assert ("[def f():" in shown) == no_color
         await chat.press("end")
@@ -97,11 +94,10 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
             lane.finished = finished(number, INDENTED, tokens_per_s=speed)
             race.lanes.append(lane)
         chat.app.push_screen(RaceSheet(race))
-        await chat.until(lambda: "Esc closes" in chat.text() and "30.0 tokens/s" in chat.text())
+        await chat.until(lambda: "30.0 tokens/s" in chat.text())
         lines = chat.text().splitlines()
         first = next(at for at, line in enumerate(lines) if "def f()" in line)
-        left = [line[2:20] for line in lines[first + 1 : first + 4]]
-        assert all(line.startswith("    ") for line in left)
+        assert lines[first + 1][2:].startswith("    return")
 
     drive(look, tmp_path, size=(60, 20))
 
@@ -119,7 +115,7 @@ def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
         assert chat.app.view.entry.composer.text == ""  # which had /new, to be sent again
         await chat.press("ctrl+c")
         assert "Ctrl+C again quits" in chat.text()
-        chat.app._told_s -= 10.0
+        chat.app._advised_s -= 10.0
         await chat.press("f6")
         assert "editing question 1" in chat.text()
         await chat.press("escape")

@@ -3,7 +3,8 @@
 import io
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -201,26 +202,30 @@ def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None
     assert out == "ok\nok\nok\n"
 
 
+class Interrupting(io.StringIO):
+    """Where answers are written; does something when the first word has come."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        super().__init__()
+        self._do: list[Callable[[], object]] = [do]
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if "word" in self.getvalue() and self._do:
+            self._do.pop()()
+        return count
+
+
 def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None:
     talk = SavedConversation(History(tmp_path / "history"))
     script = {"otherwise": ["word " * 100], "pass_s": 0.01}
     session = Session(
         EngineClient(command(script)), talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path
     )
-    out = io.StringIO()
-    pressed: list[bool] = []
-
-    def sleep(_: float) -> None:
-        if "word" in out.getvalue() and not pressed:
-            pressed.append(True)
-            raise KeyboardInterrupt
-
-    def lines() -> Iterator[str]:
-        yield "one?"
-
-    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False, sleep=sleep)
+    out = Interrupting(lambda: signal.raise_signal(signal.SIGINT))
+    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False)
     try:
-        assert plain.run(front, lines()) == 0
+        assert plain.run(front, ["one?"]) == 0
         assert 0 < out.getvalue().count("word") < 100
         assert talk.messages[-1].state == "cut"
     finally:
@@ -258,15 +263,14 @@ def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     talk = SavedConversation(History(tmp_path / "history"))
     engine = EngineClient(command(script))
     session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
-    out = io.StringIO()
 
-    def sleep(_: float) -> None:
-        if "word" in out.getvalue():
-            assert engine.pid is not None
-            os.kill(engine.pid, signal.SIGSTOP)
-            raise KeyboardInterrupt
+    def press_twice() -> None:
+        assert engine.pid is not None
+        os.kill(engine.pid, signal.SIGSTOP)
+        signal.raise_signal(signal.SIGINT)
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False, sleep=sleep)
+    front = Lines(session, Preferences(), Interrupting(press_twice), io.StringIO(), terminal=False)
     assert plain.run(front, ["one?"]) == 130
     session.close()
     assert not engine.alive

@@ -16,11 +16,9 @@ from localspec.options import ReplyOptions
 from localspec.session.preferences import Preferences
 from localspec.tui import picker
 from localspec.tui.history_sheet import HistorySheet
-from localspec.tui.lens_sheet import LensSheet
 from localspec.tui.picker import Picker
 from localspec.tui.race import Race
-from localspec.tui.race_sheet import RaceSheet
-from localspec.tui.sheets import ListSheet, TextSheet
+from localspec.tui.sheets import ListSheet, RaceSheet, TextSheet
 from tests.tui.answers import exchange, finished, plain, round_of, tokens
 from tests.tui.driving import Chat, assert_picture, assert_screen, drive
 
@@ -60,7 +58,7 @@ def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
         made.take(ReplyEvents(made.id, (each,)))
     made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
     chat.session.exchange = made
-    chat.app.view.tell_state()
+    chat.app.view.show_state()
 
 
 def test_welcome(tmp_path: Path) -> None:
@@ -126,7 +124,7 @@ def test_lens(tmp_path: Path) -> None:
         await chat.ready()
         settled(chat, TOKENS)
         await chat.press("f3")
-        await chat.until(lambda: isinstance(chat.app.screen, LensSheet))
+        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
         await assert_screen(chat, "lens")
         await assert_picture(chat, "lens")
 
@@ -155,7 +153,7 @@ def test_race(tmp_path: Path) -> None:
         race.start()
         chat.app.push_screen(RaceSheet(race))
         await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
-        await chat.until(lambda: "differ from" in chat.text())
+        await chat.until(lambda: "differ after" in chat.text())
         await assert_screen(chat, "race")
         await assert_picture(chat, "race")
 

@@ -1,5 +1,6 @@
 """The session with a real history, and an engine whose messages the test writes."""
 
+import asyncio
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -79,13 +80,10 @@ def test_a_model_that_is_chosen_while_another_one_loads_is_the_one_that_is_waite
 ) -> None:
     session.models.load("smollm2-135m")
     session.models.load("qwen3-4b")
-    engine.inbox = [READY]
-
-    def later(_s: float) -> None:
-        engine.inbox = [msgspec.structs.replace(READY, target="qwen3-4b")]
-
     out = io.StringIO()
-    Lines(session, Preferences(), out, out, terminal=False, quiet=True, sleep=later).wait_ready()
+    front = Lines(session, Preferences(), out, out, terminal=False, quiet=True)
+    engine.inbox = [READY, msgspec.structs.replace(READY, target="qwen3-4b")]
+    asyncio.run(front.wait_ready())
     assert session.models.line == "qwen3-4b"
 
 
@@ -111,7 +109,7 @@ def test_the_engine_is_told_which_conversation_it_is_unless_nothing_is_saved(
     session.ask("one?")
     answer(session, "One.")
     assert engine.asked[-1].conversation == session.talk.conversation == 1
-    session.talk.history._database.trouble = "the disk is full"
+    session.talk.history.trouble = "the disk is full"
     session.ask("two?")
     assert engine.asked[-1].conversation is None
 
@@ -178,7 +176,7 @@ def test_an_answer_goes_on_in_the_same_message(session: Session, engine: Engine)
 
 def test_only_one_answer_at_a_time(session: Session) -> None:
     session.ask("one?")
-    doings: list[Callable[[], None]] = [
+    doings: list[Callable[[], object]] = [
         lambda: session.ask("two?"),
         session.regenerate,
         session.new,
@@ -201,7 +199,7 @@ def test_what_streamed_in_survives_the_engine(session: Session) -> None:
 def test_nothing_is_asked_of_an_engine_that_is_gone(session: Session) -> None:
     session.ask("one?")
     hear(session, streamed(1, "On"), EngineDied("the engine was killed"))
-    asking = [
+    asking: list[Callable[[], object]] = [
         lambda: session.ask("two?"),
         lambda: session.ask_instead(1, "two?"),
         session.regenerate,

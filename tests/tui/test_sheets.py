@@ -11,11 +11,8 @@ from localspec.history.records import StoredConversation
 from localspec.launch.rows import ModelRow
 from localspec.session.preferences import Preferences
 from localspec.tui.history_sheet import HistorySheet, row_of
-from localspec.tui.lens_sheet import LensSheet
-from localspec.tui.main_view import StatsPanel
 from localspec.tui.picker import Picker
-from localspec.tui.race_sheet import RaceSheet
-from localspec.tui.sheets import LineSheet, ListSheet
+from localspec.tui.sheets import LineSheet, ListSheet, RaceSheet, TextSheet
 from tests.tui.driving import Chat, drive
 
 DRAFTING = {"otherwise": ["some answer that is drafted"], "drafts": 3}
@@ -197,7 +194,7 @@ def test_the_lens_tells_drafted_tokens_from_the_targets_own(tmp_path: Path) -> N
         await chat.run("/lens")
         assert "nothing to show yet" in chat.text()
         await chat.ask("one?")
-        await open_sheet(chat, "/lens", LensSheet)
+        await open_sheet(chat, "/lens", TextSheet)
         assert "looked up in the text so far" in chat.text()
         exchange = chat.session.exchange
         assert exchange is not None
@@ -473,7 +470,7 @@ def test_models_are_filtered_by_what_is_typed_and_stay_in_their_places(
     ("columns", "keys"),
     [
         (80, "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports ─╯"),
-        (40, "Enter opens · Ctrl+R renames ─╯"),
+        (40, "Enter opens · Ctrl+R renames … ─╯"),
     ],
 )
 def test_what_can_be_pressed_is_told_in_whole_words(
@@ -490,7 +487,7 @@ def test_what_can_be_pressed_is_told_in_whole_words(
 def test_stats_and_lens_are_closed_by_their_key_or_by_esc(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ask("one?")
-        panel = chat.app.query_one(StatsPanel)
+        panel = chat.app.view.stats
         for closing in ("f2", "escape"):
             await chat.press("f2")
             await chat.until(lambda: panel.display)
@@ -538,7 +535,7 @@ def test_a_second_escape_clears_a_command_that_was_begun(tmp_path: Path) -> None
         composer = chat.app.view.entry.composer
         composer.focus()
         await chat.type("/re")
-        await chat.until(lambda: composer.list_open)
+        await chat.until(lambda: chat.app.view.entry.list_open)
         await chat.press("escape")
         assert composer.text == "/re"
         await chat.press("escape")

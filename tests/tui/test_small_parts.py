@@ -9,39 +9,43 @@ from localspec.errors import UsageError
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.session.preferences import Preferences, keep_theme, read_preferences
 from localspec.tui.actions import copied
-from localspec.tui.feed import Pace
+from localspec.tui.app import Pace
 from localspec.tui.history_sheet import age
 from localspec.tui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
 from localspec.tui.main_view import fitted
 from localspec.tui.models import Models
 from localspec.tui.settings import ChatSettings
-from tests.tui.test_shown import message
+from tests.tui.test_message_text import message
 
 ANSWER = "Look:\n\n```python\nx = 1\n```\n\nand\n\n~~~\ny\n~~~\n"
 
 
-def test_a_line_keeps_what_is_wanted_most() -> None:
-    right = ["20 tokens/s · context 3% ░░", "20 tokens/s · context 3%", "context 3%"]
-    assert fitted(["model"], right, 35).endswith("  20 tokens/s · context 3% ░░")
-    assert fitted(["model"], right, 32).endswith("  20 tokens/s · context 3%")
-    busy = ["model · answering, Esc stops", "model · Esc stops", "model"]
-    assert fitted(busy, right, 40) == "model · answering, Esc stops  context 3%"
-    assert fitted(busy, right, 39) == "model · Esc stops            context 3%"
-    assert fitted(busy, right, 28) == "model             context 3%"
-    assert fitted(["model"], [], 12) == "model       "
+RIGHT = ["20 tokens/s · context 3% ░░", "20 tokens/s · context 3%", "context 3%"]
+LEFT = "model · answering, Esc stops · tools"
 
 
-def test_a_line_is_cut_between_words() -> None:
-    right = ["context 3%"]
-    assert fitted(["a very long name of a model"], right, 30) == "a very long name…   context 3%"
-    assert fitted(["a very long name of a model"], right, 12) == "a very long…"
-    assert fitted(["a-very-long-name"], right, 12) == "a-very-long…"
+@pytest.mark.parametrize(
+    ("left", "right", "width", "line"),
+    [
+        ("model", RIGHT, 35, "model   20 tokens/s · context 3% ░░"),
+        ("model", RIGHT, 32, "model   20 tokens/s · context 3%"),
+        (LEFT, RIGHT, 60, "model · answering, Esc stops · tools              context 3%"),
+        (LEFT, RIGHT, 42, "model · answering, Esc stops    context 3%"),
+        ("model", [], 12, "model       "),
+        ("a very long name of a model", ["context 3%"], 30, "a very long name…   context 3%"),
+        ("a very long name of a model", ["context 3%"], 12, "a very long…"),
+        ("a-very-long-name", ["context 3%"], 12, "a-very-long…"),
+    ],
+)
+def test_a_line_keeps_what_matters_most(left: str, right: list[str], width: int, line: str) -> None:
+    made = fitted(left, right, width)
+    assert cell_len(made) == width
+    assert made == line
 
 
 @pytest.mark.parametrize("width", range(1, 70))
 def test_a_line_is_never_wider_than_the_screen(width: int) -> None:
-    left = ["日本語モデル · answering", "日本語モデル"]
-    assert cell_len(fitted(left, ["20 tokens/s · context 3%", "context 3%"], width)) <= width
+    assert cell_len(fitted("日本語モデル · answering", RIGHT, width)) <= width
 
 
 def test_a_copy_is_the_answer_a_block_of_its_code_or_everything() -> None:
@@ -124,9 +128,9 @@ def test_preferences_are_read(tmp_path: Path) -> None:
     file = tmp_path / "chat.toml"
     file.write_text('theme = "nord"\n[keys]\nstats = "ctrl+s"\n[personas]\nbrief = "Be brief."\n')
     assert read_preferences(file) == Preferences(
-        "nord", {"stats": "ctrl+s"}, {"brief": "Be brief."}
+        "nord", {"stats": "ctrl+s"}, {"brief": "Be brief."}, file=file
     )
-    assert read_preferences(tmp_path / "none") == Preferences()
+    assert read_preferences(tmp_path / "none") == Preferences(file=tmp_path / "none")
     file.write_text("compact = 'auto'")
     assert read_preferences(file).compact == "auto"
 
@@ -165,17 +169,17 @@ def test_wrong_preferences_are_one_line(text: str, tmp_path: Path) -> None:
 
 
 def test_every_key_has_a_name_of_its_own_and_no_two_share_one() -> None:
-    rows = key_list({})
+    rows = list(key_list({}))
     assert len(rows) == len(IN_APP) + len(IN_COMPOSER) + len(ON_MESSAGE)
-    assert len({name for _, _, name in rows}) == len(rows)
+    assert len({name for _, name, _ in rows}) == len(rows)
 
 
 def test_chosen_keys_are_listed() -> None:
-    rows = key_list({"stats": "ctrl+s"})
-    assert ("Ctrl+S", "Stats", "/stats") in rows
-    assert ("PageUp", "Scroll up", "page_back") in rows
-    assert ("Ctrl+_", "Undo typing", "undo") in rows, "the command /undo is another"
-    assert ("Ctrl+J, Shift+Enter, Alt+Enter", "New line", "newline") in rows
+    rows = list(key_list({"stats": "ctrl+s"}))
+    assert ("Ctrl+S", "stats", "show where the time goes and what drafting gains") in rows
+    assert ("PageUp", "page_back", "scroll up") in rows
+    assert ("Ctrl+_", "undo", "undo typing") in rows, "the command /undo is another"
+    assert ("Ctrl+J, Shift+Enter, Alt+Enter", "newline", "new line") in rows
 
 
 def test_ages() -> None:

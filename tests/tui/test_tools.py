@@ -14,10 +14,10 @@ from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences
 from localspec.toolbox.rules import Rule, Rules
-from localspec.tui import approval_sheet, plain
-from localspec.tui.approval_sheet import ApprovalSheet
+from localspec.tui import plain, sheets
 from localspec.tui.plain import Lines
 from localspec.tui.session import Session
+from localspec.tui.sheets import ApprovalSheet
 from tests.engine.double import command
 from tests.tui.driving import Chat, drive
 from tests.tui.tools import BUG, MENDED, SCRIPT, work
@@ -28,7 +28,7 @@ ROLES = ["user", "assistant", "tool", "assistant", "tool", "assistant", "tool", 
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is typing something else."""
-    monkeypatch.setattr(approval_sheet, "CALM_S", 0.0)
+    monkeypatch.setattr(sheets, "CALM_S", 0.0)
 
 
 def sheet(chat: Chat) -> ApprovalSheet | None:
@@ -155,7 +155,7 @@ def test_escape_stops_a_command_and_the_conversation_goes_on(tmp_path: Path) -> 
 def test_a_key_that_was_meant_for_the_composer_answers_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approval_sheet, "CALM_S", 3600.0)
+    monkeypatch.setattr(sheets, "CALM_S", 3600.0)
 
     async def doing(chat: Chat) -> None:
         await chat.ready()

@@ -1,10 +1,9 @@
 import pytest
 from rich.console import Console
 
-from localspec.tui.blocks import Block
 from localspec.tui.message import MessageLayout
-from localspec.tui.shown import Shown
-from localspec.tui.typeset import Typesetter
+from localspec.tui.message_text import MessageText
+from localspec.tui.typeset import Block, Typesetter
 from tests.tui.test_clean import EVIL, obeyed
 
 MESSAGE = """\
@@ -43,9 +42,9 @@ def test_no_line_is_wider_than_asked(typesetter: Typesetter) -> None:
 def test_code_stands_in_a_frame_on_the_ground_of_the_screen(typesetter: Typesetter) -> None:
     strips = typesetter.markdown("```python\nx = 1  # one\n```", 40)
     assert [strip.text for strip in strips] == [
-        "╭─ python ──────────────────── k copy ─╮",
+        "╭─ python ─────────────────────────────╮",
         "│ x = 1  # one                         │",
-        "╰──────────────────────────────────────╯",
+        "╰───────────────────────────── k copy ─╯",
     ]
     styles = [segment.style for strip in strips for segment in strip if segment.style]
     assert any(style.color for style in styles)
@@ -66,16 +65,16 @@ def test_code_stands_in_a_frame_on_the_ground_of_the_screen(typesetter: Typesett
 def test_a_growing_message_reads_like_the_finished_one(code: str, typesetter: Typesetter) -> None:
     def words(layout: MessageLayout) -> list[str]:
         text = "\n".join(strip.text for strip in layout.strips).replace("k copy", "")
-        return text.replace("─", "").replace("│", "").split()
+        return text.translate(dict.fromkeys(map(ord, "─│╭╮╰╯"))).split()
 
     text = MESSAGE.replace("x = [1, 2]\n", code)
-    growing = MessageLayout(Shown("toy", "", kind="reply"), lambda: typesetter, growing=True)
+    growing = MessageLayout(MessageText("toy", "", kind="reply"), lambda: typesetter, growing=True)
     growing.fit(60)
     for end in [*range(1, len(text), 3), len(text)]:
-        growing.grow(Shown("toy", text[:end], kind="reply"))
+        growing.grow(MessageText("toy", text[:end], kind="reply"))
         lines = "".join(strip.text for strip in growing.strips)
         assert lines.count("╭") == lines.count("╰")
-    whole = MessageLayout(Shown("toy", text, kind="reply"), lambda: typesetter, growing=False)
+    whole = MessageLayout(MessageText("toy", text, kind="reply"), lambda: typesetter, growing=False)
     whole.fit(60)
     assert words(growing) == words(whole)
 
@@ -84,7 +83,7 @@ def test_a_long_question_is_folded_between_its_first_and_its_last_lines(
     typesetter: Typesetter,
 ) -> None:
     text = "\n".join(f"line {each}" for each in range(100))
-    layout = MessageLayout(Shown("You", text), lambda: typesetter, growing=False)
+    layout = MessageLayout(MessageText("You", text), lambda: typesetter, growing=False)
     layout.fit(60)
     lines = [strip.text for strip in layout.strips]
     assert lines[1:3] == ["line 0", "line 1"]

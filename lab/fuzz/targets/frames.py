@@ -3,16 +3,19 @@
 from lab.fuzz.target import FoundError, check_message
 from localspec.chat.request import Request
 from localspec.engine.protocol import (
+    COMMANDS,
+    NOTICES,
     Cancel,
     Counted,
     Failed,
+    FrameError,
     Hello,
     Load,
     Loading,
     Ready,
     SaveState,
+    encode,
 )
-from localspec.engine.wire import COMMANDS, NOTICES, FrameError, encode
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 

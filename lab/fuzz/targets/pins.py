@@ -6,17 +6,16 @@ from lab.fuzz.scratch import scratch
 from lab.fuzz.target import FoundError, check_message
 from localspec.errors import LocalspecError
 from localspec.models.entries import shards_of
-from localspec.models.names import load_imports
-from localspec.models.pins import load_pins, with_pins
+from localspec.models.ledger import IMPORTS, PINS, with_pins
 from localspec.models.store import Store
 
 _SHA = b"0" * 64
 SEEDS = (
-    b'[models."u/r:Q4_K_M"]\nrepo = "u/r"\nrevision = "'
-    + b"a" * 40
-    + b'"\npinned = "2026-11-20"\nquant = "Q4_K_M"\n'
-    b'files = [{ file = "a.gguf", size_bytes = 5, sha256 = "' + _SHA + b'" }]\n',
-    b'[models."mine"]\norigin = "/x/y.gguf"\nfiles = [{ size_bytes = 5, sha256 = "'
+    b'[models."u/r:Q4_K_M"]\nsize_bytes = 5\nsha256 = "' + _SHA + b'"\nquant = "Q4_K_M"\n'
+    b'pin = { date = "2026-11-20", commit = "' + b"a" * 40 + b'" }\n'
+    b'sources = [{ kind = "hub", repo = "u/r", file = "a.gguf", revision = "main" }]\n',
+    b'[models."mine"]\norigin = "/x/y.gguf"\nsize_bytes = 11\nsha256 = "' + _SHA + b'"\n'
+    b'shards = [{ size_bytes = 5, sha256 = "'
     + _SHA
     + b'" }, { size_bytes = 6, sha256 = "'
     + _SHA
@@ -30,7 +29,7 @@ def run(data: bytes) -> None:
     for name in ("pins.toml", "imports.toml"):
         (root / name).write_bytes(data)
     store = Store(root)
-    for load in (load_pins, lambda root: with_pins({}, root), load_imports):
+    for load in (PINS.load, lambda root: with_pins({}, root), IMPORTS.load):
         try:
             entries = load(root).values()
         except LocalspecError as error:

@@ -11,7 +11,7 @@ import llama_cpp.llama_cpp as native
 
 from lab.fuzz.scratch import scratch
 from lab.fuzz.target import FoundError, check_message
-from localspec.llama.state import StateUnfitError, _belongs_to, _sealed, restore_state
+from localspec.llama.state import StateUnfitError, _belongs_to, _checksum, restore_state
 from localspec.options import LoadOptions
 
 _CUT = b"|payload|"
@@ -23,8 +23,9 @@ class _Context:
     """As much of a context as restoring asks for."""
 
     model: Any = SimpleNamespace(options=LoadOptions(), on_gpu=False)
+    native = SimpleNamespace(handle=0)
     n_ctx = _N_CTX
-    handle = number = 0
+    number = 0
 
     def truncate(self, length: int) -> None:
         assert length == 0
@@ -37,30 +38,31 @@ _CONTEXT: Any = _Context()
 
 
 def _header(**changes: object) -> bytes:
-    payload = {
+    body = {
+        "belongs_to": _belongs_to(_CONTEXT, "m"),
+        "extra": {},
         "tokens": 3,
-        "size_bytes": len(_PAYLOAD),
         "blake2b": hashlib.blake2b(_PAYLOAD, digest_size=32).hexdigest(),
+        **changes,
     }
-    body = {"belongs_to": _belongs_to(_CONTEXT, "m"), "payload": payload, "extra": {}, **changes}
-    return json.dumps({"magic": "localspec state", "version": 1, **_sealed(body)}).encode()
+    return json.dumps(body).encode()
 
 
-# A seal can be made by anybody; the parts behind this mark are sealed before they are read.
-_RESEAL = b"|reseal|"
+# A checksum can be made by anybody; the parts behind this mark get theirs before they are read.
+_SEAL = b"|seal|"
 SEEDS = (
-    _header() + _CUT + _PAYLOAD,
-    _RESEAL + _header() + _CUT + _PAYLOAD,
-    _RESEAL + _header(payload={"tokens": 99999, "size_bytes": 1, "blake2b": ""}) + _CUT,
-    _RESEAL + _header(payload=[], belongs_to=None) + _CUT + _PAYLOAD,
-    _RESEAL + b"[]" + _CUT,
+    _checksum(_header()) + b"\n" + _header() + _CUT + _PAYLOAD,
+    _SEAL + _header() + _CUT + _PAYLOAD,
+    _SEAL + _header(tokens=99999, blake2b="") + _CUT,
+    _SEAL + _header(tokens=[], belongs_to=None) + _CUT + _PAYLOAD,
+    _SEAL + b"[]" + _CUT,
 )
 
 
 def run(data: bytes) -> None:
-    header, _, payload = data.removeprefix(_RESEAL).partition(_CUT)
-    if data.startswith(_RESEAL):
-        header = _resealed(header)
+    header, _, payload = data.removeprefix(_SEAL).partition(_CUT)
+    if data.startswith(_SEAL):
+        header = _checksum(header) + b"\n" + header
     directory = scratch() / "state"
     directory.mkdir(exist_ok=True)
     (directory / "state.json").write_bytes(header)
@@ -86,12 +88,3 @@ def _load_file(
             raise FoundError("llama.cpp got a file that was not checked")
     ctypes.cast(count, ctypes.POINTER(ctypes.c_size_t))[0] = capacity
     return len(_PAYLOAD)
-
-
-def _resealed(header: bytes) -> bytes:
-    try:
-        document = json.loads(header)
-        sealed = _sealed(document["body"])
-        return json.dumps({**document, **sealed}).encode()
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return header

@@ -1,12 +1,12 @@
 """CopySource: where the text may be copying from, followed token by token.
 
 It costs no pass of any model, so it follows the text whether or not anything is drafted from it,
-and every confirmed token shows whether the source foretold it.
+and every confirmed token shows whether the source predicted it.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 _TRIED = 16
 _LONGEST = 32
@@ -14,22 +14,6 @@ _LASTING = 6
 """Tokens of a match from which on a place is remembered where it breaks off."""
 _BEFORE, _BEHIND = 4, 24
 """How far from there, in tokens, an edited copy is expected to go on."""
-
-
-class Foretold(NamedTuple):
-    """What the source had to say of one confirmed token.
-
-    Args:
-        length: tokens before it that matched the source, from 2 to 32.
-        near: whether the source lies where a long match broke off shortly before.
-        disputed: whether another source, matching about as well, foretold another token.
-        right: whether the token came.
-    """
-
-    length: int
-    near: bool
-    disputed: bool
-    right: bool
 
 
 class FollowedText(Protocol):
@@ -40,39 +24,33 @@ class FollowedText(Protocol):
 
     @property
     def length(self) -> int:
-        """Tokens at the end of the text that match; 0 where nothing is foretold."""
-        ...
+        """Tokens at the end of the text that match; 0 where nothing is predicted."""
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Follow another text from here on; nothing of it was foretold."""
-        ...
+        """Follow another text from here on; nothing of it was predicted."""
 
-    def follow(self, tokens: Sequence[int]) -> Iterator[Foretold]:
-        """Take in the next tokens of the text, yielding what was foretold of each."""
-        ...
+    def follow(self, token: int) -> bool | None:
+        """Take in the next token of the text; return whether it was predicted, None where nothing was."""
 
-    def foretell(self, most: int) -> list[int]:
+    def predict(self, most: int) -> list[int]:
         """Return up to `most` tokens that follow in the source."""
-        ...
 
 
-class SaidBefore(Protocol):
-    """What was said before, wherever it is kept."""
+class Past(Protocol):
+    """Texts of other conversations, wherever they are stored."""
 
     def find(self, text: Sequence[int]) -> tuple[int, bool, int] | None:
-        """Return where the end of a text was said before: tokens that match, whether other tokens followed elsewhere, the place."""
-        ...
+        """Return the best match of a text's end: its tokens, whether other tokens followed elsewhere, its place."""
 
     def read(self, place: int, most: int) -> list[int]:
         """Return up to so many tokens that follow a place; at any time fewer, or others."""
-        ...
 
 
 class CopySource:
     """Follows a growing text and the place in it that the text seems to repeat.
 
     A place is found by its last two tokens, the longest match first and the latest among
-    equals; as long as it foretells what comes, it is kept. Where a long match breaks off, as at
+    equals; as long as it predicts what comes, it stays the source. Where a long match breaks off, as at
     an edit, the text is likely to go on close behind, so that places there come first.
 
     Attributes:
@@ -93,7 +71,7 @@ class CopySource:
         self.disputed = False
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Forget what was followed, and follow another text from here on; nothing of it was foretold."""
+        """Forget what was followed, and follow another text from here on; nothing of it was predicted."""
         self._text.clear()
         self._ends.clear()
         self._broken_off = None
@@ -102,27 +80,21 @@ class CopySource:
             ends = self._append(token)
         self._search(ends)
 
-    def follow(self, tokens: Sequence[int]) -> Iterator[Foretold]:
-        """Take in the next tokens of the text, yielding what was foretold of each."""
-        for token in tokens:
-            if self.length == 0:
-                ends = self._append(token)
-                if len(ends) > 1:
-                    self._search(ends)
-                continue
-            right = self._text[self._next] == token
-            yield Foretold(self.length, self.near, self.disputed, right)
-            ends = self._append(token)
-            if right:
-                self._next += 1
-                self.length = min(self.length + 1, _LONGEST)
-                self.disputed = False
-            else:
-                if self.length >= _LASTING:
-                    self._broken_off = self._next
-                self._search(ends)
+    def follow(self, token: int) -> bool | None:
+        """Take in the next token of the text; return whether it was predicted, None where nothing was."""
+        right = self._text[self._next] == token if self.length else None
+        ends = self._append(token)
+        if right:
+            self._next += 1
+            self.length = min(self.length + 1, _LONGEST)
+            self.disputed = False
+        else:
+            if self.length >= _LASTING:
+                self._broken_off = self._next
+            self._search(ends)
+        return right
 
-    def foretell(self, most: int) -> list[int]:
+    def predict(self, most: int) -> list[int]:
         """Return up to `most` tokens that follow in the source; it may run into its own copy."""
         if self.length == 0:
             return []
@@ -148,12 +120,12 @@ class CopySource:
         start, end = self._expected()
         around = ends[bisect_left(ends, start) : bisect_left(ends, end)]
         tried = {*ends[-_TRIED - 1 : -1], *around} - {len(text)}
-        found = [(self._match(at), start <= at < end, at) for at in tried]
+        matches = [(self._match(at), start <= at < end, at) for at in tried]
         self.length, self.near, self._next = max(
-            found, key=lambda match: (match[0] + _LASTING * match[1], match[2])
+            matches, key=lambda match: (match[0] + _LASTING * match[1], match[2])
         )
         self.disputed = any(
-            text[at] != text[self._next] and length + 2 >= self.length for length, _, at in found
+            text[at] != text[self._next] and length + 2 >= self.length for length, _, at in matches
         )
 
     def _expected(self) -> tuple[int, int]:

@@ -32,12 +32,10 @@ class Drafter(Protocol):
     @property
     def name(self) -> str:
         """One word for figures and screens."""
-        ...
 
     @property
     def reserve(self) -> float:
         """Plain steps of the common budget that it leaves to others, less what it has gained lately."""
-        ...
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply; what was learnt from earlier ones may be kept.
@@ -46,7 +44,6 @@ class Drafter(Protocol):
             tokens: the prompt and the reply's first token.
             chooser: fixes every choice of the reply.
         """
-        ...
 
     def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:
         """Return what it expects, without side effects; None if it has nothing to propose.
@@ -54,17 +51,14 @@ class Drafter(Protocol):
         Args:
             tokens: confirmed so far, prompt included.
         """
-        ...
 
     def propose(
         self, tokens: Sequence[int], plan: "Plan", chooser: Chooser
     ) -> Generator[Pass, Logits, Draft]:
         """Propose up to `plan.draft_length` tokens to follow `tokens`, asking for passes as needed."""
-        ...
 
     def learn(self, done: Round) -> None:
         """Take in a round of the sequence, by any drafter."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ class HeadsOfTarget(LanguageModel, Protocol):
 
     def knows(self, tokens: Sequence[int]) -> bool:
         """Return whether the target has computed what they need to draft after `tokens`."""
-        ...
 
 
 class HeadsDrafter(ModelDrafter):

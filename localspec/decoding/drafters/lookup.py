@@ -69,24 +69,26 @@ class LookupDrafter:
         yield from ()
         if self._source.length < self._min_match:
             return Draft(drafter=self.name)
-        found = self._source.foretell(plan.draft_length)
-        ends = [at + 1 for at, token in enumerate(found) if token in self._eog]
-        found = found[: ends[0]] if ends else found
-        kept = tuple(found[: chooser.admitted(tokens, found)])
-        return Draft(kept, tuple(self._chances(len(kept))), self.name)
+        copied = self._source.predict(plan.draft_length)
+        end = next((at + 1 for at, token in enumerate(copied) if token in self._eog), len(copied))
+        drafted = tuple(copied[: chooser.admitted(tokens, copied[:end])])
+        return Draft(drafted, tuple(self._chances(len(drafted))), self.name)
 
     def learn(self, done: Round) -> None:
         """Take in the text, and what it shows of copying: nothing of it has to be drafted for that."""
-        for foretold in self._source.follow(done.confirmed):
-            bucket = _bucket(foretold.length, near=foretold.near, disputed=foretold.disputed)
-            self._estimator.add(bucket, hit=foretold.right)
+        source = self._source
+        for token in done.confirmed:
+            bucket = _bucket(source.length, near=source.near, disputed=source.disputed)
+            right = source.follow(token)
+            if right is not None:
+                self._estimator.add(bucket, hit=right)
 
     def _chances(self, most: int) -> list[float]:
         """Return the chance of each of the next tokens, to be right when those before it were."""
         source, length = self._source, self._source.length
         if length == 0:
             return []
-        most = len(source.foretell(most))
+        most = len(source.predict(most))
         # Each token that comes true makes the match longer, and settles a dispute.
         buckets = _BUCKETS[source.near][length : length + most]
         buckets += [len(_SOLE) - 1] * (most - len(buckets))

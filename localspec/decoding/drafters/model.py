@@ -145,8 +145,9 @@ class ModelDrafter:
         self._late_s = self._catch_up_s(lag)
         room = self._n_ctx - len(visible) if visible else 0
         most = plan.draft_length if room > 0 else 0
+        text, worth, end = list(tokens), plan.worth(), len(tokens) + most
         draft = GrowingDraft(
-            tokens, most, room, self._spelling, self._eog, chooser, plan.worth(), self._chance
+            text, end, room, self._spelling, self._eog, chooser, worth, self._chance
         )
         if most > 0:
             if lag > _SMALL_LAG:

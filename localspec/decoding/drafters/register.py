@@ -13,7 +13,7 @@ from localspec.errors import UsageError
 
 if TYPE_CHECKING:
     from localspec.decoding.costs import PassCosts
-    from localspec.decoding.drafters.copying import SaidBefore
+    from localspec.decoding.drafters.copying import Past
     from localspec.decoding.drafters.drafter import Drafter
     from localspec.decoding.drafters.spelling import Spelling
     from localspec.decoding.model import LanguageModel
@@ -31,7 +31,7 @@ class Material:
         draft_costs: of the draft model's passes; None if they were not measured.
         fresh: tokens of a long text that the draft model starts with; None takes what it holds.
         fixed: whether it always drafts, instead of being weighed by a policy.
-        said: what was said in other conversations; None where that is not kept.
+        past: texts of other conversations; None where they are not stored.
     """
 
     eog: Collection[int]
@@ -40,7 +40,7 @@ class Material:
     draft_costs: "PassCosts | None" = None
     fresh: int | None = None
     fixed: bool = False
-    said: "SaidBefore | None" = None
+    past: "Past | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class DrafterEntry:
     Args:
         name: how users call it, and figures.
         module: has a function `make` of a `Material`.
-        usual_length: tokens that it drafts a round where nobody says how many.
+        usual_length: tokens that it drafts a round where no length is given.
         needs_draft_model: whether it is of use only with one.
         marks: what opens and closes its tokens in the token lens, two characters.
         colour: how screens show them: the name of a colour that every theme has.
-        says: where such a token comes from, in a few words.
+        origin: where such a token comes from, in a few words.
         needs_store: whether it is of use only where what was said before is kept.
         needs_heads: whether it is of use only where the target has heads.
     """
@@ -65,7 +65,7 @@ class DrafterEntry:
     needs_draft_model: bool
     marks: str
     colour: str
-    says: str
+    origin: str
     needs_store: bool = False
     needs_heads: bool = False
 

@@ -16,19 +16,15 @@ class Spelling(Protocol):
 
     def begin(self) -> None:
         """Start a reply: the next text may be another one."""
-        ...
 
     def read(self, tokens: Sequence[int]) -> Sequence[int] | None:
         """Return a text of the target's in the draft model's ids; None where it cannot be told."""
-        ...
 
     def row(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a row of the draft model's by the target's ids, valid until the next call; see `next`."""
-        ...
 
     def next(self, logits: NDArray[np.float32], token: int) -> int:
         """Return the draft model's id to go on with where `token` of the target's was chosen of its `row`."""
-        ...
 
     def spell(self, before: int | None, said: int) -> tuple[int, ...]:
         """Return how the target writes the draft model's id `said`, where its own token `before` stands before it.
@@ -37,7 +33,6 @@ class Spelling(Protocol):
             before: is part of what is returned, and may be another one there; None writes `said` alone.
             said: what `next` returned.
         """
-        ...
 
 
 class SharedIds:

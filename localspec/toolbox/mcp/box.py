@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.05
 _END_S = 8.0
-_SHOWN = 100
+_MOST_CHARS = 100
 _LOGGERS = ("mcp", "client", "httpx2")
-"""Of the package, which says on stderr what goes wrong where nobody listens."""
+"""Of the package; without a handler they write to stderr."""
 
 
 class McpToolbox:
@@ -34,7 +34,7 @@ class McpToolbox:
 
     Args:
         servers: to start.
-        notify: is told sentences that the user should read, from a thread of its own.
+        notify: takes sentences that the user should read, in a thread of its own.
         offline: leave out servers over HTTP. What the others do in the network is their own affair.
 
     Raises:
@@ -49,17 +49,17 @@ class McpToolbox:
         offline: bool = False,
     ) -> None:
         require_package()
-        self._servers = [each for each in servers if not (offline and each.url)]
         for each in servers:
-            if each not in self._servers:
+            if offline and each.url:
                 notify(
                     f"MCP server {each.name} is left out: it is on the network, and localspec is offline"
                 )
+        self._servers = [each for each in servers if not (offline and each.url)]
         self._notify = notify
         self._connections: Sequence[Connection] = ()
-        self._tasks: Sequence[asyncio.Task[None]] = ()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._begun = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._main: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._work, daemon=True, name="localspec-mcp")
         self._thread.start()
         atexit.register(self.close)  # for those who never come to use it
@@ -80,84 +80,71 @@ class McpToolbox:
 
     def propose(self, call: ToolCall) -> Proposal:
         """Return what a call would do, as far as that is known; see `Toolbox`."""
-        found = self._found(call.name)
-        if found is None:
-            text = f"no MCP server offers {printable_line(call.name)[:_SHOWN]!r} now"
-            return Proposal(Access.RUN, text, error=text)
-        connection, offer = found
-        server = connection.server
-        access = Access.READ if server.trust_hints and offer.only_reads else Access.RUN
+        access = Access.RUN
         try:
+            connection, offer = self._offer(call.name)
+            server = connection.server
+            access = Access.READ if server.trust_hints and offer.only_reads else Access.RUN
             arguments = offer.tool.parse(call.arguments)
         except UsageError as error:
-            return Proposal(access, f"{call.name}, which cannot be called", error=str(error))
+            name = printable_line(call.name)[:_MOST_CHARS]
+            return Proposal(access, f"{name}, which cannot be called", error=str(error))
+        text = json.dumps(arguments, ensure_ascii=False, indent=2) if arguments else ""
         summary = f"{call.name} of the MCP server {server.name}"
-        shown = json.dumps(arguments, ensure_ascii=False, indent=2)
-        return Proposal(access, summary, printable(shown, "\n") if arguments else "")
+        return Proposal(access, summary, printable(text, "\n"))
 
     def call(self, call: ToolCall, stop: threading.Event) -> ToolResult:
         """Call a tool of a server; see `Toolbox`. A call that is stopped may go on in a server that does not listen."""
-        found = self._found(call.name)
-        error = self.propose(call).error
-        if found is None or error:
-            return ToolResult(call.id, error or "", is_error=True)
-        connection, offer = found
-        arguments = offer.tool.parse(call.arguments)
-        assert self._loop is not None, "there are connections"  # noqa: S101
-        coroutine = connection.call(offer, arguments)
         try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:  # the loop is closed
-            coroutine.close()
-            return ToolResult(call.id, "the MCP servers are ended", is_error=True)
+            connection, offer = self._offer(call.name)
+            arguments = offer.tool.parse(call.arguments)
+        except UsageError as error:
+            return ToolResult(call.id, str(error), is_error=True)
+        future = asyncio.run_coroutine_threadsafe(connection.call(offer, arguments), self._loop)
         while not wait([future], _LOOK_S).done:
             if stop.is_set():
                 future.cancel()
                 return ToolResult(call.id, "stopped by the user", is_error=True)
         try:
-            text, is_error = future.result()
+            return ToolResult(call.id, *future.result())
         except CancelledError:
-            text, is_error = "the MCP servers are ended", True
-        return ToolResult(call.id, text, is_error)
+            return ToolResult(call.id, "the MCP servers are ended", is_error=True)
 
     def close(self) -> None:
         """End the servers, and all that they started."""
         atexit.unregister(self.close)
         self._begun.wait(_END_S)
-        if self._loop is not None:
-            with suppress(RuntimeError):  # it is closed: all servers are gone
-                self._loop.call_soon_threadsafe(self._cancel)
+        if self._main is not None:
+            with suppress(RuntimeError):  # the loop is closed: all servers are gone
+                self._loop.call_soon_threadsafe(self._main.cancel)
         self._thread.join(_END_S)
 
-    def _found(self, name: str) -> "tuple[Connection, OfferedTool] | None":
+    def _offer(self, name: str) -> "tuple[Connection, OfferedTool]":
         for connection in self._connections:
-            offer = connection.offers.get(name)
-            if offer is not None:
+            if offer := connection.offers.get(name):
                 return connection, offer
-        return None
-
-    def _cancel(self) -> None:
-        for each in self._tasks:
-            each.cancel()
+        raise UsageError(f"no MCP server offers {printable_line(name)[:_MOST_CHARS]!r} now")
 
     def _work(self) -> None:
         for each in _LOGGERS:
             logging.getLogger(each).addHandler(logging.NullHandler())
         try:
-            asyncio.run(self._follow())
+            with (
+                suppress(asyncio.CancelledError),
+                asyncio.Runner(loop_factory=lambda: self._loop) as runner,
+            ):
+                runner.run(self._follow())
         finally:
             self._begun.set()
 
     async def _follow(self) -> None:
         from localspec.toolbox.mcp.connection import Connection  # noqa: PLC0415 - `mcp` takes a while
 
-        names = Names()
-        self._loop = asyncio.get_running_loop()
-        connections = [Connection(each, names, self._notify) for each in self._servers]
-        self._tasks = [asyncio.create_task(each.run()) for each in connections]
-        self._connections = connections
+        self._main, names = asyncio.current_task(), Names()
+        self._connections = [Connection(each, names, self._notify) for each in self._servers]
+        runs = [each.run() for each in self._connections]
         self._begun.set()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*runs, return_exceptions=True)
 
 
 def require_package() -> None:

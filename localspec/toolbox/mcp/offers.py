@@ -1,20 +1,23 @@
 """Offers: what a server says it can do, checked and named, as a model may call it.
 
-A server may lie, change its mind and never come to an end. What is wrong with a tool costs that tool; a tool that says
-something else than before is another tool, by another name, so nobody's leave for the old one holds for it.
+A server may lie, change its mind and never come to an end. What is wrong with a tool costs that tool; a tool whose
+description or schema changes is another tool, by another name, so no permission for the old one holds for it.
 """
 
 import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localspec.calls import Tool
 from localspec.display import printable, printable_line
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
+
+if TYPE_CHECKING:
+    from mcp_types import Tool as ListedTool
 
 MOST_TOOLS = 64
 """Of one server; a model reads them all before every answer."""
@@ -23,17 +26,7 @@ _MOST_DESCRIPTION = 1_000
 _LONGEST_NAME = 64
 """What OpenAI's interface takes, and so what models have seen."""
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+")
-_SHOWN = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A tool as its server describes it; nothing of it is checked."""
-
-    name: str
-    description: str
-    schema: Any
-    only_reads: bool = False
+_MOST_NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +52,15 @@ class Names:
 
     _known: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
-    def of(self, server: str, own_name: str, said: str) -> str:
+    def of(self, server: str, own_name: str, text: str) -> str:
         """Return the name of a tool.
 
         Args:
             server: name of its server.
             own_name: as that calls it.
-            said: all that a user or a model is told of it.
+            text: all that a user or a model reads of it.
         """
-        key = (server, own_name, said)
+        key = (server, own_name, text)
         if key not in self._known:
             base = f"{server}__{_OTHERS.sub('_', own_name).strip('_') or 'tool'}"[:_LONGEST_NAME]
             taken, name, number = set(self._known.values()), base, 2
@@ -79,7 +72,7 @@ class Names:
 
 
 def offers_of(
-    server: str, listed: Iterable[Listed], names: Names, wanted: tuple[str, ...] | None
+    server: str, listed: "Iterable[ListedTool]", names: Names, wanted: tuple[str, ...] | None
 ) -> tuple[dict[str, OfferedTool], list[str]]:
     """Return the tools of a server that can be offered, by name, and why others cannot, a sentence each.
 
@@ -91,31 +84,32 @@ def offers_of(
     """
     offers: dict[str, OfferedTool] = {}
     notes: list[str] = []
-    seen: set[str] = set()
+    listed_names: set[str] = set()
     count = 0
     for each in listed:
-        if each.name in seen or (wanted is not None and each.name not in wanted):
+        if each.name in listed_names or (wanted is not None and each.name not in wanted):
             continue
-        seen.add(each.name)
+        listed_names.add(each.name)
         count += 1
         if len(offers) == MOST_TOOLS:
             continue
         try:
-            schema = _checked(each.schema)
+            schema = _checked(each.input_schema)
         except UsageError as error:
-            shown = printable_line(each.name)[:_SHOWN]
-            notes.append(f"its tool {shown!r} is left out: {error}")
+            name = printable_line(each.name)[:_MOST_NAME]
+            notes.append(f"its tool {name!r} is left out: {error}")
             continue
-        description = _described(each.description)
+        description = _described(each.description or "")
         name = names.of(server, each.name, f"{description}\n{json.dumps(schema)}")
-        offers[name] = OfferedTool(Tool(name, schema, description), each.name, each.only_reads)
+        only_reads = each.annotations is not None and each.annotations.read_only_hint is True
+        offers[name] = OfferedTool(Tool(name, schema, description), each.name, only_reads)
     if count - len(notes) > MOST_TOOLS:
         notes.append(
             f"of its {count} tools {MOST_TOOLS} are offered: name those that you need in mcp.toml"
         )
-    missing = [each for each in wanted or () if each not in seen]
+    missing = [each for each in wanted or () if each not in listed_names]
     if missing:
-        notes.append(f"it has no tool {missing[0][:_SHOWN]!r}, which mcp.toml names")
+        notes.append(f"it has no tool {missing[0][:_MOST_NAME]!r}, which mcp.toml names")
     return offers, notes
 
 

@@ -6,33 +6,29 @@ A project's files name none: a server is a program of the user's.
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from localspec.errors import UsageError
-from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, shown
-from localspec.storage.toml import convert, key_error, parse_toml
+from localspec.storage.toml import convert, key_error, read_settings
 
 USER_FILE = "mcp.toml"
-_MOST_BYTES = 256 << 10
 _NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,23}"
 _Line = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]*\Z")]
-_USUAL_CALL_S = 60
 # Programs that run another, which is what a server is called by.
 _RUNNERS = re.compile(
     r"npx|bunx|uvx|uv|pipx|node|deno|python[0-9.]*|docker|podman|env|sh|bash|run|exec|tool"
 )
-_SAYS_NOTHING = re.compile(r"^(mcp-server-|server-|mcp-)|(-mcp-server|-mcp|-server)$")
+_AFFIXES = re.compile(r"^(mcp-server-|server-|mcp-)|(-mcp-server|-mcp|-server)$")
 
 
-@dataclass(frozen=True, slots=True)
-class McpServer:
+class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
     """A server of tools.
 
     Args:
@@ -47,15 +43,19 @@ class McpServer:
         timeout_s: how long a call may take.
     """
 
-    name: str
-    command: tuple[str, ...] = ()
-    url: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    folder: Path | None = None
-    tools: tuple[str, ...] | None = None
+    name: str = ""
+    command: tuple[_Line, ...] = ()
+    url: Annotated[str, Meta(pattern=r"\Ahttps?://[^\s\x00-\x1f\x7f]+\Z")] = ""
+    env: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")], _Line] = {}
+    headers: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9-]+\Z")], _Line] = {}
+    folder: _Line | None = None
+    tools: tuple[_Line, ...] | None = None
     trust_hints: bool = False
-    timeout_s: float = _USUAL_CALL_S
+    timeout_s: Annotated[float, Meta(ge=1)] = 60.0
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    servers: dict[str, Any] = {}
 
 
 def named_servers(commands: Sequence[str], file: Path | None = None) -> tuple[McpServer, ...]:
@@ -68,7 +68,9 @@ def named_servers(commands: Sequence[str], file: Path | None = None) -> tuple[Mc
     Raises:
         UsageError: the file or a command cannot be read.
     """
-    found = {each.name: each for each in _of_file(file or config_dir() / USER_FILE)}
+    file = file or config_dir() / USER_FILE
+    tables = read_settings(file, _File).servers
+    found = {name: _server(name, table, shown(file)) for name, table in tables.items()}
     for text in commands:
         server = of_command(text)
         number, name = 2, server.name
@@ -100,58 +102,26 @@ def _words(text: str) -> tuple[str, ...]:
 def _name_of(words: Sequence[str]) -> str:
     """Return a short name for a command: `time` for `uvx mcp-server-time --local-timezone UTC`."""
     plain = [each for each in words if not each.startswith("-")] or list(words)
-    meant = next((each for each in plain if not _RUNNERS.fullmatch(Path(each).name)), plain[0])
-    stem = re.sub(r"\.(py|js|mjs|ts|sh)$", "", meant.partition("@")[0] or meant)
+    program = next((each for each in plain if not _RUNNERS.fullmatch(Path(each).name)), plain[0])
+    stem = re.sub(r"\.(py|js|mjs|ts|sh)$", "", program.partition("@")[0] or program)
     name = re.sub(r"[^A-Za-z0-9]+", "-", Path(stem).name).strip("-")
-    return _SAYS_NOTHING.sub("", name)[:24].strip("-") or "server"
+    return _AFFIXES.sub("", name)[:24].strip("-") or "server"
 
 
-class _Server(Struct, forbid_unknown_fields=True):
-    """A server as the file describes it."""
-
-    command: Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*\Z")] = ""
-    url: Annotated[str, Meta(pattern=r"\Ahttps?://[^\s\x00-\x1f\x7f]+\Z")] = ""
-    env: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")], _Line] = {}
-    headers: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9-]+\Z")], _Line] = {}
-    folder: _Line | None = None
-    tools: tuple[_Line, ...] | None = None
-    trust_hints: bool = False
-    timeout_s: Annotated[int, Meta(ge=1, le=2**63 - 1)] = _USUAL_CALL_S
-
-
-class _File(Struct, forbid_unknown_fields=True):
-    servers: dict[str, Any] = {}
-
-
-def _of_file(file: Path) -> Iterable[McpServer]:
-    if not os.path.lexists(file):
-        return []
-    try:
-        text = read_bounded(file, _MOST_BYTES).decode()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UsageError(f"{shown(file)} cannot be read ({reason}): fix it") from error
-    name = shown(file)
-    top = convert(parse_toml(text, name), _File, name)
-    return [_server(key, table, name) for key, table in top.servers.items()]
-
-
-def _server(name: str, table: object, file: str) -> McpServer:
+def _server(name: str, table: Any, file: str) -> McpServer:
     if not re.fullmatch(_NAME, name):
         raise key_error(file, "is not a usable name", "servers", name)
-    read = convert(table, _Server, file, "servers", name)
-    if bool(read.command) == bool(read.url):
+    if isinstance(table, dict) and isinstance(table.get("command"), str):
+        table = {**table, "command": _words(table["command"])}
+    server = convert(table, McpServer, file, "servers", name)
+    if bool(server.command) == bool(server.url):
         raise key_error(file, "or url is needed, and not both", "servers", name, "command")
-    return McpServer(
+    return replace(
+        server,
         name=name,
-        command=_words(read.command) if read.command else (),
-        url=read.url,
-        env=_filled(read.env, file, "servers", name, "env"),
-        headers=_filled(read.headers, file, "servers", name, "headers"),
-        folder=None if read.folder is None else Path(read.folder).expanduser(),
-        tools=read.tools,
-        trust_hints=read.trust_hints,
-        timeout_s=read.timeout_s,
+        env=_filled(server.env, file, "servers", name, "env"),
+        headers=_filled(server.headers, file, "servers", name, "headers"),
+        folder=None if server.folder is None else os.path.expanduser(server.folder),  # noqa: PTH111 - a text
     )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from localspec.messages import ToolCall
-from localspec.toolbox.loop import CarriedOut, ToolLoop
+from localspec.toolbox.loop import ToolLoop
 from localspec.toolbox.mcp import connection
+from localspec.toolbox.mcp.box import McpToolbox
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Proposal
@@ -16,19 +17,16 @@ from tests.toolbox.mcp.boxes import opened, stranger
 from tests.waiting import until
 
 
-class Generous:
-    """Allows everything for good, and notes what it was asked."""
+class Generous(ToolLoop):
+    """Allows everything for good, and notes the questions."""
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
+    def __init__(self, box: McpToolbox, rules: Rules) -> None:
+        super().__init__([box], Permissions(rules))
+        self.questions: list[str] = []
 
     def decide(self, call: ToolCall, proposal: Proposal, stop: Event) -> Decision:
-        self.asked.append(call.name)
+        self.questions.append(call.name)
         return Decision(allowed=True, always=True)
-
-    def began(self, call: ToolCall, proposal: Proposal) -> None: ...
-
-    def ended(self, done: CarriedOut) -> None: ...
 
 
 def called(loop: ToolLoop, name: str) -> str:
@@ -49,23 +47,21 @@ def test_what_was_allowed_for_good_is_asked_again_once_the_tool_changed(
 
     monkeypatch.setattr(connection.Connection, "_list", listed_later)
     with opened(stranger("changes")) as box:
-        hands = Generous()
-        loop = ToolLoop([box.box], Permissions(Rules()), hands)
+        loop = Generous(box.box, Rules())
         assert called(loop, "odd__echo") == called(loop, "odd__echo") == "hello"
-        assert hands.asked == ["odd__echo"]
+        assert loop.questions == ["odd__echo"]
         settles.set()
         assert until(lambda: box.names == ["odd__echo_2"]), box.names
         assert [each.name for each in loop.tools] == ["odd__echo_2"]
         assert "no function odd__echo" in called(loop, "odd__echo")
         assert called(loop, "odd__echo_2") == "hello"
-        assert hands.asked == ["odd__echo", "odd__echo_2"]
+        assert loop.questions == ["odd__echo", "odd__echo_2"]
 
 
 def test_rules_hold_for_servers_too() -> None:
     with opened(stranger("honest")) as box:
-        hands = Generous()
-        denied = ToolLoop([box.box], Permissions(Rules(deny=(Rule("odd__*"),))), hands)
+        denied = Generous(box.box, Rules(deny=(Rule("odd__*"),)))
         assert "rules forbid" in called(denied, "odd__echo")
-        allowed = ToolLoop([box.box], Permissions(Rules(allow=(Rule("odd__echo"),))), hands)
+        allowed = Generous(box.box, Rules(allow=(Rule("odd__echo"),)))
         assert called(allowed, "odd__echo") == "hello"
-        assert hands.asked == []
+        assert allowed.questions == []

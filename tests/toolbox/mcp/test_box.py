@@ -70,9 +70,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> MCPServer:
     server = shop()
 
     @asynccontextmanager
-    async def transport(_: McpServer) -> AsyncIterator[object]:
+    async def transport(*_: object) -> AsyncIterator[object]:
         async with InMemoryTransport(server) as streams:
-            yield streams, lambda: "ended"
+            yield streams
 
     monkeypatch.setattr(connection, "_transport", transport)
     return server

@@ -52,7 +52,7 @@ headers = { Authorization = "Bearer $TOKEN" }
     files, web = named_servers([], file)
     assert files.command == ("npx", "-y", "a server", "/tmp")
     assert files.env == {"KEY": "secret", "PRICE": "5$"}
-    assert (files.folder, files.tools) == (Path("/srv"), ("read",))
+    assert (files.folder, files.tools) == ("/srv", ("read",))
     assert (files.trust_hints, files.timeout_s) == (True, 5)
     assert (web.url, web.command, web.trust_hints) == ("https://example.org/mcp", (), False)
     assert web.headers == {"Authorization": "Bearer secret"}
@@ -68,7 +68,7 @@ def test_without_a_file_there_are_the_commands_alone(tmp_path: Path) -> None:
         ("[servers.a]\n", "not both"),
         ('[servers.a]\ncommand = "x"\nurl = "https://x"\n', "not both"),
         ('[servers.a]\ncommand = "x\'"\n', "quotes"),
-        ('[servers.a]\ncommand = " "\n', "cannot be"),
+        ('[servers.a]\ncommand = " "\n', "not both"),
         ('[servers.a]\nurl = "file:///etc/passwd"\n', "cannot be"),
         ('[servers.a_b]\ncommand = "x"\n', "usable name"),
         ('[servers.a]\ncommand = "x"\ntrust_hints = "yes"\n', "true or false"),

@@ -79,7 +79,7 @@ def test_one_that_dies_at_the_start_is_quoted() -> None:
 
 
 def test_one_that_is_not_there_is_told() -> None:
-    with opened(stranger("", folder=Path("/nonexistent"))) as box:
+    with opened(stranger("", folder="/nonexistent")) as box:
         assert "cannot be started" in box.notes[0]
 
 

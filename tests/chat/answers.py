@@ -1,0 +1,51 @@
+"""Requests that are answered as many at once as there are sequences."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from localspec.chat.assistant import Assistant
+from localspec.chat.events import Finished, RequestFailed
+from localspec.chat.request import Answered, Request, at_once
+from localspec.decoding.round import StopReason
+from localspec.errors import LocalspecError
+
+
+def answers(
+    assistant: Assistant, requests: Iterator[Request], ready: Callable[[], bool] = at_once
+) -> Iterator[Answered]:
+    """Take a request for every free sequence, and yield each once it is answered; see `Answerer`."""
+    taking, mine = True, set[int]()
+    try:
+        while taking or mine:
+            if taking and len(mine) < assistant.count and (not mine or ready()):
+                request = next(requests, None)
+                if request is None:
+                    taking = False
+                    continue
+                mine.add(request.id)
+                assistant.submit(request)
+            assistant.step()
+            for key, event in assistant.take():
+                if isinstance(event, Finished):
+                    mine.remove(key)
+                    taking = taking and event.reply.stop_reason is not StopReason.CANCELLED
+                    yield Answered(key, event.reply)
+                elif isinstance(event, RequestFailed):
+                    assert isinstance(event.error, LocalspecError), event.error
+                    mine.remove(key)
+                    yield Answered(key, None, event.error)
+    finally:
+        for key in mine:
+            assistant.drop(key)
+
+
+@dataclass
+class Answering:
+    """An assistant as an `Answerer`."""
+
+    assistant: Assistant
+
+    def answer(
+        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
+    ) -> Iterator[Answered]:
+        return answers(self.assistant, requests, ready)
