@@ -1,6 +1,6 @@
 """`localspec`, and `python -m localspec`: the command line.
 
-Ctrl-C means code 130 from here on; while modules are being imported, nobody else could catch it.
+Ctrl-C means code 130 from here on; while modules are being imported, nothing else could catch it.
 """
 
 # ruff: noqa: PLC0415, PTH123, SIM115 - what stands in for a closed stream

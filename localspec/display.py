@@ -29,7 +29,7 @@ _NEVER_LAST = set("([{'\"‘“«（［｛「『【〈《" + _JOINER)  # noqa: R
 
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _PICTURES = 0x2400  # ␀ ␁ … ␛: a control character is shown, as what it is
-_SHOWN: dict[int, str | None] = {
+_REPLACED: dict[int, str | None] = {
     **{code: chr(_PICTURES + code) for code in range(32)},
     0x09: "    ",
     0x0A: "\n",
@@ -40,7 +40,7 @@ _SHOWN: dict[int, str | None] = {
     0x2028: "\n",
     0x2029: "\n",
 }
-_SHOWN_BUT_TABS = {**_SHOWN, 0x09: "\t"}
+_REPLACED_BUT_TABS = {**_REPLACED, 0x09: "\t"}
 
 
 def clean(text: str, *, tabs: bool = False) -> str:
@@ -53,7 +53,7 @@ def clean(text: str, *, tabs: bool = False) -> str:
         text: any.
         tabs: whether tabs stay, too.
     """
-    return text.translate(_SHOWN_BUT_TABS if tabs else _SHOWN)
+    return text.translate(_REPLACED_BUT_TABS if tabs else _REPLACED)
 
 
 def clean_line(text: str) -> str:
@@ -67,9 +67,9 @@ def clean_input(text: str) -> str:
     return "".join(each for each in text if each in "\t\n" or clean(each) == each)
 
 
-def printable(text: str, kept: str = "") -> str:
-    """Return a text with `?` for all that a terminal could obey, but for the characters in `kept`."""
-    return "".join(each if each.isprintable() or each in kept else "?" for each in text)
+def printable(text: str, allowed: str = "") -> str:
+    """Return a text with `?` for all that a terminal could obey, but for the characters in `allowed`."""
+    return "".join(each if each.isprintable() or each in allowed else "?" for each in text)
 
 
 def printable_line(text: str) -> str:
@@ -103,13 +103,13 @@ def cut(text: str, width: int) -> str:
     """Return as much of the beginning as so many cells of a terminal show; `…` marks a cut."""
     if cell_len(text) <= width:
         return text
-    kept, cells = [], 1
+    characters, cells = [], 1
     for character in text:
         cells += cell_len(character)
         if cells > width:
             break
-        kept.append(character)
-    return "".join(kept) + "…" if width > 0 else ""
+        characters.append(character)
+    return "".join(characters) + "…" if width > 0 else ""
 
 
 def shortened(line: str, room: int) -> str:
@@ -154,10 +154,10 @@ def table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 def columns_of(stream: TextIO) -> int:
     """Return how many cells a line of a terminal has; 80 if the stream is none that says."""
     try:
-        found = os.get_terminal_size(stream.fileno()).columns
+        columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):  # no file behind it
-        found = 0
-    return found or _USUAL_COLUMNS
+        columns = 0
+    return columns or _USUAL_COLUMNS
 
 
 class Wrapping:

@@ -16,6 +16,7 @@ The number is the exit code of the command line. Cancelling is no error: it is a
 """
 
 from collections.abc import Collection
+from importlib.util import find_spec
 from typing import ClassVar
 
 _LEAST_BEGINNING, _MOST_LIKE, _LIKE = 3, 3, 0.75
@@ -82,3 +83,12 @@ def did_you_mean(word: str, names: Collection[str]) -> str:
     )
     like = like or difflib.get_close_matches(word, names, _MOST_LIKE, _LIKE)
     return f"did you mean {' or '.join(like[:_MOST_LIKE])}?" if like else ""
+
+
+def require_mcp() -> None:
+    """Raise UsageError where `mcp` is not installed."""
+    if find_spec("mcp") is None:
+        raise UsageError(
+            "MCP needs the package mcp, which is not installed: run `pip install 'mcp>=2.3,<3'` where localspec is"
+            " (with pipx: `pipx inject localspec 'mcp>=2.3,<3'`)"
+        )

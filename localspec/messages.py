@@ -270,8 +270,8 @@ def from_json(value: Any, what: str = "the message") -> Message:
     else:
         text = checked_text(content, f"the content of {what}")
     thinking = _string(value.get("reasoning_content") or "", f"reasoning_content of {what}")
-    said = Message.from_text(_ROLES[role], text, thinking)
-    return replace(said, parts=(*said.parts, *calls))
+    message = Message.from_text(_ROLES[role], text, thinking)
+    return replace(message, parts=(*message.parts, *calls))
 
 
 def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -279,7 +279,7 @@ def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
 
     A template need not render a call that nothing came of, and a program may end between the two.
     """
-    found = list[Message]()
+    complete = list[Message]()
     unanswered = list[str]()
 
     def lost() -> Iterator[Message]:
@@ -288,11 +288,11 @@ def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
     for each in messages:
         results = {part.call_id for part in each.parts if isinstance(part, ToolResult)}
         if not results:
-            found += lost()
+            complete += lost()
             unanswered = [call.id for call in each.calls]
         unanswered = [call for call in unanswered if call not in results]
-        found.append(each)
-    return (*found, *lost())
+        complete.append(each)
+    return (*complete, *lost())
 
 
 def checked_text(value: Any, what: str) -> str:
@@ -312,7 +312,7 @@ def _words(text: str) -> tuple[Part, ...]:
 
 def _with_documents(text: str) -> Iterator[Part]:
     """Find the blocks of documents in a text. What looks nearly like one is text, so that not a byte is lost."""
-    told = 0
+    done = 0
     at = _HEADER.search(text)
     while at is not None:
         end = text.find(f"\n{_END}", at.end())
@@ -321,11 +321,11 @@ def _with_documents(text: str) -> Iterator[Part]:
         document = DocumentPart(at[1], text[at.end() : end].replace(_BROKEN_END, _END))
         after = at.end()
         if text.startswith(document.block, at.start()):
-            yield from _words(text[told : at.start()])
+            yield from _words(text[done : at.start()])
             yield document
-            told = after = at.start() + len(document.block)
+            done = after = at.start() + len(document.block)
         at = _HEADER.search(text, after)
-    yield from _words(text[told:])
+    yield from _words(text[done:])
 
 
 def _text_of_part(value: Any, what: str) -> str:

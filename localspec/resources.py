@@ -28,6 +28,11 @@ class Usage:
         """All of it."""
         return self.weights_bytes + self.kv_bytes + self.compute_bytes + self.output_bytes
 
+    def part(self, share: float) -> "Usage":
+        """Return a share of weights and caches, with the same scratch memory."""
+        weights, kv = round(share * self.weights_bytes), round(share * self.kv_bytes)
+        return Usage(weights, kv, self.compute_bytes, self.output_bytes)
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.weights_bytes + other.weights_bytes,
@@ -75,7 +80,7 @@ def processor_features(root: Path = _ROOT) -> list[str]:
 
 
 def free_ram_bytes(root: Path = _ROOT) -> int | None:
-    """Return the memory that can be had without pushing anything out; None where nobody tells.
+    """Return the memory that can be had without pushing anything out; None if unknown.
 
     On Linux that is MemAvailable, bounded by what the control groups still allow.
 
@@ -107,10 +112,10 @@ def _quotas(root: Path) -> Iterator[float]:
     """Yield how many cores every control group around this process allows, where it is bounded."""
     for version, folder in _control_groups(root, "cpu"):
         if version == 2:
-            told = _text(folder / "cpu.max").split()
+            values = _text(folder / "cpu.max").split()
         else:
-            told = [_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
-        quota, period = [part.strip() for part in told] if len(told) == 2 else ("", "")
+            values = [_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+        quota, period = [part.strip() for part in values] if len(values) == 2 else ("", "")
         if quota.isdecimal() and period.isdecimal() and int(period) > 0:
             yield int(quota) / int(period)
 
@@ -163,10 +168,10 @@ def _performance_cores() -> int:
 
 def _vm_stat() -> int | None:
     try:
-        shown = subprocess.run(["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5)  # noqa: PLW1510 - read anyway
+        done = subprocess.run(["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5)  # noqa: PLW1510 - read anyway
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_vm_stat(shown.stdout)
+    return parse_vm_stat(done.stdout)
 
 
 def parse_vm_stat(text: str) -> int | None:

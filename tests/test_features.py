@@ -47,7 +47,7 @@ def test_run_answers_without_a_feature(room: str) -> None:
     assert answer(room, *words) == answer("none", *words) != ""
 
 
-@pytest.mark.parametrize("room", ALONE)
+@pytest.mark.parametrize("room", [*ALONE, "retrieval", "telemetry", "toolbox"])
 def test_the_plain_chat_answers_without_a_feature(room: str) -> None:
     words = ("chat", "smollm2-135m", "--plain")
     assert answer(room, *words) == answer("none", *words) != ""

@@ -1,6 +1,6 @@
 """Memory that was taken and not planned is told, and only then."""
 
-from localspec.launch.unforeseen import unforeseen
+from localspec.launch.load import unforeseen
 from localspec.models.fit import Place, PlaceUse
 from localspec.resources import Usage
 

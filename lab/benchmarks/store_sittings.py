@@ -57,7 +57,7 @@ FUNCTIONS = (
     paths.first_time,
     paths.read_named,
     tree.fuzzy,
-    tree.found_below,
+    tree.list_files,
 )
 EDITS = (
     "Add a line at its beginning that logs its name and arguments with `logging.debug`.",

@@ -1,6 +1,7 @@
 """Batch: every line is answered once, or says why not. Knows who answers only as an `Answerer`."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,6 @@ from localspec.batch.request import Form, line_id, line_request, requested_model
 from localspec.batch.source import Line
 from localspec.chat.request import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.round import StopReason
 from localspec.errors import LocalspecError, UsageError
 
 MOST_WAITING = 1024
@@ -169,31 +169,29 @@ class BatchJob:
         line, reply = self._under_way.pop(answered.key), answered.reply
         if reply is None:
             self._fail(line, answered.error or LocalspecError("there is no answer"))
-            return
-        if reply.stop_reason is StopReason.CANCELLED:
+        elif answered.is_cancelled:
             self.stopped = True
-            return
-        self.tally.answered += 1
-        self.tally.n_tokens += reply.completion_tokens
-        requested = requested_model(line, self.form)
-        model = dict(models) if requested is None else {**models, "asked": requested}
-        self._place(line, reply_fields(reply, model))
+        else:
+            self.tally.answered += 1
+            self.tally.n_tokens += reply.completion_tokens
+            requested = requested_model(line, self.form)
+            model = dict(models) if requested is None else {**models, "asked": requested}
+            self._write(line, reply_fields(reply, model))
 
     def _fail(self, line: Line, error: LocalspecError) -> None:
         self.tally.failed += 1
         self.tally.first_error = self.tally.first_error or f"line {line.number}: {error}"
-        self._place(line, error_fields(error))
+        self._write(line, error_fields(error))
 
     def _hold(self, number: int) -> None:
         if self.ordered:
             self._held[number] = None
 
-    def _place(self, line: Line, outcome: _Record) -> None:
+    def _write(self, line: Line, outcome: _Record) -> None:
         """Write the record of a line, once those before it are written."""
-        try:
+        known = None
+        with suppress(UsageError):  # which is what its record says
             known = line_id(line)
-        except UsageError:  # which is what its record says
-            known = None
         record = record_of(line, known, self.receipt, **outcome)
         if not self.ordered:
             self.write(line.number, record)

@@ -103,20 +103,20 @@ class Output:
         Raises:
             UsageError: it is no output, or a damaged one.
         """
-        found = FinishedLines()
+        finished = FinishedLines()
         assert self.path is not None  # noqa: S101 - streams are not resumed
         with self.path.open("rb") as file:
             for raw, record in whole_records(file, self.name):
-                found.size += len(raw)
-                found.seed = record.receipt.seed
+                finished.size += len(raw)
+                finished.seed = record.receipt.seed
                 if retry_failed and record.error:
-                    found.dropped = True
+                    finished.dropped = True
                     continue
                 self._note(record.line)
-                found.failed += record.error is not None
-                found.receipts.add(record.receipt)
-                found.digests[record.line] = record.input
-        return found
+                finished.failed += record.error is not None
+                finished.receipts.add(record.receipt)
+                finished.digests[record.line] = record.input
+        return finished
 
     def take_up(self, finished: FinishedLines) -> None:
         """Cut a torn record off, and drop those of lines that are to be answered again.
@@ -155,10 +155,10 @@ class Output:
         if path is None:
             return
         # A name of its own: the holder of the output's lock may remove what a killed run left there.
-        beside = path.with_name(f".{path.name}.localspec-new")
+        replacement = path.with_name(f".{path.name}.localspec-new")
         try:
-            beside.unlink(missing_ok=True)
-            fd = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+            replacement.unlink(missing_ok=True)
+            fd = os.open(replacement, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 _lock(fd)  # before it gets the name: nobody comes in between
                 os.fchmod(fd, os.fstat(self.fd).st_mode & 0o7777)
@@ -166,11 +166,11 @@ class Output:
                     new.writelines(_sorted_records(old, self.name, drop_failed=drop_failed))
                     new.flush()
                     os.fsync(fd)
-                beside.replace(path)
+                replacement.replace(path)
             except BaseException:
                 os.close(fd)
                 with suppress(OSError):
-                    beside.unlink()
+                    replacement.unlink()
                 raise
         except OSError as error:
             raise LocalspecError(
@@ -259,10 +259,8 @@ def _lock(fd: int) -> bool:
     """Lock a file until it is closed; return False if another run has it locked."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)  # else a file system without locks
     return True
 
 

@@ -30,7 +30,7 @@ _TOO_LONG = (
 )
 _LOOK_EVERY_S = 0.2
 _PIECE_BYTES = 1 << 16
-_SHOWN_COLUMNS = 200
+_MOST_COLUMNS = 200
 _Bytes = tuple[int, bytes | None, bytes]
 """Number of a line, its bytes without their end (None if there are too many), and the first 8 of their sha256."""
 
@@ -136,14 +136,14 @@ class ReadAhead:
     def __next__(self) -> Line:
         while self._end is None:
             try:
-                found = self._queue.get(timeout=_LOOK_EVERY_S)
+                item = self._queue.get(timeout=_LOOK_EVERY_S)
             except queue.Empty:
                 if self._cancel.is_set:
                     raise Cancelled from None
                 continue
-            if isinstance(found, Line):
-                return found
-            self._end = found
+            if isinstance(item, Line):
+                return item
+            self._end = item
         raise self._end
 
     def ready(self) -> bool:
@@ -258,7 +258,7 @@ def _header(
         raise UsageError(f"{name} has no header that can be read ({error}): check line 1") from None
     if taken and not header:
         raise UsageError(f"{name} has no header: name each column in line 1")
-    columns = repr(", ".join(header)[:_SHOWN_COLUMNS])
+    columns = repr(", ".join(header)[:_MOST_COLUMNS])
     if any(raw is None for _, raw, _ in taken) or len(set(header)) < len(header):
         raise UsageError(
             f"{name} has columns of the same name ({columns}): line 1 must name each column"

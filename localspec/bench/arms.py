@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from localspec.decoding.drafters.register import DRAFTERS, WITHOUT_MODEL, asks_draft_model
+from localspec.decoding.drafters.register import DRAFTERS, WITHOUT_MODEL, uses_draft_model
 from localspec.errors import UsageError
 from localspec.launch.drafting import draft_mode
 from localspec.models.registry import load_registry
@@ -64,7 +64,7 @@ def _usual_modes(launch: LaunchOptions) -> Sequence[str]:
     if draft_model is None and launch.target is None:
         registry = load_registry()
         draft_model = registry.pair(launch.pair or registry.default_pair).draft_model
-    of_model = () if draft_model is None else filter(asks_draft_model, DRAFTERS)
+    of_model = () if draft_model is None else filter(uses_draft_model, DRAFTERS)
     return [OFF, "auto", WITHOUT_MODEL, *of_model]
 
 

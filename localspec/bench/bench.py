@@ -23,7 +23,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy import Policy
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import LoadPlan, make_plan
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions
 from localspec.resources import default_threads, processor_name

@@ -248,7 +248,7 @@ def prompt_tokens(assistant: Assistant, prompts: Sequence[BenchPrompt]) -> list[
         ContextOverflow: one of them leaves no room for an answer.
         TemplateError: the target has no template.
     """
-    found = []
+    lists = []
     n_ctx = assistant.models.target.n_ctx
     for number, prompt in enumerate(prompts, start=1):
         conversation = Conversation()
@@ -259,5 +259,5 @@ def prompt_tokens(assistant: Assistant, prompts: Sequence[BenchPrompt]) -> list[
                 f"prompt {number} ({prompt.workload}) has {len(tokens)} tokens and the context "
                 f"holds {n_ctx}: remove it, or raise --ctx"
             )
-        found.append(tokens)
-    return found
+        lists.append(tokens)
+    return lists

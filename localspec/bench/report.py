@@ -68,21 +68,21 @@ def figures(result: Result) -> list[Figure]:
         for kind in (kinds[trial.slot.prompt], ALL):
             groups.setdefault((trial.slot.temperature, kind, trial.slot.mode), []).append(trial)
     every = [kind for kind in dict.fromkeys(kinds) if any(kind == place[1] for place in groups)]
-    beside = {trial.slot: off for trial, off in result.neighbours}
-    found: list[Figure] = []
+    neighbours = {trial.slot: off for trial, off in result.neighbours}
+    rows: list[Figure] = []
     for temperature in dict.fromkeys(place[0] for place in groups):
         of_kinds: list[Figure] = []
         for place in ((temperature, kind, mode) for kind in every for mode in modes):
             if runs := groups.get(place):
-                pairs = [(run, beside[run.slot]) for run in runs if run.slot in beside]
+                pairs = [(run, neighbours[run.slot]) for run in runs if run.slot in neighbours]
                 of_kinds.append(_figure(place[1], runs, pairs, _ratio(pairs)))
-        found += of_kinds
+        rows += of_kinds
         for mode in modes if len(every) > 1 else ():
             if runs := groups.get((temperature, ALL, mode)):
-                pairs = [(run, beside[run.slot]) for run in runs if run.slot in beside]
+                pairs = [(run, neighbours[run.slot]) for run in runs if run.slot in neighbours]
                 ratios = [each.ratio for each in of_kinds if each.mode == mode and each.ratio]
-                found.append(_figure(ALL, runs, pairs, combined(ratios) if ratios else None))
-    return found
+                rows.append(_figure(ALL, runs, pairs, combined(ratios) if ratios else None))
+    return rows
 
 
 def _ratio(pairs: Pairs) -> Estimate | None:
@@ -140,9 +140,9 @@ def table(result: Result, width: int = 80) -> str:
         if not result.is_whole:
             made = len(result.trials)
             console.print(f"interrupted: {made} of {result.planned} runs were made")
-        found = figures(result)
-        for temperature in dict.fromkeys(each.temperature for each in found):
-            its = [each for each in found if each.temperature == temperature]
+        rows = figures(result)
+        for temperature in dict.fromkeys(each.temperature for each in rows):
+            its = [each for each in rows if each.temperature == temperature]
             sampling = "greedy" if temperature == 0 else f"temperature {temperature:g}"
             console.print(f"\nspeed, {sampling}")
             console.print(_grid(its, _SPEED, _speed))
@@ -157,14 +157,14 @@ def table(result: Result, width: int = 80) -> str:
 
 
 def _grid(
-    found: Sequence[Figure], heads: Sequence[str], row: Callable[[Figure], list[str]]
+    rows: Sequence[Figure], heads: Sequence[str], row: Callable[[Figure], list[str]]
 ) -> "Table":
     from rich.table import Table  # noqa: PLC0415 - as above
 
     grid = Table("", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for head in heads:
         grid.add_column(head, justify="right", no_wrap=True)
-    for before, figure in zip([None, *found], found, strict=False):
+    for before, figure in zip([None, *rows], rows, strict=False):
         if before is None or before.workload != figure.workload:
             grid.add_row(figure.workload)
         grid.add_row(f"  {figure.mode}", *row(figure))
@@ -205,7 +205,7 @@ def _text(value: object) -> str:
 
 def document(result: Result) -> dict[str, Any]:
     """Return the figures as values of JSON, and the verdict if there is one."""
-    found = figures(result)
+    rows = figures(result)
     keys = ("workload", "mode", "temperature")
     verdict = compared(result)
     return {
@@ -214,11 +214,11 @@ def document(result: Result) -> dict[str, Any]:
         "runs_planned": result.planned,
         "ratios": [
             {**{key: getattr(each, key) for key in keys}, **_interval(each.ratio)}
-            for each in found
+            for each in rows
             if each.ratio is not None
         ],
         "figures": [
-            {key: value for key, value in asdict(each).items() if key != "ratio"} for each in found
+            {key: value for key, value in asdict(each).items() if key != "ratio"} for each in rows
         ],
         **({} if verdict is None else _verdict(result, verdict)),
     }

@@ -18,11 +18,17 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.model import Role
 from localspec.errors import UsageError
-from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
+from localspec.llama.calibrate import (
+    OF_DRAFT_MODEL,
+    OF_TARGET,
+    Measured,
+    Schedule,
+    measure_pass_costs,
+    sample,
+)
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import SafeWidths, safe_widths
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
-from localspec.llama.timed_passes import Measured, Schedule, sample
 from localspec.options import LoadOptions
 from localspec.storage.files import private_directory, read_bounded, write_atomic
 from localspec.storage.paths import data_dir

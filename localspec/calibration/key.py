@@ -9,7 +9,7 @@ import platform
 from dataclasses import asdict
 from pathlib import Path
 
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.devices import devices, placed_on
 from localspec.models.store import place_hash, stored_sha256
 from localspec.options import LoadOptions

@@ -43,7 +43,7 @@ class CallPolicy:
         choice: for the next answer.
         parallel: whether an answer may have several calls.
         lenient: whether JSON at the end of an answer's words that names a function and its arguments is a call of it,
-            which no grammar bound: for whoever asks before anything is carried out.
+            which no grammar bound: where a person allows calls before they are carried out.
     """
 
     allow: tuple[str, ...] | None = None
@@ -57,7 +57,7 @@ class CallPolicy:
     lenient: bool = False
 
     def offers(self, name: str) -> bool:
-        """Say whether a model is told of a function at all."""
+        """Return whether a model reads of a function at all."""
         return not _any(self.deny, name)
 
     def under(self, rules: "CallPolicy") -> "CallPolicy":
@@ -124,8 +124,8 @@ class CallPolicy:
         )
 
 
-ASKED_FIRST = CallPolicy(lenient=True)
-"""Of replies whose calls somebody allows first: also what a model wrote in another form than its own is a call."""
+WITH_APPROVAL = CallPolicy(lenient=True)
+"""Of replies whose calls a person allows first: also what a model wrote in another form than its own is a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,15 +195,15 @@ def policy_of_toml(text: str, what: str) -> CallPolicy:
     """
     from localspec.storage.toml import convert, parse_toml  # noqa: PLC0415 - few have rules
 
-    found = convert(parse_toml(text, what), _File, what)
-    most = found.at_most
+    file = convert(parse_toml(text, what), _File, what)
+    most = file.at_most
     return CallPolicy(
-        None if found.allow is None else _texts(found.allow),
-        _texts(found.deny),
-        _texts(found.require),
+        None if file.allow is None else _texts(file.allow),
+        _texts(file.deny),
+        _texts(file.require),
         tuple((most if isinstance(most, dict) else {"*": most}).items()),
-        tuple((name, _texts(before)) for name, before in found.after.items()),
-        parallel=found.parallel,
+        tuple((name, _texts(before)) for name, before in file.after.items()),
+        parallel=file.parallel,
     )
 
 

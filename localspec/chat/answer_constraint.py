@@ -4,7 +4,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +21,12 @@ if TYPE_CHECKING:
     from localspec.chat.calling import Calling
 
 
-S = TypeVar("S")
-
-
 Opening = tuple[tuple[int, ...], ThinkingTags]
 """A tag that the reply may be spelling: ids that it needs yet, and what it opens."""
 
 
 @dataclass(frozen=True, slots=True)
-class ThinkingState(Generic[S]):
+class ThinkingState:
     """Where a reply is.
 
     Args:
@@ -40,14 +37,14 @@ class ThinkingState(Generic[S]):
         blank: whether white space may still come between thoughts and answer.
     """
 
-    answer: S | None
+    answer: Any | None
     openings: tuple[Opening, ...] = ()
     thoughts: ThinkingTags | None = None
     tail: bytes = b""
     blank: bool = False
 
 
-class AfterThinking(Generic[S]):
+class AfterThinking:
     """A rule that binds the answer and leaves the thoughts before it free; see `Automaton`.
 
     A block of thoughts that the prompt has opened, or that the model opens at once, runs to its closing tag; from there on
@@ -64,7 +61,7 @@ class AfterThinking(Generic[S]):
 
     def __init__(
         self,
-        rule: Automaton[S],
+        rule: Automaton[Any],
         tags: Sequence[ThinkingTags],
         opened: ThinkingTags | None,
         tokenizer: Tokenizer,
@@ -80,13 +77,13 @@ class AfterThinking(Generic[S]):
         )
         self._openings = tuple((tuple(some), each) for some, each in zip(ids, tags, strict=True))
 
-    def start(self) -> ThinkingState[S]:
+    def start(self) -> ThinkingState:
         """Return the state where the prompt ends."""
         if self._opened is not None:
             return ThinkingState(None, thoughts=self._opened)
         return ThinkingState(self._rule.start(), self._openings)
 
-    def step(self, state: ThinkingState[S], token: int) -> ThinkingState[S]:
+    def step(self, state: ThinkingState, token: int) -> ThinkingState:
         """Return the state after a token that `allows` lets follow."""
         if state.thoughts is not None:
             return self._thought(state.thoughts, state.tail + self._spell(token))
@@ -105,7 +102,7 @@ class AfterThinking(Generic[S]):
                 return ThinkingState(None, thoughts=tags)
         return ThinkingState(answer, openings)
 
-    def allows(self, state: ThinkingState[S], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def allows(self, state: ThinkingState, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids`, shape (n,), whether it may follow."""
         pieces = map(self._spell, ids.tolist())
         if state.thoughts is not None:
@@ -121,13 +118,13 @@ class AfterThinking(Generic[S]):
             allowed |= np.array([piece.isspace() for piece in pieces], dtype=np.bool_)
         return allowed
 
-    def forced(self, state: ThinkingState[S]) -> tuple[int, ...]:
+    def forced(self, state: ThinkingState) -> tuple[int, ...]:
         """Return what the rule forces, once nothing but the answer can follow."""
         if state.answer is None or state.openings or state.blank:
             return ()
         return self._rule.forced(state.answer)
 
-    def _thought(self, tags: ThinkingTags, tail: bytes) -> ThinkingState[S]:
+    def _thought(self, tags: ThinkingTags, tail: bytes) -> ThinkingState:
         close = tags.close.encode()
         if close in tail:
             openings = self._openings if tags.more else ()

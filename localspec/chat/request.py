@@ -102,11 +102,9 @@ class Observer(Protocol):
             tokens: ids of the whole prompt.
             policy: drafts for it; it may learn what to expect.
         """
-        ...
 
     def close(self) -> None:
         """End: the models are closed."""
-        ...
 
 
 class Prefixes(Protocol):
@@ -114,11 +112,9 @@ class Prefixes(Protocol):
 
     def ready(self, slot: int, tokens: Sequence[int]) -> None:
         """Prepare a free sequence for a prompt: keep what it would lose, and put back what is known of the prompt."""
-        ...
 
     def close(self) -> None:
         """Keep what the sequences hold: the models are closed."""
-        ...
 
 
 def at_once() -> bool:
@@ -142,4 +138,3 @@ class Answerer(Protocol):
             ready: says whether the next one, or the end, can be had without waiting. While it
                 cannot, those that are under way go on.
         """
-        ...

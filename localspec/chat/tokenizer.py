@@ -20,35 +20,28 @@ class Tokenizer(Protocol):
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the ids of `text`, as `llama_tokenize` does with these two flags."""
-        ...
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """Return the bytes of a token; b"" for a control token, unless `special` asks for its text."""
-        ...
 
     def special_texts(self) -> Collection[str]:
         """Return the texts of control tokens, such as `<|im_end|>`; user-defined ones may be among them."""
-        ...
 
     @property
     def bos_id(self) -> int | None:
         """Id of the BOS token."""
-        ...
 
     @property
     def add_bos(self) -> bool:
         """Whether the vocabulary wants every sequence to begin with BOS."""
-        ...
 
     @property
     def bos_text(self) -> str:
         """Text of the BOS token, "" where there is none."""
-        ...
 
     @property
     def eos_text(self) -> str:
         """Text of the EOS token, "" where there is none."""
-        ...
 
 
 class ContentGuard:

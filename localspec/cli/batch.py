@@ -43,7 +43,7 @@ from localspec.engine.protocol import Load
 from localspec.errors import LocalspecError, UsageError
 from localspec.launch.engine import open_engine, resident
 from localspec.launch.plan import LoadPlan, make_plan
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.models.gguf import model_files
 from localspec.models.store import model_sha256
 from localspec.options import LaunchOptions

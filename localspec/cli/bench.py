@@ -91,7 +91,8 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
     prints what it has measured so far. Nothing is recorded.
     """  # noqa: D301 - click keeps lines behind a \b
     request = bench_request(settings, measuring)
-    cancel, line = CancelFlag(), ProgressLine(enabled=not measuring.quiet, notice_s=_NOTICE_S)
+    cancel = CancelFlag()
+    line = ProgressLine(enabled=not measuring.quiet, notice_s=_NOTICE_S, at_once=True)
     begun_s = time.monotonic()
 
     def show(done: int, planned: int, trial: Trial) -> None:
@@ -100,25 +101,24 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
             begun_s = time.monotonic() - trial.wall_s
         left_s = (time.monotonic() - begun_s) / done * (planned - done)
         speed = trial.n_tokens / trial.wall_s
-        line.report(
-            f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s, {duration_text(left_s)} left"
-        )
+        text = f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s"
+        line.report(f"{text}, {duration_text(left_s)} left", at_once=done == 1)
 
     try:
         with unwind_on_terminate(), line, cancel_on_interrupt(cancel):
-            found = run_bench(
+            result = run_bench(
                 request, cancel, Watchers(line.download, line.load, line.measure), show
             )
     except Cancelled:
         return INTERRUPTED
-    if not found.trials or (request.verdict and compared(found) is None):
+    if not result.trials or (request.verdict and compared(result) is None):
         return INTERRUPTED
     if measuring.json_:
-        print_json(document(found), indent=None)
+        print_json(document(result), indent=None)
     else:
-        click.echo(table(found, shutil.get_terminal_size((80, 24)).columns))
+        click.echo(table(result, shutil.get_terminal_size((80, 24)).columns))
     sys.stdout.flush()
-    return 0 if found.is_whole else INTERRUPTED
+    return 0 if result.is_whole else INTERRUPTED
 
 
 def bench_request(settings: Settings, measuring: BenchFlags) -> Bench:
@@ -167,12 +167,12 @@ def bench_request(settings: Settings, measuring: BenchFlags) -> Bench:
 
 
 def _temperatures(text: str) -> list[float]:
-    found = []
+    temperatures = []
     for each in text.split(","):
         try:
-            found.append(SamplingParams(temperature=float(each)).temperature)
+            temperatures.append(SamplingParams(temperature=float(each)).temperature)
         except ValueError:
             raise UsageError(
                 f"temperature {each.strip()!r} is not a number: write for example 0,0.8"
             ) from None
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(temperatures))

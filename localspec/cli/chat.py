@@ -20,16 +20,16 @@ from localspec.cli.options import (
     complete_models,
     flags,
     gate_option,
+    is_model,
     option_flags,
     own_option,
+    require_model,
     with_settings,
 )
 from localspec.cli.prompt import (
     DocsFlags,
     SystemFlags,
     continue_option,
-    is_model,
-    require_model,
     stored_conversation,
     with_model,
 )
@@ -121,10 +121,9 @@ def start_chat(
     screens = not plain and _has_screens()
     preferences = read_preferences()
     default = ""
+    if not settings.named_model and go_on is None:  # a conversation has its own
+        settings, default = with_model(settings, quiet=quiet)
     with _waiting_keys() if screens else nullcontext() as give_back:
-        # Screens have a list of models, and a conversation has its own.
-        if not (settings.named_model or screens or go_on is not None):
-            settings, default = with_model(settings, quiet=quiet)
         session = _session(settings, system, docs, tools, preferences)
         if default:
             notice(default)

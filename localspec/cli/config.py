@@ -4,9 +4,8 @@ import json
 
 import click
 
-from localspec.cli.options import complete_keys, json_option
+from localspec.cli.options import complete_keys, json_option, require_model
 from localspec.cli.progress import print_json
-from localspec.cli.prompt import require_model
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.own import MODEL, adopt_switches, keep_model, overruled, set_own, unset_own
@@ -40,7 +39,7 @@ def config(context: click.Context) -> None:
 def show(json_: bool) -> None:
     """Print every setting, its value, and where it was set."""
     registry = load_registry()
-    found = with_recommended(resolve({}), registry)
+    resolved = with_recommended(resolve({}), registry)
     if json_:
         document = {
             name: {
@@ -48,12 +47,12 @@ def show(json_: bool) -> None:
                 "level": each.origin.level.name.lower(),
                 "origin": str(each.origin),
             }
-            for name, each in found.items()
+            for name, each in resolved.items()
         }
         print_json(document, indent=None)
         return
-    chosen = found["pair"].value or found["target"].value
-    for name, each in found.items():
+    chosen = resolved["pair"].value or resolved["target"].value
+    for name, each in resolved.items():
         value, origin = as_written(KEYS[name], each.value), str(each.origin)
         if name == "pair" and not chosen:
             value, origin = registry.default_pair, "default, until you choose a model"

@@ -1,4 +1,4 @@
-"""`localspec history`: the conversations that were kept, of `chat` and of `run`."""
+"""`localspec history`: the stored conversations of `chat` and of `run`."""
 
 import sys
 from collections.abc import Iterator
@@ -72,9 +72,9 @@ def search(words: tuple[str, ...], json_: bool) -> None:
 def show(number: str | None, settings: Settings, json_: bool) -> None:
     """Print conversation NUMBER, or the last one, as Markdown."""
     mask = _mask(settings.gate)
-    with _opened() as kept:
+    with _opened() as archive:
         style = "json" if json_ else "md"
-        text = exported(kept, _chosen(kept, number), style, mask).rstrip("\n")
+        text = exported(archive, _chosen(archive, number), style, mask).rstrip("\n")
     click.echo(clean(text) if sys.stdout.isatty() else text)
 
 
@@ -86,8 +86,8 @@ def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
     """Add tags to conversation NUMBER, and print all that it has."""
     added, _ = tags_of(" ".join(names))
     removed, _ = tags_of(" ".join(remove))
-    with _opened() as kept:
-        click.echo(" ".join(kept.tag(_chosen(kept, number), added, removed)))
+    with _opened() as archive:
+        click.echo(" ".join(archive.tag(_chosen(archive, number), added, removed)))
 
 
 def _mask(rules: str) -> Mask | None:
@@ -115,10 +115,10 @@ def export(context: click.Context, number: str, file: Path | None, gate: str) ->
 
     As Markdown, or with every branch if FILE ends in .json. Without FILE, the name is made from the title, in the current directory.
     """
-    with _opened() as kept:
+    with _opened() as archive:
         to, mask = "" if file is None else str(file), _mask(gate_rules(gate))
         own = context.get_parameter_source("gate") is not ParameterSource.DEFAULT
-        path, masked = write_export(kept, _chosen(kept, number), to, Path(), mask, own=own)
+        path, masked = write_export(archive, _chosen(archive, number), to, Path(), mask, own=own)
     click.echo(path)
     if masked:
         click.echo(f"{masked}: --gate off writes all")
@@ -126,33 +126,33 @@ def export(context: click.Context, number: str, file: Path | None, gate: str) ->
 
 @contextmanager
 def _opened() -> Iterator[History]:
-    kept = History(data_dir() / "history")
+    archive = History(data_dir() / "history")
     try:
-        if kept.trouble is not None:
-            raise HistoryError(kept.trouble)
-        yield kept
+        if archive.trouble is not None:
+            raise HistoryError(archive.trouble)
+        yield archive
     finally:
-        kept.close()
+        archive.close()
 
 
-def _chosen(kept: History, number: str | None) -> int:
-    latest = kept.latest()
+def _chosen(archive: History, number: str | None) -> int:
+    latest = archive.latest()
     if latest is None:
         raise UsageError("no conversations yet: `chat`, and `run` on a terminal, keep theirs")
     if number is None:
         return latest
-    return kept.named(number).id
+    return archive.named(number).id
 
 
 def _print(words: str, most: int, json_: bool) -> None:
-    with _opened() as kept:
-        found = kept.conversations(words, most)
+    with _opened() as archive:
+        conversations = archive.conversations(words, most)
     if json_:
-        print_json([_document(each) for each in found])
+        print_json([_document(each) for each in conversations])
         return
-    if not found:
+    if not conversations:
         click.echo("nothing matches" if words else "no conversations yet", err=True)
-    for each in found:
+    for each in conversations:
         day = datetime.fromtimestamp(each.updated_s).astimezone().strftime("%Y-%m-%d %H:%M")
         named = " ".join(f"#{name}" for name in each.tags)
         parts = [clean_line(each.title) or "untitled", named, each.pair, clean_line(each.excerpt)]

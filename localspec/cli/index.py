@@ -1,4 +1,4 @@
-"""`localspec index`: files of yours, made into passages that are found by their words."""
+"""`localspec index`: files of yours, made into passages that a search by words returns."""
 
 import math
 import sys
@@ -39,8 +39,8 @@ from localspec.storage.paths import brief
 
 _EVERY_S, _MOST_S, _REST = 5.0, 86_400.0, 20
 """Between two looks of `watch`, usually and at most; and how many times longer than a look it rests, so that it takes a twentieth of a core at most."""
-_SHOWN_UNREAD = 5
-_SHOWN_CHARS = 300
+_MOST_UNREAD = 5
+_MOST_CHARS = 300
 _OFF = "off"
 _NAME = click.option(
     "-n",
@@ -175,7 +175,7 @@ def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> 
     """Print the passages that fit WORDS best, the best first."""
     with _opened(name) as (_, opened):
         report_missing_vectors(opened)
-        found = search_index(opened, " ".join(words), most)
+        passages = search_index(opened, " ".join(words), most)
     if json_:
         print_json(
             [
@@ -184,17 +184,17 @@ def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> 
                     **fields(each.passage, "first last heading text"),
                     "score": each.score,
                 }
-                for each in found
+                for each in passages
             ]
         )
         return
-    if not found:
+    if not passages:
         click.echo("nothing matches", err=True)
-    for each in found:
+    for each in passages:
         where = place(brief(each.path), each.passage.first, each.passage.last)
         heading = f"  {printable_line(each.passage.heading)}" if each.passage.heading else ""
         click.echo(click.style(printable(where), bold=True) + heading)
-        click.echo(f"    {printable_line(each.passage.text)[:_SHOWN_CHARS]}")
+        click.echo(f"    {printable_line(each.passage.text)[:_MOST_CHARS]}")
 
 
 @index.command()
@@ -213,8 +213,8 @@ def _opened(name: str | None) -> Iterator[tuple[str, Index]]:
         if len(names) > 1:
             raise UsageError(f"there are several indexes: name one of {', '.join(names)}")
         name = names[0] if names else "docs"
-    with closing(open_index(name)) as found:
-        yield name, found
+    with closing(open_index(name)) as opened:
+        yield name, opened
 
 
 def _chosen_vectors(settings: Settings) -> VectorModel | None:
@@ -232,7 +232,7 @@ def _bring_up_to_date(
     """Update an index, print what changed, and make the vectors that it lacks."""
     with ProgressLine(enabled=True) as line:
         changes = update(
-            lambda changes: line.report(f"indexing {changes.seen} of {changes.total} files")
+            lambda changes: line.report(f"indexing {changes.done} of {changes.total} files")
         )
     _print_changes(name, opened, changes)
     _make_vectors(name, opened)
@@ -261,7 +261,7 @@ def _print_changes(name: str, opened: Index, changes: Changes) -> None:
         notice(f"ask with `localspec run --docs {name}`")
     for each in changes.missing:
         notice(f"{printable(str(each))} is not there: what was indexed of it stays")
-    for path, why in changes.unread[:_SHOWN_UNREAD]:
+    for path, why in changes.unread[:_MOST_UNREAD]:
         notice(f"left out {printable(path)}: {why}")
-    if (more := len(changes.unread) - _SHOWN_UNREAD) > 0:
+    if (more := len(changes.unread) - _MOST_UNREAD) > 0:
         notice(f"and {more} more")

@@ -1,4 +1,4 @@
-"""Ctrl-C while native code runs: a flag that llama.cpp watches. And how to be told to end."""
+"""Ctrl-C while native code runs: a flag that llama.cpp watches. And signals that end the program."""
 
 import os
 import signal

@@ -137,12 +137,12 @@ class LazyGroup(click.Group):
                 raise click.UsageError(f"localspec {old} is {now}")
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
             closest = CLOSEST.get(verb)
-            meant = (
+            hint = (
                 f"did you mean {closest}?" if closest else did_you_mean(verb, [*MODULES, *ALIASES])
             )
             if " " in verb:
-                meant = "to ask something, use `localspec run`"
-            ctx.fail(f"there is no command {verb[:40]!r}{meant and f': {meant}'}")
+                hint = "to ask something, use `localspec run`"
+            ctx.fail(f"there is no command {verb[:40]!r}{hint and f': {hint}'}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -228,7 +228,7 @@ def _call() -> int:
 
 
 def _implied() -> list[str] | None:
-    """Return the command line of somebody at a terminal who typed the program's name alone; None for any other."""
+    """Return the command line of a person at a terminal who typed the program's name alone; None for any other."""
     alone = len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty()
     return ["chat"] if alone else None
 
@@ -239,8 +239,8 @@ def _advised(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     if isinstance(error, click.NoSuchOption):
         known = [] if context is None else context.command.get_params(context)
-        meant = did_you_mean(error.option_name, [flag for each in known for flag in each.opts])
-        text = f"there is no option {error.option_name}{meant and f': {meant}'}"
+        hint = did_you_mean(error.option_name, [flag for each in known for flag in each.opts])
+        text = f"there is no option {error.option_name}{hint and f': {hint}'}"
     if context is None:
         return text
     return f"{text}{' See' if text.endswith('?') else '; see'} `{context.command_path} --help`"

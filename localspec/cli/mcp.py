@@ -18,13 +18,12 @@ from localspec.cli.options import (
 from localspec.cli.prompt import with_model
 from localspec.display import notice
 from localspec.engine.engine import RemoteEngine
-from localspec.errors import UsageError
+from localspec.errors import UsageError, require_mcp
 from localspec.launch.engine import server_finder
 from localspec.models.registry import load_registry
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.residence import Residence, ServedModel
-from localspec.toolbox.mcp.box import require_package
 
 _KEEP_ALIVE_S = 600.0
 _MOST = 64
@@ -46,7 +45,7 @@ def mcp(name: str | None, settings: Settings) -> int:
     are ask and ask_json. The model is loaded when it is first asked, and unloaded after 10 minutes
     without a question; a server that runs and has it in memory answers instead.
     """  # noqa: D301 - click keeps lines behind a \b
-    require_package()
+    require_mcp()
     if sys.stdin.isatty():
         raise UsageError(
             "mcp is started by a program that uses MCP servers, see `localspec mcp --help`: use `localspec chat` here"

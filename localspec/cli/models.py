@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 from localspec.chat.call_finder import offers_tools
-from localspec.cli.options import complete_models, json_option
+from localspec.cli.options import complete_models, json_option, require_model
 from localspec.cli.progress import fields, print_json, print_table
-from localspec.cli.prompt import require_model
 from localspec.config.own import write_keys
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
 from localspec.launch.rows import ModelRow, model_rows
@@ -48,24 +47,17 @@ def search(words: tuple[str, ...], json_: bool) -> None:
     """
     registry, text = load_registry(), " ".join(words).lower()
     rows = model_rows(registry)
-    found = [each for each in rows if all(word in each.words for word in text.split())]
-    if text and not found:
+    matches = [each for each in rows if all(word in each.words for word in text.split())]
+    if text and not matches:
         family = registry.like(text)
-        found = [each for each in rows if each.name in family]
-    if not found:
+        matches = [each for each in rows if each.name in family]
+    if not matches:
         registry.require(" ".join(words))
         raise ModelUnavailable(f"nothing matches {' '.join(words)[:80]!r}: try fewer words")
     if json_:
-        print_json([_row_facts(each, registry) for each in found])
+        print_json([_row_facts(each, registry) for each in matches])
         return
-    print_table(
-        (
-            f"{'*' if each.here else ' '} {each.name}",
-            each.sizes,
-            " · ".join(filter(None, (each.about, each.marks))),
-        )
-        for each in found
-    )
+    print_table(each.cells(" · ".join(filter(None, (each.about, each.marks)))) for each in matches)
 
 
 @click.command(name="list")
@@ -284,8 +276,8 @@ def import_(model: str | None, name: str | None, copy: bool) -> None:
     """  # noqa: D301 - click keeps lines behind a \b
     registry = load_registry()
     if model is None:
-        for each, meant in registry.aliases.items():
-            click.echo(f"{each} = {meant}")
+        for each, model_name in registry.aliases.items():
+            click.echo(f"{each} = {model_name}")
     elif Path(model).expanduser().is_file() or not registry.knows(model):
         imported = import_file(
             Path(model).expanduser(), name, registry, Store(data_dir()), copy=copy

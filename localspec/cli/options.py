@@ -1,6 +1,7 @@
 """Options of verbs: flags made from the table of options, their help in sections, and the `Settings` that a verb gets instead of them."""
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -16,8 +17,9 @@ from localspec.config.keys import KEYS, MODELS, offered
 from localspec.config.own import MODEL, adopt_switches
 from localspec.config.resolve import PREFIX, Level, resolve
 from localspec.errors import UsageError
+from localspec.models.entries import HubName
 from localspec.models.ledger import IMPORTS
-from localspec.models.registry import load_registry
+from localspec.models.registry import Registry, load_registry
 from localspec.options import (
     GRAMMARS,
     LaunchOptions,
@@ -32,6 +34,8 @@ from localspec.storage.paths import data_dir
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
+_LONGEST_NAME = 200
+_HUB = re.compile(r"(https?://)?(hf\.co|huggingface\.co)/")
 
 
 def _completing(
@@ -67,6 +71,42 @@ complete_models, complete_personas, complete_indexes = map(
     _completing, (_models, _personas, _indexes)
 )
 complete_keys = _completing(lambda _: [MODEL, *KEYS])
+
+
+def is_one_word(text: str) -> bool:
+    """Return whether a text may be a name."""
+    return 0 < len(text) <= _LONGEST_NAME and not any(each.isspace() for each in text)
+
+
+def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
+    """Return whether a text names a model: of the registry, imported, on the hub, or a file.
+
+    Args:
+        text: a word.
+        registry: the known names.
+        alone: whether no prompt stands behind it.
+    """
+    if not is_one_word(text) or text == "-":
+        return False
+    if registry.knows(text) or text.lower().endswith(".gguf"):
+        return True
+    on_hub = HubName.parse(text)
+    if on_hub is not None:
+        return not alone or on_hub.quant is not None or _HUB.match(text) is not None
+    return text in IMPORTS.load(data_dir())
+
+
+def require_model(word: str) -> str:
+    """Return a word that names a model, or its file.
+
+    Raises:
+        ModelUnavailable: it names none.
+    """
+    registry = load_registry()
+    if not (is_model(word, registry) or Path(word).is_file()):
+        registry.require(word)
+    return word
+
 
 # section: (flags that `--help` shows, flags that only `--help-all` shows), by the names of their parameters.
 SECTIONS = {
@@ -123,11 +163,11 @@ class SectionedCommand(click.Command):
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
         }
-        found = {"Options": [records[name] for name in records if name not in _PLACED]}
+        sections = {"Options": [records[name] for name in records if name not in _PLACED]}
         for section, (usual, rare) in SECTIONS.items():
             rows = [records[name] for name in (*usual, *rare * every) if name in records]
-            found[section] = rows if every else [(flag, _first(text)) for flag, text in rows]
-        return {section: rows for section, rows in found.items() if rows}
+            sections[section] = rows if every else [(flag, _first(text)) for flag, text in rows]
+        return {section: rows for section, rows in sections.items() if rows}
 
 
 def _first(text: str) -> str:
@@ -227,8 +267,8 @@ def _flag(option: Option, text: str) -> Decorator:
         flag = f"{flag}/--no-{flag.removeprefix('--')}" if option.default else flag
         return click.option(flag, is_flag=True, default=option.default, help=text)
     if option.default not in {None, ()} and "Default:" not in text:
-        shown = option.default if option.kind == "choice" else f"{option.default:g}"
-        text = f"{text} Default: {shown}."
+        usual = option.default if option.kind == "choice" else f"{option.default:g}"
+        text = f"{text} Default: {usual}."
     kind: Any = str
     if option.kind == "choice":
         kind = click.Choice(offered(option).choices)
@@ -386,7 +426,7 @@ def flags(**kinds: type) -> Decorator:
             }
             return command(**made, **given)
 
-        found: Function = call
+        decorated: Function = call
         for kind in reversed(kinds.values()):
             helps = descriptions(kind)
             for each in reversed(fields(kind)):
@@ -395,8 +435,8 @@ def flags(**kinds: type) -> Decorator:
                 metavar = next((word for word in words if not word.startswith("-")), None)
                 names = names or [f"--{each.name.strip('_').replace('_', '-')}"]
                 how = {"metavar": metavar, "help": helps.get(each.name), **how}
-                found = click.option(*names, each.name, **how)(found)
-        return found
+                decorated = click.option(*names, each.name, **how)(decorated)
+        return decorated
 
     return add
 
@@ -499,12 +539,12 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
                 )
         chosen = load_registry().chosen(name)
     adopt_switches()
-    found = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
-    values = {name: each.value for name, each in found.items()}
+    resolved = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
+    values = {name: each.value for name, each in resolved.items()}
     if mirrors := values["mirrors"]:
         assert isinstance(mirrors, tuple)  # noqa: S101 - so it is declared
         os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
-    unset = (name for name, each in found.items() if each.origin.level is Level.DEFAULT)
+    unset = (name for name, each in resolved.items() if each.origin.level is Level.DEFAULT)
     others = {name: value for name, value in given.items() if name not in KEYS}
     return Settings({**values, **others}, frozenset(unset), given)
 

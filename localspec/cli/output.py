@@ -23,7 +23,7 @@ from localspec.errors import LocalspecError
 from localspec.storage.paths import shown
 
 if TYPE_CHECKING:
-    from localspec.toolbox.loop import CarriedOut
+    from localspec.session.approval import CarriedOut
 
 PATIENCE_S = 1.0
 """Seconds that a prompt is read before a line says so."""
@@ -44,7 +44,7 @@ class ReadingLine:
         self._timer = threading.Timer(PATIENCE_S, self._show)
         self._timer.daemon = True
         self._text = ""
-        self._shown = False
+        self._drawn = False
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +62,7 @@ class ReadingLine:
             case Prefilling():
                 with self._lock:
                     self._text = reading_text(event.done_tokens, event.total_tokens)
-                    if self._shown:
+                    if self._drawn:
                         self._line.draw(self._text)
             case _:
                 self._end()
@@ -70,15 +70,15 @@ class ReadingLine:
     def _show(self) -> None:
         with self._lock:
             if self._text:
-                self._shown = True
+                self._drawn = True
                 self._line.draw(self._text)
 
     def _end(self) -> None:
         self._timer.cancel()
         with self._lock:
             self._text = ""
-            if self._shown:
-                self._shown = False
+            if self._drawn:
+                self._drawn = False
                 self._line.draw("")
 
 

@@ -57,17 +57,25 @@ class ProgressLine:
         enabled: False prints nothing at all.
         drawing: False draws nothing, since answers go to the same terminal.
         notice_s: seconds between notices elsewhere than on a terminal.
+        at_once: print the first of these without waiting as long.
 
     Attributes:
         drawn: whether it draws.
     """
 
-    def __init__(self, *, enabled: bool, drawing: bool = True, notice_s: float = math.inf) -> None:
+    def __init__(
+        self,
+        *,
+        enabled: bool,
+        drawing: bool = True,
+        notice_s: float = math.inf,
+        at_once: bool = False,
+    ) -> None:
         can_draw = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self.drawn = enabled and drawing and can_draw
         self._enabled = enabled
         self._every_s = _REDRAW_S if self.drawn else notice_s
-        self._last_s = -math.inf if self.drawn else time.monotonic()
+        self._last_s = -math.inf if self.drawn or at_once else time.monotonic()
         self._bars: RichProgress | None = None
         self._sources: dict[str, tuple[str, TaskID | None]] = {}
         self._measured: dict[str, float] = {}
@@ -85,9 +93,9 @@ class ProgressLine:
         if self.drawn:
             print(f"\r\x1b[K{cut(text, columns())}", end="", file=sys.stderr, flush=True)
 
-    def report(self, text: str) -> None:
-        """Draw a text, or print it as a notice, if it is time for one."""
-        if self._enabled and self._is_due():
+    def report(self, text: str, *, at_once: bool = False) -> None:
+        """Draw a text, or print it as a notice, if it is time for one, or at once."""
+        if self._enabled and (self._is_due() or at_once):
             (self.draw if self.drawn else notice)(text)
 
     def show(self, moment: "Notice") -> None:

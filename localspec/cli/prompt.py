@@ -2,7 +2,6 @@
 
 import codecs
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,25 +17,25 @@ from localspec.cli.options import (
     complete_indexes,
     complete_personas,
     flag,
+    is_model,
+    is_one_word,
     several,
 )
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message
-from localspec.models.entries import HubName
-from localspec.models.ledger import IMPORTS
-from localspec.models.registry import Registry, load_registry
+from localspec.models.registry import load_registry
 from localspec.options import LEAST_PASSAGE_TOKENS, PASSAGE_TOKENS
+from localspec.session.attachments import attached, read_document, unmatched
+from localspec.session.citing import citations, passages_in
+from localspec.session.documents import Docs
 from localspec.session.preferences import FILE, Preferences, read_preferences
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.retrieval.index import Index
     from localspec.session.conversation import StoredConversation
-    from localspec.session.documents import Docs
 
-_LONGEST_NAME = 200
-_HUB = re.compile(r"(https?://)?(hf\.co|huggingface\.co)/")
 # A shorter word may begin any sentence.
 _LEAST_FAMILY = 4
 _MOST_BYTES = 64 << 20  # of stdin, which may have no end
@@ -64,60 +63,26 @@ def model_and_prompt(
     registry = load_registry()
     if is_model(first, registry, alone=not rest):
         return first, " ".join(rest) if rest else None
-    likely = registry.like(first) if _is_one_word(first) else []
-    meant = f" (did you mean {', '.join(likely)}?)" if likely else ""
+    likely = registry.like(first) if is_one_word(first) else []
+    hint = f" (did you mean {', '.join(likely)}?)" if likely else ""
     if rest and first.startswith("@"):
         raise UsageError(
             f"{first[:80]!r} stands outside of the quotes: put it inside them, or use -f {first[1:80]}"
         )
     if rest:
         raise UsageError(
-            f"{first[:80]!r} is not a model{meant}: put quotes around a prompt of several words"
+            f"{first[:80]!r} is not a model{hint}: put quotes around a prompt of several words"
         )
     if likely and (_is_family(first, likely) or any(each.isdigit() for each in first)):
         raise UsageError(
-            f"{first!r} is not a model{meant}; if it is your prompt, name the model with -m"
+            f"{first!r} is not a model{hint}; if it is your prompt, name the model with -m"
         )
     return None, first
-
-
-def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
-    """Return whether a text names a model: of the registry, imported, on the hub, or a file.
-
-    Args:
-        text: a word.
-        registry: the known names.
-        alone: whether no prompt stands behind it.
-    """
-    if not _is_one_word(text) or text == "-":
-        return False
-    if registry.knows(text) or text.lower().endswith(".gguf"):
-        return True
-    on_hub = HubName.parse(text)
-    if on_hub is not None:
-        return not alone or on_hub.quant is not None or _HUB.match(text) is not None
-    return text in IMPORTS.load(data_dir())
-
-
-def require_model(word: str) -> str:
-    """Return a word that names a model, or its file.
-
-    Raises:
-        ModelUnavailable: it names none.
-    """
-    registry = load_registry()
-    if not (is_model(word, registry) or Path(word).is_file()):
-        registry.require(word)
-    return word
 
 
 def _is_family(text: str, names: Sequence[str]) -> bool:
     start = text.lower().partition(":")[0]
     return len(start) >= _LEAST_FAMILY and any(name.startswith(start) for name in names)
-
-
-def _is_one_word(text: str) -> bool:
-    return 0 < len(text) <= _LONGEST_NAME and not any(each.isspace() for each in text)
 
 
 def with_model(settings: Settings, *, quiet: bool) -> tuple[Settings, str]:
@@ -294,18 +259,16 @@ class DocsFlags:
         help=f"Most tokens that passages of one question may take. Default: {PASSAGE_TOKENS}.",
     )
 
-    def check(self) -> "Docs":
+    def check(self) -> Docs:
         """Return what questions are answered from.
 
         Raises:
             UsageError: there is no such index.
             LocalspecError: it cannot be read.
         """
-        from localspec.session.documents import Docs  # noqa: PLC0415 - a feature that can be taken away
-
         return Docs(self.docs or "", self.docs_tokens).check()
 
-    def open(self) -> "Docs":
+    def open(self) -> Docs:
         """Return what questions are answered from, and print a notice if its vectors cannot be used; see `check`."""
         docs = self.check()
         if docs.name:
@@ -377,15 +340,7 @@ class QuestionFlags:
             UsageError: a file cannot be read.
             LocalspecError: an index cannot be read.
         """
-        from localspec.session.attachments import (  # noqa: PLC0415 - not for --help
-            attached,
-            read_document,
-            unmatched,
-        )
-
-        index = None
-        if docs.docs or typed.startswith("@"):  # which may name an index
-            index, typed = docs.open().parse_mention(typed)
+        index, typed = docs.open().parse_mention(typed)
         folder = Path.cwd()
         documents = [read_document(name, folder) for name in self.files]
         documents += attached(typed, folder)
@@ -394,7 +349,7 @@ class QuestionFlags:
                 raise UsageError(f"no file matches {name}: correct the name, or write it without @")
             if not quiet:
                 notice(f"no file matches {name}: sent as text")
-        documents += index.documents(typed or text, before) if index else ()
+        documents += index.documents(typed or text, before)
         return Message.user(text, {each.name: each for each in documents}.values())
 
 
@@ -415,17 +370,8 @@ def report_missing_vectors(index: "Index") -> None:
         )
 
 
-def has_passages(messages: Sequence[Message]) -> bool:
-    """Return whether a conversation may hold passages of an index, whose names begin with their number."""
-    return any(doc.name.startswith("[") for each in messages for doc in each.documents)
-
-
 def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:
     """Yield which passages went with the last question, and which the answer cites, for people; nothing without passages."""
-    if not has_passages(messages):
-        return
-    from localspec.session.citing import citations, passages_in  # noqa: PLC0415 - can be taken away
-
     known = passages_in(messages)
     cited = citations(text, known)
     read = passages_in(messages[-1:]).values()
@@ -439,10 +385,6 @@ def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:
 
 def cited_json(text: str, messages: Sequence[Message]) -> dict[str, Any]:
     """Return the passages of a conversation, and what an answer cites; nothing if it has none."""
-    if not has_passages(messages):
-        return {}
-    from localspec.session.citing import citations, passages_in  # noqa: PLC0415 - can be taken away
-
     known = passages_in(messages)
     cited = citations(text, known)
     numbers = {each.number for each in cited.passages}

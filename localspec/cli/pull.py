@@ -88,16 +88,16 @@ def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None
         click.echo(path)
 
 
-def _without_idle(found: Wanted, *, quiet: bool) -> Wanted:
+def _without_idle(download: Wanted, *, quiet: bool) -> Wanted:
     """Return what is wanted without a draft model that could not pay here, and tell of it."""
-    if found.draft_model is None:
-        return found
-    why = why_idle(found.name, found.target, found.draft_model)
+    if download.draft_model is None:
+        return download
+    why = why_idle(download.name, download.target, download.draft_model)
     if why is None:
-        return found
+        return download
     if not quiet:
         notice(why)
-    return Wanted(found.name, found.target)
+    return Wanted(download.name, download.target)
 
 
 class Preview:
@@ -143,7 +143,7 @@ class Preview:
 
     @property
     def _forecast(self) -> Sequence[Wanted]:
-        """What can be judged here; nothing where workers are set: to ask one for its memory would take it from whoever uses it."""
+        """What can be judged here; nothing where workers are set: to ask one for its memory would take it from its user."""
         return () if self._request.workers else self._wanted
 
     def _forecast_early(self, each: Wanted) -> None:
@@ -205,10 +205,10 @@ def recommend_(code: bool, json_: bool) -> None:
     registry = load_registry()
     purpose: Purpose = "code" if code else "chat"
     places = memories(registry)
-    found = recommend(registry, places, purpose)
+    proposals = recommend(registry, places, purpose)
     rows = {row.name: row for row in model_rows(registry, places)}
     if json_:
-        print_json(_document(places, found, rows))
+        print_json(_document(places, proposals, rows))
         return
     for place in places:
         free = "" if place.free_bytes is None else f", {size_text(place.free_bytes)} free now"
@@ -219,18 +219,14 @@ def recommend_(code: bool, json_: bool) -> None:
         notice(
             f"other programs are using {others[0]:.1f} of {others[1]} cores; the predicted speeds are for a quiet machine"
         )
-    if not found:
+    if not proposals:
         raise ModelUnavailable(
             f"no model for {purpose} fits this machine's memory: try {registry.default_pair}, "
             "a tiny demo model"
         )
-    lines = []
-    for proposal in found:
-        row = rows[proposal.pair]
-        name = f"{'*' if row.here else ' '} {row.name}"
-        lines.append((name, row.sizes, f"{_reason(proposal)}: {row.about}"))
-    print_table(lines)
-    first = rows[found[0].pair]
+    pairs = [(rows[each.pair], _reason(each)) for each in proposals]
+    print_table(row.cells(f"{reason}: {row.about}") for row, reason in pairs)
+    first = rows[proposals[0].pair]
     if first.here:
         click.echo(f"start the first with `localspec chat {first.name}`", err=True)
     else:
@@ -251,7 +247,7 @@ def _reason(proposal: Recommendation) -> str:
 
 
 def _document(
-    places: list[Memory], found: tuple[Recommendation, ...], rows: Mapping[str, ModelRow]
+    places: list[Memory], proposals: tuple[Recommendation, ...], rows: Mapping[str, ModelRow]
 ) -> dict[str, Any]:
     return {
         "memories": [fields(each, "name total_bytes free_bytes bytes_per_s") for each in places],
@@ -266,6 +262,6 @@ def _document(
                 "is_short": each.is_short,
                 "here": rows[each.pair].here,
             }
-            for each in found
+            for each in proposals
         ],
     }

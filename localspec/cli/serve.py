@@ -28,13 +28,13 @@ from localspec.cli.options import (
     gate_rules,
     option_flags,
     parallel_count,
+    require_model,
     several,
     switch,
     tool_rules,
     with_settings,
 )
 from localspec.cli.progress import ProgressLine
-from localspec.cli.prompt import require_model
 from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
 from localspec.engine.engine import RemoteEngine

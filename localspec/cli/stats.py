@@ -80,7 +80,7 @@ def stats(wanted: StatsFlags) -> None:
     directory = data_dir() / "telemetry"
     since_s = None if wanted.since is None else moment(wanted.since)
     if wanted.wipe or wanted.wipe_text:
-        _wipe(directory, only_text=not wanted.wipe, asks=not wanted.yes)
+        _wipe(directory, only_text=not wanted.wipe, confirm=not wanted.yes)
         return
     if wanted.export is not None:
         _export(directory, wanted, since_s or 0.0)
@@ -119,9 +119,9 @@ def _retag(directory: Path, pairs: tuple[str, ...]) -> None:
             raise UsageError(f"there is no reply {reply}: see `localspec stats --replies 20`")
 
 
-def _wipe(directory: Path, *, only_text: bool, asks: bool) -> None:
+def _wipe(directory: Path, *, only_text: bool, confirm: bool) -> None:
     what = "the recorded text" if only_text else "everything that was recorded"
-    if asks and sys.stdin.isatty():
+    if confirm and sys.stdin.isatty():
         click.confirm(f"remove {what}?", abort=True, err=True)
     removed = log.wipe(directory, only_text=only_text)
     if not only_text:

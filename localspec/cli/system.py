@@ -17,7 +17,7 @@ from localspec.cli.progress import ProgressLine, print_json
 from localspec.diagnosis.doctor import Fact, State, examine
 from localspec.display import columns_of, notice, printable
 from localspec.errors import LocalspecError, UsageError
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.chosen import builds_dir, chosen
 from localspec.llama.devices import Device
 from localspec.llama.handshake import PORT, host_and_port
@@ -116,7 +116,7 @@ def setup(wanted: SetupFlags) -> int:
     plan = decide(
         find_gpus(),
         used.backends,
-        beside=chosen() is not None,
+        is_made=chosen() is not None,
         backend=wanted.backend,
         rpc=wanted.rpc,
         rebuild=wanted.rebuild,
@@ -214,7 +214,7 @@ def worker(lending: WorkerFlags, threads: int | None) -> int:
     try:
         served = served_devices(lending.names)
         serving = start_server(address, served, threads or default_threads())
-        _tell_address(address, served, is_loopback=is_loopback)
+        _print_address(address, served, is_loopback=is_loopback)
         while serving.is_alive():
             serving.join(_LOOK_S)
     except KeyboardInterrupt:
@@ -247,10 +247,10 @@ def _address(listen: str, *, allow: bool) -> tuple[str, bool]:
     return f"{number}:{port}", is_loopback
 
 
-def _tell_address(address: str, served: Sequence[Device], *, is_loopback: bool) -> None:
+def _print_address(address: str, served: Sequence[Device], *, is_loopback: bool) -> None:
     """Say what is served where, and how the other machine comes by it."""
-    shown = ", ".join(f"{each.name} ({each.description}, {_free(each)})" for each in served)
-    lines = [f"serving {shown} at {address}; Ctrl-C stops it"]
+    devices = ", ".join(f"{each.name} ({each.description}, {_free(each)})" for each in served)
+    lines = [f"serving {devices} at {address}; Ctrl-C stops it"]
     _, _, port = address.rpartition(":")
     if is_loopback:
         lines.append(

@@ -8,26 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from localspec.calls.policy import ASKED_FIRST, CallPolicy
+from localspec.calls.policy import WITH_APPROVAL, CallPolicy
 from localspec.chat.events import Reply
 from localspec.chat.request import Request
 from localspec.cli.options import several, switch, tool_rules
 from localspec.cli.prompt import DocsFlags
 from localspec.display import clean, duration_text, notice, printable, shortened_lines
-from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
-from localspec.storage.paths import config_dir, data_dir, shown
 
 if TYPE_CHECKING:
-    from localspec.session.approval import CallRunner
-    from localspec.toolbox.loop import CarriedOut
-    from localspec.toolbox.toolbox import Toolbox
+    from localspec.session.approval import CallRunner, CarriedOut
 
 _LOOK_S = 0.05
 _MOST_PRESSED = 64
@@ -65,32 +60,11 @@ class ToolFlags:
         if not self.wanted:
             return None
         # Imported here: most conversations call nothing.
-        from localspec.session.approval import CallRunner  # noqa: PLC0415
-        from localspec.toolbox.built_in import BuiltIn  # noqa: PLC0415
-        from localspec.toolbox.command import confinement  # noqa: PLC0415
-        from localspec.toolbox.folder import Folder  # noqa: PLC0415
-        from localspec.toolbox.mcp.box import McpToolbox  # noqa: PLC0415
-        from localspec.toolbox.mcp.servers import named_servers  # noqa: PLC0415
-        from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
-        from localspec.toolbox.rules import Rules  # noqa: PLC0415
+        from localspec.session.approval import open_runner  # noqa: PLC0415
 
-        folder, news = Path.cwd().resolve(), SimpleQueue[str]()
-        for own in (config_dir(), data_dir()):
-            if own.resolve().is_relative_to(folder):
-                raise UsageError(
-                    f"--tools would open {shown(folder)} with localspec's own {shown(own)} in it: "
-                    "start it in the folder of a project"
-                )
-        rules = Rules.read()
-        how, confined = confinement()
-        notes = () if confined else (f"commands are {how}",)
-        boxes: list[Toolbox] = [BuiltIn(Folder(folder), rules)]
-        if docs.docs:
-            boxes.append(docs.check().toolbox())
-        if servers := named_servers(self.mcp):
-            boxes.append(McpToolbox(servers, news.put, offline=offline))
-        policy = ASKED_FIRST.under(self.tool_rules)
-        return CallRunner(boxes, Permissions(rules), notes, news, policy)
+        functions = [docs.check().search_docs] if docs.docs else []
+        policy = WITH_APPROVAL.under(self.tool_rules)
+        return open_runner(Path.cwd(), self.mcp, functions, policy, offline=offline)
 
 
 def typed_answer(text: str) -> str:

@@ -48,7 +48,7 @@ def read_settings(file: Path) -> dict[str, Setting]:
 
 
 def _checked(values: Mapping[str, Any], file: Path, text: str) -> dict[str, Setting]:
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for name, value in values.items():
         where = f"{shown(file)}{_line(text, name)}: {name[:60]!r}"
         if name in GONE:
@@ -59,10 +59,10 @@ def _checked(values: Mapping[str, Any], file: Path, text: str) -> dict[str, Sett
             hint = did_you_mean(name, KEYS) or f"use one of {', '.join(KEYS)}"
             raise UsageError(f"{where} is not a known setting: {hint}")
         try:
-            found[name] = from_file(key, value)
+            settings[name] = from_file(key, value)
         except ValueError as problem:
             raise UsageError(f"{where} {problem}") from None
-    return found
+    return settings
 
 
 def _line(text: str, name: str) -> str:

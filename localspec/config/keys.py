@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.drafters.register import DRAFTERS, drafters
 from localspec.options import LaunchOptions, Option, ReplyOptions, cut, option, options_of
 
 T = TypeVar("T")
@@ -17,7 +17,8 @@ def offered(option: Option) -> Option:
     if option.name != "draft":
         return option
     choices = ("auto", "off", *DRAFTERS)
-    return replace(option, kind="choice", choices=choices, takes=f"one of {', '.join(choices)}")
+    takes = f"one of {', '.join(choices)}"
+    return replace(option, kind="choice", choices=choices, others=drafters, takes=takes)
 
 
 @dataclass(frozen=True, slots=True)

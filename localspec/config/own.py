@@ -66,7 +66,7 @@ def unset_own(name: str) -> bool:
 
 
 def keep_model(chosen: Mapping[str, str]) -> str:
-    """Make a model the one that every start loads; return who overrules it, as `overruled` does.
+    """Make a model the one that every start loads; return what overrules it, as `overruled` does.
 
     Args:
         chosen: its pair, or its target, as `Registry.chosen` says.
@@ -76,7 +76,7 @@ def keep_model(chosen: Mapping[str, str]) -> str:
 
 
 def overruled(name: str) -> str:
-    """Return who sets a key and comes before the user's own file, on one line; empty if nobody does."""
+    """Return what sets a key and comes before the user's own file, on one line; empty if nothing does."""
     origin = resolve({})[name].origin
     if origin.level <= Level.USER:
         return ""
@@ -93,27 +93,27 @@ def adopt_switches() -> None:
         UsageError: the user's file is unusable.
     """
     telemetry, store = data_dir() / "telemetry" / "switch.json", data_dir() / "store" / "on"
-    found: dict[str, Setting] = {}
+    switches: dict[str, Setting] = {}
     if telemetry.exists():
         try:
             switch = msgspec.json.decode(
                 read_bounded(telemetry, _MOST_SWITCH_BYTES), type=_EarlierSwitch
             )
-            found = {"telemetry_megabytes": switch.megabytes, "telemetry_days": switch.days}
-            found["telemetry"] = ("text" if switch.text else "on") if switch.on else "off"
+            switches = {"telemetry_megabytes": switch.megabytes, "telemetry_days": switch.days}
+            switches["telemetry"] = ("text" if switch.text else "on") if switch.on else "off"
         except (OSError, msgspec.MsgspecError, RecursionError):
-            found = {"telemetry": "off"}
+            switches = {"telemetry": "off"}
     if store.exists():
-        found["store"] = True
+        switches["store"] = True
         with suppress(OSError, ValueError):
             size = KEYS["store_megabytes"].parse(read_bounded(store, 16).decode())
-            found["store_megabytes"] = min(max(size, 1), 4096)
-    if not found:
+            switches["store_megabytes"] = min(max(size, 1), 4096)
+    if not switches:
         return
     present = read_settings(user_file())
     if present.get("telemetry") == "off":
-        found.pop("telemetry", None)
-    changes = {name: value for name, value in found.items() if value != KEYS[name].default}
+        switches.pop("telemetry", None)
+    changes = {name: value for name, value in switches.items() if value != KEYS[name].default}
     try:
         _write(changes)
         telemetry.unlink(missing_ok=True)

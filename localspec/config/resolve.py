@@ -69,29 +69,29 @@ def resolve(
     layers += _from_environment(os.environ if environ is None else environ)
     own = user_file()
     layers.append((Origin(Level.USER, shown(own)), read_settings(own)))
-    found = {name: Resolved(key.default, Origin(Level.DEFAULT)) for name, key in KEYS.items()}
+    resolved = {name: Resolved(key.default, Origin(Level.DEFAULT)) for name, key in KEYS.items()}
     for origin, values in reversed(layers):
         for name, value in values.items():
-            found[name] = Resolved(value, origin)
-    _put_aside(found)
-    return found
+            resolved[name] = Resolved(value, origin)
+    _put_aside(resolved)
+    return resolved
 
 
-def with_recommended(found: Mapping[str, Resolved], registry: "Registry") -> dict[str, Resolved]:
-    """Return settings with the sampling that the model's makers recommend, where nobody set any.
+def with_recommended(resolved: Mapping[str, Resolved], registry: "Registry") -> dict[str, Resolved]:
+    """Return settings with the sampling that the model's makers recommend, if none is set.
 
     Args:
-        found: what `resolve` returned.
+        resolved: what `resolve` returned.
         registry: says what is recommended.
     """
-    name = str(found["target"].value or found["pair"].value or registry.default_pair)
+    name = str(resolved["target"].value or resolved["pair"].value or registry.default_pair)
     origin = Origin(Level.MODEL, f"recommended for {name}")
     recommended = {
         key: Resolved(value, origin)
         for key, value in registry.sampling(name).items()
-        if found[key].origin.level is Level.DEFAULT
+        if resolved[key].origin.level is Level.DEFAULT
     }
-    return {**found, **recommended}
+    return {**resolved, **recommended}
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str, Setting]]]:
@@ -109,14 +109,16 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str
     return layers
 
 
-def _put_aside(found: dict[str, Resolved]) -> None:
-    pair, target = found["pair"].origin.level, found["target"].origin.level
+def _put_aside(resolved: dict[str, Resolved]) -> None:
+    pair, target = resolved["pair"].origin.level, resolved["target"].origin.level
     aside = []
     if pair != target:
         aside.append("target" if pair > target else "pair")
-    if found["draft_model"].origin.level < max(pair, target):
+    if resolved["draft_model"].origin.level < max(pair, target):
         aside.append("draft_model")
-    if found["draft_lora"].origin.level < max(pair, target, found["draft_model"].origin.level):
+    if resolved["draft_lora"].origin.level < max(
+        pair, target, resolved["draft_model"].origin.level
+    ):
         aside.append("draft_lora")
     for name in aside:
-        found[name] = Resolved(None, Origin(Level.DEFAULT))
+        resolved[name] = Resolved(None, Origin(Level.DEFAULT))

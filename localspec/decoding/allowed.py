@@ -32,20 +32,20 @@ def allowed_ids(row: NDArray[np.float32], most: int, allows: Allows) -> NDArray[
         allows: the constraint.
     """
     first = 1 if most == 1 else max(LOOKED_AT, 2 * most)
-    found, asked = np.empty(0, dtype=np.int64), 0
+    best, tried = np.empty(0, dtype=np.int64), 0
     for block in (first, max(LOOKED_AT, _GROWTH * first)) if most else ():
         if block > row.size // 4:
             break
-        ids = ranked_ids(row, block)[asked:]
+        ids = ranked_ids(row, block)[tried:]
         ids = ids[row[ids] > -np.inf]
-        found = np.concatenate((found, ids[allows(ids)]))
-        if found.size >= most:
-            return np.sort(found[:most])
-        if ids.size < block - asked:
-            return np.sort(found)  # no other id has a logit
-        if found.size * _GROWTH < most:
+        best = np.concatenate((best, ids[allows(ids)]))
+        if best.size >= most:
+            return np.sort(best[:most])
+        if ids.size < block - tried:
+            return np.sort(best)  # no other id has a logit
+        if best.size * _GROWTH < most:
             break  # so few of the best: a few more would not do
-        asked = block
+        tried = block
     ids = np.flatnonzero(row > -np.inf)
     ids = ids[allows(ids)]
     if most and ids.size > most:

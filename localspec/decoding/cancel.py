@@ -12,8 +12,8 @@ _ALL, _SOME = 1, 2
 class CancelFlag:
     """A flag that any thread may set, and that native code may read at `address`.
 
-    Set, it stops everything that runs under it. Interrupted, it stops the pass that runs, for
-    whoever made it to end some of what the pass was for, and to go on with the rest.
+    Set, it stops everything that runs under it. Interrupted, it stops the pass that runs, so that
+    some of what the pass was for can end, and the rest can go on.
 
     Two bytes long, the second always zero, so that the flag also reads as a C string:
     empty while clear, of length one else.

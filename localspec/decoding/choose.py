@@ -95,14 +95,14 @@ class Chooser:
         return candidates(row, prefix, self.params, self._allows(prefix))
 
     def rivals(
-        self, kept: Candidates, row: NDArray[np.float32], prefix: Sequence[int]
+        self, chosen: Candidates, row: NDArray[np.float32], prefix: Sequence[int]
     ) -> NDArray[np.float32]:
-        """Return the row that `kept` comes from, less those of its best ids that may not follow.
+        """Return the row that `chosen` comes from, less those of its best ids that may not follow.
 
         A lone candidate is compared with the others there; how far it leads matters to drafts alone.
         """
         allows = self._allows(prefix)
-        if allows is None or kept.ids.size > 1:
+        if allows is None or chosen.ids.size > 1:
             return row
         ids = ranked_ids(row, LOOKED_AT)
         row = row.copy()

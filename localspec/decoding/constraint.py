@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 S = TypeVar("S")
-_KEPT = 96
+_MOST_STATES = 96
 """States that are kept: more than any draft is long."""
 
 
@@ -33,7 +33,7 @@ class Constraint(Protocol):
 
 
 class Automaton(Protocol[S]):
-    """A rule over the tokens of one answer, told as states. A state is never changed, only followed."""
+    """A rule over the tokens of one answer, as states. A state is never changed, only followed."""
 
     def start(self) -> S:
         """Return the state before the first token."""
@@ -45,7 +45,7 @@ class Automaton(Protocol[S]):
         """Say for each of `ids`, shape (n,), whether it may follow."""
 
     def forced(self, state: S) -> tuple[int, ...]:
-        """Return tokens of which each is the only one that may follow those before it, as far as that is easily told."""
+        """Return tokens of which each is the only one that may follow those before it, as far as that is easily found out."""
 
 
 class AnswerConstraint(Generic[S]):
@@ -93,7 +93,7 @@ class AnswerConstraint(Generic[S]):
                 return False
             self._tokens.append(token)
             self._states.append(self._automaton.step(state, token))
-            del self._states[:-_KEPT]
+            del self._states[:-_MOST_STATES]
         return True
 
 

@@ -14,7 +14,7 @@ AT_BEST = 0.96
 _NEARLY = 0.95
 _MEMORY = 12
 _OUTLIER = 1.5
-_FORGETS = 80
+_FORGETS = 320
 """Plain passes in a row after which what wide passes showed counts half."""
 
 
@@ -90,21 +90,21 @@ class RunningCosts:
         """Return the seconds of a pass of this width, as of now."""
         return self.table.of(width) * (self._factor * self._wide if width > 1 else self._factor)
 
-    def upto(self, width: int, beside: int = 0, token_s: float = 0.0) -> list[float]:
+    def upto(self, width: int, offset: int = 0, token_s: float = 0.0) -> list[float]:
         """Return the seconds of passes of 1 to `width` tokens, as of now.
 
         Args:
             width: of the widest.
-            beside: tokens that each pass has beside them.
+            offset: tokens that each pass has besides.
             token_s: seconds that each of them takes besides.
         """
-        table, factor, widest = self._seconds, self._factor * self._wide, beside + width
+        table, factor, widest = self._seconds, self._factor * self._wide, offset + width
         if widest > len(table):
             table += map(self.table.of, range(len(table) + 1, widest + 1))
         seconds = [
-            each * factor + token_s * own for own, each in enumerate(table[beside:widest], start=1)
+            each * factor + token_s * own for own, each in enumerate(table[offset:widest], start=1)
         ]
-        if not beside:
+        if not offset:
             seconds[0] = table[0] * self._factor + token_s
         return seconds
 
@@ -127,7 +127,7 @@ class RunningCosts:
             self._wide **= 0.5  # nothing would correct it while no wide pass is made
 
 
-def beside_s(costs: PassCosts, others: int, most: int, token_s: float = 0.0) -> list[float]:
+def shared_s(costs: PassCosts, others: int, most: int, token_s: float = 0.0) -> list[float]:
     """Return what passes of 1 to `most` tokens cost one sequence beside others of one token each.
 
     A plain pass costs its share of the pass of all. What is wider than the others is evaluated after them, in a
@@ -144,7 +144,7 @@ def beside_s(costs: PassCosts, others: int, most: int, token_s: float = 0.0) -> 
 
 def could_pay(costs: PassCosts, count: int, longest: int) -> bool:
     """Return whether one of `count` sequences could gain by a draft of which every token is accepted."""
-    seconds = beside_s(costs, count - 1, longest + 1)
+    seconds = shared_s(costs, count - 1, longest + 1)
     rate, plain = best_length([1.0] * longest, seconds)[1], 1 / seconds[0]
     return rate > WORTH_TRYING * plain
 

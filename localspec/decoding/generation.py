@@ -184,7 +184,7 @@ class Generation:
 
 
 class _Stages:
-    """Where the time of one round goes, whoever makes its passes."""
+    """Where the time of one round goes."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
 """A model is a function from tokens to logits, and `Pass` is the request for a call of it.
 
 What a model has cached is its own business: it keeps the longest common prefix with the
-request before, evaluates the rest, and nobody above ever rolls anything back.
+request before, evaluates the rest, and nothing above ever rolls anything back.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.costs import PassCosts, RunningCosts, beside_s
+from localspec.decoding.costs import PassCosts, RunningCosts, shared_s
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, DraftForecast, Plan
 from localspec.decoding.drafters.worth import best_length
 from localspec.decoding.round import Round
@@ -21,8 +21,8 @@ _EXPECTED, _EXPECTED_STEPS = 1.5, 12.0
 """Tokens that a plain step of a first try is expected to yield, and how many steps of evidence that is worth."""
 _ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
-_CHECKED, _OLD = 6, 64
-"""Rounds before a draft model's first try; and tokens without a plain round after which a reply begins with one: they show what passes take now."""
+_CHECKED = 6
+"""Rounds before a draft model's first try: they show what passes take now."""
 _MOST_LATE = 4.0
 """Plain steps that a draft model may take to catch up with a text: one that takes longer is too slow to pay."""
 _FRUITLESS = 5
@@ -126,10 +126,10 @@ class _Ledger:
 
     def settle(self, confirmed: int, steps: float) -> None:
         """Count a round whose draft took passes; pause if they do not pay any more."""
-        kept = 1 - 1 / _ROUNDS
+        decay = 1 - 1 / _ROUNDS
         self.rounds += 1
-        self._tokens = self._tokens * kept + confirmed
-        self._steps = self._steps * kept + steps
+        self._tokens = self._tokens * decay + confirmed
+        self._steps = self._steps * decay + steps
         self._lost += steps - confirmed
         self._fruitless = self._fruitless + 1 if confirmed == 1 else 0
         if self._tokens < self._steps or self._fruitless >= _FRUITLESS:
@@ -183,13 +183,11 @@ class AdaptivePolicy:
         self._budget = Budget(MOST_LOST, OVER_TOKENS)
         self._sample_s = 0.0
         self._planned = PLAIN
-        self._checked = self._since_plain = 0
+        self._checked = 0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply: what was learnt is kept, the text is another, and its first passes check the costs."""
         self._again = 0
-        if self._since_plain > _OLD:
-            self._checked = min(self._checked, _CHECKED - 1)
         self._running.add(self._slot)
         self._target.check()
         for ledger in self._ledgers.values():
@@ -253,7 +251,6 @@ class AdaptivePolicy:
             if done.accepted and each is not ledger and each.rounds:
                 each.gained = min(each.gained, 0.0)
         if ledger is None or forecast is None or not (done.drafted or draft.passes):
-            self._since_plain = -confirmed
             self._sample_s += (spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:
             plain_s = self._verify_s(0)[0]
@@ -265,7 +262,6 @@ class AdaptivePolicy:
             if draft.passes:
                 ledger.settle(confirmed, steps * (1 - spent.draft_prefill_s / spent.round_s))
         self._checked += not draft.passes
-        self._since_plain += confirmed
         self._budget.settle(confirmed, steps)
         if not self._shares:
             self._target.add(done.width + self._again, spent.verify_s)
@@ -285,7 +281,7 @@ class AdaptivePolicy:
     def _verify_s(self, most: int, again: int = 0) -> list[float]:
         """Return the seconds of verifying up to so many drafted tokens, from 0 on."""
         if self._shares:
-            return beside_s(self._target.table, len(self._running) - 1, most + 1, self._sample_s)
+            return shared_s(self._target.table, len(self._running) - 1, most + 1, self._sample_s)
         return self._target.upto(most + 1, again, self._sample_s)
 
 

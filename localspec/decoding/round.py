@@ -34,7 +34,7 @@ class Draft:
         drafter: its name.
         gaps: by how much each beat the second best under the shared noise, in units of log weight;
             empty if the drafter does not know.
-        alternatives: the drafter's second and third choice for each, best first; likewise.
+        alternatives: the drafter's second and third choice for each, best first; empty if it does not know.
         branches: places of tokens whose second choice is verified, too; descending.
         passes: of a draft model, that it took.
     """
@@ -90,7 +90,7 @@ class Spent:
         verify_s: the target's pass.
         sample_s: choosing tokens, for the draft and for the verdict.
         truncate_s: removing rejected tokens from the caches.
-        other_s: everything else since the round before: text, and whoever reads it.
+        other_s: everything else since the round before: text, and its readers.
     """
 
     draft_prefill_s: float = 0.0

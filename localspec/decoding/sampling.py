@@ -23,7 +23,7 @@ _LEAST_TEMPERATURE = 1e-200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """What sampling kept of a row.
+    """What sampling left of a row.
 
     Args:
         ids: of the tokens, ascending, shape (n,).
@@ -89,11 +89,11 @@ def candidates(
     if greedy:
         return Candidates(ids[at : at + 1], np.zeros(1))
     if params.top_p < 1:
-        kept = _top_p(scores, params.top_p)
-        ids, scores = ids[kept], scores[kept]
+        left = _top_p(scores, params.top_p)
+        ids, scores = ids[left], scores[left]
     if params.min_p > 0:
-        kept = (scores >= best + math.log(params.min_p)).nonzero()[0]
-        ids, scores = ids[kept], scores[kept]
+        left = (scores >= best + math.log(params.min_p)).nonzero()[0]
+        ids, scores = ids[left], scores[left]
     scores -= best
     if params.temperature > _LEAST_TEMPERATURE:
         return Candidates(ids, scores / params.temperature)

@@ -345,12 +345,16 @@ class Scheduler(Generic[T]):
         return answers
 
     def _deliver(self, slot: int, answer: Logits) -> list[Ended[T]]:
-        """Let a request go on by a token, or the sequence to its next request.
-
-        A draft whose passes none shares has them made at once: they are many, and short.
-        """
+        """Let a request go on by a token, or the sequence to its next request."""
         running = self._running[slot]
-        while (more := running.request.more) is not None:
+        role, more = running.request.role, running.request.more
+        if more is None:
+            return self._resumed(slot, answer)
+        tokens = list(running.request.tokens)
+        # One request for all passes of a draft that none shares: they are many, and short.
+        running.request = Pass(role, tokens, 1, more)
+        running.missing, running.shares = 1, True  # all the others were evaluated just now
+        while True:
             start = self._clock()
             try:
                 token = more(answer)
@@ -358,11 +362,8 @@ class Scheduler(Generic[T]):
                 return self._resumed(slot, error)
             running.more_s += self._clock() - start
             if token is None:
-                break
-            role, tokens = running.request.role, list(running.request.tokens)
+                return self._resumed(slot, answer)
             tokens.append(token)
-            running.request = Pass(role, tokens, 1, more)
-            running.missing, running.shares = 1, True  # all the others were evaluated just now
             if len(self._running) > 1:
                 return []
             try:
@@ -371,7 +372,6 @@ class Scheduler(Generic[T]):
                 return self._interrupted([slot], cancelled)
             except LocalspecError as error:
                 return self._resumed(slot, error)
-        return self._resumed(slot, answer)
 
     def _interrupted(self, group: list[int], cancelled: Cancelled) -> list[Ended[T]]:
         """End those that were cancelled, which is all of a group if none was named.

@@ -18,7 +18,7 @@ def top_ids(row: Row, top_k: int) -> NDArray[np.int64]:
 
     The row is read once: the k-th highest of its blocks' maxima bounds the k-th highest logit from below, and
     only the few blocks that reach that bound are looked through. Ties go to the lowest id. NaN is higher than
-    all else, as numpy has it: whoever looks at the logits of what comes back sees it, if there is one.
+    all else, as numpy has it: it is among what comes back, if there is one.
     """
     size = row.size
     if top_k == 0 or top_k >= size:

@@ -24,7 +24,7 @@ from localspec.errors import LocalspecError, ModelUnavailable, UsageError
 from localspec.launch.fit import forecast
 from localspec.launch.names import named_models
 from localspec.launch.recording import recording, store_megabytes, telemetry_dir
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.chosen import chosen
 from localspec.llama.devices import Device, devices
 from localspec.llama.safe_widths import SafeWidths
@@ -143,16 +143,16 @@ def hardware(devices: list[Device]) -> Iterator[Fact]:
 
 def gpu_build() -> Iterator[Fact]:
     """Yield which GPUs are there, which build is used, and what `localspec setup` would do."""
-    used, machine, beside = build(), find_gpus(), chosen()
+    used, machine, made = build(), find_gpus(), chosen()
     for backend, each in machine.items():
         if each.gpus:
             yield Fact(backend, ", ".join(each.gpus))
-    if beside is not None and beside != used.folder:
+    if made is not None and made != used.folder:
         problem = "is not used: it does not load, or is of another version; run localspec setup"
-        yield Fact("chosen", f"{shown(beside)} {problem}", "warning")
-    elif beside is not None:
-        yield Fact("chosen", shown(beside))
-    plan = decide(machine, used.backends, beside=beside is not None)
+        yield Fact("chosen", f"{shown(made)} {problem}", "warning")
+    elif made is not None:
+        yield Fact("chosen", shown(made))
+    plan = decide(machine, used.backends, is_made=made is not None)
     if plan.backend is None:
         yield Fact("setup", plan.reason)
     else:

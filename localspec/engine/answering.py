@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -46,42 +47,53 @@ class StateLeftError(Exception):
     """A state was not written, or does not fit; the text says why, on one line."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
-    """Models that answer, and what can be done with them.
+class Loaded(Protocol):
+    """Models that answer, and what can be done with them."""
 
-    Args:
-        assistant: answers.
-        save: writes the state into a directory, with what is remembered of texts; raises StateLeftError.
-        restore: puts it back where it fits, and returns how many tokens that are and what was remembered; raises
-            StateLeftError, and leaves nothing half restored.
-        policy: makes what drafts by a mode, as `--draft` has it, for a sequence; raises UsageError where nothing can.
-        costs: what passes take, where that was measured.
-    """
+    @property
+    def assistant(self) -> Assistant:
+        """What answers."""
+        ...
 
-    assistant: Assistant
-    save: Callable[[Path, tuple[Segment, ...]], StateSaved]
-    restore: Callable[[Path], tuple[int, tuple[Segment, ...]]]
-    policy: Callable[[str, int], Policy]
-    costs: PairCosts | None = None
+    @property
+    def costs(self) -> PairCosts | None:
+        """What passes take, where that was measured."""
+        ...
 
-    def ready(self) -> Ready:
-        """Return what clients get to know of them."""
-        assistant, costs = self.assistant, self.costs
-        try:
-            thinks = bool(thinking_tags(assistant.template.source))
-        except TemplateError:  # which every request reports
-            thinks = False
-        return Ready(
-            target=assistant.models.target_name,
-            draft_model=assistant.models.draft_model_name,
-            drafter=assistant.policy.name,
-            n_ctx=assistant.models.target.n_ctx,
-            notes=assistant.notes,
-            load_s=assistant.load_s,
-            thinks=thinks,
-            break_even=None if costs is None else break_even(costs),
-        )
+    def policy(self, mode: str, slot: int) -> Policy:
+        """Return what drafts by a mode, as `--draft` has it, for a sequence; raises UsageError where nothing can."""
+        ...
+
+    def save(self, directory: Path, remembered: tuple[Segment, ...]) -> StateSaved:
+        """Write the state into a directory, with what is remembered of texts; raises StateLeftError."""
+        ...
+
+    def restore(self, directory: Path) -> tuple[int, tuple[Segment, ...]]:
+        """Put it back where it fits, and return how many tokens that are and what was remembered.
+
+        Raises:
+            StateLeftError: it does not fit, and nothing is half restored.
+        """
+        ...
+
+
+def ready_of(loaded: Loaded) -> Ready:
+    """Return what clients get to know of what is loaded."""
+    assistant, costs = loaded.assistant, loaded.costs
+    try:
+        thinks = bool(thinking_tags(assistant.template.source))
+    except TemplateError:  # which every request reports
+        thinks = False
+    return Ready(
+        target=assistant.models.target_name,
+        draft_model=assistant.models.draft_model_name,
+        drafter=assistant.policy.name,
+        n_ctx=assistant.models.target.n_ctx,
+        notes=assistant.notes,
+        load_s=assistant.load_s,
+        thinks=thinks,
+        break_even=None if costs is None else break_even(costs),
+    )
 
 
 # Room for an answer, as a share of the context, where its length is not limited.

@@ -19,7 +19,7 @@ from typing import BinaryIO, NoReturn, Protocol
 
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.answering import Answering, Loaded, StateLeftError, failure
+from localspec.engine.answering import Answering, Loaded, StateLeftError, failure, ready_of
 from localspec.engine.outbox import Outbox
 from localspec.engine.protocol import (
     COMMANDS,
@@ -396,7 +396,7 @@ class Server:
             self.send(LoadCancelled(None if stays is None else stays.target_name))
             return
         self._answering = Answering(loaded, self.send)
-        self.send(loaded.ready())
+        self.send(ready_of(loaded))
 
     def _loaded(self) -> Answering:
         if self._answering is None:

@@ -1,6 +1,8 @@
-"""EngineClient: an engine that is polled, for fronts that do not stream yet."""
+"""EngineClient: an engine whose notices are collected: those of its models, and of all requests, in their order."""
 
+import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -16,7 +18,7 @@ from localspec.options import LaunchOptions, ReplyOptions
 
 
 class EngineClient(RemoteEngine):
-    """An engine whose notices are collected by `drain`.
+    """An engine whose notices are collected: by `collect` where a loop is followed, by `drain` elsewhere.
 
     Args:
         command: as for `RemoteEngine`.
@@ -38,6 +40,7 @@ class EngineClient(RemoteEngine):
         super().__init__(command, find, settings)
         self._gate = gate
         self._collected: list[Notice] = []
+        self._arrived = asyncio.Event()
         self.withheld: list[Withheld] = []
         self._revealing = 0
 
@@ -69,11 +72,22 @@ class EngineClient(RemoteEngine):
         while self.receive():
             if self._link is None or not self._link.wait(0):
                 break
+        return self.collect()
+
+    def collect(self) -> list[Notice]:
+        """Return what came in since the last call, in order, on the loop that is followed."""
         collected, self._collected = self._collected, []
+        self._arrived.clear()
         return collected
+
+    async def arrival(self, timeout_s: float) -> None:
+        """Wait until something has come in since `collect`, for so long at most."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._arrived.wait(), timeout_s)
 
     def _deliver(self, notice: Notice) -> None:
         super()._deliver(notice)
         if isinstance(notice, ReplyEvents) and notice.id == self._revealing:
             self.withheld += (each for each in notice.events if isinstance(each, Withheld))
         self._collected.append(notice)
+        self._arrived.set()

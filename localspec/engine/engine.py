@@ -196,49 +196,42 @@ class Engine(ABC):
         Raises:
             EngineGone: the engine died, or the server is gone.
         """
-        queue, under_way = _Queue(requests, ready), dict[int, Request]()
+        replies: list[Coroutine[Any, Any, Answered]] = []
+        taking = True
         try:
-            while under_way or not queue.done:
-                if self._stopped:
-                    queue.end()
-                while len(under_way) < self.parallel and (
-                    request := queue.next(busy=bool(under_way))
-                ):
-                    under_way[self._begin(request)[0]] = request
-                if under_way:
-                    self._receive()
-                for request, answered in self._ended(under_way):
-                    if isinstance(answered.error, Busy):
-                        queue.put_back(request)
-                        continue
-                    if answered.is_cancelled:
-                        queue.end()
-                    yield answered
+            while replies or (taking and not self._stopped):
+                while taking and not self._stopped and len(replies) < self.parallel:
+                    if replies and not ready():
+                        break
+                    request = next(requests, None)
+                    taking = request is not None
+                    replies += [] if request is None else [self._reply(request)]
+                for reply in tuple(replies):
+                    try:
+                        reply.send(None)
+                    except StopIteration as end:
+                        replies.remove(reply)
+                        taking = taking and not end.value.is_cancelled
+                        yield end.value
         finally:
-            for number in under_way:
-                if self._inboxes.pop(number, None) is not None:
-                    self.cancel(number)
+            for reply in replies:
+                reply.close()
 
-    def _ended(self, under_way: dict[int, Request]) -> Iterator[tuple[Request, Answered]]:
-        """Yield the requests that have ended, which are under way no more."""
-        for number, request in list(under_way.items()):
-            answered = self._answered(number, request)
-            if answered is not None:
-                del under_way[number], self._inboxes[number]
-                yield request, answered
-
-    def _answered(self, number: int, request: Request) -> Answered | None:
-        """Return the outcome of a request; None while it goes on."""
-        while inbox := self._inboxes[number]:
-            match inbox.popleft():
-                case Finished(reply=reply):
-                    return Answered(request.id, reply)
-                case Failed() | EngineDied() as notice:
-                    trouble = trouble_of(notice)
-                    if isinstance(trouble, EngineGone | EngineFault):  # not due to this one
-                        raise trouble
-                    return Answered(request.id, None, trouble)
-        return None
+    async def _reply(self, request: Request) -> Answered:
+        """Return the outcome of a request; one that a server has no room for is sent again a moment later."""
+        while True:
+            try:
+                async with aclosing(self.stream(request)) as events:
+                    async for event in events:
+                        if isinstance(event, Finished):
+                            return Answered(request.id, event.reply)
+            except Busy:
+                time.sleep(_AGAIN_S)
+                await pause()
+            except (EngineGone, EngineFault):  # due to no request
+                raise
+            except LocalspecError as error:
+                return Answered(request.id, None, error)
 
     def stop(self) -> None:
         """End all answers with what there is of them, and take no more; any thread may call it."""
@@ -287,43 +280,6 @@ class Engine(ABC):
                 inbox.put(notice)
         elif number in self._inboxes:
             self._inboxes[number].put(notice)
-
-
-class _Queue:
-    """Requests to begin, in order; one that a server had no room for comes first, a moment later."""
-
-    def __init__(self, requests: Iterator[Request], ready: Callable[[], bool]) -> None:
-        self._requests, self._ready = requests, ready
-        self._refused: deque[Request] = deque()
-        self._again_s = 0.0
-        self._ended = False
-
-    @property
-    def done(self) -> bool:
-        """Whether there are no more."""
-        return self._ended and not self._refused
-
-    def next(self, *, busy: bool) -> Request | None:
-        """Return the next one; None where there is none now. Waits only where nothing is `busy`."""
-        if self._refused:
-            if not busy:
-                time.sleep(max(0.0, self._again_s - time.monotonic()))
-            return self._refused.popleft() if time.monotonic() >= self._again_s else None
-        if self._ended or (busy and not self._ready()):
-            return None
-        request = next(self._requests, None)
-        self._ended = request is None
-        return request
-
-    def put_back(self, request: Request) -> None:
-        """Take back one that a server had no room for."""
-        self._refused.append(request)
-        self._again_s = time.monotonic() + _AGAIN_S
-
-    def end(self) -> None:
-        """Have no more."""
-        self._refused.clear()
-        self._ended = True
 
 
 COMMAND = (sys.executable, "-P", "-m", "localspec.launch.child")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from localspec.chat.events import Forecast
 from localspec.decoding.costs import PairCosts, PassCosts, could_pay, draft_model_could_win
-from localspec.decoding.drafters.register import asks_passes
+from localspec.decoding.drafters.register import uses_passes
 from localspec.decoding.policy import LONGEST_DRAFT
 from localspec.decoding.round import OFF, Round
 from localspec.decoding.stats import expected_confirmed, expected_speed_up
@@ -98,7 +98,7 @@ def chance_of_acceptance(rounds: Sequence[Round]) -> float | None:
 
 def by_draft_model(rounds: Sequence[Round]) -> list[Round]:
     """Return the rounds that asked the draft model."""
-    return [each for each in rounds if asks_passes(each.draft.drafter)]
+    return [each for each in rounds if uses_passes(each.draft.drafter)]
 
 
 def break_even(costs: PairCosts) -> float | None:
@@ -135,7 +135,7 @@ def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]
 
 def _predicted_s(each: Round, costs: PairCosts, now: float) -> float:
     verify_s = costs.target.of(each.width) * now
-    if asks_passes(each.draft.drafter) and costs.draft_model is not None:
+    if uses_passes(each.draft.drafter) and costs.draft_model is not None:
         return verify_s + each.drafted * costs.draft_model.of(1) * now
     return verify_s + each.spent.drafting_s
 

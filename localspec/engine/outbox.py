@@ -7,43 +7,9 @@ progress is replaced by the one after it, so that a slow reader costs no more me
 import threading
 from collections.abc import Callable
 
-from localspec.chat.events import (
-    CallBegun,
-    CallDelta,
-    CallDone,
-    Prefilling,
-    StreamEvent,
-    Text,
-    Withheld,
-)
+from localspec.chat.events import CallDelta, Prefilling, StreamEvent, Text
 from localspec.engine.answering import failure
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyEvents
-
-
-class _Joined:
-    """Events of a reply that wait: texts as one, arguments of a call as one, and of the progress of a prompt the last."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.events: list[StreamEvent] = []
-        self._text: int | None = None  # where the last text, or part of a call's arguments, stands
-
-    def add(self, event: StreamEvent) -> None:
-        """Add what happened next."""
-        match event:
-            case Text() | CallDelta():
-                joined = None if self._text is None else _join(self.events[self._text], event)
-                if self._text is not None and joined is not None:
-                    self.events[self._text] = joined
-                    return
-                self._text = len(self.events)
-            case Prefilling() if self.events and isinstance(self.events[-1], Prefilling):
-                self.events.pop()
-            case CallBegun() | CallDone() | Withheld():
-                self._text = None
-            case _:
-                pass
-        self.events.append(event)
 
 
 class Outbox:
@@ -60,7 +26,8 @@ class Outbox:
         self._write = write
         self._flush = flush
         self._changed = threading.Condition()
-        self._waiting: dict[object, Notice | _Joined] = {}
+        self._waiting: dict[object, Notice] = {}
+        self._events: dict[int, list[StreamEvent]] = {}  # of the replies among them
         self._breaks = 0
         self._closed = False
         self._failed: set[int] = set()
@@ -71,19 +38,19 @@ class Outbox:
         """Have a notice sent after those before it; returns at once."""
         with self._changed:
             if isinstance(notice, ReplyEvents):
-                joined = self._waiting.setdefault((self._breaks, notice.id), _Joined(notice.id))
-                assert isinstance(joined, _Joined)  # noqa: S101 - such a key has nothing else
+                events = self._events.setdefault(notice.id, [])
                 for event in notice.events:
-                    joined.add(event)
-            else:
-                self._waiting[self._key(notice)] = notice
+                    _add(events, event)
+            self._waiting[self._key(notice)] = notice
             self._changed.notify()
 
     def _key(self, notice: Notice) -> object:
-        """Return what a notice has in common with later ones, which take its place as long as nothing else comes between."""
+        """Return what a notice has in common with those that may stand in its place."""
         match notice:
+            case ReplyEvents(id=number):
+                return ReplyEvents, number
             case Downloading(name=name) | Loading(model=name) | Measuring(model=name):
-                return self._breaks, type(notice), name
+                return type(notice), name, self._breaks
         self._breaks += 1
         return self._breaks
 
@@ -121,19 +88,23 @@ class Outbox:
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
-            batch, self._waiting = self._waiting, {}
+            waiting, self._waiting = self._waiting, {}
+            events, self._events = self._events, {}
         return [
-            ReplyEvents(each.number, tuple(each.events)) if isinstance(each, _Joined) else each
-            for each in batch.values()
+            ReplyEvents(each.id, tuple(events[each.id])) if isinstance(each, ReplyEvents) else each
+            for each in waiting.values()
         ]
 
 
-def _join(before: StreamEvent, after: Text | CallDelta) -> Text | CallDelta | None:
-    """Return two texts as one; None where they do not belong together."""
-    match before, after:
-        case Text(thinking=one), Text(thinking=other) if one == other:
-            logprobs = (*before.logprobs, *after.logprobs)
-            return Text(before.text + after.text, other, logprobs)
-        case CallDelta(id=one), CallDelta(id=other) if one == other:
-            return CallDelta(other, before.text + after.text)
-    return None
+def _add(events: list[StreamEvent], event: StreamEvent) -> None:
+    """Add an event, joined with the one before it where both are parts of one text, or of one progress."""
+    match events[-1] if events else None, event:
+        case Text(thinking=one) as before, Text(thinking=other) if one == other:
+            logprobs = (*before.logprobs, *event.logprobs)
+            events[-1] = Text(before.text + event.text, other, logprobs)
+        case CallDelta(id=one) as start, CallDelta(id=other) if one == other:
+            events[-1] = CallDelta(other, start.text + event.text)
+        case Prefilling(), Prefilling():
+            events[-1] = event
+        case _:
+            events.append(event)

@@ -297,7 +297,8 @@ class Frames(Generic[T]):
                 )
             return self._decoder.decode(line)
         except (msgspec.MsgspecError, UsageError, UnicodeDecodeError, RecursionError) as error:
-            raise FrameError(f"a frame is wrong: {' '.join(str(error).split())[:200]}") from None
+            reason = printable(" ".join(str(error).split()))[:200]
+            raise FrameError(f"a frame is wrong: {reason}") from None
 
 
 COMMANDS: Frames[Command] = Frames(Command)  # type: ignore[arg-type]  # a union is no class

@@ -10,19 +10,17 @@ from localspec.gates.text_gate import Stretch
 Unit = TypeVar("Unit")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Decided(Generic[Unit]):
     """A unit of a text.
 
     Args:
         unit: what it is.
-        chars: of the text that are its own and are not decided yet.
-        text: what may be seen of it.
-        hidden: whether any of it must not be seen.
+        text: what passes of it; a mask passes with the first character that it stands for.
+        hidden: whether any of it is masked.
     """
 
     unit: Unit
-    chars: int
     text: str = ""
     hidden: bool = False
 
@@ -31,43 +29,30 @@ class Ledger(Generic[Unit]):
     """Units in the order of their text. One without characters, a part of one, shares the fate of the next that has some."""
 
     def __init__(self) -> None:
-        self._waiting = deque[Decided[Unit]]()
-        self._empty: list[Decided[Unit]] = []
+        self._waiting = deque[tuple[Unit, int]]()
+        self._chars = deque[tuple[str, bool]]()  # decided, each with whether it is hidden
 
     def add(self, unit: Unit, chars: int) -> None:
         """Add a unit that stands for so many characters."""
-        self._waiting.append(Decided(unit, chars))
+        self._waiting.append((unit, chars))
 
     def decide(self, passed: Iterable[Stretch]) -> list[Decided[Unit]]:
         """Return the units whose last character was decided now."""
-        done: list[Decided[Unit]] = []
         for each in passed:
-            left, at = each.taken, 0
-            while left and self._waiting:
-                unit = self._waiting[0]
-                size = min(unit.chars, left)
-                if not unit.chars:
-                    self._empty.append(self._waiting.popleft())
-                    continue
-                unit.hidden = unit.hidden or each.hidden
-                # What is seen instead of a stretch is seen where that begins.
-                unit.text += each.text[at : at + size] if not each.hidden else each.text[at:]
-                at = at + size if not each.hidden else len(each.text)
-                unit.chars -= size
-                left -= size
-                if not unit.chars:
-                    done += self._with_empty(self._waiting.popleft())
+            parts = [each.text, *[""] * (each.taken - 1)] if each.hidden else each.text
+            self._chars += ((part, each.hidden) for part in parts)
+        done: list[Decided[Unit]] = []
+        while (size := next((chars for _, chars in self._waiting if chars), 0)) <= len(self._chars):
+            if not size:
+                break
+            pieces, flags = zip(*(self._chars.popleft() for _ in range(size)), strict=True)
+            while not self._waiting[0][1]:
+                done.append(Decided(self._waiting.popleft()[0], hidden=any(flags)))
+            done.append(Decided(self._waiting.popleft()[0], "".join(pieces), any(flags)))
         return done
 
     def flush(self) -> list[Decided[Unit]]:
         """Return the units that are left at the end, which have no characters."""
-        left = [*self._empty, *self._waiting]
-        self._empty.clear()
+        left = [Decided(unit) for unit, _ in self._waiting]
         self._waiting.clear()
         return left
-
-    def _with_empty(self, unit: Decided[Unit]) -> list[Decided[Unit]]:
-        for each in self._empty:
-            each.hidden = unit.hidden
-        units, self._empty = [*self._empty, unit], []
-        return units

@@ -37,15 +37,12 @@ class GrammarVocabulary(Protocol):
     @property
     def eog(self) -> Collection[int]:
         """Ids that end a generation."""
-        ...
 
     def pieces(self) -> list[bytes]:
         """Return the bytes that each token stands for; none for control tokens."""
-        ...
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the ids of a text."""
-        ...
 
 
 class GrammarRefused(LocalspecError):

@@ -253,7 +253,7 @@ class History(HistoryDatabase):
             HistoryError: the history or the store cannot be written.
         """
         if self._store.exists():
-            self._forget_said(conversation)
+            self._forget_tokens(conversation)
         shutil.rmtree(self._states / str(conversation), ignore_errors=True)
         its = (conversation,)
         if self.read("SELECT 1 FROM conversation WHERE id = ?", its):
@@ -271,7 +271,7 @@ class History(HistoryDatabase):
         """Return where the models' state of a conversation belongs; None where nothing is saved."""
         return self._states / str(conversation) if self.trouble is None else None
 
-    def _forget_said(self, conversation: int) -> None:
+    def _forget_tokens(self, conversation: int) -> None:
         from localspec.storage.token_log import TokenLog, of_conversation  # noqa: PLC0415 - few have one
 
         try:

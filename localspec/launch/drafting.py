@@ -10,8 +10,8 @@ from localspec.decoding.drafters.register import (
     WITHOUT_MODEL,
     DrafterEntry,
     Material,
-    asks_draft_model,
     drafters,
+    uses_draft_model,
 )
 from localspec.decoding.policy import (
     LONGEST_DRAFT,
@@ -57,7 +57,7 @@ class DraftMode:
     @property
     def needs_draft_model(self) -> bool:
         """Whether it cannot do without a draft model."""
-        return asks_draft_model(self.kind)
+        return uses_draft_model(self.kind)
 
     @property
     def needs_heads(self) -> bool:

@@ -1,12 +1,14 @@
 """Load: a plan becomes a runtime: models, their sequences, what passes cost, and the assistant that answers."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from localspec.calibration.calibrated import (
     calibrated,
@@ -14,30 +16,38 @@ from localspec.calibration.calibrated import (
     calibrated_widths,
     stored_costs,
 )
+from localspec.calibration.key import file_identity
 from localspec.chat import jinja
 from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Prefixes
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, best_count, draft_model_could_win
 from localspec.decoding.drafters.branches import MOST_BRANCHES
 from localspec.decoding.model import Role
+from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Sequences
+from localspec.engine.answering import StateLeftError
+from localspec.engine.protocol import StateSaved
 from localspec.errors import ModelLoadError
 from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import store_megabytes
-from localspec.launch.unforeseen import unforeseen
 from localspec.llama.allocated import together
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
+from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
+from localspec.models.fit import PlaceUse
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
+from localspec.resources import Usage
+from localspec.storage.files import size_text
 
 if TYPE_CHECKING:
     from localspec.decoding.drafters.spelling import Spelling
@@ -74,12 +84,45 @@ class Runtime:
         drafting: what it can draft with.
         costs: of the pair's passes; also of a draft model that was left out. None if unknown.
         target: the target's first sequence.
+        path: the target's file.
     """
 
     assistant: Assistant
     drafting: Drafting
     costs: PairCosts | None
     target: LlamaSequence
+    path: Path
+
+    def policy(self, mode: str, slot: int) -> Policy:
+        """Return what drafts by a mode for a sequence, see `Loaded`."""
+        return self.drafting.policy(mode, slot)
+
+    def save(self, directory: Path, remembered: tuple[Segment, ...]) -> StateSaved:
+        """Write what is evaluated, see `Loaded`."""
+        extra = {"remembered": [[each.text, each.tokens] for each in remembered]}
+        try:
+            size_bytes = save_state(self.target, directory, file_identity(self.path), extra)
+        except StateUnfitError as error:
+            raise StateLeftError(str(error)) from error
+        return StateSaved(str(directory), self.target.n_cached, size_bytes)
+
+    def restore(self, directory: Path) -> tuple[int, tuple[Segment, ...]]:
+        """Put back what was evaluated, see `Loaded`."""
+        try:
+            extra = restore_state(self.target, directory, file_identity(self.path))
+        except StateUnfitError as error:
+            raise StateLeftError(str(error)) from error
+        try:
+            return self.target.n_cached, segments_of(extra["remembered"])
+        except (KeyError, msgspec.ValidationError):
+            self.target.truncate(0)
+            raise StateLeftError("it is damaged") from None
+
+
+def segments_of(remembered: object) -> tuple[Segment, ...]:
+    """Return what a state remembers of texts; raises ValidationError."""
+    pairs = msgspec.convert(remembered, list[tuple[str, tuple[int, ...]]])
+    return tuple(Segment(text, tokens) for text, tokens in pairs)
 
 
 Keep = Callable[[Sequence[LlamaSequence]], Prefixes]
@@ -218,10 +261,10 @@ class _Loading:
     ) -> Runtime:
         plan, vocabulary = self.plan, targets.views[0].model.vocabulary
         said, observers = None, tuple[Observer, ...]()
-        if store_megabytes() is not None:
-            from localspec.launch.store import opened_store  # noqa: PLC0415 - few have one
+        if (megabytes := store_megabytes()) is not None:
+            from localspec.launch.store import open_store  # noqa: PLC0415 - few have one
 
-            said, observers = opened_store(vocabulary)
+            said, observers = open_store(vocabulary, megabytes)
         has_heads = draft_models is not None and plan.heads is not None
         spelling = None
         if draft_models is not None:
@@ -261,7 +304,7 @@ class _Loading:
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),
             prefixes=None if plan.exact or self.keep is None else self.keep(targets.views),
         )
-        return Runtime(assistant, drafting, known, targets.views[0])
+        return Runtime(assistant, drafting, known, targets.views[0], plan.target)
 
     def _unforeseen(
         self, targets: LlamaSequences, draft_models: Sequences | None, parallel: int
@@ -493,3 +536,27 @@ def shared_chunk(costs: PairCosts | None, hold_up_s: float | None) -> int | None
     widest = max(costs.target.widths)
     steps = int(hold_up_s * widest / costs.target.of(widest) / _CHUNK_STEP)
     return max(_LEAST_CHUNK, _CHUNK_STEP * steps)
+
+
+def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Usage]) -> Iterator[str]:
+    """Yield where llama.cpp took more than planned and kept free, a sentence each.
+
+    Weights are left out: they are what the file's header says, and of a mapped file llama.cpp logs the whole range that it
+    maps, parts of which may be weights that are on a GPU.
+
+    Args:
+        planned: what a plan takes of each place.
+        allocated: what llama.cpp logged, by the same names.
+    """
+    for use in planned:
+        taken = _beside_weights(allocated.get(use.place.name, Usage()))
+        expected = _beside_weights(use.target) + _beside_weights(use.draft_model)
+        if taken > expected + use.place.headroom_bytes:
+            yield (
+                f"caches and scratch take {size_text(taken)} of {use.place.name}, and {size_text(expected)} were planned: "
+                "if memory runs short, use a smaller --ctx or --gpu-layers"
+            )
+
+
+def _beside_weights(taken: Usage) -> int:
+    return taken.total_bytes - taken.weights_bytes

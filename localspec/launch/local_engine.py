@@ -1,8 +1,9 @@
 """LocalEngine: the models are in this process."""
 
+import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 
 import msgspec
 
@@ -10,7 +11,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.request import Request
 from localspec.chat.tokenizer import raw_tokens
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.answering import Answering, Loaded, failure
+from localspec.engine.answering import Answering, failure, ready_of
 from localspec.engine.engine import Engine, FirstRequest, Interrupted, OnProgress, Signals
 from localspec.engine.protocol import (
     Count,
@@ -18,20 +19,26 @@ from localspec.engine.protocol import (
     Detokenize,
     Downloading,
     Load,
-    Loading,
-    Measuring,
     Notice,
     Question,
     Tokenize,
 )
 from localspec.errors import ContextOverflow, LocalspecError
-from localspec.launch.child import loaded, telemetry
-from localspec.launch.context_size import ANSWER_TOKENS, guessed_context, may_need_more
-from localspec.launch.kept_prefixes import common, keeper
+from localspec.launch.kept_prefixes import common
 from localspec.launch.load import Runtime
-from localspec.launch.load import load as load_plan
+from localspec.launch.observe import Telemetry, load_observed
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.messages import Message
+
+ANSWER_TOKENS = 2048
+"""What an answer gets that nobody gave a length."""
+_AROUND = 256
+"""What a template adds, at most, as far as was seen."""
+_TOOLS_TOKENS = 4096
+"""Descriptions of tools and what they return."""
+_CHARS_PER_TOKEN = 3
+# Many vocabularies have a token for each digit, sign and character of another script.
+_DENSE = re.compile(r"[^A-Za-z\s]")
 
 
 class LocalEngine(Engine):
@@ -39,32 +46,30 @@ class LocalEngine(Engine):
 
     Args:
         runtime: what is loaded.
-        models: likewise, as the child's engine has it.
         cancel: stops every pass.
-        trouble: returns what is wrong with recording, None while nothing is.
-        notify: prints that.
+        telemetry: records replies.
+        notify: prints what is wrong with that.
         keep: keep what is evaluated of descriptions of tools, which are read at every start.
     """
 
     def __init__(
         self,
         runtime: Runtime,
-        models: Loaded,
         cancel: CancelFlag,
-        trouble: Callable[[], str | None],
+        telemetry: Telemetry,
         notify: Callable[[str], None],
         *,
         keep: bool = False,
     ) -> None:
-        super().__init__(models.ready(), models.assistant.count)
+        super().__init__(ready_of(runtime), runtime.assistant.count)
         self._runtime = runtime
         self._cancel = cancel
-        self._trouble = trouble
+        self._telemetry = telemetry
         self._notify = notify
         self._keep = keep
         self._last: Request | None = None
         self._notices: deque[Notice] = deque()
-        self._answering = Answering(models, self._notices.append)
+        self._answering = Answering(runtime, self._notices.append)
 
     def stop(self) -> None:
         """End all answers with what there is of them, also in the middle of a pass."""
@@ -87,8 +92,8 @@ class LocalEngine(Engine):
                 self._runtime.target.truncate(known)
         finally:
             self._answering.close()
-        if (trouble := self._trouble()) is not None:
-            self._notify(trouble)
+        if self._telemetry.trouble is not None:
+            self._notify(self._telemetry.trouble)
 
     @property
     def n_ctx(self) -> tuple[int, int]:
@@ -136,6 +141,34 @@ def before_question(assistant: Assistant, request: Request) -> int:
     return common(tokens("a"), tokens("b"))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Opening:
+    """What is the same for each of two loads."""
+
+    load: Load
+    progress: OnProgress
+    signals: Signals
+    notify: Callable[[str], None]
+
+    def plan(self, least_ctx: int = 0) -> LoadPlan:
+        with self.signals.planning():
+            return make_plan(
+                self.load.options,
+                lambda moment: self.progress(Downloading(*astuple(moment))),
+                parallel=self.load.parallel,
+                least_ctx=least_ctx,
+            )
+
+    def engine(self, plan: LoadPlan) -> LocalEngine:
+        cancel = CancelFlag()
+        try:
+            with self.signals.running(cancel.set):
+                runtime, telemetry = load_observed(plan, self.load, cancel, self.progress)
+        except Cancelled:
+            raise Interrupted("loading was stopped") from None
+        return LocalEngine(runtime, cancel, telemetry, self.notify, keep=self.load.keep)
+
+
 def local_engine(
     load: Load,
     progress: OnProgress,
@@ -144,63 +177,40 @@ def local_engine(
     first: FirstRequest | None,
     notify: Callable[[str], None],
 ) -> LocalEngine:
-    """Return an engine in this process, see `open_engine`."""
-    options, request = load.options, None if first is None else first.request()
-    max_tokens = None if request is None else request.options.max_tokens
-    text = "" if first is None else first.text
-
-    def planned(least_ctx: int) -> LoadPlan:
-        with signals.planning():
-            return make_plan(
-                options,
-                lambda moment: progress(Downloading(*astuple(moment))),
-                parallel=load.parallel,
-                least_ctx=least_ctx,
-            )
-
-    def loaded_engine(plan: LoadPlan) -> LocalEngine:
-        cancel, observer = CancelFlag(), telemetry(load.workload)
-        try:
-            with signals.running(cancel.set):
-                runtime = load_plan(
-                    plan,
-                    cancel,
-                    lambda name, share: progress(Loading(name, share)),
-                    lambda name, share: progress(Measuring(name, share)),
-                    parallel=load.parallel,
-                    observe=observer.observe if observer else None,
-                    keep=keeper(plan.target) if load.keep else None,
-                )
-        except Cancelled:
-            raise Interrupted("loading was stopped") from None
-        models = loaded(runtime, plan.target)
-        return LocalEngine(
-            runtime,
-            models,
-            cancel,
-            lambda: observer.trouble if observer else None,
-            notify,
-            keep=load.keep,
-        )
-
-    if request is not None:
-        guess = guessed_context(text, max_tokens, tools=bool(load.keep))
-        plan = planned(guess)
-    engine = loaded_engine(plan or planned(0))
-    if request is None or options.load.n_ctx is not None:
-        return engine
+    """Return an engine in this process, see `open_engine`; where no context was asked for, one that the first request fits into."""
+    opening = _Opening(load, progress, signals, notify)
+    if first is None:
+        return opening.engine(plan or opening.plan())
+    request = first.request()
+    max_tokens = request.options.max_tokens
+    guess = guessed_context(first.text, max_tokens, tools=bool(load.keep))
+    engine = opening.engine(opening.plan(guess))
     n_ctx, most = engine.n_ctx
-    if not may_need_more(text, max_tokens, n_ctx) or n_ctx >= most:
+    if load.options.load.n_ctx is not None or n_ctx >= most:
+        return engine
+    if not may_need_more(first.text, max_tokens, n_ctx):
         return engine
     tokens = engine.prompt_length(request)
     needed = tokens + (max_tokens or ANSWER_TOKENS)
     if needed <= n_ctx:
         return engine
-    plan = planned(needed)
+    plan = opening.plan(needed)
     n_ctx = plan.options.n_ctx or 0
     if n_ctx <= tokens:
         raise ContextOverflow(
             f"the prompt has {tokens} tokens and free memory holds a context of {n_ctx}: shorten it, or free memory"
         )
     engine.close()
-    return loaded_engine(plan)
+    return opening.engine(plan)
+
+
+def guessed_context(text: str, max_tokens: int | None, *, tools: bool = False) -> int:
+    """Return about how many tokens of context a prompt and its answer need; rather too many."""
+    others = len(_DENSE.sub("", text))
+    guess = len(text) - others + others // _CHARS_PER_TOKEN
+    return guess + _AROUND + (max_tokens or ANSWER_TOKENS) + tools * _TOOLS_TOKENS
+
+
+def may_need_more(text: str, max_tokens: int | None, n_ctx: int) -> bool:
+    """Return whether a prompt may need more than a context holds: no token is shorter than a byte."""
+    return len(text.encode()) + _AROUND + (max_tokens or ANSWER_TOKENS) > n_ctx

@@ -1,4 +1,4 @@
-"""Observe: replies go to the telemetry, and what it knows of such texts goes to the policy, unless the user has switched it off."""
+"""Observe: replies go to the telemetry, and what it knows of such texts goes to the policy, unless the user has switched it off. The seam of `telemetry`."""
 
 import os
 import time
@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Request
+from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import AdaptivePolicy, Policy
+from localspec.engine.protocol import Load, Loading, Measuring
+from localspec.launch.kept_prefixes import keeper
+from localspec.launch.load import Runtime
+from localspec.launch.load import load as load_plan
+from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import recording, telemetry_dir
 
 if TYPE_CHECKING:
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Telemetry:
-    """Has replies recorded, and tells policies what such texts earned before; see `Observer`.
+    """Has replies recorded, and gives policies what such texts earned before; see `Observer`.
 
     Args:
         workload: what kind of text all of it is; None guesses.
@@ -44,14 +50,16 @@ class Telemetry:
     ) -> Sequence[Observer]:
         """Begin to record replies of models; see `load`.
 
-        What drafting gained cannot be told from passes that several share: of those no plain pass is known.
+        What drafting gained cannot be seen in passes that several share: of those no plain pass is known.
         """
         switch = recording()
         if switch is None:
             return ()
-        from localspec.telemetry.recorder import Recorder  # noqa: PLC0415 - a feature that can be taken away
-        from localspec.telemetry.reply import Pair  # noqa: PLC0415
-
+        try:  # a feature that can be taken away
+            from localspec.telemetry.recorder import Recorder  # noqa: PLC0415
+            from localspec.telemetry.reply import Pair  # noqa: PLC0415
+        except ModuleNotFoundError:
+            return ()
         plain_s = None if costs is None or count > 1 else costs.target.of(1)
         pair = Pair(
             _called(models.target_name), _called(models.draft_model_name or ""), plain_s, count
@@ -86,8 +94,8 @@ class Telemetry:
         if self.recorder is not None:
             self.recorder.close()
 
-    def _inform(self, policy: Policy, asked: str, *, greedy: bool) -> None:
-        """Tell a policy what drafts earned on such texts; chances only plan how far to draft."""
+    def _inform(self, policy: Policy, question: str, *, greedy: bool) -> None:
+        """Give a policy what drafts earned on such texts; chances only plan how far to draft."""
         if not isinstance(policy, AdaptivePolicy) or self.recorder is None:
             return
         for drafter in policy.drafters:
@@ -96,19 +104,49 @@ class Telemetry:
             # They bring patterns, which others start without.
             from localspec.telemetry.log import read_prior  # noqa: PLC0415
 
-            kind = (self._workload or workload_of(asked), greedy)
+            kind = (self._workload or workload_of(question), greedy)
             if kind not in self._known:
                 directory, pair = self.recorder.directory, self.recorder.pair
-                found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
-                self._known[kind] = found.get(drafter.name, {})
+                prior = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
+                self._known[kind] = prior.get(drafter.name, {})
             drafter.expect(self._known[kind])
 
 
-def workload_of(asked: str, reply: str = "") -> str:
+def load_observed(
+    plan: LoadPlan,
+    load: Load,
+    cancel: CancelFlag,
+    send: Callable[[Loading | Measuring], None],
+    hold_up_s: float | None = None,
+) -> tuple[Runtime, Telemetry]:
+    """Load the models of a plan as a client wants them, and return them with what records their replies.
+
+    Args:
+        plan: what to load.
+        load: how.
+        cancel: as for `load`.
+        send: takes how far that is.
+        hold_up_s: as for `load`.
+    """
+    telemetry = Telemetry(load.workload)
+    runtime = load_plan(
+        plan,
+        cancel,
+        lambda name, share: send(Loading(name, share)),
+        lambda name, share: send(Measuring(name, share)),
+        parallel=load.parallel,
+        hold_up_s=hold_up_s,
+        observe=telemetry.observe,
+        keep=keeper(plan.target) if load.keep else None,
+    )
+    return runtime, telemetry
+
+
+def workload_of(question: str, reply: str = "") -> str:
     """Return what kind of text a reply is, see `WORKLOADS`; its patterns take a while to be compiled the first time."""
     from localspec.telemetry import workload  # noqa: PLC0415 - a feature that can be taken away
 
-    return workload.workload_of(asked, reply)
+    return workload.workload_of(question, reply)
 
 
 def _is_secret(text: str) -> bool:
@@ -118,5 +156,5 @@ def _is_secret(text: str) -> bool:
 
 
 def _called(name: str) -> str:
-    """Return a model's name; of a path only the end, for nobody has to know where things are kept."""
+    """Return a model's name; of a path only the end, so that no record says where files are."""
     return Path(name).name if os.sep in name else name

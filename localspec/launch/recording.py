@@ -26,21 +26,21 @@ def recorded() -> str:
 
 def recording() -> Switch | None:
     """Return what is recorded of replies, and how much of it; None if nothing is, or if the settings are unusable."""
-    found = _settings()
-    if found.get("telemetry") not in {"on", "text"}:
+    settings = _settings()
+    if settings.get("telemetry") not in {"on", "text"}:
         return None
-    megabytes, days = found["telemetry_megabytes"], found["telemetry_days"]
+    megabytes, days = settings["telemetry_megabytes"], settings["telemetry_days"]
     assert isinstance(megabytes, int)  # noqa: S101 - so they are declared
     assert isinstance(days, int)  # noqa: S101
-    return Switch(found["telemetry"] == "text", megabytes, days)
+    return Switch(settings["telemetry"] == "text", megabytes, days)
 
 
 def store_megabytes() -> int | None:
     """Return how large the store of earlier replies is made; None if it is off."""
-    found = _settings()
-    megabytes = found.get("store_megabytes")
+    settings = _settings()
+    megabytes = settings.get("store_megabytes")
     assert isinstance(megabytes, int | None)  # noqa: S101 - so it is declared
-    return megabytes if found.get("store") else None
+    return megabytes if settings.get("store") else None
 
 
 def _settings() -> dict[str, Setting]:

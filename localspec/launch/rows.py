@@ -7,7 +7,7 @@ from typing import Literal
 
 from localspec.models.entries import ModelEntry, PairEntry
 from localspec.models.ledger import IMPORTS
-from localspec.models.recommend import BESIDE_BYTES, Memory, best, recommend, rounded
+from localspec.models.recommend import OVERHEAD_BYTES, Memory, best, recommend, rounded
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import is_here
 from localspec.resources import free_ram_bytes
@@ -82,6 +82,10 @@ class ModelRow:
         """All that a search looks through."""
         reasoning = " reasoning" if self.thinking else ""
         return f"{self.name} {self.about} {self.marks}{reasoning}".lower()
+
+    def cells(self, about: str) -> tuple[str, str, str]:
+        """Return the row of a printed table: name, marked if it is here, sizes, and what there is to know of it."""
+        return f"{'*' if self.here else ' '} {self.name}", self.sizes, about
 
     def line(self, name_width: int, *, loaded: bool = False) -> str:
         """Return all that fits one line, the most important first: 33 columns, and what it is good for."""
@@ -213,7 +217,7 @@ def _row(
     here = _has(pair.target, target)
     fits = None
     if size is not None and free_bytes is not None:
-        fits = size + BESIDE_BYTES <= free_bytes
+        fits = size + OVERHEAD_BYTES <= free_bytes
     return ModelRow(
         pair.name,
         size,

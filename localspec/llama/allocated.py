@@ -17,23 +17,23 @@ _HOST = "_Host"
 
 def allocated() -> dict[str, Usage]:
     """Return what the log says that was allocated, by places: the RAM, and devices by their names."""
-    found: dict[str, Usage] = {}
+    sizes: dict[str, Usage] = {}
     places = _Places()
     for line in log_lines():
         match = _LINE.search(line)
         if match:
             place, size = places.of(match[1]), round(float(match[3]) * 2**20)
-            found[place] = found.get(place, Usage()) + _of_kind(match[2], size)
-    return found
+            sizes[place] = sizes.get(place, Usage()) + _of_kind(match[2], size)
+    return sizes
 
 
 def together(several: Iterable[Mapping[str, Usage]]) -> dict[str, Usage]:
     """Return the sum of what was allocated several times."""
-    found: dict[str, Usage] = {}
+    sizes: dict[str, Usage] = {}
     for each in several:
         for place, buffers in each.items():
-            found[place] = found.get(place, Usage()) + buffers
-    return found
+            sizes[place] = sizes.get(place, Usage()) + buffers
+    return sizes
 
 
 def _of_kind(kind: str, size: int) -> Usage:

@@ -2,7 +2,7 @@
 
 GCC as most distributions ship it (its bug 114098) takes `ldtilecfg` to read 8 of its 64 bytes, so that the
 rest of the tile configuration is never written: the first pass over several tokens ends the process with SIGSEGV. The
-compiler cannot be told from the library, so tiles are never used; llama.cpp takes its AVX-512 kernels instead.
+compiler cannot be read off the library, so tiles are never used; llama.cpp takes its AVX-512 kernels instead.
 """
 
 import ctypes
@@ -65,12 +65,12 @@ def _small_signal_stack() -> Iterator[None]:
 
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
-    kept = os.dup(2)
+    saved = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
         os.close(nowhere)

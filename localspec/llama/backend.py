@@ -1,14 +1,17 @@
-"""The native library: initialised once, its log captured, its odd functions declared.
+"""The native library: initialised once, its log captured, its odd functions declared; and what this build of it is.
 
 Nothing of llama.cpp's log reaches the user's screen; the last lines are kept for error messages.
 """
 
 import ctypes
 import functools
+import re
 from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from localspec.llama.last_words import say_one_line
+from localspec.llama.last_words import report_in_one_line
 from localspec.llama.native import native
 
 # ggml's log levels; the last one continues the line before.
@@ -35,7 +38,7 @@ def initialise() -> None:
     """Start llama.cpp's backends; only the first call does anything."""
     # The callback goes first: a GPU backend talks while it starts.
     native.llama_log_set(_capture, ctypes.c_void_p(0))
-    say_one_line(native._lib)  # noqa: SLF001 - the only handle on the loaded library
+    report_in_one_line(native._lib)  # noqa: SLF001 - the only handle on the loaded library
     native.llama_backend_init()
     from localspec.llama.amx import avoid_amx  # noqa: PLC0415 - of no use to a verb's help
 
@@ -69,3 +72,45 @@ def library_function(name: str, result: Any, *arguments: Any) -> Any:
     function.restype = result
     function.argtypes = list(arguments)
     return function
+
+
+_VERSION = re.compile(r"^__version__ = [\"'](.+)[\"']$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A build of llama.cpp.
+
+    Args:
+        version: of llama-cpp-python, which carries it.
+        backends: such as CPU, CUDA or Metal; workers that were added since are none of the build.
+        features: of every backend, as it tells them: `CPU: AVX2 = 1`.
+        folder: where its package is.
+    """
+
+    version: str
+    backends: tuple[str, ...]
+    features: tuple[str, ...]
+    folder: Path
+
+
+def build() -> Build:
+    """Return what the loaded library says of itself."""
+    initialise()
+    count = library_function("ggml_backend_reg_count", ctypes.c_size_t)
+    get = library_function("ggml_backend_reg_get", ctypes.c_void_p, ctypes.c_size_t)
+    name = library_function("ggml_backend_reg_name", ctypes.c_char_p, ctypes.c_void_p)
+    names = (name(get(index)).decode() for index in range(count()))
+    # A worker is registered under RPC[HOST:PORT].
+    backends = tuple(each for each in names if "[" not in each)
+    features = native.llama_print_system_info().decode(errors="replace")
+    parts = (part.strip() for part in features.split("|"))
+    named = tuple(part for part in parts if part)
+    return Build(_version(), backends, named, Path(native.__file__).parents[1])
+
+
+def _version() -> str:
+    """Return what `importlib.metadata` would say, whose import takes 10 ms."""
+    version = _VERSION.search((Path(native.__file__).parent / "__init__.py").read_text())
+    assert version is not None, "llama-cpp-python is built from this line"  # noqa: S101
+    return version[1]

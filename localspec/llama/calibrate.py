@@ -1,21 +1,51 @@
-"""What a pass of a model costs by its width, measured on a context of its own.
+"""What a pass of a model costs by its width, measured on a context of its own, within a bounded time.
 
-Knows no cache, no drafter and no policy: a model in, seconds out, within a bounded time.
+Knows no cache, no drafter and no policy: a model in, seconds out.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from statistics import median
 
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.costs import PassCosts
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
-from localspec.llama.timed_passes import Measured, Schedule, sample
 from localspec.options import LoadOptions
 
 _WIDEST, _WARM_UP = 64, 16
 _N_CTX = 512
 _TOKEN = 100  # any: a pass takes as long whatever it evaluates
+_DISTURBED, _AGREED = 1.2, 1.05
+_BLOCK = 4
+"""Kernels take so many tokens together, and what remains one by one: costs fall at no other width."""
+_CHECKED = 4
+"""Passes of a width after which it may well be dearer than a wider one: kernels have such stairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Which widths are measured, and for how long.
+
+    Args:
+        widths: the most telling ones first; a slow model gets no further than time allows.
+        budget_s: seconds to spend.
+        first_s: seconds of it after which no width is begun, and those there are repeated.
+        needed: how many of `widths` are measured at least once, though the time is used up.
+        most_s: seconds after which even these are left out, all but the first.
+        enough: how often each is measured at most.
+        every_row: ask for the logits of every token, as verification does, or of the last only.
+    """
+
+    widths: tuple[int, ...]
+    budget_s: float
+    first_s: float
+    needed: int
+    most_s: float
+    enough: int
+    every_row: bool
+
 
 # Kernels take 4, 8 or 16 tokens at a time, and what remains one by one: a cost falls where a width
 # is such a multiple, and leaps behind it. So both sides of 8 and 16 are among the first.
@@ -38,6 +68,110 @@ OF_DRAFT_MODEL = Schedule(
     enough=6,
     every_row=False,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Costs, and how far they can be relied on.
+
+    Args:
+        costs: of each width, the fastest pass.
+        spread: how many times the fastest the second fastest took, the median over all widths:
+            below 1.05 where nothing else runs. None where no pass was repeated.
+        gave_way: whether passes had fewer threads than they will have when nothing else runs.
+    """
+
+    costs: PassCosts
+    spread: float | None
+    gave_way: bool = False
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other programs took so much of the machine that costs may be far too high."""
+        if self.gave_way or self.spread is None or self.spread > _DISTURBED:
+            return True
+        times = {w: [s] for w, s in zip(self.costs.widths, self.costs.seconds, strict=True)}
+        return any(_is_outdone(width, times) for width in times)
+
+
+def sample(
+    run_pass: Callable[[int], None],
+    schedule: Schedule,
+    clock: Callable[[], float],
+    on_progress: Callable[[float], None] = lambda _share: None,
+) -> Measured:
+    """Time passes until the budget is used up; of each width the fastest counts.
+
+    What disturbs a pass only makes it slower, so the fastest is the one that was disturbed least.
+    Each width is measured once, then twice, then again while its two fastest passes disagree, or
+    a wider pass was no slower, for a slow moment may have caught both of them. In what time is left, whichever has had the least of it comes next: the narrow ones, mostly, which
+    are most of what decoding does.
+
+    Args:
+        run_pass: makes a pass of a width.
+        schedule: which widths, and for how long.
+        clock: seconds.
+        on_progress: called with the share of the time that has gone, 0 to 1.
+    """
+    times: dict[int, list[float]] = {}
+    start = clock()
+    while (width := _next_width(schedule, times, clock() - start)) is not None:
+        before = clock()
+        run_pass(width)
+        now = clock()
+        times.setdefault(width, []).append(max(now - before, 1e-9))  # a coarse clock may see none
+        on_progress(min(1.0, (now - start) / schedule.budget_s))
+    widths = tuple(sorted(times))
+    costs = PassCosts(widths, tuple(min(times[width]) for width in widths))
+    repeated = [sorted(times_s) for times_s in times.values() if len(times_s) > 1]
+    return Measured(
+        costs, median(times_s[1] / times_s[0] for times_s in repeated) if repeated else None
+    )
+
+
+def _next_width(schedule: Schedule, times: dict[int, list[float]], elapsed_s: float) -> int | None:
+    """Return the width to measure next; None when it is time to stop."""
+    for place, width in enumerate(schedule.widths):
+        if width in times:
+            continue
+        needed = place == 0 or (place < schedule.needed and elapsed_s < schedule.most_s)
+        if needed or elapsed_s + _at_most(width, times) <= schedule.first_s:
+            return width
+    affordable = [
+        width
+        for width, times_s in times.items()
+        if len(times_s) < schedule.enough and elapsed_s + min(times_s) <= schedule.budget_s
+    ]
+    return min(affordable, key=lambda w: (_settled(w, times), sum(times[w])), default=None)
+
+
+def _settled(width: int, times: dict[int, list[float]]) -> int:
+    """Return 0 for a width that was timed once, 1 while its times may be a disturbance, else 2."""
+    times_s = times[width]
+    if len(times_s) < 2:
+        return 0
+    fastest, second = sorted(times_s)[:2]
+    if second > _AGREED * fastest:
+        return 1
+    if _is_outdone(width, times):
+        return 1
+    outdone = any(min(other) <= fastest for wider, other in times.items() if wider > width)
+    return 1 if outdone and len(times_s) < _CHECKED else 2
+
+
+def _is_outdone(width: int, times: dict[int, list[float]]) -> bool:
+    """Return whether a pass cannot have taken so long: one of more tokens, whose kernels do all that its own do, took less."""
+    return width % _BLOCK == 0 and any(
+        _AGREED * min(other) < min(times[width])
+        for wider, other in times.items()
+        if width < wider < width + _BLOCK
+    )
+
+
+def _at_most(width: int, times: dict[int, list[float]]) -> float:
+    """Return seconds that a pass of a width not yet measured is unlikely to exceed."""
+    bounds = (min(times_s) * max(1.0, width / known) for known, times_s in times.items())
+    return min(bounds, default=0.0)
 
 
 def measure_pass_costs(

@@ -43,7 +43,7 @@ def choose(folder: Path | None) -> None:
     if folder is None:
         link.unlink(missing_ok=True)
         return
-    beside = link.with_name(f".{_LINK}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(folder.name)
-    beside.replace(link)
+    made = link.with_name(f".{_LINK}.{os.getpid()}")
+    made.unlink(missing_ok=True)
+    made.symlink_to(folder.name)
+    made.replace(link)

@@ -29,7 +29,7 @@ def preload(
         search: folders where wheels are installed; Python's own by default. What they have comes first.
         toolkits: folders of libraries; by default, those of the toolkit whose `nvcc` is on the path, and where toolkits usually are.
     """
-    found: list[Path] = []
+    loaded: list[Path] = []
     folders = [Path(each, "nvidia") for each in (sys.path if search is None else search)]
     wheels = [
         file
@@ -40,7 +40,7 @@ def preload(
     places = _toolkits() if toolkits is None else toolkits
     files = wheels + [file for each in places for file in sorted(Path(each).glob("lib*.so.*"))]
     if not files:
-        return found
+        return loaded
     here = [start for start in _NAMES if any(file.name.startswith(f"{start}.") for file in files)]
     for name in _named(backend, here):
         for file in files:
@@ -49,9 +49,9 @@ def preload(
                     break
                 with suppress(OSError):  # the error of the backend itself says more
                     ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
-                    found.append(file)
+                    loaded.append(file)
                 break
-    return found
+    return loaded
 
 
 def _toolkits() -> Sequence[str]:

@@ -131,23 +131,23 @@ def placed_on(options: LoadOptions) -> list[Device]:
     """
     if options.gpu_layers == 0:
         return []
-    found = _chosen(options.devices, devices())
+    chosen = _chosen(options.devices, devices())
     if options.split == "none":
-        return found[:1]
-    names = ", ".join(device.name for device in found) or "none"
-    if options.split == "tensor" and len(found) < 2:
+        return chosen[:1]
+    names = ", ".join(device.name for device in chosen) or "none"
+    if options.split == "tensor" and len(chosen) < 2:
         raise UsageError(
             f"--split tensor shares layers out among two devices or more, and has {names}: use --split layers"
         )
-    if options.split == "tensor" and any(device.backend == REMOTE for device in found):
+    if options.split == "tensor" and any(device.backend == REMOTE for device in chosen):
         # With llama-cpp-python 0.3.36 it loads, and every logit is NaN.
         raise UsageError(f"--split tensor does not work over RPC ({names}): use --split layers")
-    if options.shares and len(options.shares) != len(found):
+    if options.shares and len(options.shares) != len(chosen):
         raise UsageError(
             f"--tensor-split {options.tensor_split} is for {len(options.shares)} devices, "
-            f"and those used are {len(found)} ({names}): give a number for each"
+            f"and those used are {len(chosen)} ({names}): give a number for each"
         )
-    return found
+    return chosen
 
 
 def _chosen(names: Sequence[str], known: Sequence[Device]) -> list[Device]:
@@ -159,15 +159,15 @@ def _chosen(names: Sequence[str], known: Sequence[Device]) -> list[Device]:
     if not names or [name.lower() for name in names] == [_ANY]:
         return _usual(known)
     by_name = {device.name.lower(): device for device in known}
-    found: list[Device] = []
+    chosen: list[Device] = []
     for name in names:
         device = by_name.get(name.lower())
         if device is None:
             listed = ", ".join(device.name for device in known)
             raise UsageError(f"there is no device {name!r} here: choose one of {listed}")
-        if device.is_gpu and device not in found:
-            found.append(device)
-    return found
+        if device.is_gpu and device not in chosen:
+            chosen.append(device)
+    return chosen
 
 
 def _usual(known: Sequence[Device]) -> list[Device]:

@@ -57,16 +57,16 @@ class Embedder:
         Raises:
             PassFailed: llama.cpp failed.
         """
-        found = np.zeros((len(texts), self.width), np.float32)
+        rows = np.zeros((len(texts), self.width), np.float32)
         tokens = [self._tokens(each) for each in texts]
         # Texts of like length fill passes best.
         order = sorted(range(len(texts)), key=lambda at: len(tokens[at]))
         with self._turn:
             for some in _passes(order, tokens):
-                found[some] = self._native.pooled([tokens[at] for at in some], self.width)
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        found /= np.maximum(lengths, np.finfo(np.float32).tiny)
-        return found
+                rows[some] = self._native.pooled([tokens[at] for at in some], self.width)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= np.maximum(lengths, np.finfo(np.float32).tiny)
+        return rows
 
     def _tokens(self, text: str) -> list[int]:
         """Return a text's tokens, with what the file wants around them; of a long one the first, and its end."""
@@ -123,10 +123,10 @@ class _PoolingContext(NativeContext):
         return np.stack([self._vector(at, width) for at in range(len(texts))])
 
     def _vector(self, sequence: int, width: int) -> Vectors:
-        found = native.llama_get_embeddings_seq(self.handle, sequence)
-        if not found:
+        vector = native.llama_get_embeddings_seq(self.handle, sequence)
+        if not vector:
             raise PassFailed("llama.cpp returned no vector: this is a bug in localspec, report it")
-        return np.ctypeslib.as_array(found, (width,)).astype(np.float32)
+        return np.ctypeslib.as_array(vector, (width,)).astype(np.float32)
 
 
 def _pooling(model: LlamaModel) -> int:

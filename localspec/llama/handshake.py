@@ -45,12 +45,12 @@ def workers_in(addresses: Iterable[str]) -> tuple[str, ...]:
     Raises:
         UsageError: one of them is none, or there are too many.
     """
-    found = tuple(dict.fromkeys(addresses))
-    for each in found:
+    workers = tuple(dict.fromkeys(addresses))
+    for each in workers:
         host_and_port(each, "worker")
-    if len(found) > _MOST_WORKERS:
-        raise UsageError(f"{len(found)} workers are too many: llama.cpp takes {_MOST_WORKERS}")
-    return found
+    if len(workers) > _MOST_WORKERS:
+        raise UsageError(f"{len(workers)} workers are too many: llama.cpp takes {_MOST_WORKERS}")
+    return workers
 
 
 def host_and_port(address: str, what: str) -> tuple[str, int]:
@@ -59,13 +59,12 @@ def host_and_port(address: str, what: str) -> tuple[str, int]:
     Raises:
         UsageError: it is none.
     """
-    found = _ADDRESS.fullmatch(address)
-    if found is None or int(found[2]) >= 1 << 16:
-        shown = printable(address[:80])
+    parts = _ADDRESS.fullmatch(address)
+    if parts is None or int(parts[2]) >= 1 << 16:
         raise UsageError(
-            f"{what} {shown!r} is no HOST:PORT, such as 127.0.0.1:{PORT}; llama.cpp's RPC knows no IPv6"
+            f"{what} {printable(address[:80])!r} is no HOST:PORT, such as 127.0.0.1:{PORT}; llama.cpp's RPC knows no IPv6"
         )
-    return found[1], int(found[2])
+    return parts[1], int(parts[2])
 
 
 def require_worker(address: str, patience_s: float = PATIENCE_S) -> None:
@@ -130,8 +129,8 @@ def _greet(address: str, patience_s: float) -> None:
                 "llama-cpp-python on both"
             )
         connection.sendall(_DEVICE_COUNT)
-        told = size == _HELLO_BYTES and _size(connection, end_s) == _COUNT_BYTES
-        if not told or not any(_exactly(connection, _COUNT_BYTES, end_s)):
+        answers = size == _HELLO_BYTES and _size(connection, end_s) == _COUNT_BYTES
+        if not answers or not any(_exactly(connection, _COUNT_BYTES, end_s)):
             raise _Strange("has no device to compute on")
 
 
@@ -141,14 +140,14 @@ def _size(connection: socket.socket, end_s: float) -> int:
 
 def _exactly(connection: socket.socket, count: int, end_s: float) -> bytes:
     """Return so many bytes, however they come."""
-    found = b""
-    while len(found) < count:
+    content = b""
+    while len(content) < count:
         left_s = end_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
         connection.settimeout(left_s)
-        more = connection.recv(count - len(found))
+        more = connection.recv(count - len(content))
         if not more:
             raise _Closed
-        found += more
-    return found
+        content += more
+    return content

@@ -34,7 +34,7 @@ from localspec.llama.staging import (
 )
 from localspec.options import LoadOptions
 
-_KEPT = 512
+_MEMORY = 512
 """Tokens of which at least the target's rows are kept; at most twice as many."""
 _N_BATCH = 64
 """Most tokens of a pass of the heads: some of their graphs compute logits of every token, wanted or not."""
@@ -62,14 +62,14 @@ class TargetRows:
 
     def _take(self, parts: Sequence[Part]) -> None:
         (part,) = parts
-        rows, kept = self._read(len(part.tokens)), part.n_past - self.begin
-        if not 0 <= kept <= len(self._tokens):
-            self.begin, kept = part.n_past, 0
-        del self._tokens[kept:], self._rows[kept:]
+        rows, place = self._read(len(part.tokens)), part.n_past - self.begin
+        if not 0 <= place <= len(self._tokens):
+            self.begin, place = part.n_past, 0
+        del self._tokens[place:], self._rows[place:]
         self._tokens += part.tokens
         self._rows += list(rows)
-        if len(self._tokens) > 2 * _KEPT:
-            gone = len(self._tokens) - _KEPT
+        if len(self._tokens) > 2 * _MEMORY:
+            gone = len(self._tokens) - _MEMORY
             self.begin += gone
             del self._tokens[:gone], self._rows[:gone]
 
@@ -102,7 +102,7 @@ class LlamaHeads:
 
     truncate_s = 0.0
     in_chunks = 0
-    fresh = 2 * _KEPT
+    fresh = 2 * _MEMORY
 
     def __init__(
         self,
@@ -166,11 +166,11 @@ class LlamaHeads:
         if self._by_target <= by_target:
             same = min(same, self._by_target)  # what they drafted, the target has computed since
         last = self._last is not None and same == len(self._tokens)
-        anew = len(tokens) - self.fresh
-        if same > self._begin and same >= anew and (last or self._rows.begin < same):
+        fresh = len(tokens) - self.fresh
+        if same > self._begin and same >= fresh and (last or self._rows.begin < same):
             return same
         first = self._rows.begin + bool(self._is_eagle3 or self._rows.begin)
-        return min(max(first, anew), len(tokens))
+        return min(max(first, fresh), len(tokens))
 
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` ahead; see `LanguageModel`."""
@@ -212,17 +212,17 @@ class LlamaHeads:
 
     def missing(self, slot: int, request: Pass) -> int:  # noqa: ARG002 - there is one
         """Return how many tokens of a request are to be evaluated; see `Sequences`."""
-        asked = request.tokens[: len(request.tokens) - request.rows]
-        return len(request.tokens) - self.common_prefix(asked)
+        end = len(request.tokens) - request.rows
+        return len(request.tokens) - self.common_prefix(request.tokens[:end])
 
     def evaluate(self, slot: int, request: Pass, count: int) -> None:  # noqa: ARG002 - likewise
         """Evaluate the next `count` tokens of a request, without rows; see `Sequences`."""
-        kept = self.common_prefix(request.tokens[: len(request.tokens) - request.rows])
-        self._evaluate(list(request.tokens[: kept + count]), 0, kept)
+        start = self.common_prefix(request.tokens[: len(request.tokens) - request.rows])
+        self._evaluate(list(request.tokens[: start + count]), 0, start)
 
-    def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
+    def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
         """Return the logits of requests, of which there is one; see `Sequences`."""
-        return [self.logits(request.tokens, request.rows) for _, request in asked]
+        return [self.logits(request.tokens, request.rows) for _, request in requests]
 
     def close_ranks(self, running: Collection[int]) -> None:
         """Do nothing: there is one."""
@@ -270,21 +270,21 @@ class LlamaHeads:
     def _embeddings(self, start: int, count: int, by_target: int) -> Rows:
         """Return what goes in beside tokens: the rows of the places before them."""
         zeros = int(start == 0)  # nothing is before the first
-        found = self._rows.rows(start + zeros - 1, by_target - 1)
-        if self._features is not None and found:
-            found = list(self._encoded(np.stack(found)))
+        rows_before = self._rows.rows(start + zeros - 1, by_target - 1)
+        if self._features is not None and rows_before:
+            rows_before = list(self._encoded(np.stack(rows_before)))
         if by_target < start + count and count == 1 and self._last is not None:
-            found = [self._last]
-        if zeros + len(found) != count:
+            rows_before = [self._last]
+        if zeros + len(rows_before) != count:
             raise PassFailed(
-                f"the heads need what the target computed of {count} tokens, and {len(found)} are known"
+                f"the heads need what the target computed of {count} tokens, and {len(rows_before)} are known"
             )
-        return np.stack([*[np.zeros(self._width, np.float32)] * zeros, *found])
+        return np.stack([*[np.zeros(self._width, np.float32)] * zeros, *rows_before])
 
     def _encoded(self, features: Rows) -> Rows:
         """Return what an encoder makes of the target's layer inputs."""
         assert self._features is not None, "it encodes"  # noqa: S101
-        n_past = self._native.kept(0)  # of no meaning to an encoder, but compared with its memory
+        n_past = self._native.held(0)  # of no meaning to an encoder, but compared with its memory
         part = Part(0, [0] * len(features), n_past, len(features), features)
         if native.llama_encode(self._native.handle, self._features.fill([part])) != 0:
             raise PassFailed("llama.cpp could not encode what the target computed: use --draft off")

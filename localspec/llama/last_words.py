@@ -26,8 +26,8 @@ _TERMINATE = ctypes.CFUNCTYPE(None)
 _SIGNAL = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
-def say_one_line(library: Any) -> None:
-    """Have whatever makes llama.cpp abort, or lose a page of a model's file, told in one line on stderr.
+def report_in_one_line(library: Any) -> None:
+    """Report in one line on stderr what makes llama.cpp abort, or lose a page of a model's file.
 
     Args:
         library: the loaded one.
@@ -56,7 +56,7 @@ def _set_signal() -> Callable[[int, Any], Any]:
 
 
 def blame_instead(file: str, words: Callable[[], str]) -> None:
-    """Where llama.cpp gives up in a file of its sources, have other words told, and the process end by itself.
+    """Where llama.cpp gives up in a file of its sources, write other words, and let the process end by itself.
 
     Args:
         file: its name.
@@ -70,7 +70,7 @@ _LAST_NOTICES_S = 0.3
 """What was confirmed shortly before is still on its way to whoever reads it."""
 
 
-def _tell(reason: str) -> None:
+def _report(reason: str) -> None:
     words = next((words for file, words in _blamed.items() if file in reason), None)
     if words is not None:
         time.sleep(_LAST_NOTICES_S)
@@ -87,18 +87,18 @@ def _write(line: str) -> None:
         os.write(2, f"localspec: {line}\n".encode())
 
 
-_told = [False]
+_reported = [False]
 
 
 def _lost_page(number: int) -> None:
-    if not _told[0]:  # several threads may ask for lost pages at once
-        _told[0] = True
+    if not _reported[0]:  # several threads may ask for lost pages at once
+        _reported[0] = True
         _write(_LOST_PAGE)
     _set_signal()(number, None)  # SIG_DFL
     os.kill(os.getpid(), number)  # where it was only sent, no page is asked for again on return
 
 
 # ctypes drops a callback that nothing refers to.
-_on_abort = _ABORT(lambda text: _tell(text.decode(errors="replace")))
-_on_terminate = _TERMINATE(lambda: _tell("an uncaught exception"))
+_on_abort = _ABORT(lambda text: _report(text.decode(errors="replace")))
+_on_terminate = _TERMINATE(lambda: _report("an uncaught exception"))
 _on_lost_page = _SIGNAL(_lost_page)

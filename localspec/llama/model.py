@@ -10,24 +10,13 @@ from typing import Any, Protocol
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
 from localspec.llama.allocated import allocated
-from localspec.llama.backend import clear_log, initialise, last_complaint
+from localspec.llama.backend import clear_log, initialise, last_complaint, library_function
+from localspec.llama.devices import placed_on
 from localspec.llama.native import native
-from localspec.llama.placement import place
 from localspec.llama.vocabulary import Vocabulary
-from localspec.options import LOAD_MODES, LoadOptions
+from localspec.options import LOAD_MODES, SPLITS, LoadOptions
 
-
-def _malloc_trim() -> Callable[[int], int] | None:
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):  # not GNU's library, or not even POSIX
-        return None
-    trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
-    found: Callable[[int], int] = trim
-    return found
-
-
-_TRIM = _malloc_trim()
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of GNU's library alone
 
 
 def give_back_memory() -> None:
@@ -64,7 +53,7 @@ class LlamaModel:
 
     Attributes:
         on_gpu: whether layers are offloaded.
-        lora: likewise.
+        lora: the adapter's file.
         adapter: llama.cpp's pointer to it, valid as long as the model is; None without one.
         allocated: what its weights took, by places.
 
@@ -90,7 +79,7 @@ class LlamaModel:
         self.lora = lora
         self.options = options
         params = native.llama_model_default_params()
-        pointed_to = place(params, options)
+        pointed_to = _place(params, options)
         self.on_gpu = params.n_gpu_layers != 0
         params.use_extra_bufts = options.repack
         params.load_mode = LOAD_MODES[options.loading(on_gpu=self.on_gpu)]
@@ -162,18 +151,6 @@ class LlamaModel:
         raw = native.llama_model_chat_template(self.handle, None)
         return None if raw is None else raw.decode("utf-8", errors="replace")
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all tensors."""
-        return int(native.llama_model_size(self.handle))
-
-    @property
-    def description(self) -> str:
-        """llama.cpp's own one-line description: architecture, size, quantisation."""
-        buffer = ctypes.create_string_buffer(128)
-        native.llama_model_desc(self.handle, buffer, len(buffer))
-        return buffer.value.decode(errors="replace")
-
     def adopt(self, context: Closable) -> None:
         """Remember a context that has to be closed before the model."""
         self._contexts.add(context)
@@ -192,3 +169,56 @@ def _why_not_loaded(path: Path) -> str:
         _, _, architecture = detail.rpartition("architecture ")
         return f"llama.cpp cannot split a {architecture} model such as {path} by tensors: use --split layers"
     return f"llama.cpp cannot load {path}: {detail}"
+
+
+_ALL_LAYERS = -1
+_EXPERTS = rb"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+"""The tensors of experts. Source: `LLM_FFN_EXPS_REGEX` of llama.cpp's `common.h`."""
+
+
+class _Override(ctypes.Structure):
+    """`llama_model_tensor_buft_override`; one without a pattern ends an array."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buft", ctypes.c_void_p))
+
+
+def _place(params: "native.llama_model_params", options: LoadOptions) -> tuple[Any, ...]:
+    """Set where layers go.
+
+    The devices are always named, so that what is planned and what llama.cpp does is the same. Where nothing is offloaded
+    there are none, or else llama.cpp would copy weights to a GPU for the passes of a prompt.
+
+    Args:
+        params: is changed.
+        options: say which devices there are to be, and how they share the model.
+
+    Returns:
+        What `params` points to: it has to live until the model is loaded.
+
+    Raises:
+        UsageError: a name is not a device, or so many devices cannot share a model that way.
+    """
+    gpus = placed_on(options)
+    handles = (ctypes.c_void_p * (len(gpus) + 1))(*(each.handle for each in gpus), None)
+    params.devices = _address(handles)
+    if not gpus:
+        params.n_gpu_layers = 0
+        return (handles,)
+    params.n_gpu_layers = _ALL_LAYERS if options.gpu_layers is None else options.gpu_layers
+    params.split_mode = SPLITS[options.split]
+    # llama.cpp copies as many as it could have devices, however many there are. By itself it would share out by
+    # what is free, which of another machine's RAM is all of it.
+    free = [each.free_bytes for each in gpus if options.split == "layers"]
+    shares = (ctypes.c_float * native.llama_max_devices())(*(options.shares or free))
+    pointer: Any = ctypes.cast(shares, ctypes.POINTER(ctypes.c_float))
+    params.tensor_split = pointer
+    if not options.cpu_moe:
+        return handles, shares
+    cpu = library_function("ggml_backend_cpu_buffer_type", ctypes.c_void_p)
+    overrides = (_Override * 2)(_Override(_EXPERTS, cpu()), _Override(None, None))
+    params.tensor_buft_overrides = _address(overrides)
+    return handles, shares, overrides
+
+
+def _address(array: "ctypes.Array[Any]") -> Any:
+    return ctypes.cast(array, ctypes.c_void_p)

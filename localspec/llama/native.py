@@ -40,7 +40,7 @@ def _module() -> ModuleType:
 
 
 def _imported(spec: ModuleSpec) -> ModuleType:
-    """Import it in a package that was not started; whoever imports that later starts it as usual."""
+    """Import it in a package that was not started; a later import of that starts it as usual."""
     sys.modules[_PACKAGE] = module_from_spec(spec)
     cuda = _file(spec).with_name("lib") / "libggml-cuda.so"
     try:

@@ -5,7 +5,6 @@ It knows which sequences its memory holds, but not what tokens are in them.
 
 import ctypes
 import mmap
-import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -262,7 +261,7 @@ class NativeContext:
             view = self._views[address, count] = flat.reshape(count, width)
         return view
 
-    def kept(self, sequence: int) -> int:
+    def held(self, sequence: int) -> int:
         """Return how many tokens of a sequence llama.cpp's memory holds."""
         return int(native.llama_memory_seq_pos_max(self._memory(), sequence)) + 1
 
@@ -293,7 +292,7 @@ class NativeContext:
     def copied(self, sequence: int) -> mmap.mmap:
         """Return a copy of all that memory holds of a sequence, in llama.cpp's own form.
 
-        A mapping of its own: the system has its memory back as soon as nobody holds it.
+        A mapping of its own: the system has its memory back as soon as it is dropped.
 
         Raises:
             PassFailed: it takes more than a part of the free memory, a copy is still to be made, or llama.cpp fails.
@@ -338,12 +337,7 @@ def _wanted_n_ctx(model: LlamaModel, options: LoadOptions) -> int:
     return options.n_ctx or min(_DEFAULT_N_CTX, model.n_ctx_train)
 
 
-def _strlen() -> Any:
-    # llama.cpp asks its abort callback once per graph node, on every pass. Entering Python that
-    # often would take the GIL hundreds of times a pass, so the callback is libc's own strlen over the flag's two bytes:
-    # 0 while the flag is clear, 1 once it is set. No Python runs, and no lock is taken.
-    library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
-    return library.strlen
-
-
-_STRLEN = _strlen()
+# llama.cpp asks its abort callback once per graph node, on every pass. Entering Python that
+# often would take the GIL hundreds of times a pass, so the callback is libc's own strlen over the flag's two bytes:
+# 0 while the flag is clear, 1 once it is set. No Python runs, and no lock is taken.
+_STRLEN = ctypes.CDLL(None).strlen

@@ -59,9 +59,9 @@ def quantise(
         finally:
             child.kill()
         assert child.stdout is not None  # noqa: S101 - it is a pipe
-        said = child.stdout.read().decode(errors="replace").strip()
+        output = child.stdout.read().decode(errors="replace").strip()
     if child.returncode != 0:
-        reason = said.rpartition("\n")[2] or f"it ended with {child.returncode}"
+        reason = output.rpartition("\n")[2] or f"it ended with {child.returncode}"
         raise LocalspecError(f"llama.cpp cannot requantise {shown(source)} ({reason[:300]})")
 
 
@@ -92,7 +92,7 @@ def _end_with_parent() -> None:
 
 
 def main() -> int:
-    """Do what the argument says, unless whoever asked is gone."""
+    """Do what the argument says, unless the parent is gone."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     source, destination, made, left_out = json.loads(sys.argv[1])
     code = _quantise(bytes.fromhex(source), bytes.fromhex(destination), made, left_out)

@@ -1,4 +1,4 @@
-"""Queued: passes on a device that nobody can stop are waited for, and those of a prompt are made short.
+"""Queued: passes on a device that cannot be stopped are waited for, and those of a prompt are made short.
 
 llama.cpp asks at every node of a graph whether to stop, but on a CPU only. Anything else gets the whole graph, and
 `llama_decode` returns as soon as that is sent if no row of the pass is wanted. To a worker any number of graphs is sent ahead:

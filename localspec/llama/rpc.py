@@ -19,7 +19,7 @@ NO_RPC = (
     "as does installing with CMAKE_ARGS=-DGGML_RPC=ON"
 )
 
-_kept: dict[str, int] = {}
+_connections: dict[str, int] = {}
 """llama.cpp's backend, which is a connection, of each worker that is used."""
 _added: dict[str, int] = {}
 """What llama.cpp has a worker's devices by, of each one that ever was; it forgets none."""
@@ -58,13 +58,13 @@ def use_workers(addresses: Sequence[str]) -> None:
     Raises:
         UsageError: this build has no RPC, an address is none, or a worker there does not answer; then nothing changes.
     """
-    if not addresses and not _kept:
+    if not addresses and not _connections:
         return
     from localspec.llama.handshake import PATIENCE_S, is_gone, require_worker, workers_in  # noqa: PLC0415
 
     wanted = workers_in(addresses)
     add = rpc_function("ggml_backend_rpc_add_server", ctypes.c_void_p, ctypes.c_char_p)
-    new = [each for each in wanted if each not in _kept]
+    new = [each for each in wanted if each not in _connections]
     for each in new:
         require_worker(each)
     # llama.cpp aborts where a worker goes away: no dump of gigabytes for that.
@@ -73,8 +73,8 @@ def use_workers(addresses: Sequence[str]) -> None:
     blame_instead("ggml-rpc.cpp", lambda: _blame(wanted, is_gone))
     for each in new:
         _within(2 * PATIENCE_S, each, functools.partial(_connect, each, add))
-    for each in [each for each in _kept if each not in wanted]:
-        library_function("ggml_backend_free", None, ctypes.c_void_p)(_kept.pop(each))
+    for each in [each for each in _connections if each not in wanted]:
+        library_function("ggml_backend_free", None, ctypes.c_void_p)(_connections.pop(each))
     _register([_added[each] for each in wanted])
 
 
@@ -83,7 +83,7 @@ def _connect(address: str, add: Callable[..., int]) -> None:
     reg = add(address.encode())
     get = library_function("ggml_backend_reg_dev_get", pointer, pointer, ctypes.c_size_t)
     init = library_function("ggml_backend_dev_init", pointer, pointer, ctypes.c_char_p)
-    _kept[address] = init(get(reg, 0), None)
+    _connections[address] = init(get(reg, 0), None)
     _added[address] = reg
 
 
@@ -123,5 +123,5 @@ def _rpc() -> int | None:
     """Return llama.cpp's RPC; asked for once, since it is taken out of the list at times."""
     initialise()
     by_name = library_function("ggml_backend_reg_by_name", ctypes.c_void_p, ctypes.c_char_p)
-    found: int | None = by_name(b"RPC")
-    return found
+    rpc: int | None = by_name(b"RPC")
+    return rpc

@@ -151,17 +151,17 @@ class Rewound:
         given = _hidden if self.hidden else _logits
         if not self._truncated:
             return given(self._alone, tokens, rows)
-        found = given(self._wide, tokens, rows).copy()
+        given_rows = given(self._wide, tokens, rows).copy()
         for removed in range(1, rows):
             self.truncate(len(tokens) - rows)
             self._wide.logits(tokens, rows)
             again = given(self._wide, tokens[: len(tokens) - removed + 1], 1)[0]
-            if _gap(again, found[rows - removed]) is not None:
-                found[rows - removed] = again
+            if _gap(again, given_rows[rows - removed]) is not None:
+                given_rows[rows - removed] = again
         if rows > 1:
             self.truncate(len(tokens) - rows)
             self._wide.logits(tokens, rows)
-        return found
+        return given_rows
 
 
 def _logits(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
@@ -174,8 +174,10 @@ def _hidden(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
     native.llama_set_embeddings(context.native.handle, True)
     try:
         context.logits(tokens, rows)
-        found = [native.llama_get_embeddings_ith(context.native.handle, row) for row in range(rows)]
-        return np.stack([np.ctypeslib.as_array(row, shape=(width,)) for row in found])
+        rows_of = [
+            native.llama_get_embeddings_ith(context.native.handle, row) for row in range(rows)
+        ]
+        return np.stack([np.ctypeslib.as_array(row, shape=(width,)) for row in rows_of])
     finally:
         native.llama_set_embeddings(context.native.handle, False)
 
@@ -221,8 +223,8 @@ def differences_at(
     """Return by how much passes differ from single tokens after `depth` tokens, where they do.
 
     What a wide pass leaves in the cache counts, too: the token after it is evaluated alone, and
-    its row has to be the same. What is cached of the first `depth` tokens stays as it is, whoever
-    computed it, for every pass alike.
+    its row has to be the same. What is cached of the first `depth` tokens stays as it is, however it was
+    computed, for every pass alike.
 
     Args:
         model: evaluates.
@@ -237,7 +239,7 @@ def differences_at(
     """
     model.prefill(tokens[:depth])
     alone = _single_rows(model, tokens, depth, max(widths, default=0) + 1)
-    found: dict[int, float] = {}
+    differences: dict[int, float] = {}
     for width in widths:
         model.truncate(depth)
         rows = [*model.logits(tokens[: depth + width], rows=width).copy()]
@@ -245,9 +247,9 @@ def differences_at(
         gaps = [_gap(row, single) for row, single in zip(rows, alone, strict=False)]
         changed = [gap for gap in gaps if gap is not None]
         if changed:
-            found[width] = max(changed)
+            differences[width] = max(changed)
         on_width()
-    return found
+    return differences
 
 
 def _single_rows(model: Compared, tokens: Sequence[int], depth: int, count: int) -> list[Logits]:

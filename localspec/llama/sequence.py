@@ -66,7 +66,7 @@ class LlamaSequence:
         Returns:
             Whether it holds as many.
         """
-        holds = self.native.kept(self.number) == len(tokens)
+        holds = self.native.held(self.number) == len(tokens)
         if holds:
             self._cached, self.in_chunks, self._snapshots = list(tokens), in_chunks, 0
         else:
@@ -85,10 +85,10 @@ class LlamaSequence:
             end = min(start + _COMPARED, shorter)
             if cached[start:end] != tokens[start:end]:
                 same = next(i for i in range(start, end) if cached[i] != tokens[i])
-                return self._kept_of(same)
-        return self._kept_of(shorter)
+                return self._reusable(same)
+        return self._reusable(shorter)
 
-    def _kept_of(self, n_past: int) -> int:
+    def _reusable(self, n_past: int) -> int:
         """Return `n_past` if all that is cached beyond it can be removed, else 0."""
         removed = len(self._cached) - n_past
         return n_past if self.native.can_truncate or removed <= self._snapshots else 0
@@ -128,7 +128,7 @@ class LlamaSequence:
             return
         native = self.native
         start = time.perf_counter()
-        if self._kept_of(n_past) > 0 and native.remove(self.number, n_past):
+        if self._reusable(n_past) > 0 and native.remove(self.number, n_past):
             del self._cached[n_past:]
             self._snapshots = 0  # one removal a pass
             self.in_chunks = min(self.in_chunks, n_past - n_past % native.n_batch)
@@ -165,7 +165,7 @@ class LlamaSequence:
     def resync(self, tokens: Sequence[int]) -> None:
         """After a pass of these tokens that failed, count as cached what llama.cpp has in fact kept."""
         if self.native.can_truncate:
-            self._cached = [*self._cached, *tokens][: self.native.kept(self.number)]
+            self._cached = [*self._cached, *tokens][: self.native.held(self.number)]
         else:
             self.forget()  # a recurrent state may have taken in any of them
 

@@ -80,18 +80,18 @@ class LlamaSequences:
 
         What it could only copy from another one does not count: that one may forget it first.
         """
-        asked = request.tokens[: len(request.tokens) - request.rows]
-        return len(request.tokens) - LlamaSequence.common_prefix(self._family[slot], asked)
+        requests = request.tokens[: len(request.tokens) - request.rows]
+        return len(request.tokens) - LlamaSequence.common_prefix(self._family[slot], requests)
 
     def evaluate(self, slot: int, request: Pass, count: int) -> None:
         """Evaluate the next `count` tokens of a request, without rows; see `LlamaSequence.evaluate`."""
         self._family[slot].evaluate(request.tokens, request.rows, count)
 
-    def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
+    def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
         """Return the logits of passes of several sequences, in this order, made in one native call.
 
         Args:
-            asked: slot of the sequence, its place in `views`, and its request: `most_rows` rows and
+            requests: slot of the sequence, its place in `views`, and its request: `most_rows` rows and
                 `n_batch` tokens at most, all in all.
 
         Raises:
@@ -99,24 +99,24 @@ class LlamaSequences:
             ContextOverflow: a sequence would hold more than `n_ctx` tokens.
             PassFailed: llama.cpp reports a failure, or the rows are too many.
         """
-        rows = sum(request.rows for _, request in asked)
+        rows = sum(request.rows for _, request in requests)
         if not 1 <= rows <= self.most_rows:
             raise PassFailed(f"a pass asks for {rows} rows: it gives 1 to {self.most_rows}")
         # Neighbours make one wide pass only where their numbers ascend without a gap.
-        order = sorted(range(len(asked)), key=lambda i: self._family[asked[i][0]].number)
-        parts = [self._part(*asked[i]) for i in order]
+        order = sorted(range(len(requests)), key=lambda i: self._family[requests[i][0]].number)
+        parts = [self._part(*requests[i]) for i in order]
         try:
             self.native.decode(parts)
         except (Cancelled, PassFailed):
             for i, part in zip(order, parts, strict=True):
-                self._family[asked[i][0]].resync(part.chain)
+                self._family[requests[i][0]].resync(part.chain)
             raise
         answers, start, all_rows = dict[int, Logits](), 0, self.native.rows(rows)
         for i, part in zip(order, parts, strict=True):
-            self._family[asked[i][0]].evaluated(part.chain)
+            self._family[requests[i][0]].evaluated(part.chain)
             answers[i] = all_rows[start : start + part.rows]
             start += part.rows
-        return [answers[i] for i in range(len(asked))]
+        return [answers[i] for i in range(len(requests))]
 
     def _part(self, slot: int, request: Pass) -> Part:
         sequence, tokens = self._family[slot], list(request.tokens)

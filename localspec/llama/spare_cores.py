@@ -30,7 +30,7 @@ class CoreUsage:
 
     Args:
         at_s: a clock's seconds.
-        busy_s: seconds of all these cores, whoever ran.
+        busy_s: seconds that anything ran on these cores.
         own_s: seconds of them that this process ran.
         n_cores: how many there are.
         others: how many threads want to run at this moment, other than the caller; 0 where only the count of more
@@ -139,17 +139,17 @@ class SpareCores:
 
     def _first(self) -> int:
         """Return how many cores are free now; what runs for a moment only does not count."""
-        seen = self._before = self._look()
-        if seen is None:
+        first = self._before = self._look()
+        if first is None:
             return self._wanted
-        others = seen.others
+        others = first.others
         for _ in range(self._moments - 1):
-            if others <= seen.n_cores - self._wanted:
+            if others <= first.n_cores - self._wanted:
                 break
             self._pause(_MOMENT_S)
             again = self._look()
             others = others if again is None else min(others, again.others)
-        return seen.n_cores - others
+        return first.n_cores - others
 
     def _fit(self, threads: int) -> int:
         return min(max(threads, 1), self._wanted)

@@ -1,6 +1,6 @@
 """llama.cpp's staging interface: what a target computes of each token on the way, which heads draft from.
 
-It is C++ and not promised to stay, so each function is looked up by its mangled names where it is needed.
+It is C++ and not promised to stay, so each function is looked up by its mangled name where it is needed.
 Source: `src/llama-ext.h` of the llama.cpp that llama-cpp-python 0.3.36 carries.
 """
 
@@ -16,33 +16,17 @@ from localspec.llama.backend import library_function
 Rows = NDArray[np.float32]
 """Rows of floats, one for each token of a pass, in its order."""
 
-_CONTEXT, _FLOATS = ctypes.c_void_p, ctypes.POINTER(ctypes.c_float)
-# By name: what the Itanium ABI and Microsoft's make of the parameters, the result, the parameters.
-_FUNCTIONS: dict[str, tuple[str, str, Any, tuple[Any, ...]]] = {
-    "llama_set_embeddings_nextn": (
-        "P13llama_contextbb",
-        "XPEAUllama_context@@_N1@Z",
-        None,
-        (_CONTEXT, ctypes.c_bool, ctypes.c_bool),
-    ),
-    "llama_get_embeddings_nextn": (
-        "P13llama_context",
-        "PEAMPEAUllama_context@@@Z",
-        _FLOATS,
-        (_CONTEXT,),
-    ),
+_CONTEXT, _FLOATS, _BOOL = ctypes.c_void_p, ctypes.POINTER(ctypes.c_float), ctypes.c_bool
+# By name: what the Itanium ABI makes of the parameters, the result, the parameters.
+_FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
+    "llama_set_embeddings_nextn": ("P13llama_contextbb", None, (_CONTEXT, _BOOL, _BOOL)),
+    "llama_get_embeddings_nextn": ("P13llama_context", _FLOATS, (_CONTEXT,)),
     "llama_set_embeddings_layer_inp": (
         "P13llama_contextjb",
-        "XPEAUllama_context@@I_N@Z",
         None,
-        (_CONTEXT, ctypes.c_uint32, ctypes.c_bool),
+        (_CONTEXT, ctypes.c_uint32, _BOOL),
     ),
-    "llama_get_embeddings_layer_inp": (
-        "P13llama_contextj",
-        "PEAMPEAUllama_context@@I@Z",
-        _FLOATS,
-        (_CONTEXT, ctypes.c_uint32),
-    ),
+    "llama_get_embeddings_layer_inp": ("P13llama_contextj", _FLOATS, (_CONTEXT, ctypes.c_uint32)),
 }
 
 
@@ -67,8 +51,8 @@ def layer_inputs(context: int, layer: int, tokens: int, width: int) -> Rows:
 
 
 def _call(name: str, *arguments: Any) -> Any:
-    itanium, microsoft, result, kinds = _FUNCTIONS[name]
-    for symbol in (name, f"_Z{len(name)}{name}{itanium}", f"?{name}@@YA{microsoft}"):
+    mangled, result, kinds = _FUNCTIONS[name]
+    for symbol in (name, f"_Z{len(name)}{name}{mangled}"):
         try:
             function = library_function(symbol, result, *kinds)
         except AttributeError:
@@ -79,7 +63,7 @@ def _call(name: str, *arguments: Any) -> Any:
     )
 
 
-def _copied(found: Any, tokens: int, width: int) -> Rows:
-    assert found, "the rows were asked for"  # noqa: S101
-    rows: Rows = np.ctypeslib.as_array(found, shape=(tokens, width)).copy()
+def _copied(address: Any, tokens: int, width: int) -> Rows:
+    assert address, "the rows were asked for"  # noqa: S101
+    rows: Rows = np.ctypeslib.as_array(address, shape=(tokens, width)).copy()
     return rows

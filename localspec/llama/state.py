@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from localspec.errors import PassFailed
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.devices import placed_on
 from localspec.llama.native import native
 from localspec.llama.sequence import LlamaSequence

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 _SHORT, _LONG = 24, 128
 """Tokens of a stretch: it ends before the next word after a single space, or else where a character ends."""
-_SEEN = 8
+_LOOKED_THROUGH = 8
 """Ids of the draft model's that are looked through for each token of the target's."""
 _LINE = "\n"
 _JOINED = 1 << 16
@@ -60,22 +60,22 @@ class _Side:
             text = content.decode()
         except UnicodeDecodeError:
             return ()
-        found = self._within(text) if self.adds_space and text[:1] != " " else self.cut(text)
-        return tuple(found) if b"".join(self.pieces[each] for each in found) == content else ()
+        result = self._within(text) if self.adds_space and text[:1] != " " else self.cut(text)
+        return tuple(result) if b"".join(self.pieces[each] for each in result) == content else ()
 
     def _within(self, text: str) -> list[int]:
         """Return the ids of a text before which no space is put, since a line ends there; none where that is no token."""
-        found, length = self._raw(_LINE + text), len(f" {_LINE}")
-        for at, token in enumerate(found, start=1):
+        result, length = self._raw(_LINE + text), len(f" {_LINE}")
+        for at, token in enumerate(result, start=1):
             length -= len(self.pieces[token])
             if length <= 0:
-                return found[at:] if length == 0 else []
+                return result[at:] if length == 0 else []
         return []
 
     def controls(self) -> dict[str, int]:
         """Return the ids that stand for no bytes, by their texts."""
-        found = (token for token, piece in enumerate(self.pieces) if not piece)
-        return {text: token for token in found if (text := self._tokens.text(token))}
+        result = (token for token, piece in enumerate(self.pieces) if not piece)
+        return {text: token for token in result if (text := self._tokens.text(token))}
 
     def _raw(self, text: str) -> list[int]:
         return self._tokens.tokenize(text, add_special=False, parse_special=False)
@@ -124,8 +124,8 @@ class TokenMap:
         """Return what a control token of the target's is for the draft model; None of a token that stands for bytes."""
         if self._target.pieces[token]:
             return None
-        found = self._controls.get(token)
-        return () if found is None else (found,)
+        result = self._controls.get(token)
+        return () if result is None else (result,)
 
     def target_bytes(self, token: int) -> bytes:
         """Return the bytes of a token of the target's."""
@@ -161,21 +161,21 @@ class TokenMap:
 
     def ids(self, token: int) -> NDArray[np.int64]:
         """Return the draft model's ids that begin with a token of the target's; there is one, as `row` has it."""
-        found = self._ids[int(np.searchsorted(self._tokens, token))]
-        return np.asarray(found, dtype=np.int64)
+        result = self._ids[int(np.searchsorted(self._tokens, token))]
+        return np.asarray(result, dtype=np.int64)
 
-    def joined(self, before: int, said: int) -> tuple[int, ...]:
+    def joined(self, before: int, drafted: int) -> tuple[int, ...]:
         """Return how the target writes a token and an id of the draft model's after it."""
-        known = self._joined.get((before, said))
+        known = self._joined.get((before, drafted))
         if known is None:
             if len(self._joined) >= _JOINED:
                 self._joined.clear()
-            known = self._joined[before, said] = self._join(before, said)
+            known = self._joined[before, drafted] = self._join(before, drafted)
         return known
 
-    def _join(self, before: int, said: int) -> tuple[int, ...]:
-        left, right = self._target.pieces[before], self._draft_model.pieces[said]
-        apart = (before, *self.alone[said])
+    def _join(self, before: int, drafted: int) -> tuple[int, ...]:
+        left, right = self._target.pieces[before], self._draft_model.pieces[drafted]
+        apart = (before, *self.alone[drafted])
         return (self._target.exactly(left + right) or apart) if left and right else apart
 
     def _spellings(self, target: TokenSet, draft_model: TokenSet) -> list[tuple[int, ...]]:
@@ -185,24 +185,24 @@ class TokenMap:
             if known.setdefault(piece, token) != token:
                 twice.add(piece)
         controls, eos = self._target.controls(), target.eos_id
-        found: list[tuple[int, ...]] = []
+        result: list[tuple[int, ...]] = []
         for token, piece in enumerate(self._draft_model.pieces):
             if piece:
                 one = known.get(piece) if piece not in twice else None
-                found.append(self._target.exactly(piece) if one is None else (one,))
+                result.append(self._target.exactly(piece) if one is None else (one,))
                 continue
             end = eos if token in draft_model.eog else None
             one = controls.get(draft_model.text(token), end)
-            found.append(() if one is None else (one,))
-        return found
+            result.append(() if one is None else (one,))
+        return result
 
     def _control_ids(self, target: TokenSet, draft_model: TokenSet) -> dict[int, int]:
         """Return the draft model's ids of the target's control tokens, as far as there are such."""
         named = self._draft_model.controls()
-        found = {token: named.get(text) for text, token in self._target.controls().items()}
-        for token in target.eog & found.keys():
-            found[token] = draft_model.eos_id if found[token] is None else found[token]
-        return {token: each for token, each in found.items() if each is not None}
+        result = {token: named.get(text) for text, token in self._target.controls().items()}
+        for token in target.eog & result.keys():
+            result[token] = draft_model.eos_id if result[token] is None else result[token]
+        return {token: each for token, each in result.items() if each is not None}
 
 
 class MappedIds:
@@ -252,10 +252,10 @@ class MappedIds:
         ids = self._table.ids(token)
         return int(ids[np.argmax(logits[ids])])
 
-    def spell(self, before: int | None, said: int) -> tuple[int, ...]:
+    def spell(self, before: int | None, drafted: int) -> tuple[int, ...]:
         """Return how the target would cut both; see `Spelling`."""
         table = self._table
-        return table.alone[said] if before is None else table.joined(before, said)
+        return table.alone[drafted] if before is None else table.joined(before, drafted)
 
     def _return_to(self, tokens: list[int]) -> None:
         """Forget the stretches that this text has not; the token behind a stretch is what ends it."""

@@ -56,8 +56,8 @@ class Vocabulary:
 
     def fim(self) -> dict[str, int]:
         """Return the tokens for filling in the middle, as far as there are such: pre, suf, mid, rep, sep."""
-        found = {name: getattr(native, f"llama_vocab_fim_{name}")(self._handle) for name in _FIM}
-        return {name: token for name, token in found.items() if token >= 0}
+        ids = {name: getattr(native, f"llama_vocab_fim_{name}")(self._handle) for name in _FIM}
+        return {name: token for name, token in ids.items() if token >= 0}
 
     @property
     def bos_text(self) -> str:

@@ -41,7 +41,7 @@ _OTHERWISE_WITH_MTP = frozenset({"glm4moe"})
 """Those whose last layer is computed of other tokens where their hidden rows are kept, and so perhaps rounds otherwise."""
 
 EAGLE3 = "eagle3"
-_BESIDE_A_TARGET = {
+_WITH_A_TARGET = {
     EAGLE3: "EAGLE-3 heads",
     "dflash": "a DFlash draft",
     "gemma4-assistant": "an assistant of Gemma 4",
@@ -71,7 +71,7 @@ def why_no_target(header: "GgufHeader") -> str | None:
         return (
             "makes vectors of texts, and writes none: name it with `localspec index add --vectors`"
         )
-    held = _BESIDE_A_TARGET.get(header.architecture or "")
+    held = _WITH_A_TARGET.get(header.architecture or "")
     if held is None:
         return None
     return f"holds {held}, which work beside a model alone: give that as the target, and this as --draft-model"
@@ -89,7 +89,7 @@ def why_no_draft_model(target: "GgufHeader", draft: "GgufHeader") -> str | None:
     architecture = draft.architecture or ""
     if architecture == EAGLE3:
         return _why_no_eagle3(target, draft)
-    held = _BESIDE_A_TARGET.get(architecture)
+    held = _WITH_A_TARGET.get(architecture)
     return None if held is None else f"it holds {held}, which localspec does not draft with"
 
 
@@ -126,12 +126,12 @@ def how_it_drafts(header: "GgufHeader") -> str | None:
     if header.architecture == EAGLE3:
         width = _number(header, "target_hidden_size")
         return f"EAGLE-3 heads for a target of width {width}: --draft-model with --draft heads"
-    found = [why_no_target(header) or why_no_drafts(header)]
+    parts = [why_no_target(header) or why_no_drafts(header)]
     if header.architecture in WITH_SNAPSHOTS:
-        found.append("keeps a recurrent state: drafts of up to 7 tokens, one answer at a time")
+        parts.append("keeps a recurrent state: drafts of up to 7 tokens, one answer at a time")
     if why_no_mtp(header) is None:
-        found.append("has an MTP layer: --draft heads")
-    return "; ".join(filter(None, found)) or None
+        parts.append("has an MTP layer: --draft heads")
+    return "; ".join(filter(None, parts)) or None
 
 
 def _why_no_eagle3(target: "GgufHeader", draft: "GgufHeader") -> str | None:

@@ -4,7 +4,7 @@ Pure: shapes, options and free memory in, a plan out, with what was given up and
 
 The order in which things are given up: the draft model's place on a GPU, layers of the target on a
 GPU, the draft model altogether (it changes the speed and never the text), and then context, if
-nobody asked for a size of it. The type of the caches is never changed unasked, since that changes
+no size of it was given. The type of the caches is never changed by itself, since that changes
 the text.
 """
 
@@ -88,12 +88,8 @@ class ModelLoad:
     @property
     def most_layers(self) -> int:
         """How many layers may be on GPUs, the last projection counted as one."""
-        most = len(self.shape.layers) + 1
-        return (
-            min(most, most if self.options.gpu_layers is None else self.options.gpu_layers)
-            if self.gpus
-            else 0
-        )
+        wanted, most = self.options.gpu_layers, len(self.shape.layers) + 1
+        return (most if wanted is None else min(most, wanted)) if self.gpus else 0
 
     def with_context(self, n_ctx: int, **changes: str | int) -> "ModelLoad":
         """Return the same with another context, and other options changed."""
@@ -106,26 +102,18 @@ class ModelLoad:
         names = [gpu.name for gpu in machine.gpus]
         numbers = [names.index(name) for name in self.gpus]
         shares = options.shares if numbers else ()
-        found = [Usage()] * (1 + len(names))
-        if (
-            options.split == "tensor" and layers
-        ):  # each GPU has a part of every layer, and the scratch of a whole pass
-            found[0], whole = predict(self.shape, options, (layers,))
+        if options.split == "tensor" and layers:
+            # Each GPU has a part of every layer, and the scratch of a whole pass.
+            ram, whole = predict(self.shape, options, (layers,))
             parts = shares or [1.0] * len(numbers)
-            on_gpus = [
-                replace(
-                    whole,
-                    weights_bytes=round(part / sum(parts) * whole.weights_bytes),
-                    kv_bytes=round(part / sum(parts) * whole.kv_bytes),
-                )
-                for part in parts
-            ]
+            on_gpus = [whole.part(each / sum(parts)) for each in parts]
         else:
             weights = shares or [machine.gpus[number].free_bytes for number in numbers]
-            found[0], *on_gpus = predict(self.shape, options, split_layers(layers, weights))
+            ram, *on_gpus = predict(self.shape, options, split_layers(layers, weights))
+        usages = [ram, *([Usage()] * len(names))]
         for number, usage in zip(numbers, on_gpus, strict=True):
-            found[1 + number] = usage
-        return found
+            usages[1 + number] = usage
+        return usages
 
     def layer_counts(self) -> list[int]:
         """Return the numbers of layers on GPUs to try, best first."""
@@ -140,7 +128,7 @@ def split_layers(count: int, weights: Sequence[float]) -> tuple[int, ...]:
 
     Args:
         count: layers, the last projection counted as one.
-        weights: of each GPU; its free memory, where nobody says how much it is to have.
+        weights: of each GPU; its free memory by default.
     """
     if not weights:
         return ()
@@ -235,32 +223,27 @@ def fit(
         shrinks: whether the context may be smaller than the target's options say.
 
     Raises:
-        ModelLoadError: not even the least does; the line says what is missing and what would help.
+        ModelLoadError: not even the least does; the line names what is missing and what would help.
     """
-    target = target.with_context(target.n_ctx)
-    n_ctx = target.n_ctx
-    while True:
+    full = target.n_ctx
+    sizes = [full]
+    while shrinks and sizes[-1] // 2 >= _LEAST_N_CTX:
+        sizes.append(sizes[-1] // 2)
+    for n_ctx in sizes:
         big, small = target.with_context(n_ctx), None
         if draft_model is not None:
             small = draft_model.with_context(n_ctx, kv_type=target.options.kv_type, max_rows=1)
         for drafter in (small, None) if small else (None,):
             plan = _place(big, drafter, machine)
-            if plan is None:
-                continue
-            notes = plan.given_up
-            if n_ctx < target.n_ctx:
-                smaller = f"the context is {n_ctx} tokens instead of {target.n_ctx}"
-                notes = (f"{smaller}: no more fits free memory", *notes)
-            if small is not None and drafter is None:
-                notes = (_dropped(small, machine), *notes)
-            return replace(plan, given_up=notes, shrunk=n_ctx < target.n_ctx)
-        if not shrinks or n_ctx // 2 < _LEAST_N_CTX:
-            raise ModelLoadError(_refusal(target, draft_model is not None, machine))
-        n_ctx //= 2
+            if plan is not None:
+                notes = tuple(_notes(plan, big, small, machine, full))
+                placed = _placed(plan, big, drafter)
+                return replace(plan, given_up=notes, shrunk=n_ctx < full, placed=placed)
+    raise ModelLoadError(_refusal(target.with_context(full), draft_model is not None, machine))
 
 
 def _place(target: ModelLoad, draft_model: ModelLoad | None, machine: Machine) -> FitPlan | None:
-    """Return the plan with most layers of the target on GPUs, then most of the draft model."""
+    """Return the plan with most layers of the target on GPUs, then most of the draft model; None where none fits."""
     draft_counts: Sequence[int | None] = [None]
     if draft_model is not None:  # all on a GPU or not at all: half of one would wait for its rest
         counts = draft_model.layer_counts()
@@ -276,16 +259,11 @@ def _place(target: ModelLoad, draft_model: ModelLoad | None, machine: Machine) -
             small = [Usage()] * len(big)
             if draft_model is not None and draft_layers is not None:
                 small = draft_model.usages(draft_layers, replace(machine, gpus=left))
-            plan = FitPlan(
-                target.n_ctx,
-                target.options.kv_type,
-                target_layers,
-                draft_layers,
-                tuple(PlaceUse(*each) for each in zip(machine.places, big, small, strict=True)),
-            )
+            uses = tuple(PlaceUse(*each) for each in zip(machine.places, big, small, strict=True))
+            options = target.options
+            plan = FitPlan(target.n_ctx, options.kv_type, target_layers, draft_layers, uses)
             if plan.fits:
-                notes = tuple(_notes(plan, target, draft_model, machine))
-                return replace(plan, given_up=notes, placed=_placed(plan, target, draft_model))
+                return plan
     return None
 
 
@@ -297,45 +275,47 @@ def _placed(plan: FitPlan, target: ModelLoad, draft_model: ModelLoad | None) -> 
         ("the draft model", draft_model, plan.draft_layers),
     ):
         if load is not None and layers is not None and plan.gpus:
-            on_gpus = (
-                f"{layers} of {len(load.shape.layers) + 1} layers on {' and '.join(load.gpus)}"
-            )
-            parts.append(f"{who} {on_gpus if layers else 'all layers on the CPU'}")
+            share = f"{layers} of {len(load.shape.layers) + 1} layers on {' and '.join(load.gpus)}"
+            parts.append(f"{who} {share if layers else 'all layers on the CPU'}")
     return ", ".join(parts)
 
 
 def _notes(
-    plan: FitPlan, target: ModelLoad, draft_model: ModelLoad | None, machine: Machine
+    plan: FitPlan, target: ModelLoad, small: ModelLoad | None, machine: Machine, full: int
 ) -> Iterator[str]:
-    """Yield what runs on the CPU that could have been on a GPU, a sentence each."""
+    """Yield what differs from what was wanted and why, a sentence each.
+
+    Args:
+        plan: the plan.
+        target: the target.
+        small: the draft model, be it dropped.
+        machine: what is free.
+        full: tokens of context that were wanted.
+    """
+    if small is not None and plan.draft_layers is None:
+        needed = size_text(predict(small.shape, small.options)[0].total_bytes)
+        yield (
+            "running without the draft model, which costs speed but changes no text: it needs "
+            f"{needed} more, and {machine.ram.name} has {size_text(machine.ram.free_bytes)} free in total"
+        )
+    if plan.n_ctx < full:
+        yield f"the context is {plan.n_ctx} tokens instead of {full}: no more fits free memory"
     if target.options.gpu_layers is None and plan.target_layers < target.most_layers:
         on_gpu = f"{plan.target_layers} of {target.most_layers} layers of the target are on the GPU"
         yield f"{on_gpu}: {_free(target, machine)}"
-    if draft_model is None or plan.draft_layers != 0:
-        return
-    if draft_model.options.gpu_layers is None and draft_model.gpus:
-        yield f"the draft model runs on the CPU: {_free(draft_model, machine)}"
+    free_draft = small is not None and small.gpus and small.options.gpu_layers is None
+    if small is not None and free_draft and plan.draft_layers == 0:
+        yield f"the draft model runs on the CPU: {_free(small, machine)}"
 
 
 def _free(load: ModelLoad, machine: Machine) -> str:
     """Return what bounds layers on GPUs; where those share the RAM, that may be the RAM."""
-    ram = machine.ram
+    ram, gpus = machine.ram, [gpu for gpu in machine.gpus if gpu.name in load.gpus]
     bounds = [
-        ram if gpu.shares_ram and ram.usable_bytes < gpu.usable_bytes else gpu
-        for gpu in machine.gpus
-        if gpu.name in load.gpus
+        ram if gpu.shares_ram and ram.usable_bytes < gpu.usable_bytes else gpu for gpu in gpus
     ]
-    return ", ".join(
-        f"{each.name} has {size_text(each.free_bytes)} free" for each in dict.fromkeys(bounds)
-    )
-
-
-def _dropped(draft_model: ModelLoad, machine: Machine) -> str:
-    needed = size_text(predict(draft_model.shape, draft_model.options)[0].total_bytes)
-    return (
-        "running without the draft model, which costs speed but changes no text: it needs "
-        f"{needed} more, and {machine.ram.name} has {size_text(machine.ram.free_bytes)} free in total"
-    )
+    each_once = dict.fromkeys(bounds)
+    return ", ".join(f"{each.name} has {size_text(each.free_bytes)} free" for each in each_once)
 
 
 def _refusal(target: ModelLoad, had_draft_model: bool, machine: Machine) -> str:

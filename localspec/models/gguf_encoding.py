@@ -94,12 +94,6 @@ class StringArray(Sequence[bytes]):
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._unpacked())
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StringArray) and self.raw == other.raw
-
-    def __hash__(self) -> int:
-        return hash(self.raw)
-
     def _unpacked(self) -> list[bytes]:
         if self._items is None:
             raw, read, position = self.raw, _U64.unpack_from, 0

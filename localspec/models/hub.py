@@ -10,14 +10,20 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from localspec.errors import IntegrityError, ModelUnavailable
 from localspec.models.entries import COMMIT, SHA256, HubSource, ModelEntry
 from localspec.models.store import Store
-from localspec.models.transfer import Answer, RemoteFile, SourceFailedError, fetch_rest, require
+from localspec.models.transfer import (
+    Answer,
+    OnBytes,
+    RemoteFile,
+    SourceFailedError,
+    fetch_rest,
+    require,
+)
 
 # Without a network, huggingface_hub retries for 23 s, and a silent firewall costs a timeout for
 # each address of the host; the next source should not have to wait for that.
@@ -153,11 +159,7 @@ class HubFile(RemoteFile):
 
 
 def from_hub(
-    source: HubSource,
-    entry: ModelEntry,
-    store: Store,
-    offline: bool,
-    report: Callable[[int], None],
+    source: HubSource, entry: ModelEntry, store: Store, offline: bool, report: OnBytes
 ) -> Path:
     """Deliver a file that the hub, or its cache on this machine, has; see `obtain.Source`. What came is kept for the next time."""
     cache = "not in the hub's cache"

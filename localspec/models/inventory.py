@@ -21,7 +21,7 @@ from localspec.models.registry import Registry
 from localspec.models.store import Store
 
 Where = Literal["store", "hub cache", "link", "unfinished", "gone"]
-_SHOWN_DIGITS = 12
+_NAME_DIGITS = 12
 
 Fact = str | int | bool | list[str] | None
 
@@ -39,7 +39,7 @@ class Item:
     """A model that is here, or was begun.
 
     Args:
-        name: what the registry or the user calls it; `sha256:…` where nobody knows it any more.
+        name: what the registry or the user calls it; `sha256:…` where no list names it any more.
         entry: what its bytes are.
         where: `store` for a file of ours; `hub cache` and `link` for a pointer to a file of others;
             `unfinished` for a download that was cut; `gone` for an import whose file is gone.
@@ -76,7 +76,7 @@ def inventory(registry: Registry, store: Store) -> list[Item]:
     known = {shard.sha256 for entry in entries for shard in shards_of(entry)}
     for path in (store.root / "blobs").glob("*"):
         if path.name not in known and re.fullmatch(SHA256, path.name) and path.is_file():
-            name = f"sha256:{path.name[:_SHOWN_DIGITS]}"
+            name = f"sha256:{path.name[:_NAME_DIGITS]}"
             entry = ModelEntry(name, path.stat().st_size, path.name)
             items.append(Item(name, entry, where(path), path, entry.size_bytes))
     return sorted(items, key=lambda item: item.name)

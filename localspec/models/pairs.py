@@ -28,7 +28,7 @@ from localspec.models.repository import find_header, local_file
 from localspec.models.tokenizer import TokenizerHeader, fingerprint, shared_percent
 
 _BYTE = 6  # llama.cpp's token type of a single byte
-_SHOWN_PIECE = 40
+_PIECE_CHARS = 40
 LEAST_SHARED_PERCENT = 20.0
 """With less in common hardly any proposal could be one that the target would write."""
 
@@ -80,7 +80,7 @@ def compare_tokenizers(target: TokenizerHeader, draft: TokenizerHeader) -> Compa
     """
     shared, larger = sorted((target.n_vocab, draft.n_vocab))
     differing, first = [], None
-    if target.tokens != draft.tokens:
+    if target.tokens.raw != draft.tokens.raw:
         pairs = zip(target.tokens[:shared], draft.tokens[:shared], strict=True)
         differing = [token for token, (ours, theirs) in enumerate(pairs) if ours != theirs]
     if differing:
@@ -160,7 +160,7 @@ def _differences(target: TokenizerHeader, draft: TokenizerHeader, shared: int) -
     sizes = f"vocabularies have {target.n_vocab} and {draft.n_vocab} tokens"
     parts = {
         "pre-tokenizers": target.pre == draft.pre,
-        "merges": target.merges == draft.merges,
+        "merges": getattr(target.merges, "raw", None) == getattr(draft.merges, "raw", None),
         "types of tokens": _equal(target.types, draft.types, shared),
         "scores": _equal(target.scores, draft.scores, shared),
         "special tokens": target.special_ids == draft.special_ids,
@@ -182,7 +182,7 @@ def _equal(
 
 def quoted(piece: str) -> str:
     """Return a piece as it may stand in a one-line message."""
-    return repr(piece if len(piece) <= _SHOWN_PIECE else piece[:_SHOWN_PIECE] + "…")
+    return repr(piece if len(piece) <= _PIECE_CHARS else piece[:_PIECE_CHARS] + "…")
 
 
 # A draft model of a third of the target's size cost 0.63 of its step on a CPU, and gained nothing.

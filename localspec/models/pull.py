@@ -63,10 +63,7 @@ def models_of_all(every: Iterable[Wanted]) -> list[ModelEntry | Path]:
 
 
 def fetch(
-    models: Sequence[ModelEntry | Path],
-    *,
-    offline: bool = False,
-    progress: Report = lambda _: None,
+    models: Sequence[ModelEntry | Path], *, offline: bool = False, progress: Report = lambda _: None
 ) -> list[Path]:
     """Return the files of models, in order, those that are missing fetched side by side.
 
@@ -119,9 +116,7 @@ def obtain_together(
 
 
 def _side_by_side(
-    entries: Sequence[ModelEntry],
-    fetch_one: Callable[[ModelEntry, Report], Path],
-    progress: Report,
+    entries: Sequence[ModelEntry], fetch_one: Callable[[ModelEntry, Report], Path], progress: Report
 ) -> list[Path]:
     outcomes: dict[ModelEntry, Path | BaseException] = {}
     stop, turn, room = threading.Event(), threading.Lock(), threading.Semaphore(MOST_AT_ONCE)

@@ -1,4 +1,4 @@
-"""What to propose to somebody who chose no model: the largest that fits and is fast enough, or one nearly as large and much faster.
+"""What to propose where no model is chosen: the largest that fits and is fast enough, or one nearly as large and much faster.
 
 Pure: a registry, and memories with their size and how fast they are read; proposals out. What happens to be
 free at the moment changes no proposal. A pass of one token reads its weights once, and everything else of it
@@ -20,12 +20,12 @@ AT_ALL = 0.8
 """The share of a memory beyond which nothing is proposed."""
 MOST_OF_GPU = 0.85
 """Of a memory that nothing but a GPU uses."""
-BESIDE_BYTES = 600 << 20
+OVERHEAD_BYTES = 600 << 20
 """For the context and the buffers of passes, beside the weights."""
 SPEED_COUNTS = 0.1
 """How much speed counts beside size: ten times the speed makes up for a fifth less size."""
 UNKNOWN_PER_S = 100.0
-"""A memory that nobody measured is a GPU's, and fast."""
+"""A memory that was not measured is a GPU's, and fast."""
 PROPOSALS = 3
 
 
@@ -36,7 +36,7 @@ class Memory:
     Args:
         name: `RAM`, or a device's name.
         total_bytes: its size.
-        bytes_per_s: how fast passes read it; None where nobody measured.
+        bytes_per_s: how fast passes read it; None where it was not measured.
         most: the share of it that a model may take.
         free_bytes: what is free at the moment; None where that is not known.
         tokens_per_s: how fast models are that were measured in it on a quiet machine, by sha256.
@@ -77,7 +77,7 @@ class Recommendation:
     @property
     def needed_bytes(self) -> int:
         """What it takes of the memory, without a draft model: that is left out where it does not fit."""
-        return self.target.size_bytes + BESIDE_BYTES
+        return self.target.size_bytes + OVERHEAD_BYTES
 
     @property
     def is_short(self) -> bool:
@@ -109,14 +109,14 @@ def recommend(
         memories: the preferred one first; a model is in the first that it suits best.
         purpose: what the model is for.
     """
-    found = [
+    proposals = [
         suited
         for pair in registry.pairs.values()
         if pair.recommend == purpose
         and (target := registry.find(pair.target)) is not None
         and (suited := best(pair.name, target, memories)) is not None
     ]
-    return tuple(sorted(found, key=_rank)[:PROPOSALS])
+    return tuple(sorted(proposals, key=_rank)[:PROPOSALS])
 
 
 def best(name: str, target: ModelEntry, memories: Iterable[Memory]) -> Recommendation | None:
@@ -135,7 +135,7 @@ def best(name: str, target: ModelEntry, memories: Iterable[Memory]) -> Recommend
 
 def _judged(pair: str, target: ModelEntry, memories: Iterable[Memory]) -> Iterator[Recommendation]:
     for memory in memories:
-        needed, speed = target.size_bytes + BESIDE_BYTES, _speed(target, memory)
+        needed, speed = target.size_bytes + OVERHEAD_BYTES, _speed(target, memory)
         if needed > max(memory.most, AT_ALL) * memory.total_bytes:
             continue
         if needed > memory.most * memory.total_bytes:
@@ -164,5 +164,5 @@ def _rank(proposal: Recommendation) -> tuple[int, float]:
 
 
 def rounded(speed: float) -> str:
-    """Return tokens per second as people are told them, who need no more than two digits."""
+    """Return tokens per second with two digits, as people read them."""
     return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"

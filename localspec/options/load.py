@@ -82,14 +82,14 @@ class LoadOptions:
         if self.tensor_split is None:
             return ()
         try:
-            found = tuple(float(each) for each in self.tensor_split.split(","))
+            shares = tuple(float(each) for each in self.tensor_split.split(","))
         except ValueError:
-            found = ()
-        if not (all(0 <= each <= _LARGEST_SHARE for each in found) and any(found)):
+            shares = ()
+        if not (all(0 <= each <= _LARGEST_SHARE for each in shares) and any(shares)):
             raise UsageError(
                 f"tensor_split is {cut(self.tensor_split)}: it takes a number for each device, such as 3,1"
             )
-        return found
+        return shares
 
     def loading(self, *, on_gpu: bool) -> str:
         """Return `load_mode`, or what suits where the layers are.

@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from types import NoneType, UnionType
@@ -39,7 +39,7 @@ _TAKES: dict[Kind, str] = {
 }
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _MOST_WHOLE = 1 << 128  # above any seed, and still printed on one line
-_SHOWN_CHARS = 60
+_MOST_CHARS = 60
 _METADATA = "option"
 
 
@@ -60,6 +60,7 @@ class Option:
         most: the largest number that it takes.
         range_text: the range in words; empty derives them from the bounds.
         choices: the texts that it takes.
+        others: gives further ones that it takes, if there are any: those of other packages.
         commas: whether several texts may stand in one, with commas between them.
         field: the field's name.
         kind: what values it takes.
@@ -79,6 +80,7 @@ class Option:
     most: float = math.inf
     range_text: str = ""
     choices: tuple[str, ...] = ()
+    others: Callable[[], Collection[str]] | None = None
     commas: bool = False
     field: str = ""
     kind: Kind = "other"
@@ -97,8 +99,7 @@ class Option:
             value = self._texts(value)
         if isinstance(value, bool) and {"on", "off"} <= {*self.choices}:
             value = "on" if value else "off"
-        chosen = not self.choices or value in self.choices
-        if not (self._fits(value) and chosen):
+        if not (self._fits(value) and self._is_choice(value)):
             raise ValueError(value)
         if self.kind != "number":
             return value
@@ -147,7 +148,7 @@ class Option:
             return None
         if not self._fits(value):
             return f"{self.field} is {cut(value)}: it takes {self.takes}"
-        if self.choices and value not in self.choices:
+        if not self._is_choice(value):
             return f"{self.field} is {cut(value)}: choose one of {', '.join(self.choices)}"
         if self.kind not in {"whole", "number"}:
             return None
@@ -155,6 +156,11 @@ class Option:
         if self.least <= value <= self.most:
             return None
         return f"{self.field} is {value}: it must be {self.range_text}"
+
+    def _is_choice(self, value: object) -> bool:
+        if not self.choices or value in self.choices:
+            return True
+        return self.others is not None and isinstance(value, str) and value in self.others()
 
     def _fits(self, value: object) -> bool:
         """Return whether a value is of the right type; an int is as good as a float, a bool is no number."""
@@ -189,7 +195,7 @@ def option(default: T, group: str = "", metavar: str | None = None, **how: Any) 
 @cache
 def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
     """Return the options that are fields of a class, not those of the classes in its fields."""
-    helps, found = descriptions(kind), []
+    helps, options = descriptions(kind), []
     for each in fields(kind):
         if _METADATA not in each.metadata:
             continue
@@ -204,7 +210,7 @@ def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
             takes = _TAKES[kinds[0]]
         if known.most == math.inf:
             within = f"{known.least} or more"
-        found.append(
+        options.append(
             replace(
                 known,
                 help=helps.get(each.name, ""),
@@ -217,47 +223,47 @@ def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
                 range_text=known.range_text or within,
             )
         )
-    return tuple(found)
+    return tuple(options)
 
 
 @cache
 def descriptions(kind: type) -> dict[str, str]:
     """Return what the docstring of a class says of each of its arguments, which is their help, too."""
     _, _, text = inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")
-    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text.partition("\n\n")[0], re.MULTILINE)
-    return {name: " ".join(words.split()) for name, words in found}
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text.partition("\n\n")[0], re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in entries}
 
 
 @cache
 def options_of(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
     """Return the options of a class in their order, those of the classes in its fields among them."""
     own = {each.field: each for each in own_options(kind)}
-    found: list[Option] = []
+    options: list[Option] = []
     for each in fields(kind):
         if each.name in own:
-            found.append(own[each.name])
+            options.append(own[each.name])
         else:
             assert isinstance(each.type, type)  # noqa: S101 - a field is an option, or a class of them
-            found += options_of(each.type)
-    return tuple(found)
+            options += options_of(each.type)
+    return tuple(options)
 
 
 def values_of(options: "DataclassInstance") -> dict[str, Any]:
     """Return the values of all options by the names that users know."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     own = {each.field: each for each in own_options(type(options))}
     for each in fields(options):
         value = getattr(options, each.name)
-        found |= {own[each.name].name: value} if each.name in own else values_of(value)
-    return found
+        values |= {own[each.name].name: value} if each.name in own else values_of(value)
+    return values
 
 
 def changed(options: D, values: Mapping[str, Any]) -> D:
     """Return options with other values.
 
     Args:
-        options: what stays where nothing is said.
-        values: by the names that users know; other names are nobody's, and left alone.
+        options: what stays.
+        values: by the names that users know; other names change nothing.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
@@ -287,7 +293,7 @@ def check(options: "DataclassInstance") -> None:
 def cut(value: object) -> str:
     """Return a value as it may stand in a message of one line."""
     try:
-        shown = repr(value)
+        text = repr(value)
     except ValueError:  # hexadecimal numbers may be longer than Python prints
         return "a number of thousands of digits"
-    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
+    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}…"

@@ -1,4 +1,4 @@
-"""What is recorded of replies on this machine, and the kinds of text that are told apart in it."""
+"""What is recorded of replies on this machine, and the kinds of text in its statistics."""
 
 from dataclasses import dataclass
 

@@ -43,8 +43,8 @@ class TextVectors:
 
     def of_question(self, text: str) -> Vectors:
         """Return the vector of a question."""
-        found: Vectors = self.embedder.vectors([self.before.query + text])[0]
-        return found
+        vector: Vectors = self.embedder.vectors([self.before.query + text])[0]
+        return vector
 
     def of_passages(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of what may answer questions."""
@@ -61,19 +61,19 @@ def vector_model(
         UsageError: it is a file that has no name.
     """
     registry = load_registry()
-    found = look_up(name, registry, offline=offline)
-    if isinstance(found, Path):
+    model = look_up(name, registry, offline=offline)
+    if isinstance(model, Path):
         entry = IMPORTS.load(data_dir()).get(registry.aliases.get(name, name))
         if entry is None:
             raise UsageError(
-                f"{shown(found)} has no name that an index could keep: give it one, `localspec import {shown(found)}`"
+                f"{shown(model)} has no name that an index could keep: give it one, `localspec import {shown(model)}`"
             )
         return VectorModel(entry.name, entry.sha256)
     # Few choices have something to fetch.
     from localspec.models.pull import fetch  # noqa: PLC0415
 
-    fetch([found], offline=offline, progress=progress)
-    return VectorModel(found.full_name, found.sha256)
+    fetch([model], offline=offline, progress=progress)
+    return VectorModel(model.full_name, model.sha256)
 
 
 def is_here(model: VectorModel) -> bool:
@@ -87,8 +87,8 @@ def text_vectors(model: VectorModel) -> TextVectors | None:
     Raises:
         ModelLoadError: llama.cpp cannot load it.
     """
-    found = _file(model)
-    return found and TextVectors(_embedder(found[0]), found[1].embedding or Embedding())
+    file = _file(model)
+    return file and TextVectors(_embedder(file[0]), file[1].embedding or Embedding())
 
 
 def _file(model: VectorModel) -> tuple[Path, ModelEntry] | None:

@@ -70,12 +70,12 @@ def passages(lines: Sequence[NumberedLine], *, code: bool) -> list[Passage]:
     cut: list[Passage] = []
     for start, end, trail in _sections(len(lines), marks):
         for part in _parts(lines[start:end]):
-            said = [each for each in part if each.text.strip()]
-            if said:
+            filled = [each for each in part if each.text.strip()]
+            if filled:
                 text = "\n".join(each.text for each in part).strip("\n")
                 cut.append(
                     Passage(
-                        said[0].number, said[-1].number, " > ".join(trail)[:_MOST_HEADING], text
+                        filled[0].number, filled[-1].number, " > ".join(trail)[:_MOST_HEADING], text
                     )
                 )
     return list(_joined(cut))
@@ -160,9 +160,9 @@ def _headings(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
     """Yield headings: those of Markdown, underlined ones, and those in capitals at the margin, as manuals have them."""
     fence = ""
     for at, line in enumerate(lines):
-        found = _FENCE.match(line.text)
-        if found and fence in {"", found[1]}:
-            fence = "" if fence else found[1]
+        match = _FENCE.match(line.text)
+        if match and fence in {"", match[1]}:
+            fence = "" if fence else match[1]
         if fence:
             continue
         alone = at == 0 or not lines[at - 1].text.strip()
@@ -179,14 +179,14 @@ def _headings(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
 
 def _definitions(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
     for at, line in enumerate(lines):
-        found = _DEFINITION.match(line.text)
-        if not found:
+        match = _DEFINITION.match(line.text)
+        if not match:
             continue
-        indent = len((found["indent"] or "").expandtabs(4))
+        indent = len((match["indent"] or "").expandtabs(4))
         start = at
         while start and lines[start - 1].text.strip().startswith(_ABOVE_DEFINITION):
             start -= 1
-        yield _Mark(start, 1 + indent, found["name"] or found["function"])
+        yield _Mark(start, 1 + indent, match["name"] or match["function"])
 
 
 def _underlined_level(text: str, below: str) -> int:

@@ -87,7 +87,7 @@ def _from_pdf(content: bytes) -> list[NumberedLine]:
         from pypdf import PdfReader  # noqa: PLC0415 - an extra; few have PDFs
     except ImportError:
         raise Unreadable("PDF needs pypdf: `pip install 'localspec[pdf]'`") from None
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # else it tells of every flaw
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # else it reports every flaw
     try:
         pages = PdfReader(BytesIO(content)).pages[:_MOST_PAGES]
         return [
@@ -171,8 +171,8 @@ def _from_html(text: str) -> list[NumberedLine]:
 
 def _signs(style: str) -> str:
     """Return what stands before a heading in Markdown, by the name of its style or tag; nothing before other text."""
-    found = _HEADING.fullmatch(style)
-    return "#" * int(found[1] or 1) + " " if found else ""
+    heading = _HEADING.fullmatch(style)
+    return "#" * int(heading[1] or 1) + " " if heading else ""
 
 
 _DOCUMENTS: dict[str, Callable[[bytes], list[NumberedLine]]] = {

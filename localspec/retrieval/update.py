@@ -19,7 +19,7 @@ from localspec.retrieval.passages import NumberedLine, passages
 from localspec.retrieval.reading import NotText, Unreadable, most_bytes, read
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
-from localspec.storage.tree import found_below, is_hidden
+from localspec.storage.tree import is_hidden, list_files
 
 _BATCH_FILES, _BATCH_S = 200, 2.0
 # A file may be written again within one tick of its file system's clock.
@@ -32,7 +32,7 @@ class Changes:
 
     Args:
         total: files that belong in the index.
-        seen: of them, so far.
+        done: of them, so far.
         added: files that were not in it.
         changed: files that were in it with another content.
         same: files that were in it as they are.
@@ -43,7 +43,7 @@ class Changes:
     """
 
     total: int = 0
-    seen: int = 0
+    done: int = 0
     added: int = 0
     changed: int = 0
     same: int = 0
@@ -86,11 +86,11 @@ def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> 
     """Bring an index up to date with its files.
 
     Of folders, hidden files, links, what `.gitignore` names, and what is no text is left out. Keys, tokens and passwords are masked in what
-    is indexed. A file whose size and time of change are as they were is not read; one that is read and has the same sha256 is not cut anew.
+    is indexed. A file whose size and time of change are as they were is not read; one that is read and has the same sha256 is not cut again.
 
     Args:
         index: the index.
-        report: is told how far it has come, after each file.
+        report: called after each file.
 
     Raises:
         LocalspecError: the index cannot be written.
@@ -108,7 +108,7 @@ def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> 
             index.remove(path)
     batch, begun_s = list[Callable[[], None]](), time.monotonic()
     for path, name in wanted.items():
-        changes.seen += 1
+        changes.done += 1
         try:
             write = _change(index, Path(path), name, known.get(path), changes)
         except (OSError, Unreadable) as error:
@@ -145,12 +145,12 @@ def _change(
         OSError: it cannot be read.
         Unreadable: it has no text.
     """
-    found, now_ns = path.stat(), time.time_ns()
-    if before and (before.size, before.changed_ns) == (found.st_size, found.st_mtime_ns):
+    now, now_ns = path.stat(), time.time_ns()
+    if before and (before.size, before.changed_ns) == (now.st_size, now.st_mtime_ns):
         changes.same += 1
         return None
     content = _content(path)
-    changed_ns = found.st_mtime_ns if found.st_mtime_ns < now_ns - _TICK_NS else 0
+    changed_ns = now.st_mtime_ns if now.st_mtime_ns < now_ns - _TICK_NS else 0
     known = KnownFile(len(content), changed_ns, hashlib.sha256(content).digest())
     if before and before.sha256 == known.sha256:
         changes.same += 1
@@ -165,18 +165,18 @@ def _change(
 def _masked(lines: list[NumberedLine]) -> list[NumberedLine]:
     """Return as many lines, without keys and passwords: also those of several lines, which a cut would hide from the gate."""
     gate, text = secrets_gate(), "\n".join(each.text for each in lines)
-    seen, at = list[str](), 0
+    parts, at = list[str](), 0
     for first, end in gate.hidden(text):
         hidden = text[first:end]
-        told = gate.cleaned(hidden)
+        label = gate.cleaned(hidden)
         # Alone it may not be what it is where it stands.
-        is_told = told.startswith("[masked") and told.endswith("]") and "\n" not in told
-        seen += [text[at:first], told if is_told else "[masked]", "\n" * hidden.count("\n")]
+        is_label = label.startswith("[masked") and label.endswith("]") and "\n" not in label
+        parts += [text[at:first], label if is_label else "[masked]", "\n" * hidden.count("\n")]
         at = end
-    if not seen:
+    if not parts:
         return lines
-    said = "".join([*seen, text[at:]]).split("\n")
-    return [NumberedLine(line.number, each) for line, each in zip(lines, said, strict=True)]
+    masked = "".join([*parts, text[at:]]).split("\n")
+    return [NumberedLine(line.number, each) for line, each in zip(lines, masked, strict=True)]
 
 
 def _wanted(roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
@@ -186,7 +186,7 @@ def _wanted(roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
         if root.is_file():
             yield str(root), root.name
             continue
-        for name in sorted(found_below(root, most=None, within_s=None)):
+        for name in sorted(list_files(root, most=None, within_s=None)):
             path = f"{root}/{name}"
             if not is_hidden(name) and not path.startswith(own) and _is_plain(path):
                 yield path, f"{root.name}/{name}"

@@ -5,25 +5,30 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from localspec.calls.policy import ASKED_FIRST, CallPolicy
+from localspec.calls.policy import WITH_APPROVAL, CallPolicy
 from localspec.display import duration_text
+from localspec.errors import UsageError
 from localspec.messages import ToolCall
+from localspec.storage.paths import config_dir, data_dir, shown
 from localspec.toolbox.loop import CarriedOut, ToolLoop
 from localspec.toolbox.permissions import Decision, Permissions
-from localspec.toolbox.toolbox import Proposal, Toolbox
+from localspec.toolbox.toolbox import Access, Proposal, Toolbox
+
+__all__ = ["Access", "CallQuestion", "CallRunner", "CarriedOut", "Decision"]
 
 T = TypeVar("T")
 
 _LOOK_S = 0.05
-NOBODY = "nobody can be asked here: a rule in tools.toml can allow it"
+NO_TERMINAL = "nobody can be asked here: a rule in tools.toml can allow it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallQuestion:
-    """A call that somebody has to allow.
+    """A call that a person has to allow.
 
     Args:
         call: the call.
@@ -56,7 +61,7 @@ class CallRunner(ToolLoop):
         permissions: Permissions,
         notes: Sequence[str] = (),
         news: SimpleQueue[str] | None = None,
-        policy: CallPolicy = ASKED_FIRST,
+        policy: CallPolicy = WITH_APPROVAL,
     ) -> None:
         super().__init__(boxes, permissions, policy)
         self.notes = tuple(notes)
@@ -126,14 +131,14 @@ class CallRunner(ToolLoop):
         Args:
             notify: prints a line.
             preview: prints what the call would change.
-            prompt: returns what a person answers to a short question; None where nobody can be asked.
+            prompt: returns what a person answers to a short question; None without a terminal.
         """
         question = self.question
         if question is None:
             return
         if prompt is None:
-            notify(f"refused: {question.proposal.summary}; {NOBODY}")
-            self.answer(question, Decision(allowed=False, reason=NOBODY))
+            notify(f"refused: {question.proposal.summary}; {NO_TERMINAL}")
+            self.answer(question, Decision(allowed=False, reason=NO_TERMINAL))
             return
         notify(question.proposal.summary)
         if question.proposal.preview:
@@ -193,6 +198,52 @@ class CallRunner(ToolLoop):
         """Keep what came of it until it is taken."""
         self._running = None
         self._outcomes.put(done)
+
+
+def open_runner(
+    folder: Path,
+    servers: Sequence[str],
+    functions: Sequence[Callable[..., str]],
+    policy: CallPolicy,
+    *,
+    offline: bool,
+) -> CallRunner:
+    """Return what carries out calls of the functions of a folder and of MCP servers, as the user's rules permit.
+
+    Args:
+        folder: where files are read and written.
+        servers: commands that start MCP servers beside those of `mcp.toml`.
+        functions: others, which need no permission.
+        policy: see `CallRunner`.
+        offline: reach no server in the network.
+
+    Raises:
+        UsageError: the folder holds localspec's own settings or conversations, or the rules or servers cannot be read.
+    """
+    # Imported here: a screen knows the questions, and most conversations call nothing.
+    from localspec.toolbox.built_in import BuiltIn  # noqa: PLC0415
+    from localspec.toolbox.command import confinement  # noqa: PLC0415
+    from localspec.toolbox.folder import Folder  # noqa: PLC0415
+    from localspec.toolbox.functions import Functions  # noqa: PLC0415
+    from localspec.toolbox.mcp.box import McpToolbox  # noqa: PLC0415
+    from localspec.toolbox.mcp.servers import named_servers  # noqa: PLC0415
+    from localspec.toolbox.rules import Rules  # noqa: PLC0415
+
+    folder, news = folder.resolve(), SimpleQueue[str]()
+    for own in (config_dir(), data_dir()):
+        if own.resolve().is_relative_to(folder):
+            raise UsageError(
+                f"--tools would open {shown(folder)} with localspec's own {shown(own)} in it: "
+                "start it in the folder of a project"
+            )
+    rules, (how, confined) = Rules.read(), confinement()
+    notes = () if confined else (f"commands are {how}",)
+    boxes: list[Toolbox] = [BuiltIn(Folder(folder), rules)]
+    if functions:
+        boxes.append(Functions(functions, Access.NOTHING))
+    if named := named_servers(servers):
+        boxes.append(McpToolbox(named, news.put, offline=offline))
+    return CallRunner(boxes, Permissions(rules), notes, news, policy)
 
 
 def _taken(queue: SimpleQueue[T]) -> list[T]:

@@ -91,19 +91,19 @@ def completions(typed: str, folder: Path) -> list[tuple[str, str]]:
     """
     parent, slash, start = typed.rpartition("/")
     place = Path(f"{parent}/" if typed.startswith("/") else parent or ".").expanduser()
-    found: dict[str, str] = {}
+    offers: dict[str, str] = {}
     with suppress(OSError):  # no such folder, or not ours to read: nothing to offer
         for each in sorted((folder / place).iterdir()):
             if each.name.startswith(start) and (start or not each.name.startswith(".")):
                 name = f"{parent}{slash}{each.name}"
-                found[f"{name}/" if each.is_dir() else name] = _size(each)
-            if len(found) == _MOST_OFFERED:
+                offers[f"{name}/" if each.is_dir() else name] = _size(each)
+            if len(offers) == _MOST_OFFERED:
                 break
     if len(typed) >= _LEAST_FUZZY and not typed.startswith(("/", "~", ".")):
         for name in fuzzy(typed, files_below(folder), _MOST_OFFERED):
-            if len(found) < _MOST_OFFERED and (folder / name).exists():
-                found.setdefault(name, _size(folder / name))
-    return [*found.items()]
+            if len(offers) < _MOST_OFFERED and (folder / name).exists():
+                offers.setdefault(name, _size(folder / name))
+    return [*offers.items()]
 
 
 def _size(path: Path) -> str:

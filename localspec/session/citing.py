@@ -17,7 +17,7 @@ _MOST_PASSAGES, _MOST_AGAIN = 10, 5
 _NUMBERED = re.compile(r"\[(\d{1,6})\] (\S.*)")
 _CITED = re.compile(r"\[(\d{1,6}(?:, ?\d{1,6})*)\](?!\()")
 _CODE = re.compile(r"(```|~~~).*?(?:\1|\Z)|`[^`\n]*`", re.DOTALL)
-_ASKED = (
+_INSTRUCTIONS = (
     "Answer the question above from {these}. After each sentence, cite the passage that it comes from by its number, "
     "such as [{first}]. If they do not answer the question, say so."
 )
@@ -128,7 +128,7 @@ def _how(first: int, count: int, again: Sequence[int]) -> str:
     parts = ["the numbered passages"] if count else []
     if again:
         parts.append(f"what was shown before as {', '.join(f'[{each}]' for each in again)}")
-    return _ASKED.format(these=" and ".join(parts), first=first if count else again[0])
+    return _INSTRUCTIONS.format(these=" and ".join(parts), first=first if count else again[0])
 
 
 def passages_in(messages: Iterable[Message]) -> dict[int, NumberedPassage]:

@@ -21,12 +21,12 @@ _KEY = "compact"
 NEARLY_FULL = 0.8
 """Share of the context from which on a summary is offered."""
 _SUMMARY_SHARE, _LEAST_TOKENS = 8, 64
-_KEPT_SHARE = 0.25
+_RECENT_SHARE = 0.25
 
 
-def figures_of(kept: int | None) -> str:
-    """Return what the history keeps with a request; `kept` is the first message that stays as it is."""
-    return json.dumps({_KEY: kept})
+def figures_of(recent: int | None) -> str:
+    """Return what the history keeps with a request; `recent` is the first message that stays as it is."""
+    return json.dumps({_KEY: recent})
 
 
 def is_request(message: StoredMessage) -> bool:
@@ -37,9 +37,9 @@ def is_request(message: StoredMessage) -> bool:
 def summary_at(branch: Sequence[StoredMessage]) -> int | None:
     """Return where the last summary stands; None where there is none, or it was stopped."""
     for at in reversed(range(1, len(branch))):
-        said = branch[at]
-        whole = said.state == "complete" and bool(said.message.text.strip())
-        if said.message.role == "assistant" and whole and is_request(branch[at - 1]):
+        stored = branch[at]
+        whole = stored.state == "complete" and bool(stored.message.text.strip())
+        if stored.message.role == "assistant" and whole and is_request(branch[at - 1]):
             return at
     return None
 
@@ -53,15 +53,15 @@ def context_of(branch: Sequence[StoredMessage]) -> list[StoredMessage]:
     for open_at in (len(branch) - 1, len(branch) - 2):
         if open_at >= 0 and is_request(branch[open_at]) and at != open_at + 1:
             before = context_of(branch[:open_at])
-            return [*before[: _kept_at(before, branch[open_at])], *branch[open_at:]]
+            return [*before[: _recent_at(before, branch[open_at])], *branch[open_at:]]
     if at is None:
         return [*branch]
     before = context_of(branch[: at - 1])
-    kept = before[_kept_at(before, branch[at - 1]) :]
-    return [branch[at - 1], branch[at], *kept, *branch[at + 1 :]]
+    recent = before[_recent_at(before, branch[at - 1]) :]
+    return [branch[at - 1], branch[at], *recent, *branch[at + 1 :]]
 
 
-def kept_from(context: Sequence[StoredMessage]) -> int | None:
+def recent_from(context: Sequence[StoredMessage]) -> int | None:
     """Return the first message that stays as it is beside a summary: as many of the last questions, with their answers, as are a quarter of it all.
 
     None where there are none. The first question never stays.
@@ -72,14 +72,14 @@ def kept_from(context: Sequence[StoredMessage]) -> int | None:
         for at, each in enumerate(context)
         if each.message.role == "user" and not is_request(each)
     ]
-    fitting = (at for at in questions[1:] if sum(sizes[at:]) <= _KEPT_SHARE * sum(sizes))
+    fitting = (at for at in questions[1:] if sum(sizes[at:]) <= _RECENT_SHARE * sum(sizes))
     first = next(fitting, None)
     return None if first is None else context[first].id
 
 
-def _kept_at(context: Sequence[StoredMessage], request: StoredMessage) -> int:
-    kept = request.known_figures[_KEY]
-    return next((at for at, each in enumerate(context) if each.id == kept), len(context))
+def _recent_at(context: Sequence[StoredMessage], request: StoredMessage) -> int:
+    recent = request.known_figures[_KEY]
+    return next((at for at, each in enumerate(context) if each.id == recent), len(context))
 
 
 def options_for(options: ReplyOptions, n_ctx: int) -> ReplyOptions:
@@ -92,5 +92,5 @@ def branched(message: StoredMessage, ids: Mapping[int, int]) -> str:
     """Return what the history keeps with a question in another conversation, where messages have other ids."""
     if not is_request(message):
         return message.figures
-    kept = message.known_figures[_KEY]
-    return figures_of(ids.get(kept) if isinstance(kept, int) else None)
+    recent = message.known_figures[_KEY]
+    return figures_of(ids.get(recent) if isinstance(recent, int) else None)

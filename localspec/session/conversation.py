@@ -24,7 +24,7 @@ from localspec.session.compaction import (
     context_of,
     figures_of,
     is_request,
-    kept_from,
+    recent_from,
     summary_at,
 )
 
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from localspec.toolbox.loop import CarriedOut
+    from localspec.session.approval import CarriedOut
 
 
 class SavedConversation:
@@ -196,7 +196,7 @@ class SavedConversation:
             raise UsageError("nothing to summarise yet: ask something first")
         is_own = unanswered and not is_request(self.messages[-1])
         text = self.take_back() if unanswered else None
-        self._add(Message.user(REQUEST), branch[-1].id, figures_of(kept_from(context_of(branch))))
+        self._add(Message.user(REQUEST), branch[-1].id, figures_of(recent_from(context_of(branch))))
         return text if is_own else None
 
     @property

@@ -18,7 +18,7 @@ from localspec.session.citing import (
 from localspec.storage.paths import brief
 
 if TYPE_CHECKING:
-    from localspec.toolbox.functions import Functions
+    pass
 
 _MENTION = re.compile(r"@([a-z0-9][a-z0-9._-]*)\s+(?=\S)")
 _LOOKED_AT = 20
@@ -87,21 +87,14 @@ class Docs:
             return ()
         return as_documents(self._passages(question), passages_in(before), self.tokens)
 
-    def toolbox(self) -> "Functions":
-        """Return `search_docs`, by which a model searches by itself; it needs no permission, since the user names the index."""
-        from localspec.toolbox.functions import Functions  # noqa: PLC0415 - most conversations call nothing
-        from localspec.toolbox.toolbox import Access  # noqa: PLC0415
+    def search_docs(self, question: str) -> str:
+        """Search the user's documents for passages, each under its path and lines.
 
-        def search_docs(question: str) -> str:
-            """Search the user's documents for passages, each under its path and lines.
-
-            Args:
-                question: what to look for, in words that the documents may use
-            """
-            texts = within(self._passages(question), self.tokens)
-            return "\n\n".join(f"{each.where}\n{each.text}" for each in texts) or "[nothing fits]"
-
-        return Functions([search_docs], Access.NOTHING)
+        Args:
+            question: what to look for, in words that the documents may use
+        """
+        texts = within(self._passages(question), self.tokens)
+        return "\n\n".join(f"{each.where}\n{each.text}" for each in texts) or "[nothing fits]"
 
     def _passages(self, question: str) -> list[PassageText]:
         """Return more passages than fit into any context, the best first.

@@ -60,11 +60,11 @@ def exported(
 
 
 def _readable(message: StoredMessage) -> StoredMessage:
-    said = replace(message.message, thinking="")  # left out, and not counted
-    if said.documents:
-        listed = "".join(f"\n+ {each}" for each in attached_lines(said))
-        said = Message(said.role, (TextPart(f"{said.typed}\n{listed}"),))
-    return replace(message, message=said)
+    readable = replace(message.message, thinking="")  # left out, and not counted
+    if readable.documents:
+        listed = "".join(f"\n+ {each}" for each in attached_lines(readable))
+        readable = Message(readable.role, (TextPart(f"{readable.typed}\n{listed}"),))
+    return replace(message, message=readable)
 
 
 def _masked(
@@ -83,9 +83,9 @@ def _masked(
             return msgspec.structs.replace(each, arguments=clean(each.arguments))
         return msgspec.structs.replace(each, text=clean(each.text))
 
-    def message(said: Message) -> Message:
-        parts = tuple(part(each, said.role) for each in said.parts)
-        return replace(said, parts=parts, thinking=clean(said.thinking))
+    def message(one: Message) -> Message:
+        parts = tuple(part(each, one.role) for each in one.parts)
+        return replace(one, parts=parts, thinking=clean(one.thinking))
 
     title = clean(conversation.title) if own else conversation.title
     system = conversation.system and clean(conversation.system)
@@ -102,13 +102,15 @@ def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessa
         quoted = "\n".join(f"> {line}".rstrip() for line in conversation.system.splitlines())
         parts.append(quoted)
     for message in messages:
-        said = message.message
+        spoken = message.message
         cut = " (cut)" if message.state != "complete" else ""
-        failed = any(isinstance(each, ToolResult) and each.is_error for each in said.parts)
-        parts.append(f"## {_NAMES.get(said.role, said.role)}{cut}{' (error)' if failed else ''}")
-        parts.append(said.text.strip())
-        parts += [_fenced(f"{each.name} {each.arguments}") for each in said.calls]
-        parts += [_fenced(each.text) for each in said.parts if isinstance(each, ToolResult)]
+        failed = any(isinstance(each, ToolResult) and each.is_error for each in spoken.parts)
+        parts.append(
+            f"## {_NAMES.get(spoken.role, spoken.role)}{cut}{' (error)' if failed else ''}"
+        )
+        parts.append(spoken.text.strip())
+        parts += [_fenced(f"{each.name} {each.arguments}") for each in spoken.calls]
+        parts += [_fenced(each.text) for each in spoken.parts if isinstance(each, ToolResult)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -231,7 +231,7 @@ def decide(
     machine: Mapping[str, GpuFinding],
     built_in: Collection[str],
     *,
-    beside: bool,
+    is_made: bool,
     backend: str | None = None,
     rpc: bool = False,
     rebuild: bool = False,
@@ -242,7 +242,7 @@ def decide(
     Args:
         machine: GPUs that are here, by backend.
         built_in: backends of the build in use.
-        beside: whether the build in use is one that setup made.
+        is_made: whether the build in use is one that setup made.
         backend: to build for; None takes what suits the machine.
         rpc: whether the build is to use devices of other machines, too.
         rebuild: whether to build what is there already.
@@ -267,7 +267,7 @@ def decide(
     kind, place = BACKENDS[backend], machine[backend]
     detail = ", ".join(place.gpus) or place.hint
     reason = f"{kind.title} ({detail})" if detail else kind.title
-    if backend == CPU and beside and not (rpc or rebuild):
+    if backend == CPU and is_made and not (rpc or rebuild):
         reason = "back to the build that localspec was installed with"
         return SetupPlan(reason, backend, to_own=True)
     if kind.called & has and (RPC in has or not rpc) and not rebuild:

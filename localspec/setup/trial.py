@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 import localspec
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.devices import devices
 from localspec.models.entries import ModelEntry
 from localspec.models.registry import load_registry

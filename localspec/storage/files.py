@@ -29,7 +29,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def write_atomic(path: Path, content: bytes | Iterable[bytes]) -> None:
-    """Replace a file; whoever reads meanwhile, or after a crash, sees the old one or the new one, whole.
+    """Replace a file; a reader meanwhile, or after a crash, has the old one or the new one, whole.
 
     Args:
         path: the file.
@@ -38,15 +38,15 @@ def write_atomic(path: Path, content: bytes | Iterable[bytes]) -> None:
     Raises:
         OSError: the disk does not take it; the old file stays.
     """
-    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.writelines([content] if isinstance(content, bytes) else content)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(beside).replace(path)
+        Path(temporary).replace(path)
     except BaseException:
-        Path(beside).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise
 
 

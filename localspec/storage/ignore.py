@@ -26,12 +26,12 @@ class _Lines:
     """Lines of a file that stand together, as regular expressions for a name, a NUL, and the path from the file's folder on.
 
     Args:
-        kept: whether they begin with `!`.
+        included: whether they begin with `!`.
         files: what holds for files; None for nothing.
         folders: what holds for folders.
     """
 
-    kept: bool
+    included: bool
     files: re.Pattern[str] | None
     folders: re.Pattern[str] | None
 
@@ -61,7 +61,7 @@ class IgnoreRules:
             for each in lines:
                 regex = each.folders if is_folder else each.files
                 if regex and regex.match(text):
-                    return not each.kept
+                    return not each.included
         return False
 
 
@@ -103,8 +103,8 @@ def _text(path: str, flags: int = os.O_NOFOLLOW) -> str:
 def _user_text() -> str:
     """Return the user's own rules, in the file that their git settings name."""
     settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    found = _EXCLUDES_FILE.search(_text(_expanded("~/.gitconfig"), 0))
-    return _text(_expanded(found[1] if found else f"{settings}/git/ignore"), 0)
+    named = _EXCLUDES_FILE.search(_text(_expanded("~/.gitconfig"), 0))
+    return _text(_expanded(named[1] if named else f"{settings}/git/ignore"), 0)
 
 
 def _expanded(path: str) -> str:
@@ -114,10 +114,11 @@ def _expanded(path: str) -> str:
 @lru_cache(maxsize=256)
 def _lines(text: str) -> tuple[_Lines, ...]:
     """Return the lines of a file, the last ones first: of those that match, the last one counts."""
-    found = [each for line in reversed(text.split("\n")) if (each := _line(line))]
+    lines = [each for line in reversed(text.split("\n")) if (each := _line(line))]
+    runs = [(included, [*run]) for included, run in groupby(lines, lambda each: each[2])]
     return tuple(
-        _Lines(kept, _joined(e[0] for e in run if not e[1]), _joined(e[0] for e in run))
-        for kept, run in ((kept, list(run)) for kept, run in groupby(found, lambda each: each[2]))
+        _Lines(included, _joined(e[0] for e in run if not e[1]), _joined(e[0] for e in run))
+        for included, run in runs
     )
 
 
@@ -132,27 +133,24 @@ def _joined(regexes: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def _line(line: str) -> tuple[str, bool, bool] | None:
-    """Return the regular expression of a line, whether it is about folders alone, and whether it keeps what it matches."""
+    """Return the regular expression of a line, whether it is about folders alone, and whether it includes what it matches."""
     line = line.removesuffix("\r")
     bare = line.rstrip(" ")
-    line = line[
-        : len(bare) + (len(bare) - len(bare.rstrip("\\"))) % 2
-    ]  # `\ ` at the end is a space
+    escapes = len(bare) - len(bare.rstrip("\\"))
+    line = line[: len(bare) + escapes % 2]  # `\ ` at the end is a space
     if line.startswith("#"):
         return None
-    kept = line.startswith("!")
+    included = line.startswith("!")
     line = line.removeprefix("!")
     body = line.removesuffix("/")
     is_path = "/" in body
-    found = [
-        each if is_path and each == "**" else _name(each)
-        for each in body.removeprefix("/").split("/")
-    ]
-    parts = [each for each in found if each is not None]
-    if not body or len(parts) < len(found):
+    names = body.removeprefix("/").split("/")
+    parts = [each if is_path and each == "**" else _name(each) for each in names]
+    if not body or None in parts:
         return None
-    regex = rf"{_PATH}{_path(parts)}\Z" if is_path else rf"{parts[0]}\0"
-    return regex, body != line, kept
+    whole = [each for each in parts if each is not None]
+    regex = rf"{_PATH}{_path(whole)}\Z" if is_path else rf"{whole[0]}\0"
+    return regex, body != line, included
 
 
 def _path(parts: list[str]) -> str:
@@ -188,11 +186,11 @@ def _name(glob: str) -> str | None:
         elif letter == "?":
             between[-1] += _OTHER
         elif letter == "[":
-            found = _BRACKETS.match(glob, at)
-            if not found:
+            brackets = _BRACKETS.match(glob, at)
+            if not brackets:
                 return None
-            between[-1] += _class(found[1], found[2])
-            at = found.end()
+            between[-1] += _class(brackets[1], brackets[2])
+            at = brackets.end()
         else:
             if letter == "\\":
                 if at == len(glob):
@@ -208,9 +206,9 @@ def _name(glob: str) -> str | None:
 
 def _class(negated: str, letters: str) -> str:
     """Return what stands in brackets as a class of characters; as in git, a range that ends before it begins is its beginning."""
-    found = ""
+    characters = ""
     for each in _LETTERS.finditer(letters):
         first, last, alone = each.groups()
-        found += re.escape(first or alone)
-        found += f"-{re.escape(last)}" if last and last >= first else ""
-    return rf"(?![/\0])[{'^' if negated else ''}{found}]"
+        characters += re.escape(first or alone)
+        characters += f"-{re.escape(last)}" if last and last >= first else ""
+    return rf"(?![/\0])[{'^' if negated else ''}{characters}]"

@@ -1,7 +1,8 @@
-"""Where localspec keeps what it fetched and is told, and how a path is shown; knows no models."""
+"""Where localspec keeps its files, and how a path is printed; knows no models."""
 
 import hashlib
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,21 +24,33 @@ def data_dir() -> Path:
     Raises:
         UsageError: the directory is a file, or cannot be created.
     """
-    override = os.environ.get(DATA_DIR_VARIABLE)
+    return _directory("data", DATA_DIR_VARIABLE, platformdirs.user_data_path, make=True)
+
+
+def config_dir() -> Path:
+    """Return the directory of the user's own settings and registry; it need not exist.
+
+    `LOCALSPEC_CONFIG_DIR` overrides the platform's own place for settings.
+
+    Raises:
+        UsageError: the variable names the home of an unknown user.
+    """
+    return _directory("config", CONFIG_DIR_VARIABLE, platformdirs.user_config_path, make=False)
+
+
+def _directory(what: str, variable: str, usual: Callable[[str], Path], *, make: bool) -> Path:
+    override = os.environ.get(variable)
     try:
         # Absolute, since a child process may be started with another working directory.
-        path = (
-            Path(override).expanduser().absolute()
-            if override
-            else platformdirs.user_data_path("localspec")
-        )
-        private_directory(path)
-    except (OSError, RuntimeError) as error:  # RuntimeError: `~` of nobody
+        path = Path(override).expanduser().absolute() if override else usual("localspec")
+        if make:
+            private_directory(path)
+    except (OSError, RuntimeError) as error:  # RuntimeError: `~` of an unknown user
         reason = getattr(error, "strerror", None) or str(error)
         place = override or getattr(error, "filename", None) or "of this user"
         raise UsageError(
-            f"data directory {shown(place)} cannot be used ({reason}): "
-            f"set {DATA_DIR_VARIABLE} to a directory that you can write to"
+            f"{what} directory {shown(place)} cannot be used ({reason}): "
+            f"set {variable} to a directory that you can {'write to' if make else 'read'}"
         ) from error
     return path
 
@@ -55,26 +68,6 @@ def first_time(what: str) -> bool:
         (folder / hashlib.sha256(what.encode()).hexdigest()).touch(exist_ok=False)
         return True
     return False
-
-
-def config_dir() -> Path:
-    """Return the directory of the user's own settings and registry; it need not exist.
-
-    `LOCALSPEC_CONFIG_DIR` overrides the platform's own place for settings.
-
-    Raises:
-        UsageError: the variable names a directory of nobody.
-    """
-    override = os.environ.get(CONFIG_DIR_VARIABLE)
-    if not override:
-        return platformdirs.user_config_path("localspec")
-    try:
-        return Path(override).expanduser().absolute()
-    except RuntimeError as error:  # `~` of nobody
-        raise UsageError(
-            f"config directory {shown(override)} cannot be used ({error}): "
-            f"set {CONFIG_DIR_VARIABLE} to a directory that you can read"
-        ) from error
 
 
 def read_named(path: Path, most_bytes: int, advice: str) -> str:

@@ -217,7 +217,7 @@ def _grams(
 
 
 def wipe(path: Path) -> bool:
-    """Overwrite everything in a log; return whether there was anything. Whoever reads it finds nothing from now on.
+    """Overwrite everything in a log; return whether there was anything. Programs that have it open match nothing from then on.
 
     Raises:
         OSError: it cannot be written.

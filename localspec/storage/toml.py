@@ -15,7 +15,7 @@ from localspec.storage.paths import shown
 T = TypeVar("T")
 Value = str | int | float | bool | list[str] | tuple[str, ...]
 
-_SHOWN = 80
+_MOST_CHARS = 80
 _MOST_BYTES = 256 << 10
 _AT = re.compile(r"(?s)(?P<problem>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?")
 _FIELD = re.compile(r"(?s)Object (contains unknown|missing required) field `(.*)`")
@@ -125,7 +125,7 @@ def _choices(schema: Any, key: str | int, here: bool = False) -> Iterator[str]:
 def brief(value: object) -> str:
     """Return a value as it may stand in a one-line message."""
     try:
-        return repr(str(value)[:_SHOWN])
+        return repr(str(value)[:_MOST_CHARS])
     except ValueError:  # hexadecimal numbers may be longer than Python prints
         return "a number of thousands of digits"
 
@@ -137,8 +137,8 @@ def dotted(*path: str | int) -> str:
         if isinstance(part, int):
             text += f"[{part + 1}]"
         else:
-            shown = part if re.fullmatch(r"[A-Za-z0-9._:-]+", part) else repr(part[:_SHOWN])
-            text += f".{shown}" if text else shown
+            name = part if re.fullmatch(r"[A-Za-z0-9._:-]+", part) else repr(part[:_MOST_CHARS])
+            text += f".{name}" if text else name
     return text[:120]
 
 

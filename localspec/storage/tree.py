@@ -11,22 +11,22 @@ from pathlib import Path
 _MOST_FILES = 20_000
 _MOST_S = 2.0
 # A list of names is as good as new for so long; every key would ask for one.
-_KEPT_S = 10.0
-_kept: dict[Path, tuple[float, list[str]]] = {}
+_CACHED_S = 10.0
+_cached: dict[Path, tuple[float, list[str]]] = {}
 
 
 def files_below(folder: Path) -> list[str]:
-    """Return what `found_below` does, or did a moment ago."""
+    """Return what `list_files` does, or did a moment ago."""
     folder, now = folder.resolve(), time.monotonic()
-    made_s, names = _kept.get(folder, (-_KEPT_S, []))
-    if now - made_s >= _KEPT_S:
-        names = found_below(folder)
-        _kept.clear()
-        _kept[folder] = now, names
+    made_s, names = _cached.get(folder, (-_CACHED_S, []))
+    if now - made_s >= _CACHED_S:
+        names = list_files(folder)
+        _cached.clear()
+        _cached[folder] = now, names
     return names
 
 
-def found_below(
+def list_files(
     folder: Path, most: int | None = _MOST_FILES, within_s: float | None = _MOST_S
 ) -> list[str]:
     """Return paths relative to a folder, in no order, without hidden ones and what `.gitignore` files leave out.
@@ -36,7 +36,7 @@ def found_below(
     Args:
         folder: where to look; it may be hidden itself.
         most: paths to return at most; None returns all.
-        within_s: seconds after which the search ends with what it has found; None lets it take its time.
+        within_s: seconds after which the search ends with what it has; None lets it take its time.
     """
     end_s = None if within_s is None else time.monotonic() + within_s
     return list(islice(_below(folder.resolve(), end_s), most))
@@ -48,8 +48,8 @@ def fuzzy(typed: str, names: Iterable[str], most: int) -> list[str]:
     Likelier is what has them together in the name of the file, and first at its beginning; then what is shorter.
     """
     wanted = typed.lower()
-    found = [(rank, len(name), name) for name in names if (rank := _rank(wanted, name.lower()))]
-    return [name for _, _, name in sorted(found)[:most]]
+    ranked = [(rank, len(name), name) for name in names if (rank := _rank(wanted, name.lower()))]
+    return [name for _, _, name in sorted(ranked)[:most]]
 
 
 def _rank(wanted: str, name: str) -> int:
@@ -71,13 +71,13 @@ def is_hidden(name: str) -> bool:
 
 
 def _below(folder: Path, end_s: float | None) -> Iterator[str]:
-    """Yield what `found_below` returns, what is near first; links are names as others are, and lead nowhere."""
+    """Yield what `list_files` returns, what is near first; links are names as others are, and lead nowhere."""
     from localspec.storage.ignore import rules_above  # noqa: PLC0415 - a chat's start lists no files
 
-    found = rules_above(folder)
-    if found is None:
+    rules_of_folder = rules_above(folder)
+    if rules_of_folder is None:
         return
-    above, start = found
+    above, start = rules_of_folder
     waiting = deque([("", above)])
     while waiting:
         place, rules = waiting.popleft()

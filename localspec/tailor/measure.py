@@ -24,6 +24,8 @@ _LONGEST = 31
 Hits = Mapping[str, Sequence[Sequence[bool]]]
 """By kind of text, for each answer, whether a draft model would have proposed each of its tokens."""
 
+Prompts = Sequence[BenchPrompt]
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
@@ -34,8 +36,13 @@ class RecordedAnswer:
     answer: list[int]
 
 
+def prompt_length(assistant: Assistant, prompts: Prompts) -> int:
+    """Return the tokens of all prompts together; see `prompt_tokens`."""
+    return sum(map(len, prompt_tokens(assistant, prompts)))
+
+
 def record_answers(
-    assistant: Assistant, prompts: Sequence[BenchPrompt], on_share: Callable[[float], None]
+    assistant: Assistant, prompts: Prompts, on_share: Callable[[float], None]
 ) -> list[RecordedAnswer]:
     """Return the target's greedy answers, up to `MOST_TOKENS` each.
 

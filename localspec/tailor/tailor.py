@@ -12,8 +12,6 @@ from statistics import geometric_mean
 
 import numpy as np
 
-from localspec.bench.measure import prompt_tokens
-from localspec.bench.prompts import BenchPrompt
 from localspec.calibration.calibrated import calibrated
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import WORTH_TRYING, PairCosts
@@ -39,8 +37,10 @@ from localspec.storage.paths import data_dir
 from localspec.tailor.measure import (
     MOST_TOKENS,
     ROWS,
+    Prompts,
     RecordedAnswer,
     agreement,
+    prompt_length,
     record_answers,
     speed_up,
 )
@@ -267,15 +267,15 @@ class Tailor:
         """Free the models."""
         self._assistant.close()
 
-    def expected_s(self, prompts: Sequence[BenchPrompt], every: Sequence[Candidate]) -> float:
+    def expected_s(self, prompts: Prompts, every: Sequence[Candidate]) -> float:
         """Return about how many seconds it takes to record the answers, and to make and measure candidates."""
-        read = sum(map(len, prompt_tokens(self._assistant, prompts)))
+        read = prompt_length(self._assistant, prompts)
         answered, costs = len(prompts) * MOST_TOKENS, self.costs.target
         read_s = (read + answered) * costs.of(ROWS) / ROWS  # by each candidate, as by the target
         made = sum(each.source.stat().st_size for each in every if each.recipe)
         return answered * costs.of(1) + read_s * (1 + len(every)) + made / _BYTES_A_SECOND
 
-    def record(self, prompts: Sequence[BenchPrompt]) -> list[RecordedAnswer]:
+    def record(self, prompts: Prompts) -> list[RecordedAnswer]:
         """Return the target's answers to prompts."""
         name = f"answers of {self._name}"
         return record_answers(self._assistant, prompts, lambda share: self._on_measure(name, share))

@@ -30,7 +30,7 @@ class Recorder:
         directory: of the records.
         pair: what answers.
         switch: what is wanted.
-        spell: the bytes of an id; asked only where text is wanted.
+        spell: the bytes of an id; question only where text is wanted.
         workload: what the user says all texts are; None guesses.
         now: seconds since 1970.
         is_secret: whether a text has anything that must not be recorded; by default it has.
@@ -50,17 +50,17 @@ class Recorder:
     _ended: SimpleQueue[Optional["ReplyTrace"]] = field(default_factory=SimpleQueue, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
-    def begin(self, asked: str, tokens: Sequence[int], *, greedy: bool) -> "ReplyTrace":
+    def begin(self, question: str, tokens: Sequence[int], *, greedy: bool) -> "ReplyTrace":
         """Start the trace of a reply.
 
         Args:
-            asked: what the user said last.
+            question: what the user said last.
             tokens: ids of the whole prompt.
             greedy: whether the temperature is 0.
         """
         record = ReplyRecord(self.now(), self.pair, greedy, len(tokens))
-        said = ReplyTokens(list(tokens)) if self.switch.text else None
-        return ReplyTrace(self, asked, record, said, time.perf_counter())
+        noted = ReplyTokens(list(tokens)) if self.switch.text else None
+        return ReplyTrace(self, question, record, noted, time.perf_counter())
 
     def put(self, trace: "ReplyTrace") -> None:
         """Have a reply that has ended written down; returns at once."""
@@ -97,18 +97,18 @@ class ReplyTrace:
 
     Args:
         recorder: takes it at the end.
-        asked: what the user said last.
+        question: what the user said last.
         record: counts.
-        said: notes what is said; None where that is not wanted.
+        tokens: notes what is said; None where that is not wanted.
         start_s: `time.perf_counter` at the beginning.
         text: all of the reply, once it has ended.
         findings: how often each rule of a gate had a match, and what was done about it.
     """
 
     recorder: Recorder
-    asked: str
+    question: str
     record: ReplyRecord
-    said: ReplyTokens | None
+    tokens: ReplyTokens | None
     start_s: float
     text: str = ""
     findings: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -117,8 +117,8 @@ class ReplyTrace:
         """Note a round."""
         try:
             self.record.add(done)
-            if self.said is not None:
-                self.said.add(done)
+            if self.tokens is not None:
+                self.tokens.add(done)
         except Exception as error:  # whatever it is, the answer goes on
             self.recorder.give_up(error)
 
@@ -132,8 +132,8 @@ class ReplyTrace:
         """
         self.text, self.record.prefill_s, self.record.decode_s = text, prefill_s, decode_s
         self.record.wall_s = time.perf_counter() - self.start_s
-        if self.said is not None:
-            self.said.spell(self.recorder.spell)
+        if self.tokens is not None:
+            self.tokens.spell(self.recorder.spell)
         self.recorder.put(self)
 
     def write(self) -> None:
@@ -148,8 +148,8 @@ class ReplyTrace:
 
         recorder, record = self.recorder, self.record
         record.by_user = recorder.workload is not None
-        record.workload = recorder.workload or workload_of(self.asked, self.text)
+        record.workload = recorder.workload or workload_of(self.question, self.text)
         # A text with holes would teach a draft model nothing.
-        private = self.said is not None and self.said.has_secret(recorder.is_secret)
-        said = None if self.said is None or private else msgspec.json.encode(self.said)
-        store(recorder.directory, record, said, self.findings, recorder.switch, recorder.now())
+        private = self.tokens is not None and self.tokens.has_secret(recorder.is_secret)
+        text = None if self.tokens is None or private else msgspec.json.encode(self.tokens)
+        store(recorder.directory, record, text, self.findings, recorder.switch, recorder.now())

@@ -136,7 +136,7 @@ class RoundSums(AcceptanceCounts):
 
     @property
     def saved_s(self) -> float | None:
-        """Seconds that drafting saved, below 0 where it cost some; None likewise."""
+        """Seconds that drafting saved, below 0 where it cost some; None if that is not known."""
         known = self.compared_drafted and self.compared_s
         return self.plain_s - self.compared_s if known else None
 

@@ -121,13 +121,13 @@ def _proposals_of(
 ) -> Iterator[dict[str, Any]]:
     context = [*tokens.prompt]
     for n, done in enumerate(tokens.rounds, start=1):
-        shown = context[-most_context:]
+        ids = context[-most_context:]
         values = msgspec.structs.asdict(done)
         del values["confirmed"]
         yield {
             **values,
-            "context_ids": shown,
-            "context": tokens.text(shown),
+            "context_ids": ids,
+            "context": tokens.text(ids),
             "draft": tokens.text(done.draft_ids),
             "next": tokens.text([done.next_id]),
             "next_is": _NEXT_IS[bool(done.draft_ids), done.accepted == len(done.draft_ids)],

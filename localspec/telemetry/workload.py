@@ -24,23 +24,23 @@ _CODE_LINE = re.compile(
 _UNFINISHED = re.compile(r"\.\.\.\s*\n?```|\{\s*\n?```|\b(?:todo|your code here)\b", re.IGNORECASE)
 
 
-def workload_of(asked: str, reply: str = "") -> str:
+def workload_of(question: str, reply: str = "") -> str:
     """Return what kind of text it is: one of `WORKLOADS`.
 
     Args:
-        asked: what the user said last.
+        question: what the user said last.
         reply: the answer, as far as it is there.
     """
-    asked, reply = asked.strip(), reply[:_READ_CHARS]
-    if len(asked) > _READ_CHARS:
-        asked = asked[: _READ_CHARS // 2] + asked[-_READ_CHARS // 2 :]
-    instruction, material = _parted(asked)
+    question, reply = question.strip(), reply[:_READ_CHARS]
+    if len(question) > _READ_CHARS:
+        question = question[: _READ_CHARS // 2] + question[-_READ_CHARS // 2 :]
+    instruction, material = _parted(question)
     texts = {"asked": instruction.lower(), "reply": reply}
     scores = dict.fromkeys(WORKLOADS, 0.0) | {"chat": 1.0}
     for workload, where, weight, clue in _CLUES:
         if clue.search(texts[where]):
             scores[workload] += weight
-    is_code = "```" in asked or _looks_like_code(material)
+    is_code = "```" in question or _looks_like_code(material)
     if len(material) < _MATERIAL_CHARS:
         # What there is not cannot be edited or summed up.
         scores["edit"] *= 0.3
@@ -52,15 +52,15 @@ def workload_of(asked: str, reply: str = "") -> str:
         if (copied := _copied(material, reply)) > 0.5:
             scores["edit"] += 1.5 * copied
             scores["code"] -= 1.0
-    if is_code and _UNFINISHED.search(asked):
+    if is_code and _UNFINISHED.search(question):
         scores["code"] += 2.0
     return max(WORKLOADS, key=lambda workload: scores[workload])
 
 
-def _parted(asked: str) -> tuple[str, str]:
+def _parted(question: str) -> tuple[str, str]:
     """Return what of a prompt is an instruction, and what is the text that it is about."""
-    fenced = "\n".join(_FENCED.findall(asked))
-    parts = [part for part in _PARAGRAPHS.split(_FENCED.sub("\n\n", asked)) if part.strip()]
+    fenced = "\n".join(_FENCED.findall(question))
+    parts = [part for part in _PARAGRAPHS.split(_FENCED.sub("\n\n", question)) if part.strip()]
     if len(parts) == 1 and not fenced:
         return _announced(parts[0])
     first, *middle = parts or [""]
@@ -74,10 +74,10 @@ def _parted(asked: str) -> tuple[str, str]:
 
 
 def _announced(paragraph: str) -> tuple[str, str]:
-    """Return likewise of a prompt in one paragraph."""
-    found = re.search(r":\s+|\s[\"«“]", paragraph)
-    if found and len(paragraph) - found.end() >= _MATERIAL_CHARS:
-        return paragraph[: found.end()], paragraph[found.end() :]
+    """Return the same of a prompt in one paragraph."""
+    sign = re.search(r":\s+|\s[\"«“]", paragraph)
+    if sign and len(paragraph) - sign.end() >= _MATERIAL_CHARS:
+        return paragraph[: sign.end()], paragraph[sign.end() :]
     return paragraph[: 2 * _INSTRUCTION_CHARS], paragraph.partition(". ")[2]
 
 
@@ -88,8 +88,8 @@ def _looks_like_code(text: str) -> bool:
 
 def _copied(material: str, reply: str) -> float:
     """Return which share of the reply's word triples stands in the material."""
-    given, said = (_triples(text) for text in (material, reply))
-    return sum(triple in given for triple in said) / max(1, len(said))
+    given, words = (_triples(text) for text in (material, reply))
+    return sum(triple in given for triple in words) / max(1, len(words))
 
 
 def _triples(text: str) -> set[tuple[str, ...]]:
@@ -98,7 +98,7 @@ def _triples(text: str) -> set[tuple[str, ...]]:
 
 
 def _clues() -> list[tuple[str, str, float, re.Pattern[str]]]:
-    """Return what kind of text each clue tells of, whether it is looked for in what is asked or in the reply, and its weight."""
+    """Return what kind of text each clue tells of, whether it is sought in the question or in the reply, and its weight."""
     lines = Path(__file__).with_name("clues.txt").read_text(encoding="utf-8").splitlines()
     fields = [line.split(maxsplit=3) for line in lines if line and not line.startswith("#")]
     return [(kind, where, float(weight), re.compile(clue)) for kind, where, weight, clue in fields]

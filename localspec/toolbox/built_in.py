@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from localspec.display import printable
 from localspec.errors import UsageError
 from localspec.messages import ToolCall, ToolResult
-from localspec.storage.tree import found_below
+from localspec.storage.tree import list_files
 from localspec.toolbox.command import (
     CommandEnded,
     CommandLimits,
@@ -202,10 +202,10 @@ class BuiltIn:
 
     def _current(self, path: str, *, exists: bool = False) -> tuple[str, bytes]:
         """Return the name of a file, links followed, and its bytes; of one that need not be there, none."""
-        found = self._folder.read(path, _MOST_READ)
-        if found is None and exists:
+        file = self._folder.read(path, _MOST_READ)
+        if file is None and exists:
             raise UsageError(f"there is no file {path[:200]}: list the folder to see what there is")
-        name, content = found or (self._folder.canonical(path), b"")
+        name, content = file or (self._folder.canonical(path), b"")
         if len(content) > _MOST_READ:
             raise UsageError(f"{path} is longer than {_MOST_READ >> 20} MB: use a command")
         return name, content
@@ -229,7 +229,7 @@ class BuiltIn:
         if not self._folder.is_folder(name):
             raise UsageError(f"there is no folder {path[:200]}: list the folder above it")
         start = "" if name == "." else f"{name}/"
-        return start, [start + each for each in found_below(self._folder.path / name)]
+        return start, [start + each for each in list_files(self._folder.path / name)]
 
     def _preview(self, call: ToolCall, given: Mapping[str, Any]) -> str:
         change: _Change = self._functions[call.name].run(given, threading.Event())

@@ -26,7 +26,7 @@ _VARIABLES = frozenset((
     "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME",
     "NVM_DIR", "PATH", "PYENV_ROOT", "PYTHONPATH", "RUSTUP_HOME", "SHELL", "TZ", "USER", "VIRTUAL_ENV",
 ))  # fmt: skip
-# Keys, tokens, and what was said elsewhere.
+# Keys, tokens, and other conversations.
 _HIDDEN = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".pgpass", ".npmrc",
     ".pypirc", ".password-store", ".config/gh", ".config/gcloud", ".config/git/credentials", ".mozilla",
@@ -47,7 +47,7 @@ class CommandLimits:
     Args:
         seconds: until it is stopped.
         output_bytes: what it may write before it is stopped.
-        kept_bytes: how much of that is kept, half from its beginning and half from its end.
+        returned_bytes: how much of that is returned, half from its beginning and half from its end.
         memory_bytes: private memory of each process.
         processes: at a time.
         file_bytes: the longest file that it may write.
@@ -55,7 +55,7 @@ class CommandLimits:
 
     seconds: float = 120.0
     output_bytes: int = 16 << 20
-    kept_bytes: int = 12 << 10
+    returned_bytes: int = 12 << 10
     memory_bytes: int = 4 << 30
     processes: int = 128
     file_bytes: int = 1 << 30
@@ -89,16 +89,16 @@ def confinement() -> tuple[str, bool]:
 def hidden_paths() -> list[str]:
     """Return what no command may read: keys, tokens, and localspec's own conversations and settings."""
     hub = Path(os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface")
-    found = [Path.home() / each for each in _HIDDEN] + [hub / "token", hub / "stored_tokens"]
-    found += [data_dir(), config_dir()]
-    return sorted({str(each.resolve()) for each in found if each.exists()})
+    paths = [Path.home() / each for each in _HIDDEN] + [hub / "token", hub / "stored_tokens"]
+    paths += [data_dir(), config_dir()]
+    return sorted({str(each.resolve()) for each in paths if each.exists()})
 
 
 def environment(temporary: str) -> dict[str, str]:
     """Return the variables of a command; `temporary` is where it may write beside its folder."""
-    kept = {name: value for name, value in os.environ.items() if name in _VARIABLES}
+    inherited = {name: value for name, value in os.environ.items() if name in _VARIABLES}
     return {
-        **kept,
+        **inherited,
         "TERM": "dumb",
         "TMPDIR": temporary,
         "XDG_CACHE_HOME": f"{temporary}/cache",
@@ -153,7 +153,7 @@ def run_command(
         why = "it was stopped: it started too many processes"
     elif ending == STOPPED:
         why = why or "it was stopped"
-    return CommandEnded(_shortened(output, limits.kept_bytes), why, code)
+    return CommandEnded(_shortened(output, limits.returned_bytes), why, code)
 
 
 def _followed(
@@ -217,7 +217,7 @@ def _sandboxed(folder: Path, temporary: str) -> list[str]:
 
 
 def profile(writes: list[str], hidden: list[str]) -> str:
-    """Return what `sandbox-exec` is told."""
+    """Return a profile for `sandbox-exec`."""
 
     def paths(names: list[str]) -> str:
         return " ".join(f"(subpath {json.dumps(each, ensure_ascii=False)})" for each in names)

@@ -2,7 +2,7 @@
 
 It is started by its path and imports the standard library alone, so that nothing of the folder that it runs in is
 imported. Its first argument is a JSON object with the fields of `Confines`, the rest the command. It watches its
-standard input: when that has something to read, or ends, whoever started it wants the command to end, or is gone.
+standard input: when that has something to read, or ends, its caller wants the command to end, or is gone.
 The last thing that it writes, on descriptor `report`, is why the command ended.
 """
 
@@ -250,13 +250,13 @@ def _tasks() -> int:
 
 def _children() -> list[int]:
     """Return this process's living children; as a subreaper it becomes the parent of every descendant that loses its own."""
-    found = []
+    children = []
     for each in Path("/proc").glob("[0-9]*/stat"):  # none outside Linux
         with contextlib.suppress(OSError):
             state, parent = each.read_bytes().rpartition(b")")[2].split()[:2]
             if state != b"Z" and int(parent) == os.getpid():
-                found.append(int(each.parent.name))
-    return found
+                children.append(int(each.parent.name))
+    return children
 
 
 def _end_all(child: int, *, gently: bool) -> None:

@@ -139,12 +139,12 @@ class Folder:
 def _mode(parent: int, last: str) -> int:
     """Return the mode that a file has, or a new one gets."""
     try:
-        found = os.stat(last, dir_fd=parent, follow_symlinks=False)
+        status = os.stat(last, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return 0o644
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EISDIR, "not a regular file")
-    return stat.S_IMODE(found.st_mode) & 0o777
+    return stat.S_IMODE(status.st_mode) & 0o777
 
 
 def _refused(name: str, error: OSError) -> UsageError:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.calls import Tool
-from localspec.calls.policy import ASKED_FIRST, CallPolicy
+from localspec.calls.policy import WITH_APPROVAL, CallPolicy
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.toolbox import Proposal, Starting, Toolbox
@@ -51,7 +51,7 @@ class ToolLoop:
         self,
         boxes: Sequence[Toolbox],
         permissions: Permissions,
-        policy: CallPolicy = ASKED_FIRST,
+        policy: CallPolicy = WITH_APPROVAL,
         most_rounds: int = MOST_ROUNDS,
     ) -> None:
         self._boxes, self.permissions = tuple(boxes), permissions
@@ -77,8 +77,8 @@ class ToolLoop:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """What there is to call now."""
-        found = {each.name: each for box in reversed(self._boxes) for each in box.tools}
-        return tuple(reversed(found.values()))
+        tools = {each.name: each for box in reversed(self._boxes) for each in box.tools}
+        return tuple(reversed(tools.values()))
 
     @property
     def policy(self) -> CallPolicy:

@@ -86,11 +86,11 @@ class Rules:
         Raises:
             UsageError: it is no TOML, or holds something else than rules.
         """
-        found = read_settings(config_dir() / FILE if file is None else file, _File)
+        settings = read_settings(config_dir() / FILE if file is None else file, _File)
         return cls(
             *(
                 tuple(Rule(*each.split(None, 1)) for each in listed)
-                for listed in (found.allow, found.deny)
+                for listed in (settings.allow, settings.deny)
             )
         )
 

@@ -1,6 +1,6 @@
 """ChatApp: turns keys, clicks and what is sent into questions and commands, and what the engine sends into what is visible.
 
-A worker follows the engine and posts each notice, so that it is taken between keys. Painted before the engine is started.
+A worker follows the engine and posts each notice, so that it is taken between keys.
 """
 
 import asyncio
@@ -22,18 +22,19 @@ from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
 
+from localspec.chat.events import Finished
 from localspec.decoding.round import StopReason
 from localspec.display import clean
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready
 from localspec.session.approval import CallRunner
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
 from localspec.tui.actions import branch_behind, code_of, when_full, when_nearly_full
-from localspec.tui.commands import BY_NAME, COMMANDS, Command, parse, unquoted
+from localspec.tui.commands import COMMANDS, Command, parse, unquoted
 from localspec.tui.composer import Composer
 from localspec.tui.keys import IN_APP, key_text
 from localspec.tui.message import MessageView
-from localspec.tui.models import DEMONSTRATION, Phase
+from localspec.tui.models import Phase
 from localspec.tui.screens import Screens
 from localspec.tui.session import Session
 from localspec.tui.sheets import ApprovalSheet
@@ -90,11 +91,11 @@ class Pace:
         self._at_s, self._at_cpu_s = now_s, cpu_s
 
 
-class EngineNotice(Message):
+class EngineNotices(Message):
     """The engine sent something, or it is time to look at what else may have changed."""
 
-    def __init__(self, notice: Notice | None) -> None:
-        self.notice = notice
+    def __init__(self, notices: list[Notice]) -> None:
+        self.notices = notices
         super().__init__()
 
 
@@ -122,12 +123,10 @@ class ChatApp(Screens):
         super().__init__(session, preferences)
         self._give_back = give_back
         self.error_console = Console(file=io.StringIO(), width=200)
-        self._early: list[str] = []
         self._advised_s = -_AGAIN_S
         self._died_s = -_RESTART_AGAIN_S
         # The same ones every time: Textual stores lines by the filters that they passed.
         self._gates: tuple[LineFilter, ...] = (LineGuard(),)
-        self._started = False
         self._pace = Pace()
         self._results = 0
         self._question: ApprovalSheet | None = None
@@ -153,7 +152,7 @@ class ChatApp(Screens):
                 asyncio.get_running_loop().add_signal_handler(number, leave)
 
     async def on_mount(self) -> None:
-        """Paint, and only then start what takes time."""
+        """Show the conversation; start the engine, and follow it."""
         if self.no_color:  # where Textual would still send greys
             self._gates = (NoColor(), *self._gates)
         self.set_keymap(self._keys)
@@ -163,28 +162,16 @@ class ChatApp(Screens):
         self.theme_changed_signal.subscribe(self, lambda each: self.theme_changed(each.name))
         await self.view.show_messages()
         self.view.entry.composer.focus()
-        self.call_after_refresh(self._start)
-
-    async def _start(self) -> None:
-        """Start the engine, or let the user choose a model if none was chosen, and take up what was sent since the first paint."""
-        session, view = self.session, self.view
-        if session.named:
-            session.start()
-        else:
-            session.engine.start()
-            self.choose_model(first=True)
-        self._started = True
-        if session.work is not None and session.work.notes:
-            self.report("; ".join(session.work.notes))
+        self.view.entry.composer.recall = self.session.talk.history.questions(_RECALLED)
+        if self.session.work is not None and self.session.work.notes:
+            self.report("; ".join(self.session.work.notes))
+        self.session.engine.follow(asyncio.get_running_loop())
+        self.session.start()
         # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
         gc.freeze()
-        view.show_state()
-        # Beside the engine, which loads now, and not when the first answer comes.
+        # While the engine loads, and not when the first answer comes.
         self.run_worker(prepare, thread=True, exit_on_error=False)
         self.run_worker(self._follow())
-        view.entry.composer.recall[:0] = session.talk.history.questions(_RECALLED)
-        for text in self._early:
-            await self.attempt(self._send(text))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""
@@ -193,18 +180,17 @@ class ChatApp(Screens):
     # What the engine sends.
 
     async def _follow(self) -> None:
-        async for notice in self.session.notices():
-            self.post_message(EngineNotice(notice))
+        async for notices in self.session.notices():
+            self.post_message(EngineNotices(notices))
 
-    async def on_engine_notice(self, event: EngineNotice) -> None:
-        """Have the session take a notice, and show what it changes."""
+    async def on_engine_notices(self, event: EngineNotices) -> None:
+        """Have the session take notices, and show what they change."""
         exchange = self.session.exchange
         waited = exchange is not None and not exchange.happened
-        if event.notice is None:
-            await self._tick()
-        else:
-            self.session.take(event.notice)
-            await self.attempt(self._react(event.notice))
+        for notice in event.notices:
+            self.session.take(notice)
+            await self.attempt(self._react(notice))
+        await self._tick()
         self._draw(at_once=waited and exchange is not None and bool(exchange.happened))
 
     async def _tick(self) -> None:
@@ -248,7 +234,7 @@ class ChatApp(Screens):
         models, exchange = self.session.models, self.session.exchange
         mine = exchange is not None and getattr(notice, "id", None) == exchange.id
         match notice:
-            case ReplyDone() if mine:
+            case Finished() if mine:
                 await self.view.settle()
                 await self._finish(notice)
             case Failed(id=None):
@@ -259,10 +245,8 @@ class ChatApp(Screens):
                 if notice.kind != "ContextOverflow" or not await when_full(self):
                     self.report_refusal(notice)
             case Ready():
-                demo = not self.session.named and models.is_default
-                notes = (models.replaced, *notice.notes, f"{DEMONSTRATION}: F8 lists others" * demo)
-                if any(notes):
-                    self.report("; ".join(filter(None, notes)))
+                if news := "; ".join(filter(None, (models.replaced, *notice.notes))):
+                    self.report(news)
             case EngineDied():
                 self.take_back_waiting()
                 await self.view.settle()
@@ -270,7 +254,7 @@ class ChatApp(Screens):
             case _:
                 pass
 
-    async def _finish(self, done: ReplyDone) -> None:
+    async def _finish(self, done: Finished) -> None:
         """Go on behind an answer: with a summary where there is little room left, and with the question that waits."""
         if done.reply.stop_reason is StopReason.CANCELLED:
             self.take_back_waiting()
@@ -293,11 +277,7 @@ class ChatApp(Screens):
 
     async def on_composer_sent(self, event: Composer.Sent) -> None:
         """Run a command, or send a question; what cannot be done is reported, and the text stays."""
-        if self._started:
-            await self.attempt(self._send(event.text))
-        else:
-            sent = "".join(self._early)  # stays in the composer until it is accepted
-            self._early.append(event.text.removeprefix(sent))
+        await self.attempt(self._send(event.text))
 
     async def _send(self, typed: str) -> None:
         text = unquoted(typed)
@@ -330,7 +310,7 @@ class ChatApp(Screens):
 
     async def action_command(self, name: str) -> None:
         """Run a command without an argument, by its key; the same key closes the sheet that it opened."""
-        if len(self.screen_stack) == 1 and (self._started or BY_NAME[name].while_busy):
+        if len(self.screen_stack) == 1:
             await self.run_command(name)
         elif self.opened == (name, self.screen):
             self.screen.dismiss(None)

@@ -7,6 +7,7 @@ import msgspec
 from localspec.chat.events import (
     CallBegun,
     CallDelta,
+    Finished,
     Forecast,
     Prefilling,
     RoundDone,
@@ -15,7 +16,7 @@ from localspec.chat.events import (
     Text,
 )
 from localspec.decoding.round import Round
-from localspec.engine.protocol import Failed, Notice, ReplyDone, ReplyEvents
+from localspec.engine.protocol import Failed, Notice, ReplyEvents
 from localspec.messages import Message, ToolCall
 from localspec.session.conversation import StoredMessage
 
@@ -53,7 +54,7 @@ class Exchange:
     happened: list[RoundDone] = field(default_factory=list)
     started: Started | None = None
     prefilled: float = 0.0
-    finished: ReplyDone | None = None
+    finished: Finished | None = None
     failure: Failed | None = None
 
     @property
@@ -104,7 +105,7 @@ class Exchange:
             case ReplyEvents():
                 for event in notice.events:
                     self._take_event(event)
-            case ReplyDone():
+            case Finished():
                 self.finished = notice
             case Failed():
                 self.failure = notice

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from localspec.chat.events import RoundDone
-from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.drafters.register import DRAFTERS, DrafterEntry, drafters
 from localspec.display import clean
 
 
@@ -18,11 +18,12 @@ class Mark:
     meaning: str
 
 
+def _mark(entry: DrafterEntry) -> Mark:
+    return Mark(entry.marks[0], entry.marks[1], entry.colour, entry.origin)
+
+
 MARKS = {
-    **{
-        name: Mark(entry.marks[0], entry.marks[1], entry.colour, entry.origin)
-        for name, entry in reversed(list(DRAFTERS.items()))
-    },
+    **{name: _mark(entry) for name, entry in reversed(list(DRAFTERS.items()))},
     "correction": Mark("<", ">", "error", "corrected by the target"),
     "bonus": Mark("+", "+", "accent", "extra token from the large model"),
     "plain": Mark("", "", "", "written by the target, nothing drafted"),
@@ -34,6 +35,8 @@ def tokens_of(happened: Iterable[RoundDone]) -> Iterator[tuple[str, Mark]]:
     """Yield the tokens of an answer with their marks; what no draft had a part in is `plain`."""
     for each in happened:
         for text, origin in zip(each.texts, each.round.origins, strict=False):
+            if origin not in MARKS and origin in drafters():  # a drafter of another package
+                MARKS[origin] = _mark(drafters()[origin])
             yield clean(text), MARKS.get(origin, _PLAIN)
 
 
@@ -59,7 +62,7 @@ def counts(happened: Iterable[RoundDone]) -> dict[Mark, int]:
     """Return the origins that an answer has, and how many of its tokens come from there."""
     numbers = dict.fromkeys(MARKS.values(), 0)
     for _, mark in tokens_of(happened):
-        numbers[mark] += 1
+        numbers[mark] = numbers.get(mark, 0) + 1
     return {mark: count for mark, count in numbers.items() if count}
 
 

@@ -31,18 +31,6 @@ Esc  stops an answer"""
 _LEAST_LEFT = 10
 
 
-class Below(Static):
-    """Shows that the transcript goes on below, and how to get there."""
-
-    def __init__(self) -> None:
-        super().__init__("↓ more below, Ctrl+End goes there", id="below")
-        self.display = False
-
-    def on_click(self) -> None:
-        """Go there."""
-        self.app.simulate_key("ctrl+end")
-
-
 class MainView:
     """The main screen.
 
@@ -56,11 +44,13 @@ class MainView:
         self._typesetter: Typesetter | None = None
         self.transcript = Transcript(self.typesetter)
         self.entry = Entry(session.folder)
-        self._news, self._below = Static(id="notice", markup=False), Below()
+        self._news = Static(id="notice", markup=False)
+        self._below = Static("[@click=app.to_end]↓ more below, Ctrl+End goes there[/]", id="below")
         self._keys = Footer(show_command_palette=False, compact=True)
         self._figures, self._status = Static(), Static(id="status", markup=False)
         self.stats = VerticalScroll(self._figures, id="stats", can_focus=False)
-        self._news.display = self._keys.display = self.stats.display = False
+        for each in (self._news, self._below, self._keys, self.stats):
+            each.display = False
         self._holds: Callable[[], object] | None = None
 
     def widgets(self) -> Iterator[Widget]:
@@ -170,7 +160,7 @@ class MainView:
             items.append(TranscriptItem(each.id, text))
             if each.id == upto:
                 break
-        return items or [TranscriptItem(None, MessageText("localspec", _WELCOME, kind="greeting"))]
+        return items or [TranscriptItem(None, MessageText("localspec", _WELCOME, kind="result"))]
 
     def _growing(self) -> MessageText:
         exchange, ready = self._session.exchange, self._session.models.ready

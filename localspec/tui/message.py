@@ -75,8 +75,6 @@ class MessageLayout:
             return True
         if text.kind == "reply":
             self.strips += typesetter.markdown(text.text, width) if text.text else []
-        elif text.kind == "greeting":
-            self.strips += typesetter.keys(text.text, width)
         else:
             self.strips += self._question(typesetter)
         self.strips += self._foot(typesetter)

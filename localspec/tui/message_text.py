@@ -20,7 +20,7 @@ _ENDINGS = {
     "context_full": "the context is full",
     "gated": "stopped by a rule of --gate",
 }
-Kind = Literal["question", "reply", "result", "greeting"]
+Kind = Literal["question", "reply", "result"]
 _MOST_ARGUMENTS = 400
 
 

@@ -18,12 +18,10 @@ from localspec.engine.protocol import (
     Ready,
 )
 from localspec.launch.names import name_of, named, with_names
-from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
 from localspec.storage.files import size_text
 
 STARTING = "loading the model"
-DEMONSTRATION = "this is a tiny demo model that makes things up"
 # Errors of a load that come after the models before it were let go, to make room.
 _AFTER_UNLOADING = {"ModelLoadError", "Fault"}
 
@@ -81,11 +79,6 @@ class Models:
     def next_name(self) -> str:
         """What will be loaded if all goes well."""
         return name_of(self._under_way[-1].request) if self._under_way else self.name
-
-    @property
-    def is_default(self) -> bool:
-        """Whether the pair of the registry is loaded that is used when nothing is chosen."""
-        return self.name == load_registry().default_pair
 
     @property
     def under_way(self) -> bool:

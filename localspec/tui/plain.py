@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from localspec import errors
-from localspec.chat.events import Text
+from localspec.chat.events import Finished, Text
 from localspec.display import Wrapping, clean, clean_line, columns_of, shortened_lines, wrapped
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone, ReplyEvents
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyEvents
 from localspec.errors import LocalspecError
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
@@ -58,7 +58,7 @@ class Lines:
     _thoughts: bool = False
     _results: int = 0
     _refused: Failed | None = None
-    _end: ReplyDone | Failed | EngineDied | None = None
+    _end: Finished | Failed | EngineDied | None = None
     _wrapping: Wrapping = field(init=False)
 
     def __post_init__(self) -> None:
@@ -208,13 +208,12 @@ class Lines:
     async def _follow(self, until: Callable[[], bool]) -> None:
         """Take what the engine sends and write what the user should know of it, until something holds."""
         async with aclosing(self.session.notices()) as notices:
-            async for notice in notices:
-                if notice is None:
-                    self.session.tick()
-                    self._write_work()
-                else:
+            async for each in notices:
+                for notice in each:
                     self.session.take(notice)
                     self._take(notice)
+                self.session.tick()
+                self._write_work()
                 if until():
                     return
 
@@ -232,8 +231,10 @@ class Lines:
                 raise
             task.uncancel()
             await self._follow(lambda: self._end is not None and not self.session.busy)
-        end, self._refused = self._refused_or(self._end), None
-        if isinstance(end, ReplyDone):
+        end, refused = self._end, self._refused
+        if isinstance(end, Failed) and refused is not None:  # why nothing could be loaded
+            end, self._refused = refused, None
+        if isinstance(end, Finished):
             self._write("\n")
             self._write_figures(end)
             return 0, False
@@ -245,12 +246,6 @@ class Lines:
             return int(getattr(kind, "exit_code", 1)), full
         self.report(f"{'' if end is None else end.reason}; /restart starts it again")
         return 1, False
-
-    def _refused_or(
-        self, end: ReplyDone | Failed | EngineDied | None
-    ) -> ReplyDone | Failed | EngineDied | None:
-        """Return why nothing could be loaded, where that is why an answer failed."""
-        return self._refused if isinstance(end, Failed) and self._refused is not None else end
 
     def _write_work(self) -> None:
         """Write what calls came to, and have those that need it allowed."""
@@ -277,7 +272,7 @@ class Lines:
             case ReplyEvents(events=events) if mine:
                 texts = (each for each in events if isinstance(each, Text))
                 self._write("".join(e.text for e in texts if self._thoughts or not e.thinking))
-            case ReplyDone() if mine:
+            case Finished() if mine:
                 self._end, calls = notice, notice.message.calls
                 self._write("\n" * bool(calls and notice.reply.text))
                 for each in calls:
@@ -294,7 +289,7 @@ class Lines:
             case _:
                 pass
 
-    def _write_figures(self, done: ReplyDone) -> None:
+    def _write_figures(self, done: Finished) -> None:
         talk = self.session.talk
         last = talk.messages[-1] if talk.messages else None
         note = done.reply.stop_reason.value
@@ -351,16 +346,17 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
     front.report_news()
     if session.talk.conversation is not None:
         front.report(session.talk.continuing)
-    session.start()
-    if session.work is not None:
-        session.work.wait()
-        for note in session.work.notes:
-            front.report(note)
-    front.report_news()
-    if greets:
-        name = session.models.next_name
-        front.report(f"chatting with {name}; /help lists the commands, Ctrl-D quits")
     with asyncio.Runner() as runner:
+        session.engine.follow(runner.get_loop())
+        session.start()
+        if session.work is not None:
+            session.work.wait()
+            for note in session.work.notes:
+                front.report(note)
+        front.report_news()
+        if greets:
+            name = session.models.next_name
+            front.report(f"chatting with {name}; /help lists the commands, Ctrl-D quits")
         for text in _texts(typed):
             try:
                 runner.run(front.attempt(text))

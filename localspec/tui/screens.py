@@ -1,5 +1,8 @@
 """Screens: the front that draws. What commands show, and what they need to know, becomes the main view, and sheets over it."""
 
+import os
+import shutil
+import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -15,7 +18,6 @@ from localspec.errors import LocalspecError
 from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
 from localspec.tui.actions import edited
-from localspec.tui.clipboard import fill_clipboard
 from localspec.tui.colours import DARK, LIGHT, THEMES, tinted
 from localspec.tui.commands import BY_NAME, COMMANDS, MOVED, run
 from localspec.tui.history_sheet import HistorySheet
@@ -26,7 +28,6 @@ from localspec.tui.session import Session, StillAnswering
 from localspec.tui.settings import ABOUT, CONTEXT, DRAFT, SETTINGS
 from localspec.tui.sheets import LineSheet, ListSheet, RaceSheet, SheetRow, TextSheet
 
-NO_MODEL = "localspec: no model chosen: `localspec chat NAME` uses one, `localspec recommend` suggests some"
 _CONTEXT_IS_FULL = (
     SheetRow(
         "drop", "drop the oldest turns", "the system prompt stays, and the history keeps everything"
@@ -56,6 +57,32 @@ _OTHER_KEYS = """
 Shift+Tab moves to the messages, Esc back to the input line. In chat.toml, [keys]
 changes keys by the names of commands, and by these: stats = "ctrl+s"
 """
+
+
+_MOST_S = 1.0
+# The variable that a desktop sets, and what fills its clipboard.
+_PROGRAMS = (
+    ("WAYLAND_DISPLAY", ("wl-copy",)),
+    ("DISPLAY", ("xclip", "-selection", "clipboard")),
+    ("DISPLAY", ("xsel", "--clipboard", "--input")),
+    ("WSL_DISTRO_NAME", ("clip.exe",)),
+    ("HOME", ("pbcopy",)),
+)
+
+
+def fill_clipboard(text: str) -> bool:
+    """Put a text into the clipboard; return whether a program took it. From afar there is only the terminal's."""
+    quiet, data = subprocess.DEVNULL, text.encode(errors="replace")
+    for variable, command in () if "SSH_CONNECTION" in os.environ else _PROGRAMS:
+        if os.environ.get(variable) and shutil.which(command[0]):
+            try:
+                subprocess.run(  # noqa: S603 - one of those above
+                    command, input=data, stdout=quiet, stderr=quiet, timeout=_MOST_S, check=True
+                )
+            except (OSError, subprocess.SubprocessError):
+                continue
+            return True
+    return False
 
 
 class Screens(App[None]):
@@ -177,9 +204,9 @@ class Screens(App[None]):
         rows = [SheetRow(name, name, hint) for name, hint in hints.items()]
         self.push_screen(ListSheet(title, rows), chosen)
 
-    def choose_model(self, *, first: bool = False) -> None:
-        """Show the models; `first` where none was ever chosen."""
-        from localspec.tui.picker import LEAVE, Picker  # noqa: PLC0415 - numpy comes with it
+    def choose_model(self) -> None:
+        """Show the models, and ask whether the chosen one is meant from now on."""
+        from localspec.tui.picker import Picker  # noqa: PLC0415 - numpy comes with it
 
         async def taken(when: str | None, name: str) -> None:
             if when is not None:
@@ -187,17 +214,13 @@ class Screens(App[None]):
             if when == "default":
                 await self.run_command("set", f"model {name}")
 
-        async def chosen(name: str | None) -> None:
-            if name == LEAVE:
-                self.exit(message=NO_MODEL)
-            elif name and first:
-                await taken("default", name)
-            elif name:
+        def chosen(name: str | None) -> None:
+            if name:
                 sheet = ListSheet(f"Load {name}", _WHEN)
                 self.push_screen(sheet, lambda when: taken(when, name))
 
         models = self.session.models
-        self.push_screen(Picker(models.name, first=first, offline=models.usual.offline), chosen)
+        self.push_screen(Picker(models.name, offline=models.usual.offline), chosen)
 
     def choose_theme(self, name: str) -> None:
         """Change the colours, or report which there are; without a name, show them."""

@@ -4,13 +4,12 @@ Nothing here waits and nothing is drawn: `take` takes what the engine sends, `ti
 """
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.chat.events import Started, Text
+from localspec.chat.events import Finished, Started, Text
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
@@ -19,11 +18,9 @@ from localspec.engine.protocol import (
     Failed,
     Notice,
     Ready,
-    ReplyDone,
     ReplyEvents,
 )
 from localspec.errors import UsageError
-from localspec.launch.names import name_of
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.attachments import attached, unmatched
@@ -40,8 +37,7 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = "also open in another window: your question starts a new branch"
 _SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
-# How often the engine's notices are fetched; while the user waits for the first text, more often.
-_TICK_S, _EAGER_S = 0.1, 0.02
+_TICK_S = 0.1
 
 
 class StillAnswering(UsageError):
@@ -127,11 +123,6 @@ class Session:
         return exchange
 
     @property
-    def named(self) -> bool:
-        """Whether the user, or the conversation that was resumed, names what `start` loads."""
-        return bool(self._resumed or name_of(self.models.usual))
-
-    @property
     def farewell(self) -> str:
         """What is saved of the conversation and how to go on with it, on one line; empty if there is nothing."""
         talk = self.talk
@@ -195,23 +186,15 @@ class Session:
             return False
         return True
 
-    def poll(self) -> None:
-        """Take all that the engine has sent."""
-        for notice in self.engine.drain():
-            self.take(notice)
-        self.tick()
+    async def notices(self) -> AsyncGenerator[list[Notice]]:
+        """Yield what the engine sends, as it comes and at least ten times a second, to be given to `take`, and then `tick`.
 
-    async def notices(self) -> AsyncGenerator[Notice | None]:
-        """Yield what the engine sends, as it comes, to be given to `take`; and None ten times a second, to `tick`."""
-        due_s = 0.0
+        While text streams, no more often: passes want every core.
+        """
         while True:
-            for notice in self.engine.drain():
-                yield notice
-            if time.monotonic() >= due_s:
-                due_s = time.monotonic() + _TICK_S
-                yield None
-            waits = self.growing and self.exchange is not None and not self.exchange.happened
-            await asyncio.sleep(_EAGER_S if waits else _TICK_S)
+            yield self.engine.collect()
+            streams = self.exchange is not None and self.growing and self.exchange.happened
+            await (asyncio.sleep(_TICK_S) if streams else self.engine.arrival(_TICK_S))
 
     def tick(self) -> None:
         """Save what came in if half a second went by, and go on with calls that ended."""
@@ -223,7 +206,7 @@ class Session:
     def take(self, notice: Notice) -> None:
         """Take a notice of the engine: each goes to the request that it is about, or to the models."""
         match notice:
-            case ReplyEvents() | ReplyDone() | Failed(id=int()):
+            case ReplyEvents() | Finished() | Failed(id=int()):
                 if self.race is None or not self.race.take(notice):
                     self._take_reply(notice)
             case Counted():
@@ -381,7 +364,7 @@ class Session:
     def _message(self, number: int) -> StoredMessage:
         return next(each for each in self.talk.messages if each.id == number)
 
-    def _take_reply(self, notice: ReplyEvents | ReplyDone | Failed) -> None:
+    def _take_reply(self, notice: ReplyEvents | Finished | Failed) -> None:
         """Take a part of the answer that is under way, and save it."""
         exchange = self.exchange
         if exchange is None or exchange.id != notice.id:
@@ -390,7 +373,7 @@ class Session:
             self._request(exchange.parent)  # it was refused before the models were loaded
             return
         exchange.take(notice)
-        if isinstance(notice, ReplyDone):
+        if isinstance(notice, Finished):
             self._finish(notice, exchange)
         elif isinstance(notice, ReplyEvents):
             for event in notice.events:
@@ -413,7 +396,7 @@ class Session:
             self._answered = self._recorder.message
         return self._recorder
 
-    def _finish(self, done: ReplyDone, exchange: Exchange) -> None:
+    def _finish(self, done: Finished, exchange: Exchange) -> None:
         """Save an answer as the engine finished it, and carry out its calls; one without a token leaves nothing behind."""
         turn = done.message
         if turn.text or turn.thinking or turn.calls or self._recorder is not None:
@@ -554,12 +537,12 @@ class Session:
 
     def _require_drafter(self, mode: str) -> None:
         """Raise UsageError if nothing may draft, or a mode needs a draft model and none is loaded."""
-        from localspec.decoding.drafters.register import asks_draft_model  # noqa: PLC0415 - not at the start
+        from localspec.decoding.drafters.register import uses_draft_model  # noqa: PLC0415 - not at the start
 
         ready = self.models.ready
         if mode != "off" and self.models.usual.draft == "off":
             raise UsageError("the models were loaded with --draft off: leave that out to draft")
-        if asks_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
+        if uses_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
             raise UsageError(
                 "no draft model is loaded: start the chat with --draft model, or leave draft at auto"
             )

@@ -17,9 +17,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from localspec.display import clean, clean_line
-from localspec.session.approval import CallQuestion
-from localspec.toolbox.permissions import Decision
-from localspec.toolbox.toolbox import Access
+from localspec.session.approval import Access, CallQuestion, Decision
 from localspec.tui.colours import keys_of
 from localspec.tui.race import LANES, Race
 

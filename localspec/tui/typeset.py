@@ -96,7 +96,7 @@ def code_theme(theme: Theme, no_color: bool) -> str:
     return "monokai" if theme.dark else "default"
 
 
-_SPEAKERS = {"question": "accent", "reply": "primary", "result": "secondary", "greeting": "primary"}
+_SPEAKERS = {"question": "accent", "reply": "primary", "result": "secondary"}
 
 
 def speaker_styles(variables: Mapping[str, str]) -> Mapping[str, Style]:
@@ -151,15 +151,6 @@ class Typesetter:
         name, dot, rest = clean(text).partition(" · ")
         speaker = self.speakers.get(kind, Style(bold=True))
         return self.strips(Text.assemble((name, speaker), (dot + rest, "dim")), width)
-
-    def keys(self, text: str, width: int) -> list[Strip]:
-        """Lay out lines that begin with a key and two blanks at least; a line without stays as it is."""
-        lines = []
-        for line in clean(text).split("\n"):
-            key, gap, rest = line.partition("  ")
-            style = self.speakers.get("question", Style(bold=True)) if gap else ""
-            lines.append(Text.assemble((key, style), gap + rest))
-        return self.strips(Text("\n").join(lines), width)
 
     def plain(self, text: str, width: int, style: str | Style = "") -> list[Strip]:
         """Lay out text as it is, wrapped."""

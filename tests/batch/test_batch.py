@@ -65,20 +65,13 @@ def test_a_line_redone_alone_has_the_same_seed(source: Path, output: Path) -> No
     assert records(output)[2]["seed"] == line_seed(RECEIPT.seed, None, 3)
 
 
-def test_a_seed_of_its_own_wins_and_the_receipt_tells_that_of_the_run(
-    source: Path, output: Path
-) -> None:
-    prompts(source, {"prompt": "One", "seed": 5})
+def test_a_seed_of_its_own_wins_and_lines_of_one_id_share_one(source: Path, output: Path) -> None:
+    same = {"id": "a", "prompt": "One"}
+    prompts(source, {"prompt": "One", "seed": 5}, same, same)
     run(source, output)
-    (record,) = records(output)
-    assert (record["seed"], record["receipt"]["seed"]) == (5, RECEIPT.seed)
-
-
-def test_lines_of_one_id_are_all_answered_with_one_seed(source: Path, output: Path) -> None:
-    prompts(source, {"id": "a", "prompt": "One"}, {"id": "a", "prompt": "One"})
-    run(source, output)
-    assert len(records(output)) == 2
-    assert len({each["text"] for each in records(output)}) == 1
+    first, second, third = records(output)
+    assert (first["seed"], first["receipt"]["seed"]) == (5, RECEIPT.seed)
+    assert second["text"] == third["text"]
 
 
 def test_several_at_a_time_leave_in_the_order_of_their_lines(source: Path, output: Path) -> None:

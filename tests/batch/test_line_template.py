@@ -11,13 +11,9 @@ from localspec.errors import LocalspecError, TemplateError, UsageError
 @pytest.mark.parametrize(
     "source",
     [
-        "{{ x.__class__.__mro__ }}",
-        "{{ x.append(1) }}",
-        "{{ 'x' * 10 ** 9 }}",
-        "{{ 1 // 0 }}",
-        "{{ x.y }}",
+        "{{ x.__class__.__mro__ }}", "{{ x.append(1) }}", "{{ 'x' * 10 ** 9 }}", "{{ 1 // 0 }}", "{{ x.y }}",
     ],
-)
+)  # fmt: skip
 def test_what_a_template_must_not_do_is_an_error_of_the_line(source: str) -> None:
     with pytest.raises(TemplateError, match="t fails on this line"):
         LineTemplate(source, "t").render({"x": [1]})

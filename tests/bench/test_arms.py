@@ -30,19 +30,9 @@ def test_another_target_comes_without_the_usual_draft_model() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        ",",
-        "fast",
-        "off,off",
-        "seed=3",
-        "threads=two",
-        "exact=1",
-        "pair=",
-        "off,",
-        "ctx=-1",
-        "model:0",
+        "", ",", "fast", "off,off", "seed=3", "threads=two", "exact=1", "pair=", "off,", "ctx=-1", "model:0",
     ],
-)
+)  # fmt: skip
 def test_arm_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_arm("a", text, USUAL)

@@ -18,10 +18,9 @@ from localspec.calibration.calibrated import (
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
-from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET
+from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, Measured
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import SafeWidths
-from localspec.llama.timed_passes import Measured
 from localspec.options import LoadOptions
 
 

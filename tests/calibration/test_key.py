@@ -9,7 +9,7 @@ import pytest
 
 from localspec.calibration import key as key_module
 from localspec.calibration.key import digest_of, file_identity, key_of
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.devices import Device
 from localspec.options import LoadOptions
 from localspec.resources import default_threads

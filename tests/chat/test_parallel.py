@@ -58,6 +58,25 @@ def by_key(answered: Sequence[Answered]) -> dict[int, Answered]:
     return keyed
 
 
+def finish(answerer: Assistant) -> list[tuple[int, object]]:
+    """Go on until nothing is left; return the events, each with its request's number."""
+    events: list[tuple[int, object]] = []
+    while answerer.busy:
+        answerer.step()
+        events += answerer.take()
+    return events
+
+
+def texts_of(answerer: Assistant) -> dict[int, str]:
+    """Go on until nothing is left; return the texts of the replies by key."""
+    return {k: each.reply.text for k, each in finish(answerer) if isinstance(each, Finished)}
+
+
+def began(answerer: Assistant) -> list[int]:
+    """Go on until nothing is left; return the keys of the requests as they began."""
+    return [key for key, each in finish(answerer) if isinstance(each, Started)]
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_every_request_is_answered_once_and_as_it_would_be_alone(count: int) -> None:
     prompts = [f"Question {number}?" for number in range(7)]
@@ -71,16 +90,8 @@ def test_every_request_is_answered_once_and_as_it_would_be_alone(count: int) -> 
         mine, other = each.reply, alone[key].reply
         assert mine is not None
         assert other is not None
-        assert (mine.text, mine.tokens, mine.stop_reason) == (
-            other.text,
-            other.tokens,
-            other.stop_reason,
-        )
-        assert (mine.seed, mine.prompt_tokens, mine.completion_tokens) == (
-            other.seed,
-            other.prompt_tokens,
-            other.completion_tokens,
-        )
+        for name in ("text", "tokens", "stop_reason", "seed", "prompt_tokens", "completion_tokens"):
+            assert getattr(mine, name) == getattr(other, name)
     assert max(sequences.widths, default=1) in ({1}, {2}, {3}, {5, 6, 7})[min(count, 4) - 1]
 
 
@@ -121,8 +132,7 @@ def test_who_asks_again_goes_on_where_the_reading_of_a_cancelled_prompt_stopped(
         took = started.prompt_tokens
         assert started.cached_tokens == kept[-1]
         answerer.cancel(key)
-        while answerer.busy:
-            answerer.step()
+        finish(answerer)
         kept.append(max(each.n_cached for each in sequences.views))
     assert kept == [0, 48, 96, 144, 192]
     assert kept[-1] < took
@@ -203,17 +213,13 @@ def test_what_is_cached_is_told_kept_and_forgotten_by_each_sequence_for_itself(
         for key, prompt in enumerate(prompts):
             options = ReplyOptions(stop=("inde", "deed", "ed.")[key : key + 1])
             answerer.submit(ask(key, prompt, options, keep=keep if again else None))
-        held, cached = set[int](), dict[int, tuple[int, int]]()
-        while answerer.busy:
-            answerer.step()
-            for key, event in answerer.take():
-                if isinstance(event, Started):
-                    cached[key] = event.prompt_tokens, event.cached_tokens
-                elif isinstance(event, Finished):
-                    reply = event.reply
-                    held.add(reply.prompt_tokens + len(reply.tokens) - 1)
-        for prompt_tokens, known in cached.values():
-            assert known == ((keep or prompt_tokens - 1) if again else 0)
+        events = [event for _, event in finish(answerer)]
+        replies = [event.reply for event in events if isinstance(event, Finished)]
+        held = {each.prompt_tokens + len(each.tokens) - 1 for each in replies}
+        for event in events:
+            if isinstance(event, Started):
+                known = (keep or event.prompt_tokens - 1) if again else 0
+                assert event.cached_tokens == known
         assert {view.n_cached for view in sequences.views} == held
         assert len(held) == len(prompts)
 
@@ -224,17 +230,6 @@ def test_a_consumer_who_leaves_leaves_nothing_behind() -> None:
     next(answering)
     answering.close()  # type: ignore[attr-defined]
     assert len(list(answers(answerer, Taken(["Again?"]).requests()))) == 1
-
-
-def texts_of(answerer: Assistant) -> dict[int, str]:
-    """Go on until nothing is left; return the texts of the replies by key."""
-    found: dict[int, str] = {}
-    while answerer.busy:
-        answerer.step()
-        for key, event in answerer.take():
-            if isinstance(event, Finished):
-                found[key] = event.reply.text
-    return found
 
 
 def test_one_that_is_cancelled_keeps_what_it_has_and_the_others_go_on() -> None:
@@ -277,8 +272,7 @@ def test_for_one_that_is_cancelled_while_it_waits_nobody_loses_anything() -> Non
         answerer.submit(ask(key, f"Question {key}?"))
     answerer.step()
     answerer.cancel(1)
-    while answerer.busy:
-        answerer.step()
+    finish(answerer)
     assert len(prepared) == 2, "those that are answered"
 
 
@@ -302,14 +296,10 @@ def test_events_bear_the_key_of_their_request() -> None:
     answerer, _ = parallel(2)
     answerer.submit(ask(5, "x" * 5000))
     answerer.submit(ask(7, "Two?"))
-    seen: dict[int, list[object]] = {5: [], 7: []}
-    while answerer.busy:
-        answerer.step()
-        for key, event in answerer.take():
-            seen[key].append(event)
-    assert [type(each) for each in seen[5]] == [RequestFailed]
-    assert any(isinstance(each, RoundDone) for each in seen[7])
-    assert isinstance(seen[7][-1], Finished)
+    events = finish(answerer)
+    assert [type(each) for key, each in events if key == 5] == [RequestFailed]
+    assert any(isinstance(each, RoundDone) for key, each in events if key == 7)
+    assert isinstance(events[-1][1], Finished)
 
 
 def test_a_fault_of_ours_is_not_taken_for_an_error_of_the_request() -> None:
@@ -365,34 +355,22 @@ def test_where_all_are_taken_the_one_that_was_used_first_goes() -> None:
     assert [b"First" in each for each in said] == [True, False]
 
 
-def began(answerer: Assistant) -> list[int]:
-    """Go on until nothing is left; return the keys of the requests as they began."""
-    found = []
-    while answerer.busy:
-        answerer.step()
-        found += [key for key, event in answerer.take() if isinstance(event, Started)]
-    return found
-
-
-def test_the_client_with_the_fewest_under_way_goes_first() -> None:
-    answerer, _ = parallel(2)
-    for key, client in enumerate("aaaaabac"):
+@pytest.mark.parametrize(
+    ("count", "clients", "order"),
+    [
+        (2, "aaaaabac", [0, 5, 7, 1, 2, 3, 4, 6]),
+        (1, "aaabbc", [0, 3, 5, 1, 4, 2]),
+        (2, "aaaaa", [0, 1, 2, 3, 4]),
+    ],
+    ids=["fewest under way", "one at a time: in turns", "one client: as they came"],
+)
+def test_clients_go_first_that_have_the_fewest_under_way(
+    count: int, clients: str, order: list[int]
+) -> None:
+    answerer, _ = parallel(count)
+    for key, client in enumerate(clients):
         answerer.submit(ask(key, f"Question {key}?", client=client))
-    assert began(answerer) == [0, 5, 7, 1, 2, 3, 4, 6]
-
-
-def test_where_one_is_answered_at_a_time_clients_take_turns() -> None:
-    answerer, _ = parallel(1)
-    for key, client in enumerate("aaabbc"):
-        answerer.submit(ask(key, f"Question {key}?", client=client))
-    assert began(answerer) == [0, 3, 5, 1, 4, 2]
-
-
-def test_of_one_client_whoever_came_first_goes_first() -> None:
-    answerer, _ = parallel(2)
-    for key in range(5):
-        answerer.submit(ask(key, f"Question {key}?", client="a"))
-    assert began(answerer) == list(range(5))
+    assert began(answerer) == order
 
 
 def test_widths_of_passes_are_counted() -> None:

@@ -219,7 +219,11 @@ def test_a_process_that_is_gone_is_started_again() -> None:
     assert child is not None
     child.kill()
     child.wait()
+    jinja.start()  # as loading does
+    again = jinja._renderer._child
+    assert again not in {None, child}
     assert render("{{ 2 }}") == "2"
+    assert jinja._renderer._child is again
 
 
 _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.command import Done, assert_one_complaint, localspec
 from tests.models.gguf_builder import TOKENS, Content, Tensor, build, model_file, model_values
-from tests.models.header_hub import COMMIT, HeaderHub, HugeFile, header_hub
+from tests.models.loopback_hub import COMMIT, Fault, HugeFile, LoopbackHub, loopback_hub
 
 LIMIT_BYTES = 20_000_000
 PADDED = [*TOKENS, "[PAD6]"]
@@ -29,23 +29,24 @@ def wide(gigabytes: float, n_vocab: int) -> HugeFile:
 
 
 @pytest.fixture
-def hub() -> Iterator[HeaderHub]:
-    with header_hub() as hub:
-        hub.repos["owner/Big-GGUF"] = {
-            "Big-Q4_K_M.gguf": huge(4.5),
-            "Big-Q8_0-00001-of-00002.gguf": huge(5, sha256="6" * 64),
-            "Big-Q8_0-00002-of-00002.gguf": huge(3, sha256="7" * 64),
-            "mmproj-Big-Q4_K_M.gguf": huge(1),
-        }
-        hub.repos["owner/Small-GGUF"] = {
-            "small.Q4_K_M.gguf": huge(1.1),
-            "small.Q8_0.gguf": huge(2.1, tokens=PADDED, token_type=PADDED_TYPES),
-        }
+def hub() -> Iterator[LoopbackHub]:
+    with loopback_hub(with_storage=True) as hub:
+        hub.files[at("Big", "Big-Q4_K_M.gguf")] = huge(4.5)
+        hub.files[at("Big", "Big-Q8_0-00001-of-00002.gguf")] = huge(5, sha256="6" * 64)
+        hub.files[at("Big", "Big-Q8_0-00002-of-00002.gguf")] = huge(3, sha256="7" * 64)
+        hub.files[at("Big", "mmproj-Big-Q4_K_M.gguf")] = huge(1)
+        hub.files[at("Small", "small.Q4_K_M.gguf")] = huge(1.1)
+        padded = huge(2.1, tokens=PADDED, token_type=PADDED_TYPES)
+        hub.files[at("Small", "small.Q8_0.gguf")] = padded
         yield hub
 
 
+def at(repo: str, name: str) -> str:
+    return f"/owner/{repo}-GGUF/resolve/{COMMIT}/{name}"
+
+
 @pytest.fixture
-def online(hub: HeaderHub, bare_machine: dict[str, str]) -> dict[str, str]:
+def online(hub: LoopbackHub, bare_machine: dict[str, str]) -> dict[str, str]:
     return {**bare_machine, "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_secret"}
 
 
@@ -132,7 +133,7 @@ def test_json_says_the_same(files: Path, bare_machine: dict[str, str]) -> None:
 
 
 def test_of_remote_models_only_the_headers_are_read(
-    hub: HeaderHub, online: dict[str, str], files: Path
+    hub: LoopbackHub, online: dict[str, str], files: Path
 ) -> None:
     done = check(files, "hf.co/owner/Big-GGUF", "owner/Small-GGUF:q8_0", "--json", env=online)
     assert done.code == 0, done.err
@@ -146,26 +147,27 @@ def test_of_remote_models_only_the_headers_are_read(
         hub.sent_bytes == facts["target"]["fetched_bytes"] + facts["draft_model"]["fetched_bytes"]
     )
     assert hub.sent_bytes <= 2 << 20
-    assert f"GET /owner/Big-GGUF/resolve/{COMMIT}/Big-Q4_K_M.gguf" in hub.asked
+    assert f"GET {at('Big', 'Big-Q4_K_M.gguf')}" in hub.requests
     assert hub.leaked == []
-    assert hub.tokens == {"Bearer hf_secret"}
+    assert "Bearer hf_secret" in hub.authorization
 
 
 def test_shards_are_judged_by_the_first(
-    hub: HeaderHub, online: dict[str, str], files: Path
+    hub: LoopbackHub, online: dict[str, str], files: Path
 ) -> None:
     done = check(files, "owner/Big-GGUF:Q8_0", "target.gguf", "--json", env=online)
     assert done.code == 0, done.err
     assert json.loads(done.out)["target"]["size_bytes"] == 8_000_000_000
-    assert not any("00002-of" in asked for asked in hub.asked)
+    assert not any("00002-of" in asked for asked in hub.requests)
 
 
 @pytest.mark.slow
 def test_a_vocabulary_of_16_megabytes_is_read_within_the_limit(
-    hub: HeaderHub, online: dict[str, str], files: Path
+    hub: LoopbackHub, online: dict[str, str], files: Path
 ) -> None:
-    hub.repos["owner/Wide-GGUF"] = {"wide-Q4_K_M.gguf": wide(9, 650_000)}
-    header = len(hub.repos["owner/Wide-GGUF"]["wide-Q4_K_M.gguf"].header)
+    file = wide(9, 650_000)
+    hub.files[at("Wide", "wide-Q4_K_M.gguf")] = file
+    header = len(file.header)
     assert header > 16_000_000
     done = check(files, "owner/Wide-GGUF", "owner/Wide-GGUF", "--json", env=online)
     assert done.code == 0, done.err
@@ -177,9 +179,9 @@ def test_a_vocabulary_of_16_megabytes_is_read_within_the_limit(
 @pytest.mark.slow
 @pytest.mark.parametrize("knows_ranges", [True, False])
 def test_what_never_ends_is_given_up_within_the_limit(
-    hub: HeaderHub, online: dict[str, str], files: Path, knows_ranges: bool
+    hub: LoopbackHub, online: dict[str, str], files: Path, knows_ranges: bool
 ) -> None:
-    hub.repos["owner/Endless-GGUF"] = {"endless-Q4_K_M.gguf": wide(9, 800_000)}
+    hub.files[at("Endless", "endless-Q4_K_M.gguf")] = wide(9, 800_000)
     hub.knows_ranges = knows_ranges
     done = check(files, "owner/Endless-GGUF", "target.gguf", env=online)
     assert_one_complaint(done, 1)
@@ -199,12 +201,12 @@ def line_bytes() -> int:
 
 
 def test_a_cut_line_goes_on_where_it_stopped(
-    hub: HeaderHub, online: dict[str, str], files: Path
+    hub: LoopbackHub, online: dict[str, str], files: Path
 ) -> None:
-    hub.cuts = 2
+    hub.faults.extend([Fault("cut", 1 << 19), Fault("cut", 1 << 18)])
     done = check(files, "owner/Big-GGUF", "target.gguf", env=online)
     assert done.code == 0, done.err
-    assert hub.ranges == ["bytes=0-1048575", "bytes=524288-1048575", "bytes=786432-1048575"]
+    assert hub.offsets == [0, 1 << 19, (1 << 19) + (1 << 18)]
 
 
 @pytest.mark.first(2)
@@ -220,7 +222,7 @@ def test_a_cut_line_goes_on_where_it_stopped(
     ],
 )
 def test_what_cannot_be_judged_is_told_in_one_line(
-    hub: HeaderHub,
+    hub: LoopbackHub,
     online: dict[str, str],
     files: Path,
     arguments: tuple[str, ...],
@@ -234,7 +236,7 @@ def test_what_cannot_be_judged_is_told_in_one_line(
 
 
 def test_a_page_a_refusal_and_no_line_are_told_apart(
-    hub: HeaderHub, online: dict[str, str], bare_machine: dict[str, str], files: Path
+    hub: LoopbackHub, online: dict[str, str], bare_machine: dict[str, str], files: Path
 ) -> None:
     arguments = ("owner/Big-GGUF", "target.gguf")
     offline = check(files, *arguments, env={**online, "HF_HUB_OFFLINE": "1"})
@@ -247,7 +249,7 @@ def test_a_page_a_refusal_and_no_line_are_told_apart(
     gated = check(files, *arguments, env=online)
     assert_one_complaint(gated, 3)
     assert "HTTP 401" in gated.err
-    hub.page = b"<html>please log in</html>"
+    hub.portal = True
     portal = check(files, *arguments, env=online)
     assert_one_complaint(portal, 3)
     assert "a web page came" in portal.err

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from localspec.launch.context_size import guessed_context, may_need_more
+from localspec.launch.local_engine import guessed_context, may_need_more
 from tests.cli.command import localspec
 
 ENGLISH = "The river was wide, and nobody had ever crossed it at night. "

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -90,27 +88,6 @@ def test_vectors_are_made_kept_up_to_date_and_dropped(
     assert (again.code, "vectors" in again.err) == (0, False)
     (status,) = json.loads(localspec("index", "status", "--json", env=env).out)
     assert status["vectors"] is None
-
-
-def test_an_index_with_tables_of_version_1_is_searched_by_words_and_gets_vectors_again(
-    env: dict[str, str], folder: Path, tmp_path: Path
-) -> None:
-    tiny_models.write_llama(tmp_path / "tiny.gguf", pooling=1)
-    assert localspec("import", str(tmp_path / "tiny.gguf"), env=env).code == 0
-    assert localspec("index", "add", ".", "--vectors", "tiny", env=env, cwd=folder).code == 0
-    with closing(sqlite3.connect(tmp_path / "data" / "index" / "my-notes.db")) as database:
-        database.executescript(
-            "DROP TABLE vector; DROP TABLE vector_version; PRAGMA user_version = 1;"
-            "CREATE TABLE code (file, part, codes); CREATE TABLE sign (file, part, signs);"
-            "INSERT INTO code VALUES (1, 0, x'00')"
-        )
-    found = localspec("index", "search", "tea", env=env)
-    assert "tea.md" in found.out
-    assert found.err == (
-        "localspec: found by words alone: `localspec index update my-notes` makes the vectors\n"
-    )
-    assert "1 new vectors by tiny" in localspec("index", "update", env=env).err
-    assert localspec("index", "search", "tea", env=env).err == ""
 
 
 def test_a_setting_gives_new_indexes_vectors(

@@ -22,7 +22,6 @@ from localspec.cli.run import AnswerWriter, OutputFlags
 from localspec.cli.tools import RepliesAndCalls, ToolFlags, pressed_answer
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.round import Spent, StopReason
-from localspec.engine.answering import Loaded
 from localspec.engine.engine import FirstRequest, Interrupted, NoSignals
 from localspec.engine.protocol import Load
 from localspec.launch import local_engine
@@ -110,15 +109,10 @@ def test_a_question_is_not_saved_before_the_model_is_loaded_for_good(
     def load(*_: object, **__: object) -> object:
         if next(loads):
             raise Cancelled
-        return runtime
+        return runtime, SimpleNamespace(trouble=None)
 
     monkeypatch.setattr(local_engine, "make_plan", lambda *_, **__: plan)
-    monkeypatch.setattr(local_engine, "load_plan", load)
-    monkeypatch.setattr(
-        local_engine,
-        "loaded",
-        lambda *_: Loaded(speaker, None, None, None),  # type: ignore[arg-type]
-    )
+    monkeypatch.setattr(local_engine, "load_observed", load)
     monkeypatch.setattr(local_engine, "may_need_more", lambda *_: True)
 
     def asked() -> Request:

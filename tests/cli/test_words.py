@@ -7,13 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli.main import localspec
-from localspec.cli.prompt import (
-    DocsFlags,
-    QuestionFlags,
-    SystemFlags,
-    model_and_prompt,
-    require_model,
-)
+from localspec.cli.options import require_model
+from localspec.cli.prompt import DocsFlags, QuestionFlags, SystemFlags, model_and_prompt
 from localspec.errors import LocalspecError, ModelUnavailable, TemplateError, UsageError
 from localspec.models.registry import load_registry
 

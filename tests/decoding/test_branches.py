@@ -111,7 +111,7 @@ def grown(
     worth, second = Worth(0.0, 0.0, verify_s, 1.0), Branches()
     for chance in chances:
         worth.add(chance)
-    assert worth.kept == len(chances)
+    assert worth.n_verified == len(chances)
     second._right = caught
     return second.choose(worth, [(5,)] * len(chances), (), min(branches, most - len(chances)))
 

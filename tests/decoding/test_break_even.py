@@ -3,10 +3,10 @@ import pytest
 from localspec.decoding.costs import (
     PairCosts,
     PassCosts,
-    beside_s,
     best_count,
     could_pay,
     draft_model_could_win,
+    shared_s,
     window_length,
 )
 
@@ -47,11 +47,11 @@ SMOLLM2 = PassCosts(
 
 
 def test_alone_a_pass_costs_what_the_table_says() -> None:
-    assert beside_s(FLAT, 0, 7) == pytest.approx([FLAT.of(width) for width in range(1, 8)])
+    assert shared_s(FLAT, 0, 7) == pytest.approx([FLAT.of(width) for width in range(1, 8)])
 
 
 def test_beside_others_a_plain_pass_costs_its_share_and_a_draft_a_pass_more() -> None:
-    seconds = beside_s(FLAT, 3, 6, token_s=0.1)
+    seconds = shared_s(FLAT, 3, 6, token_s=0.1)
     assert seconds[0] == pytest.approx(FLAT.of(4) / 4 + 0.1)
     assert seconds[5] == pytest.approx(FLAT.of(4) / 4 + FLAT.of(5) + 0.6)
 

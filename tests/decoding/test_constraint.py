@@ -59,7 +59,7 @@ def test_the_prefix_alone_decides(seed: int, begin: int) -> None:
 def test_it_decides_also_where_few_states_are_kept(
     kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constraint_module, "_KEPT", kept)
+    monkeypatch.setattr(constraint_module, "_MOST_STATES", kept)
     check_many()
 
 

@@ -70,7 +70,7 @@ def test_what_slowed_wide_passes_is_forgotten_while_none_is_made() -> None:
     for _ in range(12):
         running.add(4, 2 * TABLE.of(4))
     slow = [running.of(width) / running.of(1) / TABLE.of(width) for width in (4, 8)]
-    for _ in range(400):
+    for _ in range(1600):
         running.add(1, 1.0)
     after = [running.of(width) / running.of(1) / TABLE.of(width) for width in (4, 8)]
     assert min(slow) > 1.2

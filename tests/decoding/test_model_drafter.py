@@ -124,7 +124,7 @@ class Stopping:
         return self.length < self.after
 
     @property
-    def kept(self) -> int:
+    def n_verified(self) -> int:
         return min(self.most_kept, self.length)
 
 

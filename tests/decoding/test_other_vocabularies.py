@@ -153,13 +153,13 @@ BUGS = {
     ),
     "the draft model's id is proposed": (
         MappedIds.spell,
-        "table.alone[said]",
-        "(said,)",
+        "table.alone[drafted]",
+        "(drafted,)",
     ),
     "the draft model's id is proposed after another": (
         TokenMap._join,
-        "apart = (before, *self.alone[said])",
-        "return (before, said)",
+        "apart = (before, *self.alone[drafted])",
+        "return (before, drafted)",
     ),
     "the text is read as the target's ids": (
         MappedIds.read,

@@ -19,8 +19,8 @@ from localspec.decoding.drafters.register import (
     WITHOUT_MODEL,
     DrafterEntry,
     Material,
-    asks_draft_model,
-    asks_passes,
+    uses_draft_model,
+    uses_passes,
 )
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Generation, Limits
@@ -164,13 +164,13 @@ def test_every_entry_makes_a_drafter_of_its_name() -> None:
             Material((), model, SharedIds(60), CHEAP.draft_model, past=SaidTwice([]))
         )
         assert drafter.name == name
-        assert asks_passes(name) is (name in {"model", "heads"})
-        assert entry.needs_draft_model is asks_draft_model(name)
+        assert uses_passes(name) is (name in {"model", "heads"})
+        assert entry.needs_draft_model is uses_draft_model(name)
 
 
 def test_what_drafts_without_a_draft_model_needs_none() -> None:
-    assert not asks_draft_model(WITHOUT_MODEL)
-    assert not asks_draft_model("off")
+    assert not uses_draft_model(WITHOUT_MODEL)
+    assert not uses_draft_model("off")
 
 
 PACKAGE = """

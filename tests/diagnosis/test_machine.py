@@ -7,7 +7,7 @@ import pytest
 
 from localspec.diagnosis import doctor
 from localspec.diagnosis.doctor import gpu_build, hardware, software
-from localspec.llama.build import build
+from localspec.llama.backend import build
 from localspec.llama.devices import Device, devices
 from localspec.setup.plan import GpuFinding
 

@@ -39,6 +39,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,7 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
-from localspec.engine.answering import Loaded, StateLeftError
+from localspec.engine.answering import StateLeftError
 from localspec.engine.child import serve
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring, StateSaved
 from localspec.launch.drafting import draft_mode
@@ -93,6 +94,17 @@ WARM = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE, TimeoutExpired=subproc
 """What stands for `subprocess` where engines are started."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Scripted:
+    """Models that tell a script, and what can be done with them; see `Loaded`."""
+
+    assistant: Assistant
+    save: Callable[[Path, tuple[Segment, ...]], StateSaved]
+    restore: Callable[[Path], tuple[int, tuple[Segment, ...]]]
+    policy: Callable[[str, int], Policy]
+    costs: PairCosts | None = None
+
+
 class ScriptedFactory:
     """Loads nothing, as the script says."""
 
@@ -116,7 +128,7 @@ class ScriptedFactory:
         load: Load,
         cancel: CancelFlag,
         tell: Callable[[Loading | Measuring], None],
-    ) -> Loaded:
+    ) -> Scripted:
         options = load.options
         name = name_of(options)
         self._refuse("too_large", name)
@@ -147,7 +159,7 @@ def name_of(options: LaunchOptions) -> str:
     return options.pair or options.target or "default-pair"
 
 
-def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
+def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
     drafts, script = document.get("drafts", 0), script_of(document)
     targets = sequences_of(document, script, cancel)
     models = LoadedModels(
@@ -195,7 +207,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
             raise errors.UsageError(f"draft mode {mode!r} needs a draft model: none is loaded")
         return FixedPolicy(KnowingDrafter(script), drafts)
 
-    return Loaded(assistant, save, restore, policy, costs_of(document))
+    return Scripted(assistant, save, restore, policy, costs_of(document))
 
 
 def _template(document: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lab.fuzz.target import load
@@ -15,7 +16,7 @@ from localspec.batch.source import parsed, split_lines
 from localspec.config.files import read_settings
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
-from localspec.launch.child import _segments
+from localspec.launch.load import segments_of
 from localspec.messages import Message
 from localspec.session.export import as_json, as_markdown
 
@@ -66,8 +67,8 @@ def test_a_state_without_one_of_its_fields_is_left_alone() -> None:
 
 @pytest.mark.parametrize("remembered", [None, [1], [["a"]], [["a", 5]], [["a", ["b"]]], [[1, [2]]]])
 def test_what_a_state_remembers_is_texts_with_ids_or_nothing(remembered: object) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        _segments(remembered)  # type: ignore[arg-type]
+    with pytest.raises(msgspec.ValidationError):
+        segments_of(remembered)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """TextGate: wherever a text is cut, it says the same of it; nothing of a secret is let through, and little is held back."""
 
+import re
 from collections.abc import Sequence
 from random import Random
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from lab.planted import FORMATS, Planted, planted
 from localspec.gates.gate import Gate, gate_of_toml, usual_gate
-from localspec.gates.patterns import RuleSet
+from localspec.gates.patterns import PLAIN, RuleSet, _scoped
 from localspec.gates.rules import RULES, GateRule
 from localspec.gates.text_gate import Finding, Stretch
 from tests.chat.cutting import cut
@@ -123,23 +124,25 @@ def rule_gate(*rules: GateRule, **actions: str) -> Gate:
     return Gate(RuleSet(rules), known)  # type: ignore[arg-type]
 
 
-def test_first_rule_counts_where_two_match_and_the_first_place_before_it() -> None:
-    gate = rule_gate(
-        GateRule("one", "own", "bc"), GateRule("two", "own", "bcd"), GateRule("three", "own", "ab")
-    )
-    assert gate.cleaned("abcd bcd") == "[masked: three]cd [masked: one]d"
+def keys(tail: str) -> GateRule:
+    return GateRule("k", "own", "[a-z]{3}", "k-", tail=tail, end="!!")
 
 
-def test_characters_around_a_match_decide() -> None:
-    gate = rule_gate(GateRule("n", "own", "[0-9]{2}", before="0-9", after="0-9"))
-    assert gate.cleaned("12 345 a67b 8") == "[masked: n] 345 a[masked: n]b 8"
-
-
-def test_tail_belongs_to_the_match_however_long_it_is() -> None:
-    gate = rule_gate(GateRule("k", "own", "[a-z]{3}", "k-", tail="a-z.", end="!!"))
-    assert gate.cleaned(f"k-{'a' * 900}.b 1") == "[masked: k] 1"
-    gate = rule_gate(GateRule("k", "own", "[a-z]{3}", "k-", tail="a-z!", end="!!"))
-    assert gate.cleaned("k-abcdef!gh!!ij k") == "[masked: k]ij k"
+@pytest.mark.parametrize(
+    ("rules", "text", "masked"),
+    [
+        # The first rule counts where two match, and the first place before it.
+        ([("one", "bc"), ("two", "bcd"), ("three", "ab")], "abcd bcd", "[masked: three]cd [masked: one]d"),
+        # Characters around a match decide.
+        ([GateRule("n", "own", "[0-9]{2}", before="0-9", after="0-9")], "12 345 a67b 8", "[masked: n] 345 a[masked: n]b 8"),
+        # A tail belongs to the match, however long it is.
+        ([keys("a-z.")], f"k-{'a' * 900}.b 1", "[masked: k] 1"),
+        ([keys("a-z!")], "k-abcdef!gh!!ij k", "[masked: k]ij k"),
+    ],
+)  # fmt: skip
+def test_rules_mask(rules: list[GateRule | tuple[str, str]], text: str, masked: str) -> None:
+    given = [GateRule(each[0], "own", each[1]) if isinstance(each, tuple) else each for each in rules]  # fmt: skip
+    assert rule_gate(*given).cleaned(text) == masked
 
 
 def test_stop_ends_the_text_and_note_lets_it_through() -> None:
@@ -169,3 +172,12 @@ def test_plain_words_pass_as_they_would_if_all_rules_were_tried(chunks: list[str
     for chunk in chunks:
         assert seen(quick.feed(chunk)) == seen(slow.feed(chunk))
     assert seen(quick.flush()) == seen(slow.flush())
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@examples(15)
+@given(st.data())
+def test_no_match_of_a_rule_is_plain_words(rule: GateRule, data: st.DataObject) -> None:
+    head = re.sub(r"\(\?=\[[^]]*\]\)", "", rule.head)  # which are there to be quick
+    text = data.draw(st.from_regex(_scoped(head) + _scoped(rule.body), fullmatch=True))
+    assert not PLAIN.fullmatch(f" {text} ")

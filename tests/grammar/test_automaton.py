@@ -98,7 +98,7 @@ def test_nor_do_they_where_few_masks_and_states_are_kept(
     kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(automaton_module, "_MASKS", kept)
-    monkeypatch.setattr("localspec.decoding.constraint._KEPT", kept)
+    monkeypatch.setattr("localspec.decoding.constraint._MOST_STATES", kept)
     check(7)
 
 

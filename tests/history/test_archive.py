@@ -180,10 +180,12 @@ def test_editing_an_earlier_question_begins_a_branch_beside_it(history: History)
 
 def test_editing_the_first_question_is_a_second_beginning(history: History) -> None:
     number = talk(history, "one", "1")
+    other = talk(history, "other", "O")
     (first, _) = history.branch(number)
     again = history.add_user(number, None, Message.user("uno"))
     assert said(history, number) == ["uno"]
     assert history.branch(number)[0].siblings == (first.id, again)
+    assert len(history.branch(other)[0].siblings) == 1, "of its own conversation"
 
 
 def test_asking_again_keeps_both_answers(history: History) -> None:
@@ -194,12 +196,6 @@ def test_asking_again_keeps_both_answers(history: History) -> None:
     assert said(history, number) == ["one", "I"]
     assert history.branch(number)[1].siblings == (answered.id, again.message)
     assert len(history.messages(number)) == 3
-
-
-def test_siblings_are_of_the_same_conversation(history: History) -> None:
-    first, second = talk(history, "a", "A"), talk(history, "b", "B")
-    assert len(history.branch(first)[0].siblings) == 1
-    assert len(history.branch(second)[0].siblings) == 1
 
 
 def test_a_cut_reply_goes_on_where_it_was_cut(history: History) -> None:
@@ -218,16 +214,13 @@ def test_a_cut_reply_goes_on_where_it_was_cut(history: History) -> None:
 
 def test_the_list_has_the_newest_first_and_no_empty_ones(history: History) -> None:
     first, second = talk(history, "a", "A"), talk(history, "b", "B")
+    assert history.latest() == second
     history.create()
     assert [each.id for each in history.conversations()] == [second, first]
     talk(history, "c", "C", first)
     assert [each.id for each in history.conversations()] == [first, second]
     assert history.latest() == first
     assert [each.id for each in history.conversations(limit=1)] == [first]
-
-
-def test_nothing_is_the_latest_of_nothing(history: History) -> None:
-    assert history.latest() is None
 
 
 @pytest.mark.parametrize(
@@ -265,6 +258,57 @@ def test_search_finds_words_their_beginnings_and_what_lies_within(
     assert [each.id for each in history.conversations(query)] == [numbers[i] for i in found]
 
 
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        (
+            "Compare the three longest rivers of Europe with those of Asia, in a table",
+            "Compare the three longest rivers of Europe with those of…",
+        ),
+        ("a question\nof two lines " + "x" * 80, "a question of two lines " + "x" * 35 + "…"),
+        ("a question", "a question"),
+    ],
+)
+def test_a_title_is_what_was_typed_without_files_cut_at_a_word_until_the_user_gives_one(
+    history: History, typed: str, title: str
+) -> None:
+    number = history.create()
+    history.add_user(number, None, Message.user(typed, [DocumentPart("a.txt", "inside")]))
+    assert history.conversation(number).title == title
+    assert "inside" in history.branch(number)[0].message.text
+    history.rename(number, " Mine\n now ")
+    talk(history, "another", "B", number)
+    assert history.conversation(number).title == "Mine now"
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("aaaaa b ccc", "aaaaa b…"),
+        ("aaaaa bb cc", "aaaaa…"),
+        ("a bbbbbbbbb", "a bbbbb…"),
+        ("aaaaa bb", "aaaaa bb"),
+    ],
+)
+def test_a_title_that_is_cut_keeps_its_last_word_whole(text: str, cut: str) -> None:
+    assert cut_at_word(text, 8) == cut
+
+
+def test_of_conversations_of_one_moment_the_last_is_first_and_no_id_is_used_again(
+    tmp_path: Path,
+) -> None:
+    history = History(tmp_path, clock=lambda: 1.0)
+    assert history.latest() is None
+    numbers = [talk(history, "a", "A") for _ in range(3)]
+    assert [each.id for each in history.conversations()] == numbers[::-1]
+    message = history.branch(numbers[2])[1].id
+    history.delete(numbers[2])
+    again = talk(history, "b", "B")
+    assert again > numbers[2]
+    assert history.branch(again)[0].id > message
+    history.close()
+
+
 def test_a_hit_has_the_words_around_it(history: History) -> None:
     talk(history, "one", "a long reply " * 30 + "with a needle in it")
     (hit,) = history.conversations("needle")
@@ -279,36 +323,6 @@ def test_a_reply_is_searched_once_it_is_settled_and_never_twice(history: History
     history.resume_reply(reply.message).finish(Message.assistant("haystack"))
     assert history.conversations("needle") == []
     assert len(history.conversations("haystack")) == 1
-
-
-def test_a_title_is_cut_at_a_word(history: History) -> None:
-    number = history.create()
-    history.add_user(
-        number,
-        None,
-        Message.user("Compare the three longest rivers of Europe with those of Asia, in a table"),
-    )
-    title = history.conversation(number).title
-    assert title == "Compare the three longest rivers of Europe with those of…"
-
-
-def test_a_title_is_what_was_typed_without_files(history: History) -> None:
-    number = history.create()
-    file = DocumentPart("a.txt", "inside")
-    history.add_user(number, None, Message.user("a question", [file]))
-    assert history.conversation(number).title == "a question"
-    assert "inside" in history.branch(number)[0].message.text
-
-
-def test_a_title_is_the_users_once_given(history: History) -> None:
-    number = talk(history, "a question\nof two lines " + "x" * 80, "A")
-    title = history.conversation(number).title
-    assert title.startswith("a question of two lines xxx")
-    assert title.endswith("…")
-    assert len(title) == 60
-    history.rename(number, " Mine\n now ")
-    talk(history, "another", "B", number)
-    assert history.conversation(number).title == "Mine now"
 
 
 def test_what_is_deleted_is_in_no_file_any_more(history: History, tmp_path: Path) -> None:
@@ -344,15 +358,6 @@ def test_a_long_conversation_with_branches_can_be_deleted(history: History) -> N
     history.delete(number)
     assert history.trouble is None
     assert history.conversations("message") == []
-
-
-def test_an_id_is_never_used_again(history: History) -> None:
-    number = talk(history, "a", "A")
-    message = history.branch(number)[1].id
-    history.delete(number)
-    again = talk(history, "b", "B")
-    assert again > number
-    assert history.branch(again)[0].id > message
 
 
 def test_what_is_not_there_is_said_to_be_not_there(history: History) -> None:
@@ -397,17 +402,3 @@ def test_json_has_every_branch_and_figure(history: History) -> None:
     assert document["messages"][2]["thinking"] == "hm"
     assert document["messages"][2]["parent"] == asked.id
     assert document["leaf"] == document["messages"][2]["id"]
-
-
-def test_a_title_that_is_cut_keeps_its_last_word_whole() -> None:
-    assert cut_at_word("aaaaa b ccc", 8) == "aaaaa b…"
-    assert cut_at_word("aaaaa bb cc", 8) == "aaaaa…"
-    assert cut_at_word("a bbbbbbbbb", 8) == "a bbbbb…"
-    assert cut_at_word("aaaaa bb", 8) == "aaaaa bb"
-
-
-def test_of_conversations_of_one_moment_the_last_one_is_first(tmp_path: Path) -> None:
-    history = History(tmp_path, clock=lambda: 1.0)
-    numbers = [talk(history, "a", "A") for _ in range(3)]
-    assert [each.id for each in history.conversations()] == numbers[::-1]
-    history.close()

@@ -54,7 +54,7 @@ class Audit:
             assert 0 <= part.rows <= len(part.tokens)
             assert 0 <= part.n_past <= part.n_past + len(part.tokens) <= context.n_ctx
             assert all(0 <= token < context.model.vocabulary.n_vocab for token in part.tokens)
-            assert part.n_past == context.kept(part.sequence)
+            assert part.n_past == context.held(part.sequence)
 
     def _check_rows(self, context: NativeContext, count: int, view: Logits) -> None:
         """See that rows are those of the last pass, no more, and lie where llama.cpp has them."""

@@ -223,7 +223,7 @@ def test_a_planted_bug_is_caught(
 def test_rows_are_kept_of_the_latest_tokens_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heads_module, "_KEPT", 40)
+    monkeypatch.setattr(heads_module, "_MEMORY", 40)
     target, heads = bench.made()
     text = text_of(Random(1), 300)
     target.prefill(text[:-1])

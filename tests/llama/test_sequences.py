@@ -18,7 +18,7 @@ from tests.llama.together import check_together
 from tests.llama.toy_native import ToyNative, toy_sequences
 from tests.toy import Stopwatch, Table, random_table
 
-N_WORLDS = 600
+N_WORLDS = 2000
 TABLE = random_table(3, n_vocab=9, window=64)
 Asking = Generator[Pass, Passed, int]
 
@@ -53,14 +53,14 @@ BUGS = (
     Bug(
         "what a neighbour has counts as cached here",
         LlamaSequences.missing,
-        "LlamaSequence.common_prefix(self._family[slot], asked)",
-        "self._family[slot].common_prefix(asked)",
+        "LlamaSequence.common_prefix(self._family[slot], requests)",
+        "self._family[slot].common_prefix(requests)",
     ),
     Bug(
         "rows handed to the wrong sequence",
         LlamaSequences.together,
         "answers[i] = all_rows[start : start + part.rows]",
-        "answers[len(asked) - 1 - i] = all_rows[start : start + part.rows]",
+        "answers[len(requests) - 1 - i] = all_rows[start : start + part.rows]",
     ),
     Bug(
         "rows of a drafting neighbour are counted as one",
@@ -71,13 +71,13 @@ BUGS = (
     Bug(
         "rows in the order of places, passes in that of numbers",
         LlamaSequences.together,
-        "return [answers[i] for i in range(len(asked))]",
+        "return [answers[i] for i in range(len(requests))]",
         "return [answers[i] for i in order]",
     ),
     Bug(
         "a cancelled pass counts as evaluated",
         LlamaSequence.resync,
-        "self.native.kept(self.number)",
+        "self.native.held(self.number)",
         "None",
     ),
     Bug(
@@ -94,13 +94,13 @@ BUGS = (
     ),
     Bug(
         "snapshots are taken to be of the last pass",
-        LlamaSequence._kept_of,
+        LlamaSequence._reusable,
         "removed <= self._snapshots",
         "removed <= self.native.n_snapshots",
     ),
     Bug(
         "a recurrent state is rolled back as a cache is",
-        LlamaSequence._kept_of,
+        LlamaSequence._reusable,
         "if self.native.can_truncate or removed <= self._snapshots else 0",
         "",
     ),

@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from localspec.decoding.cancel import Cancelled
-from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET
-from localspec.llama.timed_passes import sample
+from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, sample
 
 STAIRCASE = {1: 23, 2: 42, 3: 56, 4: 68, 5: 84, 6: 98, 7: 107, 8: 115, 9: 124, 12: 143, 16: 138}
 
@@ -114,6 +113,23 @@ def test_a_width_that_was_slow_twice_is_measured_again_where_a_wider_pass_was_no
     world = World(seconds)
     costs = sample(world.run_pass, replace(OF_TARGET, budget_s=6.0), world.clock).costs
     assert costs.of(16) == pytest.approx(staircase_s(16))
+
+
+@pytest.mark.parametrize(("times", "believed"), [(4, True), (99, False)])
+def test_a_pass_of_four_that_is_undercut_by_one_of_six_is_measured_again(
+    times: int, believed: bool
+) -> None:
+    """All that a pass of four does, one of six does, too: it cannot take less."""
+
+    def seconds(width: int) -> float:
+        slow = width == 4 and world.passes.count(4) <= times
+        return staircase_s(width) * (1.6 if slow else 1)
+
+    world = World(seconds)
+    measured = sample(world.run_pass, replace(OF_TARGET, budget_s=6.0), world.clock)
+    assert world.passes.count(4) > 4
+    assert (measured.costs.of(4) == pytest.approx(staircase_s(4))) is believed
+    assert measured.disturbed is not believed, "the next start measures once more"
 
 
 def test_other_programs_show_in_the_spread() -> None:

@@ -93,7 +93,7 @@ class ToyNative:
         assert len(self._rows) == count
         return self._rows
 
-    def kept(self, sequence: int) -> int:
+    def held(self, sequence: int) -> int:
         return self._kept[sequence]
 
     def remove(self, sequence: int, n_past: int) -> bool:

@@ -34,11 +34,34 @@ class Fault:
     status: int = 503
 
 
+@dataclass(frozen=True, slots=True)
+class HugeFile:
+    """A file of many gigabytes that need not be stored: a header, and zeros behind it."""
+
+    header: bytes
+    size_bytes: int
+    sha256: str = "5" * 64
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def __getitem__(self, part: slice) -> "HugeFile":
+        start, end, _ = part.indices(self.size_bytes)
+        return HugeFile(self.header[start:end], max(end - start, 0))
+
+    def __bytes__(self) -> bytes:
+        return self.header.ljust(self.size_bytes, b"\0")
+
+
+def _sha256(data: bytes | HugeFile) -> str:
+    return data.sha256 if isinstance(data, HugeFile) else hashlib.sha256(data).hexdigest()
+
+
 @dataclass(slots=True)
 class LoopbackHub:
     """What the hub serves, and what it was asked."""
 
-    files: dict[str, bytes] = field(default_factory=dict)
+    files: dict[str, bytes | HugeFile] = field(default_factory=dict)
     status: int = 200
     error_code: str | None = None
     requests: list[str] = field(default_factory=list)
@@ -80,8 +103,11 @@ class LoopbackHub:
         path = urlsplit(request.path).path
         data = self.files.get(path)
         if path.startswith("/api/models/"):
-            body = self._listing(path.removeprefix("/api/models/")) if self.status == 200 else b""
-            _respond(request, self.status, {"Content-Type": "application/json"}, body)
+            siblings = self._siblings(path.removeprefix("/api/models/"))
+            status = self.status if siblings or self.status != 200 else 404
+            body = json.dumps({"id": "a/b", "sha": self.commit, "siblings": siblings}).encode()
+            headers = {"Content-Type": "application/json"}
+            _respond(request, status, headers, body if status == 200 else b"")
             return
         if path.startswith("/storage/"):
             self._storage(request, self.files[path.removeprefix("/storage")])
@@ -92,7 +118,7 @@ class LoopbackHub:
             code = self.error_code or ("EntryNotFound" if status == 404 else None)
             _respond(request, status, {**headers, **({"X-Error-Code": code} if code else {})})
             return
-        sha256 = hashlib.sha256(data).hexdigest()
+        sha256 = _sha256(data)
         if self.storage:
             location = f"{self.storage}/storage{path}?signature={self.signature}"
             linked = {"X-Linked-Size": str(len(data)), "X-Linked-ETag": f'"{sha256}"'}
@@ -104,16 +130,16 @@ class LoopbackHub:
         else:
             _respond(request, 200, headers, b"", len(data))
 
-    def _listing(self, repo: str) -> bytes:
-        """Return what the hub says of a repository and its files."""
+    def _siblings(self, repo: str) -> list[dict[str, object]]:
+        """Return what the hub says of the files of a repository."""
         repo = re.sub("/revision/.*", "", repo)
         start = f"/{repo}/resolve/{self.commit}/"
-        siblings = [
+        return [
             {
                 "rfilename": path.removeprefix(start),
                 "size": len(data),
                 "lfs": {
-                    "sha256": self.listed_sha256 or hashlib.sha256(data).hexdigest(),
+                    "sha256": self.listed_sha256 or _sha256(data),
                     "size": len(data),
                     "pointerSize": 130,
                 },
@@ -121,9 +147,8 @@ class LoopbackHub:
             for path, data in self.files.items()
             if path.startswith(start)
         ]
-        return json.dumps({"id": repo, "sha": self.commit, "siblings": siblings}).encode()
 
-    def _storage(self, request: BaseHTTPRequestHandler, data: bytes) -> None:
+    def _storage(self, request: BaseHTTPRequestHandler, data: bytes | HugeFile) -> None:
         if (token := request.headers.get("authorization")) is not None:
             self.leaked.append(token)
         signature = parse_qs(urlsplit(request.path).query)["signature"]
@@ -132,7 +157,9 @@ class LoopbackHub:
             return
         self._data(request, data, {})
 
-    def _data(self, request: BaseHTTPRequestHandler, data: bytes, headers: dict[str, str]) -> None:
+    def _data(
+        self, request: BaseHTTPRequestHandler, data: bytes | HugeFile, headers: dict[str, str]
+    ) -> None:
         fault = self.faults.popleft() if self.faults else None
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
         start, end = 0, len(data)
@@ -148,9 +175,9 @@ class LoopbackHub:
                 _respond(request, 200, {"Content-Type": "text/html; charset=utf-8"}, PAGE)
                 return
             case Fault("wrong_bytes"):
-                body = bytes(byte ^ 1 for byte in body)
+                body = bytes(byte ^ 1 for byte in bytes(body))
             case Fault("longer"):
-                total, body = total + 1, body + b"x"
+                total, body = total + 1, bytes(body) + b"x"
             case Fault("shorter"):
                 total, body = total - 1, body[:-1]
         ranged = asked is not None and self.knows_ranges
@@ -159,11 +186,13 @@ class LoopbackHub:
         _begin(request, 206 if ranged else 200, headers, len(body))
         self._send(request, body, fault)
 
-    def _send(self, request: BaseHTTPRequestHandler, body: bytes, fault: Fault | None) -> None:
+    def _send(
+        self, request: BaseHTTPRequestHandler, body: bytes | HugeFile, fault: Fault | None
+    ) -> None:
         broken = fault is not None and fault.kind in {"cut", "silent"}
-        view = memoryview(body)[: fault.after if fault is not None and broken else len(body)]
+        view = body[: fault.after if fault is not None and broken else len(body)]
         for start in range(0, len(view), _SLICE_BYTES):
-            piece = view[start : start + _SLICE_BYTES]
+            piece = bytes(view[start : start + _SLICE_BYTES])
             # Counted first: a client that has its last byte may look before this thread goes on.
             self.sent_bytes += len(piece)
             request.wfile.write(piece)

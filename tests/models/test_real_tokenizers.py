@@ -22,7 +22,7 @@ NAMES = """
 FITTING = {
     # MPT was trained with the tokenizer of GPT-NeoX-20B: 50,432 equal pieces, types and merges. Only
     # the file of mpt names its pre-tokenizer.
-    ("gpt-neox", "mpt"): ("pre-tokenizers are none and 'mpt'",),
+    ("gpt-neox", "mpt"): ("pre-tokenizers differ: those of the target count",),
     # Phi-3 extends Llama 2's 32,000 tokens by 64 control tokens (Phi-3 report, arXiv:2404.14219), and
     # gives <unk>, <s> and </s> other types and scores, which their meaning does not depend on.
     ("llama-spm", "phi-3"): (
@@ -31,7 +31,7 @@ FITTING = {
     ),
     # llama.cpp's file for Qwen3.5 is Qwen2's with another pre-tokenizer, which splits combining marks
     # from letters or does not. Only the target's splits text.
-    ("qwen2", "qwen35"): ("pre-tokenizers are 'qwen2' and 'qwen35'",),
+    ("qwen2", "qwen35"): ("pre-tokenizers differ: those of the target count",),
 }
 
 

@@ -8,7 +8,7 @@ from localspec.retrieval.update import update
 
 
 def main(path: str) -> None:
-    update(Index(Path(path)), lambda changes: print(changes.seen, flush=True))
+    update(Index(Path(path)), lambda changes: print(changes.done, flush=True))
 
 
 if __name__ == "__main__":

@@ -15,40 +15,36 @@ def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
     assert [label(each) for each in said.documents] == ["a.py · 5 B · ≈ 1 tokens"]
 
 
-def test_a_full_stop_behind_a_name_is_not_part_of_it(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("x")
-    assert [each.name for each in attached("See @a.py. And (@a.py)!", tmp_path)] == ["a.py"]
-
-
-def test_a_name_with_spaces_is_quoted(tmp_path: Path) -> None:
-    (tmp_path / "my file.txt").write_text("y")
-    assert [each.name for each in attached('Sum up @"my file.txt" please', tmp_path)] == [
-        "my file.txt"
-    ]
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("See @a.py. And (@a.py)!", ["a.py"]),
+        ('Sum up @"my file.txt" please', ["my file.txt"]),
+        ("@src", []),
+        ("mail me@example.org", []),
+        ("@nobody is here", []),
+        ("@", []),
+        ("@/no/such", []),
+        ("@" + "x" * 5000, []),
+    ],
+)
+def test_what_names_a_file_is_attached_and_the_rest_is_text(
+    text: str, names: list[str], tmp_path: Path
+) -> None:
+    for name in ("a.py", "my file.txt"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "src").mkdir()
+    assert [each.name for each in attached(text, tmp_path)] == names
 
 
 @pytest.mark.parametrize(
-    "text", ["mail me@example.org", "@nobody is here", "@", "@/no/such", "@" + "x" * 5000]
+    ("content", "word"),
+    [(b"\xff\xfe\x00", "is not UTF-8 text"), (b"x" * ((1 << 20) + 1), "longer than 1 MB")],
 )
-def test_what_names_no_file_is_just_text(text: str, tmp_path: Path) -> None:
-    assert attached(text, tmp_path) == []
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
-    assert attached("@src", tmp_path) == []
-
-
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.bin").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="is not UTF-8 text"):
+def test_what_no_context_can_hold_is_refused(content: bytes, word: str, tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(content)
+    with pytest.raises(UsageError, match=word):
         attached("@a.bin", tmp_path)
-
-
-def test_a_file_beyond_any_context_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "big").write_bytes(b"x" * ((1 << 20) + 1))
-    with pytest.raises(UsageError, match="longer than 1 MB"):
-        attached("@big", tmp_path)
 
 
 def test_completions_tell_sizes_and_folders(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from localspec.session.documents import Docs
 from localspec.toolbox.functions import Functions
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rule, Rules
+from localspec.toolbox.toolbox import Access
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Functions:
     (tmp_path / "tea.md").write_text("# Tea\nGreen tea: 80 degrees.")
     with closing(open_index("notes", make=True)) as index:
         add(index, [tmp_path / "tea.md"])
-    return Docs("notes").toolbox()
+    return Functions([Docs("notes").search_docs], Access.NOTHING)
 
 
 def called(box: Functions, arguments: str) -> tuple[str, bool]:

@@ -17,9 +17,9 @@ CARD = {**BARE, "cuda": GpuFinding(("Card",))}
 
 
 def decided(
-    found: dict[str, GpuFinding], *built_in: str, beside: bool = False, **request: Any
+    found: dict[str, GpuFinding], *built_in: str, is_made: bool = False, **request: Any
 ) -> SetupPlan:
-    return decide(found, built_in or ("CPU",), beside=beside, **request)
+    return decide(found, built_in or ("CPU",), is_made=is_made, **request)
 
 
 def test_without_a_gpu_nothing_changes() -> None:
@@ -88,7 +88,7 @@ def test_rpc_is_added_and_not_lost() -> None:
 
 
 def test_the_cpu_goes_back_to_the_build_that_came_with_the_environment() -> None:
-    assert decided(CARD, "CUDA", "CPU", beside=True, backend="cpu").to_own
+    assert decided(CARD, "CUDA", "CPU", is_made=True, backend="cpu").to_own
     assert decided(CARD, "CPU", backend="cpu").backend is None
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.storage.ignore import IgnoreRules
-from localspec.storage.tree import found_below
+from localspec.storage.tree import list_files
 
 # Left out, since git does otherwise than its manual says: `**` beside other letters, and a slash in brackets or behind a
 # backslash, which ends a part here.
@@ -82,7 +82,7 @@ def test_what_git_leaves_out_is_left_out(folder: Path, top: list[str], below: li
     git = ("git", "-c", "core.excludesFile=", "-C", folder, "ls-files", "-z", "--others")
     listed = subprocess.run([*git, "--exclude-standard"], capture_output=True, check=True).stdout
     names = {each for each in listed.decode().split("\0") if each and ".gitignore" not in each}
-    assert set(found_below(folder, None, None)) == names
+    assert set(list_files(folder, None, None)) == names
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from localspec.session.attachments import completions
-from localspec.storage.tree import files_below, found_below, fuzzy
+from localspec.storage.tree import files_below, fuzzy, list_files
 from tests.hostile_repository import hostile_repository
 from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
 def _search_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_below, "__defaults__", (20_000, PATIENCE_S))
+    monkeypatch.setattr(list_files, "__defaults__", (20_000, PATIENCE_S))
     monkeypatch.setenv("HOME", "/nowhere")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
 
@@ -42,22 +42,22 @@ def test_hidden_files_are_found_only_below_a_folder_that_is_named(folder: Path) 
     (folder / ".github" / "workflows" / "ci.yml").write_text("x")
     repository(folder)
     subprocess.run(["git", "-C", str(folder), "add", "-A"], check=True)
-    found = found_below(folder)
+    found = list_files(folder)
     assert "readme.txt" in found
     assert not any(name.startswith(".") for name in found)
-    assert found_below(folder / ".github") == ["workflows/ci.yml"]
+    assert list_files(folder / ".github") == ["workflows/ci.yml"]
 
 
 def test_no_more_is_found_than_is_wanted(folder: Path) -> None:
     for _ in range(2):
-        assert len(found_below(folder, most=2)) == 2
-        assert len(found_below(folder, most=None, within_s=None)) >= 3
+        assert len(list_files(folder, most=2)) == 2
+        assert len(list_files(folder, most=None, within_s=None)) >= 3
         repository(folder)
 
 
 def test_a_program_that_a_repository_names_is_not_run(tmp_path: Path) -> None:
     repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
-    assert found_below(repository) == ["new.txt"]
+    assert list_files(repository) == ["new.txt"]
     assert not (tmp_path / "ran").exists()
 
 
@@ -66,7 +66,7 @@ def test_outside_a_repository_ignored_files_are_left_out_likewise(folder: Path) 
     for name in ("src/deep/kept.md", ".hidden/x.py"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("x")
-    assert set(found_below(folder)) == {"src/hello.py", "src/deep/kept.md", "readme.txt"}
+    assert set(list_files(folder)) == {"src/hello.py", "src/deep/kept.md", "readme.txt"}
     assert not (folder / ".git").exists()
 
 
@@ -80,7 +80,7 @@ def test_repositories_in_a_folder_have_their_own_rules(folder: Path, *, inside: 
     repository(own)
     if inside:
         repository(folder)
-    found = set(found_below(folder))
+    found = set(list_files(folder))
     assert "projects/own/kept.o" in found
     assert not {"projects/own/left.tmp", "build/hello.o", "projects/own/"} & found
 
@@ -90,10 +90,10 @@ def test_a_folder_inside_a_repository_obeys_those_above_it(folder: Path) -> None
     (folder / "src" / ".gitignore").write_text("/deep/*.log\n/hello.py\n")
     (folder / "build" / "inner").mkdir()
     (folder / "build" / "inner" / "y.txt").write_text("x")
-    assert "x.log" in found_below(folder / "src" / "deep")
+    assert "x.log" in list_files(folder / "src" / "deep")
     repository(folder)
-    assert found_below(folder / "src" / "deep") == ["help.md"]
-    assert found_below(folder / "build" / "inner") == []
+    assert list_files(folder / "src" / "deep") == ["help.md"]
+    assert list_files(folder / "build" / "inner") == []
 
 
 def test_the_users_own_rules_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,21 +103,21 @@ def test_the_users_own_rules_hold(folder: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     for _ in range(2):
-        assert set(found_below(folder)) == {"src/hello.py", "readme.txt"}
+        assert set(list_files(folder)) == {"src/hello.py", "readme.txt"}
         repository(folder)
     (home / "mine").write_text("readme.*\n")
     (home / ".gitconfig").write_text('[core]\n\texcludesFile = "~/mine"\n')
-    assert set(found_below(folder)) == {"src/hello.py", "src/deep/help.md"}
+    assert set(list_files(folder)) == {"src/hello.py", "src/deep/help.md"}
     (folder / ".git" / "info").mkdir(exist_ok=True)
     (folder / ".git" / "info" / "exclude").write_text("/src/hello.py\n")
-    assert found_below(folder) == ["src/deep/help.md"]
+    assert list_files(folder) == ["src/deep/help.md"]
 
 
 def test_links_lead_nowhere(folder: Path) -> None:
     (folder / "out").symlink_to("/etc")
     (folder / "src" / "round").symlink_to(folder)
-    assert {"out", "src/round"} <= set(found_below(folder))
-    assert not any(name.startswith(("out/", "src/round/")) for name in found_below(folder))
+    assert {"out", "src/round"} <= set(list_files(folder))
+    assert not any(name.startswith(("out/", "src/round/")) for name in list_files(folder))
 
 
 def test_what_stands_in_place_of_rules_harms_nothing(folder: Path, tmp_path: Path) -> None:
@@ -125,22 +125,22 @@ def test_what_stands_in_place_of_rules_harms_nothing(folder: Path, tmp_path: Pat
     everything = {"src/hello.py", "src/deep/help.md", "readme.txt", "build/hello.o"}
     rules.unlink()
     os.mkfifo(rules)
-    assert set(found_below(folder)) == everything
+    assert set(list_files(folder)) == everything
     rules.unlink()
     (tmp_path / ".elsewhere").write_text("*\n")
     rules.symlink_to(tmp_path / ".elsewhere")
-    assert set(found_below(folder)) == everything
+    assert set(list_files(folder)) == everything
     rules.unlink()
     rules.mkdir()
-    assert set(found_below(folder)) == everything
+    assert set(list_files(folder)) == everything
     rules.rmdir()
     rules.write_bytes(b"\xff\xfe\n[\n\\\n*.o\r\n!\n/\n")
-    assert set(found_below(folder)) == everything - {"build/hello.o"}
+    assert set(list_files(folder)) == everything - {"build/hello.o"}
     for each in ("gitdir: /nowhere\n", "gitdir: .git\n"):
         (folder / ".git").write_text(each)
-        assert set(found_below(folder)) == everything - {"build/hello.o"}
+        assert set(list_files(folder)) == everything - {"build/hello.o"}
     (folder / os.fsdecode(b"\xff.txt")).write_text("x")
-    assert set(found_below(folder)) == everything - {"build/hello.o"}
+    assert set(list_files(folder)) == everything - {"build/hello.o"}
 
 
 def test_letters_together_in_the_name_of_the_file_come_first() -> None:

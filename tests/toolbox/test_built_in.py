@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.messages import ToolCall, ToolResult
-from localspec.storage.tree import found_below
+from localspec.storage.tree import list_files
 from localspec.toolbox.built_in import BuiltIn
 from localspec.toolbox.folder import Folder
 from localspec.toolbox.rules import Rule, Rules
@@ -137,7 +137,7 @@ def test_a_link_that_is_swapped_after_the_question_is_refused(box: BuiltIn, fold
 def test_the_folder_is_listed_without_what_git_ignores(
     box: BuiltIn, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(found_below, "__defaults__", (20_000, PATIENCE_S))
+    monkeypatch.setattr(list_files, "__defaults__", (20_000, PATIENCE_S))
     subprocess.run(["git", "init", "-q", folder], check=True)
     (folder / ".gitignore").write_text("*.log\nbuild/\n")
     (folder / "x.log").write_text("add")

@@ -258,7 +258,7 @@ def test_a_gigabyte_of_output_stays_small_here(tmp_path: Path) -> None:
 
 
 def test_the_middle_of_a_long_output_is_left_out(tmp_path: Path) -> None:
-    ended = run(tmp_path, "echo first; seq 1 100000; echo last", kept_bytes=1000)
+    ended = run(tmp_path, "echo first; seq 1 100000; echo last", returned_bytes=1000)
     assert ended.output.startswith(b"first\n1\n2\n")
     assert ended.output.endswith(b"100000\nlast\n")
     assert len(ended.output) < 1100

@@ -39,13 +39,9 @@ def read(folder: Folder, name: str) -> str | None:
 @pytest.mark.parametrize(
     "name",
     [
-        "../secret.txt",
-        "sub/../../secret.txt",
-        "./../secret.txt",
-        "sub/../../inside/../secret.txt",
-        "..",
+        "../secret.txt", "sub/../../secret.txt", "./../secret.txt", "sub/../../inside/../secret.txt", "..",
     ],
-)
+)  # fmt: skip
 def test_dots_lead_nowhere_else(folder: Folder, name: str) -> None:
     with pytest.raises(UsageError, match="outside"):
         folder.read(name, 100)

@@ -1,6 +1,7 @@
 """Drives the chat in a terminal that is not there, with an engine double that speaks the real protocol."""
 
 import asyncio
+import inspect
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -186,6 +187,30 @@ def drive(
             asyncio.run(run())
     finally:
         session.close()
+
+
+def driven(
+    script: Mapping[str, Any] | None = None, **how: Any
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Make a test of what is done in a chat, which may use fixtures, too; the arguments are those of `drive`."""
+
+    def decorate(doing: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        _chat, *parameters = inspect.signature(doing).parameters.values()
+        own = [each.name for each in parameters]
+
+        def test(**fixtures: Any) -> None:
+            used = {name: fixtures[name] for name in own}
+            drive(lambda chat: doing(chat, **used), fixtures["tmp_path"], script, **how)
+
+        if "tmp_path" not in own:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter("tmp_path", kind, annotation=Path))
+        keyword = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+        vars(test)["__signature__"] = inspect.Signature(keyword)
+        test.__name__, test.__module__ = doing.__name__, doing.__module__
+        return test
+
+    return decorate
 
 
 async def assert_screen(chat: Chat, name: str) -> None:

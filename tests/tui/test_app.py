@@ -1,6 +1,5 @@
 """The main screen, driven by keys."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from localspec.session.preferences import Preferences
 from localspec.tui.message import MessageView
 from localspec.tui.models import Phase
 from localspec.tui.sheets import ListSheet, TextSheet
-from tests.tui.driving import Chat, drive
+from tests.tui.driving import Chat, drive, driven
 from tests.tui.test_clean import obeyed
 
 LONG = "word " * 200
@@ -24,13 +23,11 @@ SLOW = {"otherwise": [LONG], "pass_s": 0.01}
 DEFAULT = load_registry().default_pair
 
 
-def test_the_screen_is_painted_before_any_model_is_loaded(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        assert "Ask something." in chat.text()
-        assert chat.session.models.ready is None
-        await chat.until(lambda: "loading toy" in chat.text())
-
-    drive(look, tmp_path, {"load_s": 30.0})
+@driven({"load_s": 30.0})
+async def test_the_screen_is_painted_before_any_model_is_loaded(chat: Chat) -> None:
+    assert "Ask something." in chat.text()
+    assert chat.session.models.ready is None
+    await chat.until(lambda: "loading toy" in chat.text())
 
 
 def test_a_question_can_be_asked_before_the_models_are_loaded(tmp_path: Path) -> None:
@@ -45,44 +42,38 @@ def test_a_question_can_be_asked_before_the_models_are_loaded(tmp_path: Path) ->
     drive(ask, tmp_path, {"load_s": str(loaded)})
 
 
-def test_an_answer_is_shown_as_markdown_and_kept_as_text(tmp_path: Path) -> None:
-    async def ask(chat: Chat) -> None:
-        await chat.ask("hello?")
-        assert chat.contents == ["hello?", CODE]
-        assert "│ x = 1 " in chat.text()
-        assert "```" not in chat.text()
-        assert "日本語" in chat.text()
-        assert chat.app.view.entry.composer.text == ""
-
-    drive(ask, tmp_path, {"otherwise": [CODE]})
+@driven({"otherwise": [CODE]})
+async def test_an_answer_is_shown_as_markdown_and_kept_as_text(chat: Chat) -> None:
+    await chat.ask("hello?")
+    assert chat.contents == ["hello?", CODE]
+    assert "│ x = 1 " in chat.text()
+    assert "```" not in chat.text()
+    assert "日本語" in chat.text()
+    assert chat.app.view.entry.composer.text == ""
 
 
-def test_esc_stops_and_keeps_what_is_there(tmp_path: Path) -> None:
-    async def stop(chat: Chat) -> None:
-        await chat.begin("hello?")
-        await chat.until(lambda: chat.session.exchange and chat.session.exchange.answer)
-        await chat.press("escape")
-        await chat.until(lambda: not chat.session.busy)
-        answer = chat.contents[1]
-        assert 0 < len(answer) < len(LONG)
-        assert LONG.startswith(answer)
-        assert "stopped" in chat.text()
-
-    drive(stop, tmp_path, SLOW)
+@driven(SLOW)
+async def test_esc_stops_and_keeps_what_is_there(chat: Chat) -> None:
+    await chat.begin("hello?")
+    await chat.until(lambda: chat.session.exchange and chat.session.exchange.answer)
+    await chat.press("escape")
+    await chat.until(lambda: not chat.session.busy)
+    answer = chat.contents[1]
+    assert 0 < len(answer) < len(LONG)
+    assert LONG.startswith(answer)
+    assert "stopped" in chat.text()
 
 
-def test_esc_in_prefill_leaves_the_question_alone(tmp_path: Path) -> None:
-    async def stop(chat: Chat) -> None:
-        await chat.begin("long " * 200)
-        await chat.until(lambda: "reading" in chat.text())
-        await chat.press("escape")
-        await chat.until(lambda: not chat.session.busy)
-        assert len(chat.contents) == 1
-        await chat.until(lambda: "stopped before the first token; F5 asks again" in chat.text())
-        await chat.press("up")
-        assert chat.app.view.entry.composer.text == ("long " * 200)
-
-    drive(stop, tmp_path, {"chunk_s": 3.0})
+@driven({"chunk_s": 3.0})
+async def test_esc_in_prefill_leaves_the_question_alone(chat: Chat) -> None:
+    await chat.begin("long " * 200)
+    await chat.until(lambda: "reading" in chat.text())
+    await chat.press("escape")
+    await chat.until(lambda: not chat.session.busy)
+    assert len(chat.contents) == 1
+    await chat.until(lambda: "stopped before the first token; F5 asks again" in chat.text())
+    await chat.press("up")
+    assert chat.app.view.entry.composer.text == ("long " * 200)
 
 
 def test_a_stopped_answer_goes_on(tmp_path: Path) -> None:
@@ -104,116 +95,79 @@ def test_a_stopped_answer_goes_on(tmp_path: Path) -> None:
     drive(go_on, tmp_path, {"otherwise": ["word " * 30], "rests": rests})
 
 
-def test_the_user_may_scroll_away_while_text_streams_and_come_back(tmp_path: Path) -> None:
-    async def scroll(chat: Chat) -> None:
-        transcript = chat.app.view.transcript
-        await chat.ask("first?")
-        await chat.begin("second?")
-        await chat.until(lambda: chat.session.exchange and chat.session.exchange.answer)
-        await chat.until(lambda: transcript.follows)
-        await chat.press("pageup", "pageup")
-        await chat.until(lambda: not transcript.follows)
-        place = transcript.scroll_y
-        said = len(chat.session.exchange.answer) if chat.session.exchange else 0
-        await chat.until(lambda: len(chat.session.exchange.answer) > said + 100)  # type: ignore[union-attr]
-        assert transcript.scroll_y == place
-        assert "more below" in chat.text()
-        await chat.press("ctrl+end")
-        await chat.until(lambda: transcript.follows)
-        await chat.until(lambda: "more below" not in chat.text())
-
-    drive(scroll, tmp_path, {"otherwise": ["line\n\n" * 30, "line\n\n" * 500], "pass_s": 0.005})
+@driven({"otherwise": ["line\n\n" * 30, "line\n\n" * 500], "pass_s": 0.005})
+async def test_the_user_may_scroll_away_while_text_streams_and_come_back(chat: Chat) -> None:
+    transcript = chat.app.view.transcript
+    await chat.ask("first?")
+    await chat.begin("second?")
+    await chat.until(lambda: chat.session.exchange and chat.session.exchange.answer)
+    await chat.until(lambda: transcript.follows)
+    await chat.press("pageup", "pageup")
+    await chat.until(lambda: not transcript.follows)
+    place = transcript.scroll_y
+    said = len(chat.session.exchange.answer) if chat.session.exchange else 0
+    await chat.until(lambda: len(chat.session.exchange.answer) > said + 100)  # type: ignore[union-attr]
+    assert transcript.scroll_y == place
+    assert "more below" in chat.text()
+    await chat.press("ctrl+end")
+    await chat.until(lambda: transcript.follows)
+    await chat.until(lambda: "more below" not in chat.text())
 
 
-def test_lines_are_written_and_pasted_without_being_sent(tmp_path: Path) -> None:
-    async def write(chat: Chat) -> None:
-        composer = chat.app.view.entry.composer
-        await chat.press("a", "ctrl+j", "b")
-        assert composer.text == "a\nb"
-        composer.fill("")
-        await chat.type("\n".join(f"line {each}\tx" for each in range(2000)) + "\x1b[31m\r\n")
-        assert composer.text.count("\n") == 2000
-        assert "\tx" in composer.text
-        assert "\x1b" not in composer.text
-        assert chat.contents == []
-        assert composer.size.height <= 8
-
-    drive(write, tmp_path)
+@driven()
+async def test_lines_are_written_and_pasted_without_being_sent(chat: Chat) -> None:
+    composer = chat.app.view.entry.composer
+    await chat.press("a", "ctrl+j", "b")
+    assert composer.text == "a\nb"
+    composer.fill("")
+    await chat.type("\n".join(f"line {each}\tx" for each in range(2000)) + "\x1b[31m\r\n")
+    assert composer.text.count("\n") == 2000
+    assert "\tx" in composer.text
+    assert "\x1b" not in composer.text
+    assert chat.contents == []
+    assert composer.size.height <= 8
 
 
-def test_earlier_questions_are_recalled(tmp_path: Path) -> None:
-    async def recall(chat: Chat) -> None:
-        composer = chat.app.view.entry.composer
-        for question in ("one?", "two?"):
-            await chat.ask(question)
-        await chat.press(*"draft")
-        await chat.press("up")
-        assert composer.text == "two?"
-        await chat.press("up")
-        assert composer.text == "one?"
-        await chat.press("up")
-        assert composer.text == "one?"
-        await chat.press("down", "down")
-        assert composer.text == "draft"
-
-    drive(recall, tmp_path)
+@driven()
+async def test_earlier_questions_are_recalled(chat: Chat) -> None:
+    composer = chat.app.view.entry.composer
+    for question in ("one?", "two?"):
+        await chat.ask(question)
+    await chat.press(*"draft")
+    await chat.press("up")
+    assert composer.text == "two?"
+    await chat.press("up")
+    assert composer.text == "one?"
+    await chat.press("up")
+    assert composer.text == "one?"
+    await chat.press("down", "down")
+    assert composer.text == "draft"
 
 
-def test_a_dead_engine_is_told_and_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
-    async def die(chat: Chat) -> None:
-        await chat.begin("hello?")
-        await chat.until(lambda: "was killed" in chat.text())
-        assert chat.contents[0] == "hello?"
-        assert LONG.startswith(chat.contents[1])
-        await chat.ready()
-        assert chat.app.is_running
-
-    # What is told of it stays until another is loaded.
-    drive(die, tmp_path, {**SLOW, "load_s": 0.5, "death": {"on": "token", "at": 40}})
+@driven({"death": {"on": "load", "how": "SIGSEGV"}})
+async def test_an_engine_that_dies_again_is_left_to_the_user(chat: Chat) -> None:
+    await chat.until(lambda: "/restart starts it again" in chat.text())
+    assert chat.session.models.phase is Phase.DEAD
+    assert not chat.session.engine.alive
 
 
-def test_an_engine_that_dies_again_is_left_to_the_user(tmp_path: Path) -> None:
-    async def die(chat: Chat) -> None:
-        await chat.until(lambda: "/restart starts it again" in chat.text())
-        assert chat.session.models.phase is Phase.DEAD
-        assert not chat.session.engine.alive
-
-    drive(die, tmp_path, {"death": {"on": "load", "how": "SIGSEGV"}})
+@driven({"refuses": {"toy": ["ModelUnavailable", "no such pair, take another"]}})
+async def test_what_cannot_be_loaded_is_told_in_the_chat(chat: Chat) -> None:
+    await chat.until(lambda: "no such pair, take another" in chat.text())
+    assert "no model loaded" in chat.text()
 
 
-def test_what_cannot_be_loaded_is_told_in_the_chat(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.until(lambda: "no such pair, take another" in chat.text())
-        assert "no model loaded" in chat.text()
-
-    drive(look, tmp_path, {"refuses": {"toy": ["ModelUnavailable", "no such pair, take another"]}})
-
-
-def test_a_question_is_edited_in_a_branch_and_versions_are_switched(tmp_path: Path) -> None:
-    async def edit(chat: Chat) -> None:
-        await chat.ask("one?")
-        await chat.press("f6")
-        assert chat.app.view.entry.composer.text == "one?"
-        await chat.ask("uno?")
-        assert chat.contents[0] == "uno?"
-        assert "version 2 of 2" in chat.text()
-        await chat.press("shift+tab", "up", "left")
-        await chat.until(lambda: chat.contents[0] == "one?")
-        assert "version 1 of 2" in chat.text()
-
-    drive(edit, tmp_path)
-
-
-def test_esc_leaves_an_edited_question_as_it_was(tmp_path: Path) -> None:
-    async def edit(chat: Chat) -> None:
-        await chat.ask("one?")
-        await chat.press("f6")
-        await chat.press("escape")
-        assert chat.app.view.entry.composer.text == ""
-        await chat.ask("two?")
-        assert chat.contents[0] == "one?"
-
-    drive(edit, tmp_path)
+@driven()
+async def test_a_question_is_edited_in_a_branch_and_versions_are_switched(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.press("f6")
+    assert chat.app.view.entry.composer.text == "one?"
+    await chat.ask("uno?")
+    assert chat.contents[0] == "uno?"
+    assert "version 2 of 2" in chat.text()
+    await chat.press("shift+tab", "up", "left")
+    await chat.until(lambda: chat.contents[0] == "one?")
+    assert "version 1 of 2" in chat.text()
 
 
 def test_nothing_that_a_terminal_obeys_reaches_it(tmp_path: Path) -> None:
@@ -247,181 +201,131 @@ async def talked(chat: Chat, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await talked(chat, 80)
-        transcript = chat.app.view.transcript
-        for _ in range(200):
-            assert len(transcript.views) <= 60
-            if "question 0." in chat.text():
-                break
-            await chat.press("pageup")
-        assert "question 0." in chat.text()
-        await chat.press("ctrl+end")
-        await chat.until(lambda: "answer 79." in chat.text())
-
-    drive(look, tmp_path)
+@driven()
+async def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(chat: Chat) -> None:
+    await talked(chat, 80)
+    transcript = chat.app.view.transcript
+    for _ in range(200):
+        assert len(transcript.views) <= 60
+        if "question 0." in chat.text():
+            break
+        await chat.press("pageup")
+    assert "question 0." in chat.text()
+    await chat.press("ctrl+end")
+    await chat.until(lambda: "answer 79." in chat.text())
 
 
 @pytest.mark.slow
-def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await talked(chat, 50)
-        seen = {49}
-        for _ in range(300):
-            numbers = [each for each in range(50) if f"answer {each}." in chat.text()]
-            # A page up leaves no message out: what is new joins what was seen.
-            assert not numbers or max(numbers) >= min(seen) - 1, chat.text()
-            seen.update(numbers)
-            if 0 in seen:
-                break
-            await chat.press("pageup")
-        assert seen == set(range(50))
-
-    drive(look, tmp_path)
-
-
-def test_a_small_terminal_still_has_everything(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("hello?")
-        await chat.pilot.resize_terminal(40, 12)
-        await chat.until(lambda: chat.app.size.width == 40)
-        await chat.until(lambda: "Hello world." in chat.text())
-        assert "Ask something." in chat.text()
-        assert "toy" in chat.text().splitlines()[-1]
-
-    drive(look, tmp_path)
+@driven()
+async def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(
+    chat: Chat,
+) -> None:
+    await talked(chat, 50)
+    seen = {49}
+    for _ in range(300):
+        numbers = [each for each in range(50) if f"answer {each}." in chat.text()]
+        # A page up leaves no message out: what is new joins what was seen.
+        assert not numbers or max(numbers) >= min(seen) - 1, chat.text()
+        seen.update(numbers)
+        if 0 in seen:
+            break
+        await chat.press("pageup")
+    assert seen == set(range(50))
 
 
-def test_keys_of_the_user_replace_ours(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.press("f2")
-        assert "Nothing was measured yet" not in chat.text()
-        await chat.press("ctrl+s")
-        assert "Nothing measured yet" in chat.text()
-
-    drive(look, tmp_path, preferences=Preferences(keys={"stats": "ctrl+s"}))
+@driven(preferences=Preferences(keys={"stats": "ctrl+s"}))
+async def test_keys_of_the_user_replace_ours(chat: Chat) -> None:
+    await chat.press("f2")
+    assert "Nothing was measured yet" not in chat.text()
+    await chat.press("ctrl+s")
+    assert "Nothing measured yet" in chat.text()
 
 
-def test_colours_are_the_users(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        assert chat.app.theme == "ansi-dark"
-        await chat.run("/theme textual-light")
-        assert chat.app.theme == "textual-light"
-        await chat.run("/theme plaid")
-        assert "there is no theme 'plaid'" in chat.text()
-
-    drive(look, tmp_path, preferences=Preferences(theme="ansi-dark"))
-
-
-def test_thoughts_are_folded_and_a_key_unfolds_them(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("hello?")
-        assert "▸ thoughts, 2 words" in chat.text()
-        assert "deep thought" not in chat.text()
-        await chat.press("ctrl+t")
-        assert "deep thought" in chat.text()
-        await chat.press("ctrl+t")
-        assert "deep thought" not in chat.text()
-        await chat.pilot.click(chat.app.view.transcript.views[-1], offset=(4, 1))
-        await chat.settle()
-        assert "deep thought" in chat.text()
-
-    drive(look, tmp_path, {"thinks": True, "otherwise": ["<think>deep thought</think>Done."]})
+@driven({"thinks": True, "otherwise": ["<think>deep thought</think>Done."]})
+async def test_thoughts_are_folded_and_a_key_unfolds_them(chat: Chat) -> None:
+    await chat.ask("hello?")
+    assert "▸ thoughts, 2 words" in chat.text()
+    assert "deep thought" not in chat.text()
+    await chat.press("ctrl+t")
+    assert "deep thought" in chat.text()
+    await chat.press("ctrl+t")
+    assert "deep thought" not in chat.text()
+    await chat.pilot.click(chat.app.view.transcript.views[-1], offset=(4, 1))
+    await chat.settle()
+    assert "deep thought" in chat.text()
 
 
-def test_a_full_context_is_the_users_choice(tmp_path: Path) -> None:
-    async def choose(chat: Chat) -> None:
-        await chat.ask("one " * 40)
-        await chat.ask("two " * 40)
-        await chat.run("three " * 20)
-        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
-        assert "drop the oldest turns" in chat.text()
-        await chat.press("enter")
-        await chat.until(lambda: len(chat.contents) == 6 and not chat.session.busy)
-        assert chat.contents[-1] == "ok"
-        assert "dropping the oldest turns" in chat.text()
-
-    drive(choose, tmp_path, {"n_ctx": 450, "otherwise": ["ok"]})
+@driven({"n_ctx": 450, "otherwise": ["ok"]})
+async def test_a_full_context_is_the_users_choice(chat: Chat) -> None:
+    await chat.ask("one " * 40)
+    await chat.ask("two " * 40)
+    await chat.run("three " * 20)
+    await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+    assert "drop the oldest turns" in chat.text()
+    await chat.press("enter")
+    await chat.until(lambda: len(chat.contents) == 6 and not chat.session.busy)
+    assert chat.contents[-1] == "ok"
+    assert "dropping the oldest turns" in chat.text()
 
 
-def test_a_text_that_cannot_be_sent_stays_in_the_composer(tmp_path: Path) -> None:
-    async def send(chat: Chat) -> None:
-        (chat.session.folder / "a.bin").write_bytes(b"\xff\xfe")
-        await chat.run("look at @a.bin")
-        assert "a.bin is not UTF-8 text" in chat.text()
-        assert chat.app.view.entry.composer.text == "look at @a.bin"
-        await chat.run("/frob")
-        assert "there is no command /frob" in chat.text()
-        assert chat.app.view.entry.composer.text == "/frob"
-        await chat.run("/model qwen3-4x")
-        assert "did you mean qwen3-4b" in chat.text()
-        assert chat.app.view.entry.composer.text == "/model qwen3-4x"
-        assert not chat.session.models.under_way
-
-    drive(send, tmp_path)
+@driven()
+async def test_a_text_that_cannot_be_sent_stays_in_the_composer(chat: Chat) -> None:
+    (chat.session.folder / "a.bin").write_bytes(b"\xff\xfe")
+    await chat.run("look at @a.bin")
+    assert "a.bin is not UTF-8 text" in chat.text()
+    assert chat.app.view.entry.composer.text == "look at @a.bin"
+    await chat.run("/frob")
+    assert "there is no command /frob" in chat.text()
+    assert chat.app.view.entry.composer.text == "/frob"
+    await chat.run("/model qwen3-4x")
+    assert "did you mean qwen3-4b" in chat.text()
+    assert chat.app.view.entry.composer.text == "/model qwen3-4x"
+    assert not chat.session.models.under_way
 
 
-def test_commands_and_paths_are_completed_by_keys(tmp_path: Path) -> None:
-    async def complete(chat: Chat) -> None:
-        (chat.session.folder / "notes.md").write_text("x" * 1200)
-        composer = chat.app.view.entry.composer
-        await chat.press(*"/exp")
-        assert "/export [md|json] [FILE]" in chat.text()
-        await chat.press("tab")
-        assert composer.text == "/export "
-        composer.fill("")
-        await chat.press(*"@no")
-        assert "notes.md  1.2 KB" in chat.text()
-        await chat.press("tab")
-        assert composer.text == "@notes.md "
-        composer.fill("")
-        await chat.press(*"/hel", "enter")
-        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
-
-    drive(complete, tmp_path)
+@driven()
+async def test_commands_and_paths_are_completed_by_keys(chat: Chat) -> None:
+    (chat.session.folder / "notes.md").write_text("x" * 1200)
+    composer = chat.app.view.entry.composer
+    await chat.press(*"/exp")
+    assert "/export [md|json] [FILE]" in chat.text()
+    await chat.press("tab")
+    assert composer.text == "/export "
+    composer.fill("")
+    await chat.press(*"@no")
+    assert "notes.md  1.2 KB" in chat.text()
+    await chat.press("tab")
+    assert composer.text == "@notes.md "
+    composer.fill("")
+    await chat.press(*"/hel", "enter")
+    await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
 
 
-def test_the_list_of_completions_is_walked_and_closed(tmp_path: Path) -> None:
-    async def walk(chat: Chat) -> None:
-        await chat.press("/", "down", "down")
-        marked = chat.app.query_one("#completions", OptionList).highlighted
-        assert marked == 2
-        await chat.press("escape")
-        assert not chat.app.view.entry.list_open
-        assert chat.app.view.entry.composer.text == "/"
-
-    drive(walk, tmp_path)
+@driven()
+async def test_the_list_of_completions_is_walked_and_closed(chat: Chat) -> None:
+    await chat.press("/", "down", "down")
+    marked = chat.app.query_one("#completions", OptionList).highlighted
+    assert marked == 2
+    await chat.press("escape")
+    assert not chat.app.view.entry.list_open
+    assert chat.app.view.entry.composer.text == "/"
 
 
-def test_a_command_that_must_wait_says_so(tmp_path: Path) -> None:
-    async def wait(chat: Chat) -> None:
-        await chat.begin("hello?")
-        await chat.run("/new")
-        assert "still answering: wait before /new" in chat.text()
-        await chat.run("/stop")
-        await chat.until(lambda: not chat.session.busy)
-
-    drive(wait, tmp_path, SLOW)
-
-
-def test_ctrl_c_copies_stops_or_clears_before_it_only_advises(tmp_path: Path) -> None:
-    async def press(chat: Chat) -> None:
-        composer = chat.app.view.entry.composer
-        await chat.begin("hello?")
-        await chat.press("ctrl+c")
-        await chat.until(lambda: not chat.session.busy)
-        composer.fill("text")
-        await chat.press("ctrl+c")
-        assert composer.text == ""
-        await chat.press("ctrl+c")
-        assert "Ctrl+C again quits" in chat.text()
-        composer.fill("copy me")
-        composer.select_all()
-        await chat.press("ctrl+c")
-        assert chat.app.clipboard == "copy me"
-
-    drive(press, tmp_path, SLOW)
+@driven(SLOW)
+async def test_ctrl_c_copies_stops_or_clears_before_it_only_advises(chat: Chat) -> None:
+    composer = chat.app.view.entry.composer
+    await chat.begin("hello?")
+    await chat.press("ctrl+c")
+    await chat.until(lambda: not chat.session.busy)
+    composer.fill("text")
+    await chat.press("ctrl+c")
+    assert composer.text == ""
+    await chat.press("ctrl+c")
+    assert "Ctrl+C again quits" in chat.text()
+    composer.fill("copy me")
+    composer.select_all()
+    await chat.press("ctrl+c")
+    assert chat.app.clipboard == "copy me"
 
 
 def test_what_is_said_is_there_again_the_next_day(tmp_path: Path) -> None:
@@ -446,13 +350,11 @@ def test_what_is_said_is_there_again_the_next_day(tmp_path: Path) -> None:
     drive(resume, tmp_path, resume=kept[0])
 
 
-def test_a_question_sent_before_the_engine_is_started_is_asked(tmp_path: Path) -> None:
-    async def ask(chat: Chat) -> None:
-        chat.app.view.entry.composer.post_message(chat.app.view.entry.composer.Sent("early?"))
-        await chat.until(lambda: len(chat.contents) == 2)
-        assert chat.contents[0] == "early?"
-
-    drive(ask, tmp_path)
+@driven()
+async def test_a_question_sent_before_the_engine_is_started_is_asked(chat: Chat) -> None:
+    chat.app.view.entry.composer.post_message(chat.app.view.entry.composer.Sent("early?"))
+    await chat.until(lambda: len(chat.contents) == 2)
+    assert chat.contents[0] == "early?"
 
 
 def test_a_fault_of_ours_ends_the_chat_without_a_traceback(tmp_path: Path) -> None:
@@ -517,34 +419,6 @@ def test_a_conversation_is_taken_up_with_the_pair_that_it_was_held_with(tmp_path
     drive(resume, tmp_path, pair=None, resume=kept[0])
 
 
-def test_text_of_the_transcript_is_selected_with_the_mouse(tmp_path: Path) -> None:
-    async def select(chat: Chat) -> None:
-        await chat.ask("hello?")
-        reply = chat.app.view.transcript.views[-1]
-        await chat.pilot.mouse_down(reply, offset=(2, 1))
-        await chat.pilot.hover(reply, offset=(6, 1))
-        await chat.pilot.mouse_up(reply, offset=(6, 1))
-        await chat.settle()
-        assert chat.app.screen.get_selected_text() == "Hello"
-        await chat.press("ctrl+c")
-        assert chat.app.clipboard == "Hello"
-
-    drive(select, tmp_path)
-
-
-def test_it_is_told_when_the_history_is_saved_again(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        database = chat.session.talk.history
-        database._tried_s = math.inf  # as where it was just tried
-        database.trouble = "the disk is full"
-        await chat.until(lambda: "the disk is full" in chat.text())
-        database.trouble = None
-        await chat.until(lambda: "saved again, including everything said meanwhile" in chat.text())
-
-    drive(look, tmp_path)
-
-
 REFUSING = {"refuses": {"gone": ["ModelUnavailable", "gone is not here, fetch it first"]}}
 
 
@@ -553,54 +427,27 @@ def held_with(chat: Chat) -> str:
     return chat.session.talk.history.conversations()[0].pair
 
 
-def test_a_switch_that_fails_leaves_the_model_that_answers(tmp_path: Path) -> None:
-    async def switch(chat: Chat) -> None:
-        await chat.ask("one?")
-        await chat.run("/model qwen3-4b")
-        await chat.until(lambda: "fetch it first; toy answers instead" in chat.text())
-        await chat.ask("two?")
-        assert chat.session.talk.messages[-1].model == "toy"
-        assert held_with(chat) == "toy"
-        await chat.run("/restart")
-        await chat.until(lambda: chat.session.models.line == "toy")
-
-    drive(switch, tmp_path, {"refuses": {"qwen3-4b": REFUSING["refuses"]["gone"]}})
+@driven({"refuses": {"qwen3-4b": REFUSING["refuses"]["gone"]}})
+async def test_a_switch_that_fails_leaves_the_model_that_answers(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.run("/model qwen3-4b")
+    await chat.until(lambda: "fetch it first; toy answers instead" in chat.text())
+    await chat.ask("two?")
+    assert chat.session.talk.messages[-1].model == "toy"
+    assert held_with(chat) == "toy"
+    await chat.run("/restart")
+    await chat.until(lambda: chat.session.models.line == "toy")
 
 
-def test_a_switch_that_cost_the_model_before_it_loads_that_again(tmp_path: Path) -> None:
-    async def switch(chat: Chat) -> None:
-        await chat.ask("one?")
-        await chat.run("/model qwen3-32b")
-        await chat.until(lambda: "no memory for it; toy answers instead" in chat.text())
-        await chat.until(lambda: chat.session.models.phase is Phase.READY)
-        await chat.ask("two?")
-        assert chat.session.talk.messages[-1].model == "toy"
-        assert held_with(chat) == "toy"
-
-    drive(switch, tmp_path, {"too_large": {"qwen3-32b": ["ModelLoadError", "no memory for it"]}})
-
-
-@pytest.mark.first(1)
-@pytest.mark.parametrize("asked_early", [True, False])
-def test_a_conversation_whose_model_cannot_be_loaded_goes_on_with_the_default_pair(
-    asked_early: bool, tmp_path: Path
-) -> None:
-    async def talk(chat: Chat) -> None:
-        await chat.ask("one?")
-
-    async def resume(chat: Chat) -> None:
-        if asked_early:
-            await chat.ask("two?")
-        await chat.until(lambda: f"fetch it first; {DEFAULT} answers instead" in chat.text())
-        if not asked_early:
-            await chat.ask("two?")
-        assert chat.contents == ["one?", "Hello **world**.", "two?", "Hello **world**."]
-        assert chat.session.talk.messages[-1].model == DEFAULT
-        assert held_with(chat) == DEFAULT
-
-    drive(talk, tmp_path, pair="gone")
-    script = {**REFUSING, "deaf": 1.0 if asked_early else 0.0}
-    drive(resume, tmp_path, script, pair=None, resume=1)
+@driven({"too_large": {"qwen3-32b": ["ModelLoadError", "no memory for it"]}})
+async def test_a_switch_that_cost_the_model_before_it_loads_that_again(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.run("/model qwen3-32b")
+    await chat.until(lambda: "no memory for it; toy answers instead" in chat.text())
+    await chat.until(lambda: chat.session.models.phase is Phase.READY)
+    await chat.ask("two?")
+    assert chat.session.talk.messages[-1].model == "toy"
+    assert held_with(chat) == "toy"
 
 
 def test_a_question_waits_for_what_is_loaded_instead_of_a_conversations_model(
@@ -619,21 +466,17 @@ def test_a_question_waits_for_what_is_loaded_instead_of_a_conversations_model(
     drive(resume, tmp_path, {**script, "deaf": 0.5}, pair=None, resume=1)
 
 
-def test_the_default_pair_is_kept_by_its_name(tmp_path: Path) -> None:
-    async def talk(chat: Chat) -> None:
-        await chat.ready()
-        await chat.ask("one?")
-        assert held_with(chat) == DEFAULT
-
-    drive(talk, tmp_path, load=LaunchOptions(pair=DEFAULT))
+@driven(load=LaunchOptions(pair=DEFAULT))
+async def test_the_default_pair_is_kept_by_its_name(chat: Chat) -> None:
+    await chat.ready()
+    await chat.ask("one?")
+    assert held_with(chat) == DEFAULT
 
 
-def test_what_never_answered_is_not_what_a_conversation_was_held_with(tmp_path: Path) -> None:
-    async def talk(chat: Chat) -> None:
-        await chat.ask("one?")
-        assert held_with(chat) == ""
-
-    drive(talk, tmp_path, REFUSING, pair="gone")
+@driven(REFUSING, pair="gone")
+async def test_what_never_answered_is_not_what_a_conversation_was_held_with(chat: Chat) -> None:
+    await chat.ask("one?")
+    assert held_with(chat) == ""
 
 
 def test_a_model_that_the_engine_dies_of_is_not_taken_up_again(tmp_path: Path) -> None:
@@ -649,164 +492,149 @@ def test_a_model_that_the_engine_dies_of_is_not_taken_up_again(tmp_path: Path) -
     drive(resume, tmp_path, {"deadly": "deadly"}, pair=None, resume=1)
 
 
-def test_tab_stays_in_the_composer_where_nothing_can_be_completed(tmp_path: Path) -> None:
-    async def write(chat: Chat) -> None:
-        await chat.ask("one?")
-        conversation = chat.session.talk.conversation
-        composer = chat.app.view.entry.composer
-        await chat.press(*"tell me a", "tab", *"bout it")
-        assert composer.text == "tell me about it"
-        composer.fill("")
-        await chat.press(*"@he", "tab", *"bekt")
-        assert composer.text == "@hebekt"
-        assert composer.has_focus
-        assert chat.session.talk.conversation == conversation
-        assert len(chat.contents) == 2
-
-    drive(write, tmp_path)
+@driven()
+async def test_tab_stays_in_the_composer_where_nothing_can_be_completed(chat: Chat) -> None:
+    await chat.ask("one?")
+    conversation = chat.session.talk.conversation
+    composer = chat.app.view.entry.composer
+    await chat.press(*"tell me a", "tab", *"bout it")
+    assert composer.text == "tell me about it"
+    composer.fill("")
+    await chat.press(*"@he", "tab", *"bekt")
+    assert composer.text == "@hebekt"
+    assert composer.has_focus
+    assert chat.session.talk.conversation == conversation
+    assert len(chat.contents) == 2
 
 
-def test_what_is_typed_on_a_message_and_is_no_command_goes_into_the_composer(
-    tmp_path: Path,
+@driven()
+async def test_what_is_typed_on_a_message_and_is_no_command_goes_into_the_composer(
+    chat: Chat,
 ) -> None:
-    async def write(chat: Chat) -> None:
-        await chat.ask("one?")
-        conversation = chat.session.talk.conversation
-        composer = chat.app.view.entry.composer
-        await chat.press("shift+tab")
-        assert isinstance(chat.app.focused, MessageView)
-        for each in "no, be brief":  # faster than anything is drawn
-            chat.app.post_message(events.Key(each, each))
-        await chat.until(lambda: composer.text == "no, be brief")
-        assert composer.has_focus
-        assert chat.session.talk.conversation == conversation
-        composer.fill("")
-        await chat.press("shift+tab")
-        chat.app.focused.post_message(events.Paste("two\nlines"))
-        await chat.until(lambda: composer.text == "two\nlines")
-        assert composer.has_focus
-
-    drive(write, tmp_path)
+    await chat.ask("one?")
+    conversation = chat.session.talk.conversation
+    composer = chat.app.view.entry.composer
+    await chat.press("shift+tab")
+    assert isinstance(chat.app.focused, MessageView)
+    for each in "no, be brief":  # faster than anything is drawn
+        chat.app.post_message(events.Key(each, each))
+    await chat.until(lambda: composer.text == "no, be brief")
+    assert composer.has_focus
+    assert chat.session.talk.conversation == conversation
+    composer.fill("")
+    await chat.press("shift+tab")
+    chat.app.focused.post_message(events.Paste("two\nlines"))
+    await chat.until(lambda: composer.text == "two\nlines")
+    assert composer.has_focus
 
 
-def test_the_keys_of_a_message_are_shown_while_it_has_the_focus(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        def line() -> str:
-            return " ".join(chat.text().split())
+@driven(preferences=Preferences(keys={"message_copy": "y"}))
+async def test_the_keys_of_a_message_are_shown_while_it_has_the_focus(chat: Chat) -> None:
+    def line() -> str:
+        return " ".join(chat.text().split())
 
-        await chat.ask("one?")
-        await chat.press("shift+tab")
-        assert "b branch k code t fold Esc back y copy" in line()
-        assert "e edit" not in line()
-        await chat.press("up")
-        assert "e edit b branch k code" in line()
-        assert "version" not in line()
-        await chat.press("escape")
-        assert "Esc back" not in line()
-        await chat.press("f5")
-        # Whole, with its figures: until then the message may be drawn anew, and lose the focus.
-        await chat.until(lambda: "version 2 of 2" in (seen := chat.text()) and "13 tokens" in seen)
-        await chat.press("shift+tab")
-        assert "←→ version b branch k code" in line()
-
-    drive(look, tmp_path, preferences=Preferences(keys={"message_copy": "y"}))
+    await chat.ask("one?")
+    await chat.press("shift+tab")
+    assert "b branch k code t fold Esc back y copy" in line()
+    assert "e edit" not in line()
+    await chat.press("up")
+    assert "e edit b branch k code" in line()
+    assert "version" not in line()
+    await chat.press("escape")
+    assert "Esc back" not in line()
+    await chat.press("f5")
+    # Whole, with its figures: until then the message may be drawn anew, and lose the focus.
+    await chat.until(lambda: "version 2 of 2" in (seen := chat.text()) and "13 tokens" in seen)
+    await chat.press("shift+tab")
+    assert "←→ version b branch k code" in line()
 
 
-def test_a_click_on_a_message_does_not_turn_what_is_being_written_into_commands(
-    tmp_path: Path,
+@driven()
+async def test_a_click_on_a_message_does_not_turn_what_is_being_written_into_commands(
+    chat: Chat,
 ) -> None:
-    async def click(chat: Chat) -> None:
-        await chat.ask("one?")
-        composer = chat.app.view.entry.composer
-        await chat.press(*"tell me a")
-        await chat.pilot.click(chat.app.view.transcript.views[-1])
-        await chat.settle()
-        await chat.press(*"bout it")
-        assert composer.text == "tell me about it"
-        composer.fill("")
-        await chat.pilot.click(chat.app.view.transcript.views[-1])
-        await chat.settle()
-        assert isinstance(chat.app.focused, MessageView)
-
-    drive(click, tmp_path)
+    await chat.ask("one?")
+    composer = chat.app.view.entry.composer
+    await chat.press(*"tell me a")
+    await chat.pilot.click(chat.app.view.transcript.views[-1])
+    await chat.settle()
+    await chat.press(*"bout it")
+    assert composer.text == "tell me about it"
+    composer.fill("")
+    await chat.pilot.click(chat.app.view.transcript.views[-1])
+    await chat.settle()
+    assert isinstance(chat.app.focused, MessageView)
 
 
-def test_an_edited_question_does_not_cost_what_was_being_written(tmp_path: Path) -> None:
-    async def edit(chat: Chat) -> None:
-        await chat.ask("one?")
-        composer = chat.app.view.entry.composer
-        await chat.press(*"draft", "f6")
-        assert composer.text == "one?"
-        await chat.press("escape", "up")
-        assert composer.text == "draft"
-
-    drive(edit, tmp_path)
+@driven()
+async def test_an_edited_question_does_not_cost_what_was_being_written(chat: Chat) -> None:
+    await chat.ask("one?")
+    composer = chat.app.view.entry.composer
+    await chat.press(*"draft", "f6")
+    assert composer.text == "one?"
+    await chat.press("escape", "up")
+    assert composer.text == "draft"
+    composer.fill("")
+    await chat.ask("two?")
+    assert chat.contents[::2] == ["one?", "two?"], "the edited one stays as it was"
 
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("clear", ["ctrl+u", "ctrl+c"])
-def test_what_is_typed_after_a_recall_is_not_lost(clear: str, tmp_path: Path) -> None:
-    async def recall(chat: Chat) -> None:
-        composer = chat.app.view.entry.composer
-        await chat.ask("one?")
-        await chat.press(*"first", "up")
-        assert composer.text == "one?"
-        await chat.press(clear)
-        assert composer.text == ""
-        await chat.press(*"second", "down")
-        assert composer.text == "second"
-        await chat.press("up")
-        assert composer.text == "first"
-        await chat.press("up")
-        assert composer.text == "one?"
-        await chat.press("down", "down")
-        assert composer.text == "second"
-
-    drive(recall, tmp_path)
+@driven()
+async def test_what_is_typed_after_a_recall_is_not_lost(chat: Chat, clear: str) -> None:
+    composer = chat.app.view.entry.composer
+    await chat.ask("one?")
+    await chat.press(*"first", "up")
+    assert composer.text == "one?"
+    await chat.press(clear)
+    assert composer.text == ""
+    await chat.press(*"second", "down")
+    assert composer.text == "second"
+    await chat.press("up")
+    assert composer.text == "first"
+    await chat.press("up")
+    assert composer.text == "one?"
+    await chat.press("down", "down")
+    assert composer.text == "second"
 
 
-def test_versions_are_walked_through_without_losing_the_message(tmp_path: Path) -> None:
-    async def walk(chat: Chat) -> None:
-        await chat.ask("one?")
-        for _ in range(2):
-            await chat.press("f5")
-            await chat.until(lambda: not chat.session.busy)
-        await chat.press("shift+tab", "left")
-        assert "version 2 of 3" in chat.text()
-        await chat.press("left")
-        assert "version 1 of 3" in chat.text()
-        assert isinstance(chat.app.focused, MessageView)
-        await chat.press("right", "right")
-        assert "version 3 of 3" in chat.text()
-
-    drive(walk, tmp_path)
+@driven()
+async def test_versions_are_walked_through_without_losing_the_message(chat: Chat) -> None:
+    await chat.ask("one?")
+    for _ in range(2):
+        await chat.press("f5")
+        await chat.until(lambda: not chat.session.busy)
+    await chat.press("shift+tab", "left")
+    assert "version 2 of 3" in chat.text()
+    await chat.press("left")
+    assert "version 1 of 3" in chat.text()
+    assert isinstance(chat.app.focused, MessageView)
+    await chat.press("right", "right")
+    assert "version 3 of 3" in chat.text()
 
 
 @pytest.mark.slow
-def test_a_message_far_up_stays_in_sight_when_its_version_is_switched(tmp_path: Path) -> None:
-    async def walk(chat: Chat) -> None:
-        talk = chat.session.talk
-        await chat.ask("first one?")
-        await chat.run("/edit 1")
-        await chat.ask("first two?")
-        parent = talk.messages[-1].id
-        assert talk.conversation is not None
-        for each in range(60):
-            parent = talk.history.add_user(
-                talk.conversation, parent, Message.user(f"question {each}.")
-            )
-        talk.show_branch(parent)
-        await chat.app.view.show_messages()
-        transcript = chat.app.view.transcript
-        for _ in range(300):
-            if "first two?" in chat.text():
-                break
-            await chat.press("pageup")
-        transcript.views[0].focus()
-        await chat.press("left")
-        await chat.until(lambda: "first one?" in chat.text())
-        await chat.press("right")
-        await chat.until(lambda: "first two?" in chat.text())
-        assert chat.app.focused is transcript.views[0]
-
-    drive(walk, tmp_path)
+@driven()
+async def test_a_message_far_up_stays_in_sight_when_its_version_is_switched(chat: Chat) -> None:
+    talk = chat.session.talk
+    await chat.ask("first one?")
+    await chat.run("/edit 1")
+    await chat.ask("first two?")
+    parent = talk.messages[-1].id
+    assert talk.conversation is not None
+    for each in range(60):
+        parent = talk.history.add_user(talk.conversation, parent, Message.user(f"question {each}."))
+    talk.show_branch(parent)
+    await chat.app.view.show_messages()
+    transcript = chat.app.view.transcript
+    for _ in range(300):
+        if "first two?" in chat.text():
+            break
+        await chat.press("pageup")
+    transcript.views[0].focus()
+    await chat.press("left")
+    await chat.until(lambda: "first one?" in chat.text())
+    await chat.press("right")
+    await chat.until(lambda: "first two?" in chat.text())
+    assert chat.app.focused is transcript.views[0]

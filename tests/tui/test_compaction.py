@@ -1,23 +1,18 @@
 """Compaction: a summary by the model takes the place of earlier turns in what is sent; the history keeps them all."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.messages import Message
-from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
-from localspec.session.compaction import REQUEST, context_of, kept_from, options_for
+from localspec.options import ReplyOptions, SamplingParams
+from localspec.session.compaction import REQUEST, context_of, options_for, recent_from
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Compact, Preferences
-from localspec.tui import plain
-from localspec.tui.plain import Lines
-from localspec.tui.session import Session
-from tests.engine.double import command
-from tests.tui.driving import Chat, drive
+from tests.tui.driving import Chat, driven
+from tests.tui.lines import said as chat_in_lines
 
 SCRIPT: dict[str, Any] = {
     "answers": {
@@ -138,9 +133,9 @@ def test_branch_keeps_the_summary_and_what_it_kept(tmp_path: Path) -> None:
 def test_kept_turns_are_a_quarter_at_most_and_never_the_first(tmp_path: Path) -> None:
     talk = talk_of(tmp_path)
     answered(talk, "q1", "a1")
-    assert kept_from(talk.messages) is None
+    assert recent_from(talk.messages) is None
     answered(talk, "q2", "long " * 99)
-    assert kept_from(talk.messages) is None
+    assert recent_from(talk.messages) is None
     assert [each.id for each in context_of(talk.messages)] == [each.id for each in talk.messages]
 
 
@@ -159,21 +154,21 @@ def said(
     quiet: bool = False,
     summary: str = "They spoke of rivers.",
 ) -> tuple[int, str, str]:
-    """SavedConversation in lines, in a conversation that had so many long answers before; return the exit code, the answers and the news."""
+    """Chat in lines, in a conversation that had so many long answers before; return the exit code, the answers and the news."""
     talk = SavedConversation(History(folder / "history"))
     for _ in range(long):
         answered(talk, "the Rhine?", "It is 1233 km long, and flows north. " * 66)
-    answers = {**SCRIPT["answers"], "Summarise our": summary}
-    engine = EngineClient(command({**SCRIPT, "answers": answers}))
-    session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), folder)
-    if talk.conversation is not None:
-        session.resume(talk.conversation, own_models=False)
-    out, err = io.StringIO(), io.StringIO()
-    front = Lines(session, Preferences(compact=compact), out, err, terminal=False, quiet=quiet)
-    try:
-        return plain.run(front, lines), out.getvalue(), err.getvalue()
-    finally:
-        session.close()
+    script = {**SCRIPT, "answers": {**SCRIPT["answers"], "Summarise our": summary}}
+    preferences, resume = Preferences(compact=compact), talk.conversation
+    return chat_in_lines(
+        folder,
+        *lines,
+        script=script,
+        talk=talk,
+        resume=resume,
+        quiet=quiet,
+        preferences=preferences,
+    )
 
 
 def test_nearly_full_context_is_told_once_and_compacting_makes_room(tmp_path: Path) -> None:
@@ -252,34 +247,30 @@ def test_summary_is_shown_to_be_changed(tmp_path: Path) -> None:
     assert out.endswith("Mine.\n")
 
 
-def test_screen_shows_what_was_typed_and_that_it_is_done(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("the Rhine?")
-        before = chat.session.context_tokens
-        await chat.run("/compact")
-        await chat.until(lambda: "They spoke of rivers." in chat.text())
-        await chat.until(lambda: "summarised; earlier messages stay in the history" in chat.text())
-        text = " ".join(chat.text().split())
-        assert "Summarise our" not in text
-        assert "You ▌ /compact" in text
-        await chat.ask("and the Rhone?")
-        assert "You · 2 ▌ and the Rhone?" in " ".join(chat.text().split())
-        await chat.run("/undo")
-        await chat.run("/undo")
-        assert "taken back: /compact" in chat.text()
-        await chat.until(lambda: abs(chat.session.context_tokens - before) < 10)
-
-    drive(look, tmp_path, SCRIPT)
+@driven(SCRIPT)
+async def test_screen_shows_what_was_typed_and_that_it_is_done(chat: Chat) -> None:
+    await chat.ask("the Rhine?")
+    before = chat.session.context_tokens
+    await chat.run("/compact")
+    await chat.until(lambda: "They spoke of rivers." in chat.text())
+    await chat.until(lambda: "summarised; earlier messages stay in the history" in chat.text())
+    text = " ".join(chat.text().split())
+    assert "Summarise our" not in text
+    assert "You ▌ /compact" in text
+    await chat.ask("and the Rhone?")
+    assert "You · 2 ▌ and the Rhone?" in " ".join(chat.text().split())
+    await chat.run("/undo")
+    await chat.run("/undo")
+    assert "taken back: /compact" in chat.text()
+    await chat.until(lambda: abs(chat.session.context_tokens - before) < 10)
 
 
-def test_context_figure_follows_the_branch_that_is_shown(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("the Rhine?")
-        one = chat.session.context_tokens
-        await chat.ask("and the Rhone? " * 40)
-        two = chat.session.context_tokens
-        assert two > 2 * one
-        await chat.run("/branch 1")
-        await chat.until(lambda: abs(chat.session.context_tokens - one) < 10)
-
-    drive(look, tmp_path, SCRIPT)
+@driven(SCRIPT)
+async def test_context_figure_follows_the_branch_that_is_shown(chat: Chat) -> None:
+    await chat.ask("the Rhine?")
+    one = chat.session.context_tokens
+    await chat.ask("and the Rhone? " * 40)
+    two = chat.session.context_tokens
+    assert two > 2 * one
+    await chat.run("/branch 1")
+    await chat.until(lambda: abs(chat.session.context_tokens - one) < 10)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from localspec.tui.commands import COMMANDS
 from localspec.tui.composer import complete
-from tests.tui.driving import Chat, drive
+from tests.tui.driving import Chat, driven
 
 
 def texts(text: str, folder: Path, offset: int | None = None) -> list[str]:
@@ -48,13 +48,11 @@ def test_a_name_that_would_move_the_cursor_is_shown_clean(tmp_path: Path) -> Non
     assert only.label == "a␛[2J"
 
 
-def test_a_menu_that_is_cut_says_how_much_there_is(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        await chat.press("/")
-        known = sum(not each.rare for each in COMMANDS)
-        await chat.until(lambda: f"6 of {known} · " in chat.text())
-        await chat.press("e", "d", "i")
-        await chat.until(lambda: "/edit" in chat.text() and " shows the others" not in chat.text())
-
-    drive(look, tmp_path, size=(60, 20))
+@driven(size=(60, 20))
+async def test_a_menu_that_is_cut_says_how_much_there_is(chat: Chat) -> None:
+    await chat.ready()
+    await chat.press("/")
+    known = sum(not each.rare for each in COMMANDS)
+    await chat.until(lambda: f"6 of {known} · " in chat.text())
+    await chat.press("e", "d", "i")
+    await chat.until(lambda: "/edit" in chat.text() and " shows the others" not in chat.text())

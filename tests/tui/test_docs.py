@@ -10,8 +10,8 @@ from localspec.retrieval.index import open_index
 from localspec.retrieval.update import add
 from localspec.session.export import exported
 from localspec.tui.sheets import ListSheet, TextSheet
-from tests.tui.driving import Chat, drive
-from tests.tui.test_plain import said
+from tests.tui.driving import Chat, drive, driven
+from tests.tui.lines import said
 
 SCRIPT = {"otherwise": ["At 71 degrees [1]. Some say [9]."]}
 QUESTION = "How hot is green tea brewed?"
@@ -70,22 +70,20 @@ def test_what_is_cited_is_shown_and_opened_by_keys(tmp_path: Path) -> None:
     assert "how to answer" not in written
 
 
-def test_an_index_is_named_for_one_question(tmp_path: Path) -> None:
-    async def doing(chat: Chat) -> None:
-        await chat.ready()
-        await chat.ask(f"@notes {QUESTION}")
-        message = chat.session.talk.messages[0].message
-        assert message.documents[0].name == "[1] tea.md:1-3"
-        assert "no file matches" not in chat.text()
-        await chat.ask("@nobody there?")
-        assert "no file matches @nobody" in chat.text()
-        await chat.run("/edit 1 How many bars? @notes")
-        assert chat.session.talk.messages[0].message.documents == ()
-        await chat.until(lambda: not chat.session.busy)
-        await chat.run("/docs other")
-        assert "choose one of notes" in chat.text()
-
-    drive(doing, tmp_path, SCRIPT)
+@driven(SCRIPT)
+async def test_an_index_is_named_for_one_question(chat: Chat) -> None:
+    await chat.ready()
+    await chat.ask(f"@notes {QUESTION}")
+    message = chat.session.talk.messages[0].message
+    assert message.documents[0].name == "[1] tea.md:1-3"
+    assert "no file matches" not in chat.text()
+    await chat.ask("@nobody there?")
+    assert "no file matches @nobody" in chat.text()
+    await chat.run("/edit 1 How many bars? @notes")
+    assert chat.session.talk.messages[0].message.documents == ()
+    await chat.until(lambda: not chat.session.busy)
+    await chat.run("/docs other")
+    assert "choose one of notes" in chat.text()
 
 
 def test_lines_have_the_same(tmp_path: Path) -> None:

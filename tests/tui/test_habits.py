@@ -14,13 +14,13 @@ from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.session.conversation import SavedConversation
 from localspec.tui.actions import edited
-from localspec.tui.clipboard import fill_clipboard as filled
 from localspec.tui.commands import goes_on, unquoted
 from localspec.tui.picker import Picker
+from localspec.tui.screens import fill_clipboard as filled
 from localspec.tui.sheets import ListSheet
 from tests.llama import tiny_models
-from tests.tui.driving import Chat, drive
-from tests.tui.test_plain import said
+from tests.tui.driving import Chat, drive, driven
+from tests.tui.lines import said
 from tests.waiting import PATIENCE_S
 
 SLOW = {"otherwise": ["word " * 400], "pass_s": 0.01}
@@ -56,52 +56,46 @@ def test_a_block_in_lines_is_one_question(tmp_path: Path) -> None:
 def test_what_was_begun_in_lines_is_taken_back(tmp_path: Path) -> None:
     script = {"answers": {"one": "One.", "two": "Two."}}
     lines = ["one\\", None, "two"]
-    _, out, _ = said(tmp_path, *lines, script=script)  # type: ignore[arg-type]
+    _, out, _ = said(tmp_path, *lines, script=script)
     assert out == "Two.\n"
 
 
-def test_a_block_on_the_screen_is_closed_before_it_is_sent(tmp_path: Path) -> None:
-    async def write(chat: Chat) -> None:
-        await chat.ready()
-        await chat.type('"""/one')
-        await chat.press("enter")
-        assert chat.app.view.entry.composer.text == '"""/one\n'
-        await chat.type('two"""')
-        await chat.press("enter")
-        await chat.until(lambda: chat.contents[1:])
-        assert chat.contents[0] == "/one\ntwo"
-
-    drive(write, tmp_path)
+@driven()
+async def test_a_block_on_the_screen_is_closed_before_it_is_sent(chat: Chat) -> None:
+    await chat.ready()
+    await chat.type('"""/one')
+    await chat.press("enter")
+    assert chat.app.view.entry.composer.text == '"""/one\n'
+    await chat.type('two"""')
+    await chat.press("enter")
+    await chat.until(lambda: chat.contents[1:])
+    assert chat.contents[0] == "/one\ntwo"
 
 
 @pytest.mark.parametrize("keys", [["ctrl+d"], ["ctrl+c", "ctrl+c"]])
-def test_keys_that_leave(keys: list[str], tmp_path: Path) -> None:
-    async def leave(chat: Chat) -> None:
-        await chat.ready()  # what loads, Ctrl+C stops first
-        chat.app.view.entry.composer.fill("ab")
-        await chat.press("home", "ctrl+d")
-        assert chat.app.view.entry.composer.text == "b"
-        chat.app.view.entry.composer.fill("")
-        await chat.pilot.press(*keys)
-        await chat.settle()
-        assert chat.app._exit
-
-    drive(leave, tmp_path)
+@driven()
+async def test_keys_that_leave(chat: Chat, keys: list[str]) -> None:
+    await chat.ready()  # what loads, Ctrl+C stops first
+    chat.app.view.entry.composer.fill("ab")
+    await chat.press("home", "ctrl+d")
+    assert chat.app.view.entry.composer.text == "b"
+    chat.app.view.entry.composer.fill("")
+    await chat.pilot.press(*keys)
+    await chat.settle()
+    assert chat.app._exit
 
 
-def test_a_bare_word_leaves_and_in_quotes_it_is_a_question(tmp_path: Path) -> None:
-    async def leave(chat: Chat) -> None:
-        await chat.ask('"""exit"""')
-        assert chat.contents[0] == "exit"
-        await chat.run("quit")
-        assert chat.app._exit
-        assert len(chat.contents) == 2
-
-    drive(leave, tmp_path)
+@driven()
+async def test_a_bare_word_leaves_and_in_quotes_it_is_a_question(chat: Chat) -> None:
+    await chat.ask('"""exit"""')
+    assert chat.contents[0] == "exit"
+    await chat.run("quit")
+    assert chat.app._exit
+    assert len(chat.contents) == 2
 
 
 def test_in_lines_a_bare_word_leaves_where_a_person_types(tmp_path: Path) -> None:
-    assert said(tmp_path, "one?", "exit", "two?", person=True)[1].count("Hello") == 1
+    assert said(tmp_path, "one?", "exit", "two?", answers=iter(()))[1].count("Hello") == 1
     assert said(tmp_path, "one?", "exit", "two?")[1].count("Hello") == 3
 
 
@@ -113,52 +107,48 @@ def test_in_lines_a_bare_word_leaves_where_a_person_types(tmp_path: Path) -> Non
         ("/rename x", "/rename is /save now"),
     ],
 )
-def test_a_command_that_is_refused_stays_to_be_mended(sent: str, told: str, tmp_path: Path) -> None:
-    async def send(chat: Chat) -> None:
-        await chat.ready()
-        await chat.run(sent)
-        assert told in " ".join(chat.text().split())
-        assert chat.app.view.entry.composer.text == sent
-        await chat.run("/stats")
-        assert chat.app.view.entry.composer.text == ""
-
-    drive(send, tmp_path)
-
-
-def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(tmp_path: Path) -> None:
-    async def talk(chat: Chat) -> None:
-        assert chat.session.farewell == ""
-        await chat.ask("one")
-        assert chat.session.farewell == "continue with: localspec chat --continue 1"
-        await chat.press("ctrl+n")
-        assert chat.session.farewell == ""
-        await chat.ask("two")
-        await chat.run("/history #1")
-        assert chat.session.farewell == "continue with: localspec chat --continue 1"
-        chat.session.talk.history.trouble = "the disk is full"
-        assert chat.session.farewell == "not saved: the disk is full"
-
-    drive(talk, tmp_path)
+@driven()
+async def test_a_command_that_is_refused_stays_to_be_mended(
+    chat: Chat, sent: str, told: str
+) -> None:
+    await chat.ready()
+    await chat.run(sent)
+    assert told in " ".join(chat.text().split())
+    assert chat.app.view.entry.composer.text == sent
+    await chat.run("/stats")
+    assert chat.app.view.entry.composer.text == ""
 
 
-def test_who_goes_on_in_two_windows_is_told_of_the_branch(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("one")
-        await chat.ask("two")
-        assert "another window" not in chat.text()
-        other = SavedConversation(History(tmp_path / "history"))
-        other.open(1)
-        other.say(Message.user("meanwhile"))
-        other.history.close()
-        await chat.begin("three")
-        await chat.until(lambda: "in another window" in chat.text())
-        await chat.until(lambda: not chat.session.busy)
-        assert chat.contents[::2] == ["one", "two", "three"]
-        assert len(chat.session.talk.messages[4].siblings) == 2
-        await chat.ask("four")
-        assert "another window" not in chat.text()
+@driven()
+async def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(chat: Chat) -> None:
+    assert chat.session.farewell == ""
+    await chat.ask("one")
+    assert chat.session.farewell == "continue with: localspec chat --continue 1"
+    await chat.press("ctrl+n")
+    assert chat.session.farewell == ""
+    await chat.ask("two")
+    await chat.run("/history #1")
+    assert chat.session.farewell == "continue with: localspec chat --continue 1"
+    chat.session.talk.history.trouble = "the disk is full"
+    assert chat.session.farewell == "not saved: the disk is full"
 
-    drive(look, tmp_path)
+
+@driven()
+async def test_who_goes_on_in_two_windows_is_told_of_the_branch(chat: Chat, tmp_path: Path) -> None:
+    await chat.ask("one")
+    await chat.ask("two")
+    assert "another window" not in chat.text()
+    other = SavedConversation(History(tmp_path / "history"))
+    other.open(1)
+    other.say(Message.user("meanwhile"))
+    other.history.close()
+    await chat.begin("three")
+    await chat.until(lambda: "in another window" in chat.text())
+    await chat.until(lambda: not chat.session.busy)
+    assert chat.contents[::2] == ["one", "two", "three"]
+    assert len(chat.session.talk.messages[4].siblings) == 2
+    await chat.ask("four")
+    assert "another window" not in chat.text()
 
 
 def test_the_speed_of_another_model_is_not_told(tmp_path: Path) -> None:
@@ -179,16 +169,14 @@ def test_the_speed_of_another_model_is_not_told(tmp_path: Path) -> None:
     drive(switch, tmp_path, {"pass_s": 0.001})
 
 
-def test_ctrl_z_suspends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def suspend(chat: Chat) -> None:
-        asked: list[str] = []
-        monkeypatch.setattr(chat.app, "action_suspend_process", lambda: asked.append("suspend"))
-        chat.app.view.entry.composer.fill("text")
-        await chat.press("ctrl+z")
-        assert asked == ["suspend"]
-        assert chat.app.view.entry.composer.text == "text"
-
-    drive(suspend, tmp_path)
+@driven()
+async def test_ctrl_z_suspends(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(chat.app, "action_suspend_process", lambda: asked.append("suspend"))
+    chat.app.view.entry.composer.fill("text")
+    await chat.press("ctrl+z")
+    assert asked == ["suspend"]
+    assert chat.app.view.entry.composer.text == "text"
 
 
 def test_questions_are_recalled_after_a_restart(tmp_path: Path) -> None:
@@ -208,25 +196,23 @@ def test_questions_are_recalled_after_a_restart(tmp_path: Path) -> None:
     drive(recall, tmp_path)
 
 
-def test_undo_takes_the_last_question_back_and_loses_nothing(tmp_path: Path) -> None:
-    async def undo(chat: Chat) -> None:
-        await chat.ask("one")
-        await chat.ask("two")
-        await chat.run("/undo")
-        assert chat.contents[::2] == ["one"]
-        assert "taken back: two" in chat.text()
-        await chat.ask("three")
-        assert chat.contents[::2] == ["one", "three"]
-        assert len(chat.session.talk.messages[2].siblings) == 2
-        await chat.run("/undo")
-        await chat.run("/undo")
-        assert chat.contents == []
-        await chat.run("/undo")
-        assert "nothing was asked yet" in chat.text()
-        await chat.ask("four")
-        assert chat.contents[::2] == ["four"]
-
-    drive(undo, tmp_path)
+@driven()
+async def test_undo_takes_the_last_question_back_and_loses_nothing(chat: Chat) -> None:
+    await chat.ask("one")
+    await chat.ask("two")
+    await chat.run("/undo")
+    assert chat.contents[::2] == ["one"]
+    assert "taken back: two" in chat.text()
+    await chat.ask("three")
+    assert chat.contents[::2] == ["one", "three"]
+    assert len(chat.session.talk.messages[2].siblings) == 2
+    await chat.run("/undo")
+    await chat.run("/undo")
+    assert chat.contents == []
+    await chat.run("/undo")
+    assert "nothing was asked yet" in chat.text()
+    await chat.ask("four")
+    assert chat.contents[::2] == ["four"]
 
 
 def test_a_conversation_is_saved_under_a_title_and_loaded_by_it(tmp_path: Path) -> None:
@@ -320,43 +306,37 @@ def test_a_question_that_is_sent_while_another_is_answered_comes_next(tmp_path: 
     drive(queue, tmp_path, {"otherwise": ["word " * 20], "pass_s": str(passes)})
 
 
-def test_a_question_that_waits_is_given_back_when_the_answer_is_stopped(tmp_path: Path) -> None:
-    async def queue(chat: Chat) -> None:
-        await chat.begin("one")
-        await chat.run("two")
-        await chat.press("escape")
-        await chat.until(lambda: not chat.session.busy)
-        await chat.until(lambda: chat.app.view.entry.composer.text == "two")
-        assert chat.contents[::2] == ["one"]
-
-    drive(queue, tmp_path, SLOW)
+@driven(SLOW)
+async def test_a_question_that_waits_is_given_back_when_the_answer_is_stopped(chat: Chat) -> None:
+    await chat.begin("one")
+    await chat.run("two")
+    await chat.press("escape")
+    await chat.until(lambda: not chat.session.busy)
+    await chat.until(lambda: chat.app.view.entry.composer.text == "two")
+    assert chat.contents[::2] == ["one"]
 
 
-def test_a_new_conversation_has_neither_the_settings_nor_the_system_prompt_of_the_last(
-    tmp_path: Path,
+@driven()
+async def test_a_new_conversation_has_neither_the_settings_nor_the_system_prompt_of_the_last(
+    chat: Chat,
 ) -> None:
-    async def begin(chat: Chat) -> None:
-        await chat.run("/set temperature 0.1")
-        await chat.run("/system Speak like a pirate.")
-        assert "system prompt" in chat.text()
-        await chat.ask("one")
-        await chat.press("ctrl+n")
-        assert chat.session.settings.text_of("temperature") == "0.8"
-        assert chat.session.talk.system is None
-        await chat.run("/history #1")
-        assert chat.session.settings.text_of("temperature") == "0.1"
-        assert chat.session.talk.system == "Speak like a pirate."
-
-    drive(begin, tmp_path)
+    await chat.run("/set temperature 0.1")
+    await chat.run("/system Speak like a pirate.")
+    assert "system prompt" in chat.text()
+    await chat.ask("one")
+    await chat.press("ctrl+n")
+    assert chat.session.settings.text_of("temperature") == "0.8"
+    assert chat.session.talk.system is None
+    await chat.run("/history #1")
+    assert chat.session.settings.text_of("temperature") == "0.1"
+    assert chat.session.talk.system == "Speak like a pirate."
 
 
 @pytest.mark.parametrize("words", ["colours", "clipboard", "quit"])
-def test_the_palette_finds_a_command_by_what_it_does(words: str, tmp_path: Path) -> None:
-    async def find(chat: Chat) -> None:
-        found = [each.title for each in chat.app.get_system_commands(chat.app.screen)]
-        assert any(words in each for each in found)
-
-    drive(find, tmp_path)
+@driven()
+async def test_the_palette_finds_a_command_by_what_it_does(chat: Chat, words: str) -> None:
+    found = [each.title for each in chat.app.get_system_commands(chat.app.screen)]
+    assert any(words in each for each in found)
 
 
 def test_a_question_is_written_in_an_editor(
@@ -382,7 +362,7 @@ def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
 def test_a_program_of_the_machine_fills_its_clipboard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localspec.tui.clipboard._MOST_S", PATIENCE_S)
+    monkeypatch.setattr("localspec.tui.screens._MOST_S", PATIENCE_S)
     program = tmp_path / "wl-copy"
     program.write_text(f'#!/bin/sh\n/bin/cat > "{tmp_path / "clipboard"}"\n')
     program.chmod(0o700)

@@ -1,3 +1,8 @@
+import pytest
+
+from localspec.config.keys import KEYS
+from localspec.decoding.drafters.register import DRAFTERS, DrafterEntry
+from localspec.tui import lens
 from localspec.tui.lens import MARKS, counts, legend, marked, pieces
 from tests.tui.answers import tokens
 
@@ -25,6 +30,20 @@ def test_the_legend_counts_tokens_by_origin() -> None:
         "+text+     1  extra token from the large model",
         " text      2  written by the target, nothing drafted",
     ]
+
+
+def test_a_drafter_of_another_package_has_its_own_marks_and_can_be_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert KEYS["draft"].problem("series") is not None
+    entry = DrafterEntry("series", "none", 5, False, "<>", "accent", "the series goes on")
+    monkeypatch.setitem(DRAFTERS, entry.name, entry)
+    monkeypatch.setattr(lens, "MARKS", dict(MARKS))
+    happened = [tokens("a", by="series", drafted=1, accepted=1)]
+    assert marked(happened) == "<a>"
+    assert legend(happened) == ["<text>     1  the series goes on"]
+    assert KEYS["draft"].problem("series") is None
+    assert KEYS["draft"].read("series") == "series"
 
 
 def test_an_origin_that_is_not_known_yet_is_shown_as_the_targets_own() -> None:

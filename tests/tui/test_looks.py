@@ -12,52 +12,48 @@ from localspec.tui.history_sheet import HistorySheet
 from localspec.tui.race import Race
 from localspec.tui.sheets import RaceSheet, TextSheet
 from tests.tui.answers import exchange, finished, tokens
-from tests.tui.driving import Chat, drive
+from tests.tui.driving import Chat, drive, driven
 
 CODE = "Two blocks:\n\n```python\nx = 1\n```\n\nand\n\n```sh\nls\n```\n"
 INDENTED = "def f():\n    return some_function(an_argument, another_one)\n"
 
 
-def test_code_is_copied_by_a_click_and_by_a_key_without_its_frame(tmp_path: Path) -> None:
-    async def copy(chat: Chat) -> None:
-        await chat.ask("code?")
-        reply = chat.app.view.transcript.views[-1]
-        lines = chat.text().splitlines()
-        row = next(at for at, line in enumerate(lines) if "copy" in line)
-        await chat.pilot.click(offset=(lines[row].index("copy"), row))
-        await chat.settle()
-        assert chat.app.clipboard == "x = 1"
-        reply.focus()
-        await chat.press("k")
-        assert chat.app.clipboard == "ls"
-        await chat.press("k")
-        assert chat.app.clipboard == "x = 1"
-        await chat.press("escape")
-        await chat.pilot.mouse_down(reply, offset=(2, 4))
-        await chat.pilot.hover(reply, offset=(40, 4))
-        await chat.pilot.mouse_up(reply, offset=(40, 4))
-        await chat.settle()
-        assert chat.app.screen.get_selected_text() == "  x = 1"
-        # Text does not touch the scroll bar.
-        assert all(line[-2:].strip() == "" for line in lines[: row + 3] if len(line) >= 79)
-
-    drive(copy, tmp_path, {"otherwise": [CODE]})
+@driven({"otherwise": [CODE]})
+async def test_code_is_copied_by_a_click_and_by_a_key_without_its_frame(chat: Chat) -> None:
+    await chat.ask("code?")
+    reply = chat.app.view.transcript.views[-1]
+    lines = chat.text().splitlines()
+    row = next(at for at, line in enumerate(lines) if "copy" in line)
+    await chat.pilot.click(offset=(lines[row].index("copy"), row))
+    await chat.settle()
+    assert chat.app.clipboard == "x = 1"
+    reply.focus()
+    await chat.press("k")
+    assert chat.app.clipboard == "ls"
+    await chat.press("k")
+    assert chat.app.clipboard == "x = 1"
+    await chat.press("escape")
+    await chat.pilot.mouse_down(reply, offset=(2, 4))
+    await chat.pilot.hover(reply, offset=(40, 4))
+    await chat.pilot.mouse_up(reply, offset=(40, 4))
+    await chat.settle()
+    assert chat.app.screen.get_selected_text() == "  x = 1"
+    # Text does not touch the scroll bar.
+    assert all(line[-2:].strip() == "" for line in lines[: row + 3] if len(line) >= 79)
 
 
-def test_stats_stand_beside_the_conversation_where_there_is_room(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.press("f2")
-        await chat.ask("one?")
-        panel, transcript = chat.app.view.stats, chat.app.view.transcript
-        assert panel.region.y >= transcript.region.bottom
-        await chat.sized(110, 24)
-        await chat.until(lambda: panel.region.x >= transcript.region.right)
-        assert panel.region.height == transcript.region.height
-        await chat.until(lambda: "tokens per step" in chat.text())
-        await chat.sized(80, 24)
-        await chat.until(lambda: panel.region.y >= transcript.region.bottom)
-
-    drive(look, tmp_path, {"otherwise": ["some answer that is drafted"], "drafts": 3})
+@driven({"otherwise": ["some answer that is drafted"], "drafts": 3})
+async def test_stats_stand_beside_the_conversation_where_there_is_room(chat: Chat) -> None:
+    await chat.press("f2")
+    await chat.ask("one?")
+    panel, transcript = chat.app.view.stats, chat.app.view.transcript
+    assert panel.region.y >= transcript.region.bottom
+    await chat.sized(110, 24)
+    await chat.until(lambda: panel.region.x >= transcript.region.right)
+    assert panel.region.height == transcript.region.height
+    await chat.until(lambda: "tokens per step" in chat.text())
+    await chat.sized(80, 24)
+    await chat.until(lambda: panel.region.y >= transcript.region.bottom)
 
 
 @pytest.mark.first(1)

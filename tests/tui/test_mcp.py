@@ -1,27 +1,18 @@
 """The chat in lines with a server of tools: its calls are asked about, and its end is not the end of the conversation."""
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
-from localspec.engine.client import EngineClient
-from localspec.history.archive import History
-from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.approval import CallRunner
-from localspec.session.conversation import SavedConversation
-from localspec.session.preferences import Preferences
 from localspec.toolbox.mcp import connection
 from localspec.toolbox.mcp.box import McpToolbox
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rules
-from localspec.tui import plain
-from localspec.tui.plain import Lines
-from localspec.tui.session import Session
-from tests.engine.double import command
 from tests.toolbox.mcp.boxes import stranger
+from tests.tui.lines import said
 from tests.tui.tools import called
 
 # Each of them waits for processes that import the protocol, which takes seconds.
@@ -39,21 +30,10 @@ SCRIPT = {
 
 
 def talk(way: str, folder: Path, answers: Iterator[str], *typed: str) -> tuple[str, str]:
-    """SavedConversation in lines with a server that goes its own way; return the answers, and the news."""
+    """Chat in lines with a server that goes its own way; return the answers, and the news."""
     news = SimpleQueue[str]()
-    box = McpToolbox([stranger(way)], news.put)
-    work = CallRunner([box], Permissions(Rules()), (), news)
-    session = Session(
-        EngineClient(command(SCRIPT)), SavedConversation(History(folder / "history")),
-        LaunchOptions(pair="toy"), ReplyOptions(), folder, work=work,
-    )  # fmt: skip
-    out, err = io.StringIO(), io.StringIO()
-    front = Lines(session, Preferences(), out, err, terminal=False, ask=lambda _: next(answers))
-    try:
-        plain.run(front, typed)
-        return out.getvalue(), err.getvalue()
-    finally:
-        session.close()
+    work = CallRunner([McpToolbox([stranger(way)], news.put)], Permissions(Rules()), (), news)
+    return said(folder, *typed, script=SCRIPT, answers=answers, work=work)[1:]
 
 
 def test_a_server_that_dies_in_a_call_costs_its_tools_and_not_the_chat(tmp_path: Path) -> None:

@@ -6,56 +6,19 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from localspec.engine.client import EngineClient
 from localspec.errors import ModelUnavailable
 from localspec.history.archive import History
 from localspec.models.registry import load_registry
-from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
-from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences
 from localspec.tui import plain
 from localspec.tui.plain import Lines
 from localspec.tui.session import Session
-from tests.engine.double import command
+from tests.tui.lines import said, session_of
 
 DRAFTING = {"otherwise": ["some answer that is drafted"], "drafts": 3}
-
-
-def said(
-    folder: Path,
-    *lines: str,
-    script: dict[str, Any] | None = None,
-    terminal: bool = False,
-    resume: int | None = None,
-    pair: str | None = "toy",
-    load: LoadOptions | None = None,
-    quiet: bool = False,
-    greets: bool = False,
-    person: bool = False,
-) -> tuple[int, str, str]:
-    """SavedConversation in lines; return the exit code, the answers and the news."""
-    talk = SavedConversation(History(folder / "history"))
-    session = Session(
-        EngineClient(command(script)),
-        talk,
-        LaunchOptions(pair=pair, load=load or LoadOptions()),
-        ReplyOptions(),
-        folder,
-    )
-    out, err = io.StringIO(), io.StringIO()
-    preferences = Preferences(personas={"pirate": "Arr."})
-    ask = (lambda _: "n") if person else None
-    front = Lines(session, preferences, out, err, terminal=terminal, quiet=quiet, ask=ask)
-    if resume is not None:
-        session.resume(resume)
-    try:
-        return plain.run(front, lines, greets=greets), out.getvalue(), err.getvalue()
-    finally:
-        session.close()
 
 
 def test_a_line_is_a_question(tmp_path: Path) -> None:
@@ -217,19 +180,14 @@ class Interrupting(io.StringIO):
 
 
 def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None:
-    talk = SavedConversation(History(tmp_path / "history"))
+    def look(session: Session) -> None:
+        assert session.talk.messages[-1].state == "cut"
+
     script = {"otherwise": ["word " * 100], "pass_s": 0.01}
-    session = Session(
-        EngineClient(command(script)), talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path
-    )
-    out = Interrupting(lambda: signal.raise_signal(signal.SIGINT))
-    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False)
-    try:
-        assert plain.run(front, ["one?"]) == 0
-        assert 0 < out.getvalue().count("word") < 100
-        assert talk.messages[-1].state == "cut"
-    finally:
-        session.close()
+    press = Interrupting(lambda: signal.raise_signal(signal.SIGINT))
+    code, out, _ = said(tmp_path, "one?", script=script, out=press, look=look)
+    assert code == 0
+    assert 0 < out.count("word") < 100
 
 
 def test_a_question_to_an_engine_that_died_is_refused(tmp_path: Path) -> None:
@@ -260,9 +218,8 @@ def test_an_engine_that_dies_in_a_race_ends_it_and_nothing_waits_for_it(
 @pytest.mark.slow
 def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     script = {"otherwise": ["word " * 100], "pass_s": 0.02}
-    talk = SavedConversation(History(tmp_path / "history"))
-    engine = EngineClient(command(script))
-    session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
+    session = session_of(tmp_path, script)
+    engine = session.engine
 
     def press_twice() -> None:
         assert engine.pid is not None

@@ -16,11 +16,10 @@ from localspec.options import ReplyOptions
 from localspec.session.preferences import Preferences
 from localspec.tui import picker
 from localspec.tui.history_sheet import HistorySheet
-from localspec.tui.picker import Picker
 from localspec.tui.race import Race
 from localspec.tui.sheets import ListSheet, RaceSheet, TextSheet
 from tests.tui.answers import exchange, finished, plain, round_of, tokens
-from tests.tui.driving import Chat, assert_picture, assert_screen, drive
+from tests.tui.driving import Chat, assert_picture, assert_screen, driven
 
 ANSWER = """\
 A linked list is *reversed* by turning its links round:
@@ -61,74 +60,62 @@ def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
     chat.app.view.show_state()
 
 
-def test_welcome(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        await chat.until(lambda: "toy" in chat.text())
-        await assert_screen(chat, "welcome")
-
-    drive(look, tmp_path)
+@driven()
+async def test_welcome(chat: Chat) -> None:
+    await chat.ready()
+    await chat.until(lambda: "toy" in chat.text())
+    await assert_screen(chat, "welcome")
 
 
-def test_conversation(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("Reverse a linked list.")
-        talk = chat.session.talk
-        talk.history.resume_reply(talk.messages[-1].id).finish(
-            Message.assistant(ANSWER)
-        )  # without figures
-        talk.show_branch(talk.messages[-1].id)
-        await chat.app.view.show_messages()
-        settled(chat)
-        await chat.settle()
-        await assert_screen(chat, "conversation")
-        await assert_picture(chat, "conversation")
-
-    drive(look, tmp_path, {"otherwise": [ANSWER]})
+@driven({"otherwise": [ANSWER]})
+async def test_conversation(chat: Chat) -> None:
+    await chat.ask("Reverse a linked list.")
+    talk = chat.session.talk
+    talk.history.resume_reply(talk.messages[-1].id).finish(
+        Message.assistant(ANSWER)
+    )  # without figures
+    talk.show_branch(talk.messages[-1].id)
+    await chat.app.view.show_messages()
+    settled(chat)
+    await chat.settle()
+    await assert_screen(chat, "conversation")
+    await assert_picture(chat, "conversation")
 
 
-def test_reading_a_long_question(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        await chat.begin("\n".join(f"line {each}" for each in range(100)))
-        await chat.until(lambda: "reading 0 of 797" in chat.text())
-        await assert_screen(chat, "reading")
-        chat.session.stop()
-
-    drive(look, tmp_path, {"chunk_s": 60.0})
+@driven({"chunk_s": 60.0})
+async def test_reading_a_long_question(chat: Chat) -> None:
+    await chat.ready()
+    await chat.begin("\n".join(f"line {each}" for each in range(100)))
+    await chat.until(lambda: "reading 0 of 797" in chat.text())
+    await assert_screen(chat, "reading")
+    chat.session.stop()
 
 
-def test_completion(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        await chat.press(*"/re")
-        await chat.until(lambda: "/regenerate" in chat.text())
-        await assert_screen(chat, "completion")
-
-    drive(look, tmp_path)
+@driven()
+async def test_completion(chat: Chat) -> None:
+    await chat.ready()
+    await chat.press(*"/re")
+    await chat.until(lambda: "/regenerate" in chat.text())
+    await assert_screen(chat, "completion")
 
 
-def test_stats(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        settled(chat)
-        await chat.press("f2")
-        await assert_screen(chat, "stats")
-        await assert_picture(chat, "stats")
-
-    drive(look, tmp_path)
+@driven()
+async def test_stats(chat: Chat) -> None:
+    await chat.ready()
+    settled(chat)
+    await chat.press("f2")
+    await assert_screen(chat, "stats")
+    await assert_picture(chat, "stats")
 
 
-def test_lens(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        settled(chat, TOKENS)
-        await chat.press("f3")
-        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
-        await assert_screen(chat, "lens")
-        await assert_picture(chat, "lens")
-
-    drive(look, tmp_path)
+@driven()
+async def test_lens(chat: Chat) -> None:
+    await chat.ready()
+    settled(chat, TOKENS)
+    await chat.press("f3")
+    await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+    await assert_screen(chat, "lens")
+    await assert_picture(chat, "lens")
 
 
 class Lanes(Race):
@@ -146,55 +133,47 @@ class Lanes(Race):
             self.lanes.append(lane)
 
 
-def test_race(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        race = Lanes(chat.session.engine, (Message.user("q"),), ReplyOptions())
-        race.start()
-        chat.app.push_screen(RaceSheet(race))
-        await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
-        await chat.until(lambda: "differ after" in chat.text())
-        await assert_screen(chat, "race")
-        await assert_picture(chat, "race")
-
-    drive(look, tmp_path)
+@driven()
+async def test_race(chat: Chat) -> None:
+    await chat.ready()
+    race = Lanes(chat.session.engine, (Message.user("q"),), ReplyOptions())
+    race.start()
+    chat.app.push_screen(RaceSheet(race))
+    await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
+    await chat.until(lambda: "differ after" in chat.text())
+    await assert_screen(chat, "race")
+    await assert_picture(chat, "race")
 
 
-def test_history(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        for question in ("How tall is the Eiffel tower?", "Reverse a linked list, please."):
-            await chat.ask(question)
-            chat.session.new()
-        await chat.app.view.show_messages()
-        chat.session.models.progress = ""
-        await chat.press("f7")
-        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
-        await chat.press(*"eiffel")
-        await chat.until(lambda: "Reverse" not in chat.text())
-        await assert_screen(chat, "history")
-
-    drive(look, tmp_path)
+@driven()
+async def test_history(chat: Chat) -> None:
+    await chat.ready()
+    for question in ("How tall is the Eiffel tower?", "Reverse a linked list, please."):
+        await chat.ask(question)
+        chat.session.new()
+    await chat.app.view.show_messages()
+    chat.session.models.progress = ""
+    await chat.press("f7")
+    await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+    await chat.press(*"eiffel")
+    await chat.until(lambda: "Reverse" not in chat.text())
+    await assert_screen(chat, "history")
 
 
-def test_settings(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        await chat.press("f4")
-        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
-        await assert_screen(chat, "settings")
-
-    drive(look, tmp_path)
+@driven()
+async def test_settings(chat: Chat) -> None:
+    await chat.ready()
+    await chat.press("f4")
+    await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+    await assert_screen(chat, "settings")
 
 
-def test_help(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        await chat.press("f1")
-        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
-        await assert_screen(chat, "help")
-
-    drive(look, tmp_path, preferences=Preferences(keys={"stats": "f12"}))
+@driven(preferences=Preferences(keys={"stats": "f12"}))
+async def test_help(chat: Chat) -> None:
+    await chat.ready()
+    await chat.press("f1")
+    await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+    await assert_screen(chat, "help")
 
 
 @pytest.fixture
@@ -205,66 +184,31 @@ def _known_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_known_pairs")
-def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[object] = []
-
-    def keep(chosen: object) -> str:
-        kept.append(chosen)
-        return ""
-
-    monkeypatch.setattr("localspec.config.own.keep_model", keep)
-    # The registry has never heard of these.
-    monkeypatch.setattr("localspec.models.registry.Registry.require", lambda *_: None)
-    monkeypatch.setattr("localspec.models.names.resolve", lambda *_: None)
-
-    async def look(chat: Chat) -> None:
-        await chat.until(lambda: isinstance(chat.app.screen, Picker))
-        await chat.pilot.pause(0.2)
-        await assert_screen(chat, "first-run")
-        await chat.press("enter")
-        await chat.ready()
-        assert chat.session.models.name == "coder"
-        assert kept == [{"target": "coder"}]
-
-    drive(look, tmp_path, pair=None)
+@driven()
+async def test_models(chat: Chat) -> None:
+    await chat.ready()
+    await chat.press("f8")
+    await chat.until(lambda: "giant" in chat.text())
+    await assert_screen(chat, "models")
 
 
-@pytest.mark.usefixtures("_known_pairs")
-def test_all_models_by_a_key(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.until(lambda: isinstance(chat.app.screen, Picker))
-        await chat.pilot.pause(0.2)
-        assert "giant" not in chat.text()
-        await chat.press("a")
-        await chat.pilot.pause(0.2)
-        await assert_screen(chat, "all-models")
-        await chat.press("n")
-        await chat.until(lambda: not chat.app.is_running)
-
-    drive(look, tmp_path, pair=None)
+@driven({"n_ctx": 100})
+async def test_full_context(chat: Chat) -> None:
+    await chat.ready()
+    await chat.run("one " * 40)
+    await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+    await assert_screen(chat, "full-context")
 
 
-def test_full_context(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        await chat.run("one " * 40)
-        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
-        await assert_screen(chat, "full-context")
-
-    drive(look, tmp_path, {"n_ctx": 100})
-
-
-def test_thoughts(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("hello?")
-        talk = chat.session.talk
-        talk.history.resume_reply(talk.messages[-1].id).finish(
-            Message.assistant("Done.", "a deep thought")
-        )
-        talk.show_branch(talk.messages[-1].id)
-        await chat.app.view.show_messages()
-        settled(chat)
-        await chat.press("ctrl+t")
-        await assert_screen(chat, "thoughts")
-
-    drive(look, tmp_path)
+@driven()
+async def test_thoughts(chat: Chat) -> None:
+    await chat.ask("hello?")
+    talk = chat.session.talk
+    talk.history.resume_reply(talk.messages[-1].id).finish(
+        Message.assistant("Done.", "a deep thought")
+    )
+    talk.show_branch(talk.messages[-1].id)
+    await chat.app.view.show_messages()
+    settled(chat)
+    await chat.press("ctrl+t")
+    await assert_screen(chat, "thoughts")

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from localspec.chat.events import Finished
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
@@ -39,9 +40,12 @@ class Engine:
         self.asked.append(Request(len(self.asked) + 1, tuple(messages), options, **flags))
         return len(self.asked)
 
-    def drain(self) -> list[Notice]:
+    def collect(self) -> list[Notice]:
         messages, self.inbox = self.inbox, []
         return messages
+
+    async def arrival(self, _timeout_s: float) -> None:
+        """What comes is there already."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments, **_: self.told.append(" ".join([name, *map(str, arguments)]))
@@ -64,10 +68,12 @@ def session(engine: Engine, tmp_path: Path) -> Session:
 def hear(session: Session, *messages: Notice) -> None:
     engine: Engine = session.engine  # type: ignore[assignment]
     engine.inbox += messages
-    session.poll()
+    for each in session.engine.collect():
+        session.take(each)
+    session.tick()
 
 
-def answer(session: Session, text: str, **changes: Any) -> ReplyDone:
+def answer(session: Session, text: str, **changes: Any) -> Finished:
     assert session.exchange is not None
     number = session.exchange.id
     whole = finished(number, text, **changes)

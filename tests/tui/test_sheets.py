@@ -13,7 +13,7 @@ from localspec.session.preferences import Preferences
 from localspec.tui.history_sheet import HistorySheet, row_of
 from localspec.tui.picker import Picker
 from localspec.tui.sheets import LineSheet, ListSheet, RaceSheet, TextSheet
-from tests.tui.driving import Chat, drive
+from tests.tui.driving import Chat, drive, driven
 
 DRAFTING = {"otherwise": ["some answer that is drafted"], "drafts": 3}
 OTHER = "qwen3-4b"
@@ -37,256 +37,181 @@ async def two_conversations(chat: Chat) -> None:
         await chat.until(lambda: chat.contents == [])
 
 
-def test_a_conversation_is_found_by_its_words_and_taken_up(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await two_conversations(chat)
-        await open_sheet(chat, "/history", HistorySheet)
-        assert "about trees?" in chat.text()
-        await chat.press(*"rhine")
-        await chat.until(lambda: "about trees?" not in chat.text())
-        await chat.press("enter")
-        await chat.until(lambda: chat.contents == ["about rivers?", "The Rhine."])
-        assert "The Rhine." in chat.text()
-
-    drive(look, tmp_path, {"answers": {"rivers": "The Rhine.", "trees": "The oak."}})
+@driven({"answers": {"rivers": "The Rhine.", "trees": "The oak."}})
+async def test_a_conversation_is_found_by_its_words_and_taken_up(chat: Chat) -> None:
+    await two_conversations(chat)
+    await open_sheet(chat, "/history", HistorySheet)
+    assert "about trees?" in chat.text()
+    await chat.press(*"rhine")
+    await chat.until(lambda: "about trees?" not in chat.text())
+    await chat.press("enter")
+    await chat.until(lambda: chat.contents == ["about rivers?", "The Rhine."])
+    assert "The Rhine." in chat.text()
 
 
-def test_a_conversation_is_renamed(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await two_conversations(chat)
-        await open_sheet(chat, "/history", HistorySheet)
-        await chat.press("ctrl+r")
-        await chat.until(lambda: isinstance(chat.app.screen, LineSheet))
-        chat.app.screen.query_one(Input).value = "Forests"
-        await chat.press("enter")
-        await chat.until(lambda: "Forests" in chat.text())
-        titles = [each.title for each in chat.session.talk.history.conversations()]
-        assert titles == ["Forests", "about rivers?"]
-
-    drive(look, tmp_path)
+@driven()
+async def test_a_conversation_is_renamed(chat: Chat) -> None:
+    await two_conversations(chat)
+    await open_sheet(chat, "/history", HistorySheet)
+    await chat.press("ctrl+r")
+    await chat.until(lambda: isinstance(chat.app.screen, LineSheet))
+    chat.app.screen.query_one(Input).value = "Forests"
+    await chat.press("enter")
+    await chat.until(lambda: "Forests" in chat.text())
+    titles = [each.title for each in chat.session.talk.history.conversations()]
+    assert titles == ["Forests", "about rivers?"]
 
 
-def test_a_conversation_is_deleted_only_when_that_is_meant(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        history = chat.session.talk.history
-        await two_conversations(chat)
-        await open_sheet(chat, "/history", HistorySheet)
-        for answer, left in ((["enter"], 2), (["down", "enter"], 1)):
-            await chat.press("ctrl+x")
-            await chat.until(lambda: not isinstance(chat.app.screen, HistorySheet))
-            assert "Delete" in chat.text()
-            await chat.press(*answer)
-            await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
-            assert len(history.conversations()) == left
-        await chat.until(lambda: "about trees?" not in chat.text())
-
-    drive(look, tmp_path)
-
-
-def test_the_conversation_that_is_shown_can_be_deleted(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("about rivers?")
-        await open_sheet(chat, "/history", HistorySheet)
+@driven()
+async def test_a_conversation_is_deleted_only_when_that_is_meant(chat: Chat) -> None:
+    history = chat.session.talk.history
+    await two_conversations(chat)
+    await open_sheet(chat, "/history", HistorySheet)
+    for answer, left in ((["enter"], 2), (["down", "enter"], 1)):
         await chat.press("ctrl+x")
-        await chat.until(lambda: "Delete" in chat.text())
-        await chat.press("down", "enter")
-        await chat.until(lambda: "nothing here" in chat.text())
-        await back(chat)
-        await chat.until(lambda: "attaches a file" in chat.text())
-        await chat.ask("again?")
-        assert chat.contents[0] == "again?"
-
-    drive(look, tmp_path)
+        await chat.until(lambda: not isinstance(chat.app.screen, HistorySheet))
+        assert "Delete" in chat.text()
+        await chat.press(*answer)
+        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+        assert len(history.conversations()) == left
+    await chat.until(lambda: "about trees?" not in chat.text())
 
 
-def test_a_conversation_is_exported_and_no_file_is_written_over(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        folder = chat.session.folder
-        await chat.ask("about rivers?")
-        await chat.run("/export")
-        await chat.run("/export")
-        await chat.run("/export json all.json")
-        names = sorted(each.name for each in folder.iterdir())
-        assert names == ["about-rivers-2.md", "about-rivers.md", "all.json"]
-        assert "about rivers?" in (folder / "about-rivers.md").read_text()
-        assert (folder / "all.json").read_text().startswith("{")
-        await chat.run("/export md no/such/folder.md")
-        assert "cannot be written" in chat.text()
-
-    drive(look, tmp_path)
+@driven()
+async def test_the_conversation_that_is_shown_can_be_deleted(chat: Chat) -> None:
+    await chat.ask("about rivers?")
+    await open_sheet(chat, "/history", HistorySheet)
+    await chat.press("ctrl+x")
+    await chat.until(lambda: "Delete" in chat.text())
+    await chat.press("down", "enter")
+    await chat.until(lambda: "nothing here" in chat.text())
+    await back(chat)
+    await chat.until(lambda: "attaches a file" in chat.text())
+    await chat.ask("again?")
+    assert chat.contents[0] == "again?"
 
 
-def test_a_setting_is_changed_and_a_wrong_one_refused(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await open_sheet(chat, "/set", ListSheet)
-        await chat.press("enter")
-        await chat.until(lambda: isinstance(chat.app.screen, LineSheet))
-        chat.app.screen.query_one(Input).value = "0.25"
-        await chat.press("enter")
-        await chat.until(lambda: "temperature        0.25" in chat.text())
-        assert chat.session.settings.options.sampling.temperature == 0.25
-        await back(chat)
-        await chat.run("/set top_p 7")
-        assert "top_p is 7" in chat.text()
-        await chat.run("/set draft off")
-        assert chat.session.settings.draft == "off"
-
-    drive(look, tmp_path)
+@driven()
+async def test_a_conversation_is_exported_and_no_file_is_written_over(chat: Chat) -> None:
+    folder = chat.session.folder
+    await chat.ask("about rivers?")
+    await chat.run("/export")
+    await chat.run("/export")
+    await chat.run("/export json all.json")
+    names = sorted(each.name for each in folder.iterdir())
+    assert names == ["about-rivers-2.md", "about-rivers.md", "all.json"]
+    assert "about rivers?" in (folder / "about-rivers.md").read_text()
+    assert (folder / "all.json").read_text().startswith("{")
+    await chat.run("/export md no/such/folder.md")
+    assert "cannot be written" in chat.text()
 
 
-def test_the_pair_is_switched_in_the_middle_of_a_conversation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pairs = [ModelRow(name, 1, True, True, "") for name in ("toy", OTHER)]
-    monkeypatch.setattr("localspec.tui.picker.choices", lambda: pairs)
-    monkeypatch.setattr("localspec.tui.picker.measured_choices", lambda: pairs)
-
-    async def look(chat: Chat) -> None:
-        await chat.ask("one?")
-        await open_sheet(chat, "/model", Picker)
-        await chat.press("down", "enter")
-        await chat.until(lambda: type(chat.app.screen) is ListSheet)
-        await chat.press("enter")
-        await chat.until(lambda: chat.session.models.line == OTHER)
-        await chat.ask("two?")
-        assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", OTHER]
-        assert chat.session.talk.history.conversations()[0].pair == OTHER
-
-    drive(look, tmp_path)
+@driven()
+async def test_a_setting_is_changed_and_a_wrong_one_refused(chat: Chat) -> None:
+    await open_sheet(chat, "/set", ListSheet)
+    await chat.press("enter")
+    await chat.until(lambda: isinstance(chat.app.screen, LineSheet))
+    chat.app.screen.query_one(Input).value = "0.25"
+    await chat.press("enter")
+    await chat.until(lambda: "temperature        0.25" in chat.text())
+    assert chat.session.settings.options.sampling.temperature == 0.25
+    await back(chat)
+    await chat.run("/set top_p 7")
+    assert "top_p is 7" in chat.text()
+    await chat.run("/set draft off")
+    assert chat.session.settings.draft == "off"
 
 
-def test_a_download_shows_its_progress_and_esc_stops_it(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.until(lambda: "fetching toy: " in chat.text())
-        assert "of 2.0 GB" in chat.text()
-        await chat.press("escape")
-        await chat.until(lambda: "no model loaded" in chat.text())
-
-    drive(look, tmp_path, {"download": {"bytes": 2_000_000_000, "seconds": 5.0}})
+@driven({"download": {"bytes": 2_000_000_000, "seconds": 5.0}})
+async def test_a_download_shows_its_progress_and_esc_stops_it(chat: Chat) -> None:
+    await chat.until(lambda: "fetching toy: " in chat.text())
+    assert "of 2.0 GB" in chat.text()
+    await chat.press("escape")
+    await chat.until(lambda: "no model loaded" in chat.text())
 
 
-def test_a_race_shows_both_texts_and_whether_they_are_equal(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("one?")
-        await open_sheet(chat, "/race", RaceSheet)
-        await chat.until(lambda: "the texts are equal" in chat.text())
-        assert chat.text().count("some answer that is drafted") >= 2
-        await back(chat)
-        assert len(chat.contents) == 2
-
-    drive(look, tmp_path, DRAFTING)
+@driven(DRAFTING)
+async def test_a_race_shows_both_texts_and_whether_they_are_equal(chat: Chat) -> None:
+    await chat.ask("one?")
+    await open_sheet(chat, "/race", RaceSheet)
+    await chat.until(lambda: "the texts are equal" in chat.text())
+    assert chat.text().count("some answer that is drafted") >= 2
+    await back(chat)
+    assert len(chat.contents) == 2
 
 
-def test_esc_stops_a_race_before_it_closes_it(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        await open_sheet(chat, "/race say something", RaceSheet)
-        await chat.press("escape")
-        await chat.until(lambda: "nothing to compare" in chat.text())
-        await back(chat)
-        assert chat.contents == []
-
-    drive(look, tmp_path, {"otherwise": ["word " * 500], "pass_s": 0.01})
+@driven({"otherwise": ["word " * 500], "pass_s": 0.01})
+async def test_esc_stops_a_race_before_it_closes_it(chat: Chat) -> None:
+    await chat.ready()
+    await open_sheet(chat, "/race say something", RaceSheet)
+    await chat.press("escape")
+    await chat.until(lambda: "nothing to compare" in chat.text())
+    await back(chat)
+    assert chat.contents == []
 
 
-def test_the_lens_tells_drafted_tokens_from_the_targets_own(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.run("/lens")
-        assert "nothing to show yet" in chat.text()
-        await chat.ask("one?")
-        await open_sheet(chat, "/lens", TextSheet)
-        assert "looked up in the text so far" in chat.text()
-        exchange = chat.session.exchange
-        assert exchange is not None
-        assert {"lookup", "correction"} <= {
-            origin for each in exchange.happened for origin in each.round.origins
-        }
-        await back(chat)
-
-    drive(look, tmp_path, {**DRAFTING, "drafts": 2})
+@driven({**DRAFTING, "drafts": 2})
+async def test_the_lens_tells_drafted_tokens_from_the_targets_own(chat: Chat) -> None:
+    await chat.run("/lens")
+    assert "nothing to show yet" in chat.text()
+    await chat.ask("one?")
+    await open_sheet(chat, "/lens", TextSheet)
+    assert "looked up in the text so far" in chat.text()
+    exchange = chat.session.exchange
+    assert exchange is not None
+    assert {"lookup", "correction"} <= {
+        origin for each in exchange.happened for origin in each.round.origins
+    }
+    await back(chat)
 
 
-def test_stats_grow_with_the_answer(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.press("f2")
-        assert "Nothing measured yet" in chat.text()
-        await chat.ask("one?")
-        await chat.until(lambda: "accepted (" in chat.text())
-        await chat.press("f2")
-        assert "accepted (" not in chat.text()
-
-    drive(look, tmp_path, DRAFTING)
-
-
-def test_a_persona_is_a_system_prompt_with_a_name(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await open_sheet(chat, "/persona", ListSheet)
-        await chat.press("enter")
-        await chat.until(lambda: chat.session.talk.system == "Talk like a pirate.")
-        await chat.run("/system Be brief.")
-        await chat.ask("one?")
-        assert chat.session.exchange is not None
-        assert chat.session.exchange.messages[0].text == "Be brief."
-        await chat.run("/system -")
-        assert chat.session.talk.system is None
-        await chat.run("/persona nobody")
-        assert "there is no persona 'nobody'" in chat.text()
-
-    drive(
-        look,
-        tmp_path,
-        preferences=Preferences(personas={"pirate": "Talk like a pirate."}),
-    )
+@driven(preferences=Preferences(personas={"pirate": "Talk like a pirate."}))
+async def test_a_persona_is_a_system_prompt_with_a_name(chat: Chat) -> None:
+    await open_sheet(chat, "/persona", ListSheet)
+    await chat.press("enter")
+    await chat.until(lambda: chat.session.talk.system == "Talk like a pirate.")
+    await chat.run("/system Be brief.")
+    await chat.ask("one?")
+    assert chat.session.exchange is not None
+    assert chat.session.exchange.messages[0].text == "Be brief."
+    await chat.run("/system -")
+    assert chat.session.talk.system is None
+    await chat.run("/persona nobody")
+    assert "there is no persona 'nobody'" in chat.text()
 
 
-def test_the_palette_has_every_command(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.press("ctrl+p")
-        await chat.until(lambda: isinstance(chat.app.screen, CommandPalette))
-        await chat.press(*"stats")
-        await chat.until(lambda: "where the time goes" in chat.text())
-        await chat.press("enter")
-        await chat.until(lambda: "Nothing measured yet" in chat.text())
-
-    drive(look, tmp_path)
+@driven()
+async def test_the_palette_has_every_command(chat: Chat) -> None:
+    await chat.press("ctrl+p")
+    await chat.until(lambda: isinstance(chat.app.screen, CommandPalette))
+    await chat.press(*"stats")
+    await chat.until(lambda: "where the time goes" in chat.text())
+    await chat.press("enter")
+    await chat.until(lambda: "Nothing measured yet" in chat.text())
 
 
-def test_a_branch_goes_on_in_a_conversation_of_its_own(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("one?")
-        await chat.ask("two?")
-        first = chat.session.talk.conversation
-        await chat.run("/branch 1")  # the question's number, as it stands above it
-        assert chat.contents[::2] == ["one?"]
-        assert len(chat.contents) == 2
-        assert chat.session.talk.conversation != first
-        await chat.run("/save Other")
-        assert chat.session.talk.history.conversations()[0].title == "Other"
-
-    drive(look, tmp_path)
+@driven()
+async def test_a_branch_goes_on_in_a_conversation_of_its_own(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.ask("two?")
+    first = chat.session.talk.conversation
+    await chat.run("/branch 1")  # the question's number, as it stands above it
+    assert chat.contents[::2] == ["one?"]
+    assert len(chat.contents) == 2
+    assert chat.session.talk.conversation != first
+    await chat.run("/save Other")
+    assert chat.session.talk.history.conversations()[0].title == "Other"
 
 
-def test_keys_on_a_message_copy_it_and_its_code(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("one?")
-        await chat.press("shift+tab", "c")
-        assert chat.app.clipboard == "Look:\n\n```\nx = 1\n```"
-        await chat.press("k")
-        assert chat.app.clipboard == "x = 1"
-        await chat.press("escape")
-        assert chat.app.focused is chat.app.view.entry.composer
-
-    drive(look, tmp_path, {"otherwise": ["Look:\n\n```\nx = 1\n```"]})
-
-
-def test_an_answer_is_made_again_as_another_version(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("one?")
-        await chat.press("f5")
-        await chat.until(lambda: "version 2 of 2" in chat.text())
-        assert len(chat.contents) == 2
-
-    drive(look, tmp_path)
+@driven({"otherwise": ["Look:\n\n```\nx = 1\n```"]})
+async def test_keys_on_a_message_copy_it_and_its_code(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.press("shift+tab", "c")
+    assert chat.app.clipboard == "Look:\n\n```\nx = 1\n```"
+    await chat.press("k")
+    assert chat.app.clipboard == "x = 1"
+    await chat.press("escape")
+    assert chat.app.focused is chat.app.view.entry.composer
 
 
 async def take_up_the_first(chat: Chat) -> None:
@@ -304,15 +229,13 @@ async def hold_two(chat: Chat) -> None:
     await chat.ask("about trees?")
 
 
-def test_a_conversation_that_is_taken_up_goes_on_with_its_model(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await hold_two(chat)
-        await take_up_the_first(chat)
-        await chat.ask("and?")
-        assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", "toy"]
-        assert chat.session.models.line == "toy"
-
-    drive(look, tmp_path)
+@driven()
+async def test_a_conversation_that_is_taken_up_goes_on_with_its_model(chat: Chat) -> None:
+    await hold_two(chat)
+    await take_up_the_first(chat)
+    await chat.ask("and?")
+    assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", "toy"]
+    assert chat.session.models.line == "toy"
 
 
 def test_a_conversation_whose_model_is_gone_goes_on_with_what_is_loaded_and_says_so(
@@ -365,25 +288,23 @@ def test_the_picker_marks_what_is_loaded_and_begins_there(
     drive(look, tmp_path)
 
 
-def test_titles_and_exports_leave_out_what_is_in_attached_files(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        folder = chat.session.folder
-        (folder / "big.txt").write_text("one two three four")
-        await chat.ask("sum @big.txt")
-        await open_sheet(chat, "/history", HistorySheet)
-        assert isinstance(chat.app.screen, HistorySheet)
-        assert chat.app.screen.rows[0].text == "sum @big.txt"
-        await back(chat)
-        await chat.run("/export")
-        await chat.run("/export json")
-        exported = (folder / "sum-big-txt.md").read_text()
-        assert "one two" not in exported
-        assert "sum @big.txt\n\n+ big.txt · 18 B · ≈ 4 tokens\n" in exported
-        assert "one two three four" in (folder / "sum-big-txt.json").read_text()
-        await chat.run("/copy all")
-        assert "one two" not in chat.app.clipboard
-
-    drive(look, tmp_path)
+@driven()
+async def test_titles_and_exports_leave_out_what_is_in_attached_files(chat: Chat) -> None:
+    folder = chat.session.folder
+    (folder / "big.txt").write_text("one two three four")
+    await chat.ask("sum @big.txt")
+    await open_sheet(chat, "/history", HistorySheet)
+    assert isinstance(chat.app.screen, HistorySheet)
+    assert chat.app.screen.rows[0].text == "sum @big.txt"
+    await back(chat)
+    await chat.run("/export")
+    await chat.run("/export json")
+    exported = (folder / "sum-big-txt.md").read_text()
+    assert "one two" not in exported
+    assert "sum @big.txt\n\n+ big.txt · 18 B · ≈ 4 tokens\n" in exported
+    assert "one two three four" in (folder / "sum-big-txt.json").read_text()
+    await chat.run("/copy all")
+    assert "one two" not in chat.app.clipboard
 
 
 def test_one_message_is_one() -> None:
@@ -392,23 +313,21 @@ def test_one_message_is_one() -> None:
     assert row_of(replace(stored, n_messages=2), 0.0).hint == "just now · 2 messages"
 
 
-def test_what_lines_can_screens_can_too(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await two_conversations(chat)
-        await chat.run("/history #1")
-        await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
-        await chat.run("/edit 1 about lakes?")
-        await chat.until(lambda: chat.contents[:1] == ["about lakes?"] and not chat.session.busy)
-        assert "version 2 of 2" in chat.text()
-        await chat.run("/history delete #1")
-        assert chat.contents == []
-        assert "deleted conversation 1" in chat.text()
-        await chat.run("/history #1")
-        assert "there is no conversation 1" in chat.text()
-        await chat.run("/bye")
-        await chat.until(lambda: not chat.app.is_running)
-
-    drive(look, tmp_path)
+@driven()
+async def test_what_lines_can_screens_can_too(chat: Chat) -> None:
+    await two_conversations(chat)
+    await chat.run("/history #1")
+    await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
+    await chat.run("/edit 1 about lakes?")
+    await chat.until(lambda: chat.contents[:1] == ["about lakes?"] and not chat.session.busy)
+    assert "version 2 of 2" in chat.text()
+    await chat.run("/history delete #1")
+    assert chat.contents == []
+    assert "deleted conversation 1" in chat.text()
+    await chat.run("/history #1")
+    assert "there is no conversation 1" in chat.text()
+    await chat.run("/bye")
+    await chat.until(lambda: not chat.app.is_running)
 
 
 def test_a_question_that_is_being_changed_belongs_to_its_conversation(tmp_path: Path) -> None:
@@ -484,73 +403,63 @@ def test_what_can_be_pressed_is_told_in_whole_words(
     drive(look, tmp_path, size=(columns, 24))
 
 
-def test_stats_and_lens_are_closed_by_their_key_or_by_esc(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("one?")
-        panel = chat.app.view.stats
-        for closing in ("f2", "escape"):
-            await chat.press("f2")
-            await chat.until(lambda: panel.display)
-            await chat.press(closing)
-            await chat.until(lambda: not panel.display)
-        for closing in ("f3", "escape"):
-            await chat.press("f3")
-            await chat.until(lambda: len(chat.app.screen_stack) == 2)
-            await chat.press(closing)
-            await chat.until(lambda: len(chat.app.screen_stack) == 1)
-
-    drive(look, tmp_path)
+@driven()
+async def test_stats_and_lens_are_closed_by_their_key_or_by_esc(chat: Chat) -> None:
+    await chat.ask("one?")
+    panel = chat.app.view.stats
+    for closing in ("f2", "escape"):
+        await chat.press("f2")
+        await chat.until(lambda: panel.display)
+        await chat.press(closing)
+        await chat.until(lambda: not panel.display)
+    for closing in ("f3", "escape"):
+        await chat.press("f3")
+        await chat.until(lambda: len(chat.app.screen_stack) == 2)
+        await chat.press(closing)
+        await chat.until(lambda: len(chat.app.screen_stack) == 1)
 
 
-def test_an_exact_title_opens_at_once_and_a_filter_in_force_is_seen(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("one?")
-        await chat.run("/save rivers")
-        await chat.run("/branch")
-        await chat.run("/load Rivers")
-        await chat.until(lambda: chat.session.talk.title == "rivers")
-        assert len(chat.app.screen_stack) == 1
-        await chat.run("/load river")
-        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
-        assert "type to search" not in chat.text()
-        assert chat.app.screen.query_one(Input).value == "river"
-
-    drive(look, tmp_path)
+@driven()
+async def test_an_exact_title_opens_at_once_and_a_filter_in_force_is_seen(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.run("/save rivers")
+    await chat.run("/branch")
+    await chat.run("/load Rivers")
+    await chat.until(lambda: chat.session.talk.title == "rivers")
+    assert len(chat.app.screen_stack) == 1
+    await chat.run("/load river")
+    await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+    assert "type to search" not in chat.text()
+    assert chat.app.screen.query_one(Input).value == "river"
 
 
-def test_the_status_line_says_that_a_dialog_is_open(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()
-        await chat.press("f4")
-        await chat.until(lambda: "a dialog is open" in chat.text().splitlines()[-1])
-        await chat.press("escape")
-        await chat.until(lambda: "a dialog is open" not in chat.text())
-
-    drive(look, tmp_path)
+@driven()
+async def test_the_status_line_says_that_a_dialog_is_open(chat: Chat) -> None:
+    await chat.ready()
+    await chat.press("f4")
+    await chat.until(lambda: "a dialog is open" in chat.text().splitlines()[-1])
+    await chat.press("escape")
+    await chat.until(lambda: "a dialog is open" not in chat.text())
 
 
-def test_a_second_escape_clears_a_command_that_was_begun(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ready()  # Esc stops loading
-        composer = chat.app.view.entry.composer
-        composer.focus()
-        await chat.type("/re")
-        await chat.until(lambda: chat.app.view.entry.list_open)
-        await chat.press("escape")
-        assert composer.text == "/re"
-        await chat.press("escape")
-        assert composer.text == ""
-        await chat.type("text")
-        await chat.press("escape")
-        assert composer.text == "text"
-
-    drive(look, tmp_path)
+@driven()
+async def test_a_second_escape_clears_a_command_that_was_begun(chat: Chat) -> None:
+    await chat.ready()  # Esc stops loading
+    composer = chat.app.view.entry.composer
+    composer.focus()
+    await chat.type("/re")
+    await chat.until(lambda: chat.app.view.entry.list_open)
+    await chat.press("escape")
+    assert composer.text == "/re"
+    await chat.press("escape")
+    assert composer.text == ""
+    await chat.type("text")
+    await chat.press("escape")
+    assert composer.text == "text"
 
 
-def test_thoughts_are_said_to_be_missing(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("one?")
-        await chat.run("/think")
-        await chat.until(lambda: "no thoughts in this conversation" in chat.text())
-
-    drive(look, tmp_path)
+@driven()
+async def test_thoughts_are_said_to_be_missing(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.run("/think")
+    await chat.until(lambda: "no thoughts in this conversation" in chat.text())

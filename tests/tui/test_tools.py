@@ -1,25 +1,20 @@
 """Calls on the screens and in lines: shown, asked about, carried out, stopped, kept."""
 
-import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.messages import Message
-from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.conversation import SavedConversation
-from localspec.session.preferences import Preferences
 from localspec.toolbox.rules import Rule, Rules
-from localspec.tui import plain, sheets
-from localspec.tui.plain import Lines
+from localspec.tui import sheets
 from localspec.tui.session import Session
 from localspec.tui.sheets import ApprovalSheet
-from tests.engine.double import command
-from tests.tui.driving import Chat, drive
+from tests.tui.driving import Chat, drive, driven
+from tests.tui.lines import said
 from tests.tui.tools import BUG, MENDED, SCRIPT, work
 
 ROLES = ["user", "assistant", "tool", "assistant", "tool", "assistant", "tool", "assistant"]
@@ -84,72 +79,68 @@ def test_a_bug_is_mended_after_three_questions(tmp_path: Path, size: tuple[int, 
     assert [each.message.role for each in messages] == ROLES
 
 
-def test_results_and_what_follows_them_stay_in_the_window_that_called(tmp_path: Path) -> None:
-    async def doing(chat: Chat) -> None:
-        await chat.ready()
-        await chat.begin("mend it")
-        await asked(chat, "read add.py")
-        other = SavedConversation(History(tmp_path / "history"))
-        other.open(1)
-        await chat.press("y")
-        await asked(chat, "change add.py")
-        other.say_instead(1, Message.user("FOX?"))
-        await chat.press("y")
-        await asked(chat, "run grep")
-        other.say_instead(1, Message.user("FOX again?"))
-        other.history.close()
-        await chat.press("y")
-        await chat.until(lambda: not chat.session.busy)
-        assert roles(chat) == ROLES
-        assert "FOX" not in chat.text()
-
-    drive(doing, tmp_path, SCRIPT, tools=work)
-
-
-def test_a_refusal_with_a_reason_reaches_the_model(tmp_path: Path) -> None:
-    async def doing(chat: Chat) -> None:
-        await chat.ready()
-        await chat.begin("mend it")
-        await asked(chat, "read")
-        await chat.press("a")
-        await asked(chat, "change")
-        await chat.press("n", *"not now", "enter")
-        await chat.until(lambda: not chat.session.busy)
-        assert chat.contents[-1] == "Then not."
-        (result,) = chat.session.talk.messages[-2].message.parts
-        assert result.text == "the user refused this call: not now"  # type: ignore[union-attr]
-        assert (chat.session.folder / "add.py").read_text() == BUG
-        await chat.begin("mend it again")
-        await asked(chat, "change")  # reading is not asked about again
-        await chat.press("escape")
-        await chat.until(lambda: not chat.session.busy)
-        assert roles(chat)[-1] == "tool"
-        assert sheet(chat) is None
-        await chat.run("/new")
-        await chat.begin("mend it")
-        await asked(chat, "read")  # what was allowed ended with the conversation
-        await chat.press("escape")
-        await chat.until(lambda: not chat.session.busy)
-
-    drive(doing, tmp_path, SCRIPT, tools=work)
+@driven(SCRIPT, tools=work)
+async def test_results_and_what_follows_them_stay_in_the_window_that_called(
+    chat: Chat, tmp_path: Path
+) -> None:
+    await chat.ready()
+    await chat.begin("mend it")
+    await asked(chat, "read add.py")
+    other = SavedConversation(History(tmp_path / "history"))
+    other.open(1)
+    await chat.press("y")
+    await asked(chat, "change add.py")
+    other.say_instead(1, Message.user("FOX?"))
+    await chat.press("y")
+    await asked(chat, "run grep")
+    other.say_instead(1, Message.user("FOX again?"))
+    other.history.close()
+    await chat.press("y")
+    await chat.until(lambda: not chat.session.busy)
+    assert roles(chat) == ROLES
+    assert "FOX" not in chat.text()
 
 
-def test_escape_stops_a_command_and_the_conversation_goes_on(tmp_path: Path) -> None:
-    async def doing(chat: Chat) -> None:
-        await chat.ready()
-        await chat.begin("wait")
-        await asked(chat, "run echo begun")
-        await chat.press("y")
-        await chat.until((chat.session.folder / "begun").exists)
-        await chat.until(lambda: "Esc stops" in chat.text())
-        await chat.press("escape")
-        await chat.until(lambda: not chat.session.busy)
-        assert roles(chat) == ["user", "assistant", "tool"]
-        assert "it was stopped by the user" in chat.text()
-        await chat.ask("stopped?")
-        assert chat.contents[-1] == "It was stopped."
+@driven(SCRIPT, tools=work)
+async def test_a_refusal_with_a_reason_reaches_the_model(chat: Chat) -> None:
+    await chat.ready()
+    await chat.begin("mend it")
+    await asked(chat, "read")
+    await chat.press("a")
+    await asked(chat, "change")
+    await chat.press("n", *"not now", "enter")
+    await chat.until(lambda: not chat.session.busy)
+    assert chat.contents[-1] == "Then not."
+    (result,) = chat.session.talk.messages[-2].message.parts
+    assert result.text == "the user refused this call: not now"  # type: ignore[union-attr]
+    assert (chat.session.folder / "add.py").read_text() == BUG
+    await chat.begin("mend it again")
+    await asked(chat, "change")  # reading is not asked about again
+    await chat.press("escape")
+    await chat.until(lambda: not chat.session.busy)
+    assert roles(chat)[-1] == "tool"
+    assert sheet(chat) is None
+    await chat.run("/new")
+    await chat.begin("mend it")
+    await asked(chat, "read")  # what was allowed ended with the conversation
+    await chat.press("escape")
+    await chat.until(lambda: not chat.session.busy)
 
-    drive(doing, tmp_path, SCRIPT, tools=work)
+
+@driven(SCRIPT, tools=work)
+async def test_escape_stops_a_command_and_the_conversation_goes_on(chat: Chat) -> None:
+    await chat.ready()
+    await chat.begin("wait")
+    await asked(chat, "run echo begun")
+    await chat.press("y")
+    await chat.until((chat.session.folder / "begun").exists)
+    await chat.until(lambda: "Esc stops" in chat.text())
+    await chat.press("escape")
+    await chat.until(lambda: not chat.session.busy)
+    assert roles(chat) == ["user", "assistant", "tool"]
+    assert "it was stopped by the user" in chat.text()
+    await chat.ask("stopped?")
+    assert chat.contents[-1] == "It was stopped."
 
 
 def test_a_key_that_was_meant_for_the_composer_answers_nothing(
@@ -196,22 +187,15 @@ def test_a_conversation_with_calls_is_taken_up_again_without_tools(tmp_path: Pat
 def lines(
     folder: Path, *typed: str, answers: Iterator[str] | None = None, rules: Rules | None = None
 ) -> tuple[str, str, list[str]]:
-    """SavedConversation in lines; return the answers, the news, and the roles of what was said."""
-    history = History(folder / "history")
+    """Chat in lines; return the answers, the news, and the roles of the messages."""
+    roles: list[str] = []
+
+    def look(session: Session) -> None:
+        roles.extend(each.message.role for each in session.talk.messages)
+
     calling = work(folder, rules)
-    session = Session(
-        EngineClient(command(SCRIPT)), SavedConversation(history), LaunchOptions(pair="toy"), ReplyOptions(),
-        folder, work=calling,
-    )  # fmt: skip
-    out, err = io.StringIO(), io.StringIO()
-    ask = None if answers is None else lambda _: next(answers)
-    front = Lines(session, Preferences(), out, err, terminal=False, ask=ask)
-    try:
-        plain.run(front, typed)
-        found: list[str] = [each.message.role for each in session.talk.messages]
-        return out.getvalue(), err.getvalue(), found
-    finally:
-        session.close()
+    _, out, err = said(folder, *typed, script=SCRIPT, answers=answers, work=calling, look=look)
+    return out, err, roles
 
 
 def test_lines_ask_and_show_what_came_of_it(tmp_path: Path) -> None:

@@ -48,26 +48,6 @@ def pair(tmp_path: Path) -> Iterator[tuple[Session, Session]]:
     second.close()
 
 
-@pytest.mark.parametrize("asks_first", [0, 1])
-@pytest.mark.parametrize("ends_first", [0, 1])
-def test_answers_that_overlap_stay_each_in_its_window(
-    pair: tuple[Session, Session], asks_first: int, ends_first: int
-) -> None:
-    questions = {pair[0]: "MOON?", pair[1]: "FOX?"}
-    for each in (pair[asks_first], pair[1 - asks_first]):
-        each.ask(questions[each])
-    for each in pair:
-        assert each.exchange is not None
-        hear(each, streamed(each.exchange.id, "The"))
-    for each in (pair[ends_first], pair[1 - ends_first]):
-        answer(each, f"Of {questions[each]}")
-    for each in pair:
-        branch = ["Say hello.", "Hello.", questions[each], f"Of {questions[each]}"]
-        assert contents(each) == branch
-        each.ask("And the SUN?")
-        assert sent(each) == contents(each) == [*branch, "And the SUN?"]
-
-
 def test_every_command_is_of_the_branch_that_its_window_shows(
     pair: tuple[Session, Session],
 ) -> None:
@@ -127,19 +107,6 @@ def test_the_summary_of_another_window_is_no_reason_to_make_none(
     answer(there, "They said hello.")
     here.ask("MOON?")
     assert not here.talk.has_tried_summary
-
-
-def test_a_conversation_opens_with_what_was_added_last(
-    pair: tuple[Session, Session], tmp_path: Path
-) -> None:
-    here, there = pair
-    here.ask("MOON?")
-    answer(here, "Of the moon.")
-    there.ask("FOX?")
-    answer(there, "Of the fox.")
-    third = window(tmp_path, here.talk.conversation)
-    assert contents(third) == contents(there)
-    third.close()
 
 
 def test_the_screen_shows_the_answer_of_its_own_window(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Drafters: whoever proposes tokens, one file each, and a register of them."""
+"""Drafters propose tokens: one file each, and a register of them."""

@@ -39,13 +39,13 @@ class Branches:
             eog: ids that end a generation.
             most: branches that there may be.
         """
-        kept, verify = worth.kept, worth.verify
-        most = min(most, len(verify) - 1 - kept)
+        n_verified, verify = worth.n_verified, worth.verify
+        most = min(most, len(verify) - 1 - n_verified)
         if most <= 0:
             return ()
         gains: list[tuple[float, int]] = []
         reach = self._right * (1 - max(0.0, verify[1] - verify[0]))
-        for at, chance in enumerate(worth.chances[:kept]):
+        for at, chance in enumerate(worth.chances[:n_verified]):
             others = alternatives[at]
             if others and others[0] not in eog:
                 gains.append((reach * (1 - chance), at))
@@ -55,7 +55,7 @@ class Branches:
         count = 0
         for width, (gain, _) in enumerate(gains[:most], start=1):
             gained += gain
-            surplus = gained - (verify[kept + width] - verify[kept])
+            surplus = gained - (verify[n_verified + width] - verify[n_verified])
             if surplus > best:
                 best, count = surplus, width
         return tuple(sorted((at for _, at in gains[:count]), reverse=True))

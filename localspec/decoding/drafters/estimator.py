@@ -26,28 +26,28 @@ class Estimator:
 
     def __init__(self, prior: Sequence[float], weight: float, memory: float, drift: float) -> None:
         self._weight = weight
-        self._kept = 1 - 1 / memory
+        self._decay = 1 - 1 / memory
         self._drift = drift
         self._shift, self._odds = 0.0, 1.0
-        self._seen = [_Tally(chance) for chance in prior]
+        self._tallies = [_Tally(chance) for chance in prior]
 
     def add(self, bucket: int, *, hit: bool) -> None:
         """Count one observation."""
         shift = self._shift + self._drift * (hit - self.chance(bucket))
         self._shift = min(max(shift, -_FURTHEST), _FURTHEST)
         self._odds = math.exp(-self._shift)
-        tally = self._seen[bucket]
-        tally.hits = tally.hits * self._kept + hit
-        tally.weight = tally.weight * self._kept + 1
+        tally = self._tallies[bucket]
+        tally.hits = tally.hits * self._decay + hit
+        tally.weight = tally.weight * self._decay + 1
 
     def expect(self, prior: Sequence[float]) -> None:
         """Start from other chances; what was seen counts as before."""
-        for tally, chance in zip(self._seen, prior, strict=True):
+        for tally, chance in zip(self._tallies, prior, strict=True):
             tally.prior = chance
 
     def chance(self, bucket: int) -> float:
         """Return the chance of a hit, 0 to 1, neither of them reached."""
-        tally, weight = self._seen[bucket], self._weight
+        tally, weight = self._tallies[bucket], self._weight
         own = (tally.hits + weight * tally.prior) / (tally.weight + weight)
         return own / (own + (1 - own) * self._odds)
 

@@ -100,7 +100,7 @@ class GrowingDraft:
         """Return what is worth verifying of it, under the name of its drafter."""
         count, places = len(self.gaps), tuple[int, ...]()
         if self.worth is not None:
-            count = self.worth.kept
+            count = self.worth.n_verified
             if most_branches:
                 places = branches.choose(self.worth, self.alternatives, self.eog, most_branches)
         return Draft(

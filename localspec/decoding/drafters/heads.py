@@ -27,7 +27,7 @@ class HeadsDrafter(ModelDrafter):
     """Proposes what the heads of the target would choose, one pass a token.
 
     Args:
-        heads: whose passes are made by whoever drives the round.
+        heads: whose passes the scheduler makes.
         spelling: what their ids mean, which is the same to both.
         eog: ids that end a generation; nothing useful follows them.
         costs: of the heads' passes; None if they are not known, and nothing is forecast.

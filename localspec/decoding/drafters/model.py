@@ -23,7 +23,7 @@ _CHANCES = (0.38, 0.52, 0.72, 0.92, 0.985)
 """Counted over 100 answers of a real pair: docs/measurements/drafting-policy.md."""
 _OFTEN = (0.11, 0.09, 0.12, 0.21, 0.47)
 """How often each gap comes up at first; followed as some 64 tokens show."""
-_OFTEN_KEPT = 1 - 1 / 64
+_OFTEN_DECAY = 1 - 1 / 64
 _WEIGHT, _MEMORY, _DRIFT = 30.0, 60.0, 0.15
 _MOST_EARNED = 300.0
 """Tokens that what was earned in earlier conversations counts as at most."""
@@ -78,7 +78,7 @@ class ModelDrafter:
 
     Args:
         model: the draft model's sequence; only its sizes and what it has cached matter, the
-            passes are made by whoever drives the round.
+            scheduler makes the passes.
         spelling: what its ids mean to the target.
         eog: ids that end a generation; nothing useful follows them.
         costs: of the draft model's passes; None if they are not known, and nothing is forecast.
@@ -164,8 +164,8 @@ class ModelDrafter:
         for gap, hit in zip(draft.gaps, hits, strict=False):
             bucket = bisect(_GAPS, gap)
             self._by_gap.add(bucket, hit=hit)
-            self._often = [share * _OFTEN_KEPT for share in self._often]
-            self._often[bucket] += 1 - _OFTEN_KEPT
+            self._often = [share * _OFTEN_DECAY for share in self._often]
+            self._often[bucket] += 1 - _OFTEN_DECAY
         self._branches.learn(done)
         if self._costs is not None and draft.passes:
             late_s = 0.0 if spent.draft_prefill_s else self._late_s

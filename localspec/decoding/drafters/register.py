@@ -130,14 +130,14 @@ def drafters() -> Mapping[str, DrafterEntry]:
     return DRAFTERS
 
 
-def asks_draft_model(name: str) -> bool:
+def uses_draft_model(name: str) -> bool:
     """Return whether a drafter of this name proposes with the draft model."""
     return name in DRAFTERS and DRAFTERS[name].needs_draft_model
 
 
-def asks_passes(name: str) -> bool:
+def uses_passes(name: str) -> bool:
     """Return whether a drafter of this name asks for passes that are not the target's."""
-    return asks_draft_model(name) or (name in DRAFTERS and DRAFTERS[name].needs_heads)
+    return uses_draft_model(name) or (name in DRAFTERS and DRAFTERS[name].needs_heads)
 
 
 def counted_as(done: "Round") -> str:
@@ -145,4 +145,4 @@ def counted_as(done: "Round") -> str:
     from localspec.decoding.round import OFF  # noqa: PLC0415 - loaded wherever there are rounds
 
     drafter = done.draft.drafter
-    return drafter if done.drafted or asks_passes(drafter) else OFF
+    return drafter if done.drafted or uses_passes(drafter) else OFF

@@ -18,7 +18,7 @@ class Spelling(Protocol):
         """Start a reply: the next text may be another one."""
 
     def read(self, tokens: Sequence[int]) -> Sequence[int] | None:
-        """Return a text of the target's in the draft model's ids; None where it cannot be told."""
+        """Return a text of the target's in the draft model's ids; None where it ends within a character."""
 
     def row(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a row of the draft model's by the target's ids, valid until the next call; see `next`."""
@@ -26,12 +26,12 @@ class Spelling(Protocol):
     def next(self, logits: NDArray[np.float32], token: int) -> int:
         """Return the draft model's id to go on with where `token` of the target's was chosen of its `row`."""
 
-    def spell(self, before: int | None, said: int) -> tuple[int, ...]:
-        """Return how the target writes the draft model's id `said`, where its own token `before` stands before it.
+    def spell(self, before: int | None, drafted: int) -> tuple[int, ...]:
+        """Return how the target writes the draft model's id `drafted`, where its own token `before` stands before it.
 
         Args:
-            before: is part of what is returned, and may be another one there; None writes `said` alone.
-            said: what `next` returned.
+            before: is part of what is returned, and may be another one there; None writes `drafted` alone.
+            drafted: what `next` returned.
         """
 
 
@@ -65,6 +65,6 @@ class SharedIds:
         """Return the token."""
         return token
 
-    def spell(self, before: int | None, said: int) -> tuple[int, ...]:
+    def spell(self, before: int | None, drafted: int) -> tuple[int, ...]:
         """Return both."""
-        return (said,) if before is None else (before, said)
+        return (drafted,) if before is None else (before, drafted)

@@ -46,7 +46,7 @@ class Worth:
         rate: tokens per second that time earns lately.
 
     Attributes:
-        kept: how many of the proposed tokens the target is to verify.
+        n_verified: how many of the proposed tokens the target is to verify.
         chances: of the proposed tokens.
         verify: passes of the target in tokens that their time would earn.
     """
@@ -58,7 +58,7 @@ class Worth:
         self.verify = [rate * seconds for seconds in verify_s]
         self._step, self._usual = rate * step_s, usual
         self.chances: list[float] = []
-        self.kept = 0
+        self.n_verified = 0
         self._reach, self._expected = 1.0, 0.0
         self._best = -self.verify[0]
 
@@ -69,7 +69,7 @@ class Worth:
         self._reach = reach = self._reach * chance
         self._expected = surplus = self._expected + reach
         if surplus - verify[length] > self._best:
-            self._best, self.kept = surplus - verify[length], length
+            self._best, self.n_verified = surplus - verify[length], length
         best, ahead = self._best, verify[length + 1 :]
         for wider in ahead:
             reach *= usual

@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, wait
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from localspec.calls import Tool
 from localspec.display import printable, printable_line
-from localspec.errors import UsageError
+from localspec.errors import UsageError, require_mcp
 from localspec.messages import ToolCall, ToolResult
 from localspec.toolbox.mcp.offers import Names, OfferedTool
 from localspec.toolbox.mcp.servers import McpServer
@@ -48,7 +47,7 @@ class McpToolbox:
         *,
         offline: bool = False,
     ) -> None:
-        require_package()
+        require_mcp()
         for each in servers:
             if offline and each.url:
                 notify(
@@ -145,12 +144,3 @@ class McpToolbox:
         runs = [each.run() for each in self._connections]
         self._begun.set()
         await asyncio.gather(*runs, return_exceptions=True)
-
-
-def require_package() -> None:
-    """Raise UsageError where `mcp` is not installed."""
-    if find_spec("mcp") is None:
-        raise UsageError(
-            "MCP needs the package mcp, which is not installed: run `pip install 'mcp>=2.3,<3'` where localspec is"
-            " (with pipx: `pipx inject localspec 'mcp>=2.3,<3'`)"
-        )

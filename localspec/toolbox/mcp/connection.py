@@ -169,7 +169,8 @@ class Connection:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         match error:
-            case MCPError() if error.error.code == types.CONNECTION_CLOSED:
+            # Over HTTP it is the end of a single request.
+            case MCPError() if error.error.code == types.CONNECTION_CLOSED and self.server.command:
                 self._lose(await asyncio.to_thread(self._stderr.ending))
                 return self._gone
             case _LostError():

@@ -70,14 +70,14 @@ def named_servers(commands: Sequence[str], file: Path | None = None) -> tuple[Mc
     """
     file = file or config_dir() / USER_FILE
     tables = read_settings(file, _File).servers
-    found = {name: _server(name, table, shown(file)) for name, table in tables.items()}
+    servers = {name: _server(name, table, shown(file)) for name, table in tables.items()}
     for text in commands:
         server = of_command(text)
         number, name = 2, server.name
-        while name in found:
+        while name in servers:
             name, number = f"{server.name}-{number}", number + 1
-        found[name] = replace(server, name=name)
-    return tuple(found.values())
+        servers[name] = replace(server, name=name)
+    return tuple(servers.values())
 
 
 def of_command(text: str) -> McpServer:

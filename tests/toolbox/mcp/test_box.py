@@ -15,10 +15,11 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ImageContent, ToolAnnotations
 
+from localspec import errors
 from localspec.errors import UsageError
 from localspec.messages import ToolCall
-from localspec.toolbox.mcp import box as box_module
 from localspec.toolbox.mcp import connection
+from localspec.toolbox.mcp.box import McpToolbox
 from localspec.toolbox.mcp.servers import McpServer
 from localspec.toolbox.toolbox import Access
 from tests.toolbox.mcp.boxes import opened
@@ -124,9 +125,9 @@ def test_only_named_tools_are_offered(here: MCPServer) -> None:
 
 
 def test_without_the_package_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(box_module, "find_spec", lambda _name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda _name: None)
     with pytest.raises(UsageError, match="pip install"):
-        box_module.McpToolbox([])
+        McpToolbox([])
 
 
 def test_an_ended_toolbox_offers_nothing(here: MCPServer) -> None:

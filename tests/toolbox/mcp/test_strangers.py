@@ -64,23 +64,24 @@ def test_a_banner_on_stdout_is_no_message() -> None:
         assert box.call("odd__echo", ECHO).text == "hello"
 
 
-def test_one_that_hangs_at_the_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "START_S", 0.3)
-    with opened(stranger("hangs at the start")) as box:
-        assert box.names == []
-        assert "did not answer" in box.notes[0]
-
-
-def test_one_that_dies_at_the_start_is_quoted() -> None:
-    with opened(stranger("dies at the start")) as box:
+@pytest.mark.parametrize(
+    ("way", "more", "word"),
+    [
+        ("hangs at the start", {}, "did not answer"),
+        ("dies at the start", {}, "ended: ?[31mno such file: token.json"),
+        ("", {"folder": "/nonexistent"}, "cannot be started"),
+        ("is no list", {}, "not MCP"),
+    ],
+)
+def test_one_that_does_not_start_costs_its_tools_alone(
+    monkeypatch: pytest.MonkeyPatch, way: str, more: dict[str, str], word: str
+) -> None:
+    if way.startswith("hangs"):
+        monkeypatch.setattr(connection, "START_S", 0.3)
+    with opened(stranger(way, **more)) as box:
         assert box.names == []
         (note,) = box.notes
-        assert "ended: ?[31mno such file: token.json" in note
-
-
-def test_one_that_is_not_there_is_told() -> None:
-    with opened(stranger("", folder="/nonexistent")) as box:
-        assert "cannot be started" in box.notes[0]
+        assert word in note
 
 
 def test_a_call_that_hangs_has_its_time_and_can_be_stopped() -> None:
@@ -115,10 +116,9 @@ def test_lies_about_schemas_cost_the_tools_that_lie() -> None:
         assert "1 more of its tools are left out" in box.notes[-1]
 
 
-def test_a_list_that_is_none_costs_the_server() -> None:
+def test_one_that_lies_costs_no_other_server() -> None:
     with opened(stranger("is no list"), stranger("honest")) as box:
         assert box.names == ["odd__echo"]
-        assert "not MCP" in box.notes[0]
 
 
 def test_too_many_tools_are_cut() -> None:

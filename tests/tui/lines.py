@@ -1,0 +1,77 @@
+"""Drives the chat in lines, with an engine double that speaks the real protocol."""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from localspec.engine.client import EngineClient
+from localspec.history.archive import History
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
+from localspec.session.approval import CallRunner
+from localspec.session.conversation import SavedConversation
+from localspec.session.preferences import Preferences
+from localspec.tui import plain
+from localspec.tui.plain import Lines
+from localspec.tui.session import Session
+from tests.engine.double import command
+
+
+def session_of(
+    folder: Path,
+    script: dict[str, Any] | None = None,
+    *,
+    pair: str | None = "toy",
+    load: LoadOptions | None = None,
+    talk: SavedConversation | None = None,
+    work: CallRunner | None = None,
+) -> Session:
+    """Return a session on the double, with a history in the folder."""
+    launch = LaunchOptions(pair=pair, load=load or LoadOptions())
+    talk = talk or SavedConversation(History(folder / "history"))
+    return Session(EngineClient(command(script)), talk, launch, ReplyOptions(), folder, work=work)
+
+
+def said(
+    folder: Path,
+    *lines: str | None,
+    script: dict[str, Any] | None = None,
+    terminal: bool = False,
+    resume: int | None = None,
+    quiet: bool = False,
+    greets: bool = False,
+    answers: Iterator[str] | None = None,
+    preferences: Preferences | None = None,
+    out: io.StringIO | None = None,
+    look: Callable[[Session], object] = lambda _session: None,
+    **more: Any,
+) -> tuple[int, str, str]:
+    """Chat in lines; return the exit code, the answers and the news.
+
+    Args:
+        folder: where history and working directory are.
+        lines: what is typed; None takes a line back.
+        script: of the engine double.
+        terminal: whether answers go to a terminal.
+        resume: the conversation to take up, with its models.
+        quiet: leave news away.
+        greets: as for `plain.run`.
+        answers: of a person to questions; None where there is no person.
+        preferences: of the user.
+        out: gets the answers.
+        look: gets the session before it is closed.
+        more: as for `session_of`.
+    """
+    session = session_of(folder, script, **more)
+    out, err = out or io.StringIO(), io.StringIO()
+    preferences = preferences or Preferences(personas={"pirate": "Arr."})
+    ask = None if answers is None else lambda _question: next(answers)
+    front = Lines(session, preferences, out, err, terminal=terminal, quiet=quiet, ask=ask)
+    if resume is not None:
+        session.resume(resume, own_models=more.get("talk") is None)
+    try:
+        code = plain.run(front, lines, greets=greets)
+        look(session)
+        return code, out.getvalue(), err.getvalue()
+    finally:
+        session.close()
