@@ -57,7 +57,7 @@ def streaming() -> None:
         terminal.type("code?\r")
         terminal.until("Here it is")
         start_s, cpu_s = time.monotonic(), terminal.cpu_s()
-        terminal.until(" tokens ", timeout_s=120)
+        terminal.until(" tokens ·", timeout_s=120)
         seconds, cpu_s = time.monotonic() - start_s, terminal.cpu_s() - cpu_s
         print(
             f"streaming {len(CODE)} characters in {seconds:.0f} s: {cpu_s / seconds:.1%} of a core"

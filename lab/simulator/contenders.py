@@ -44,7 +44,7 @@ def adaptive(world: World, draft_model: VirtualModel, branches: int = MOST_BRANC
 
 
 def _said(world: World) -> TokenLog | None:
-    """Return the program's own store, with what was said before; its file is gone, and stays mapped."""
+    """Return the program's own store, with what was said before; its file is gone, and stays open."""
     if not world.said_before:
         return None
     with TemporaryDirectory() as folder:

@@ -173,35 +173,21 @@ def run(
     if not output.raw:
         message = question.message(text, docs, prompt or "", before, quiet=output.quiet)
     settings, default = with_model(settings, quiet=output.quiet or output.json_)
-    runner = tools.runner(docs, offline=settings.launch.offline)
-    turns = RepliesAndCalls(runner, quiet=output.quiet)
-    launch, options, gate = settings.launch, settings.reply, settings.gate
-    system_text = None if output.raw else system.prompt(settings.system)
+    launch, system_text = settings.launch, None if output.raw else system.prompt(settings.system)
+    turns = RepliesAndCalls(tools.runner(docs, offline=launch.offline), quiet=output.quiet)
     if saved is not None and conversation is None:
         saved.system = system_text
-    messages: tuple[Message, ...] = ()
-    if message is not None and saved is not None:
-        messages = saved.turns_with(message)
-    elif message is not None:
-        messages = (*([] if system_text is None else [Message.system(system_text)]), message)
     request = Request(
         0,
-        messages,
-        options,
+        _messages(message, saved, system_text),
+        settings.reply,
         raw=None if message else text,
         ephemeral=saved is None and not tools.wanted,
-        gate=gate,
+        gate=settings.gate,
     )
-    read = (system_text or "", *(each.text for each in before), message.text if message else text)
-    outcome = RunAnswer(
-        Load(launch, keep=tools.wanted, workload=workload),
-        RunQuestion(request, saved, message),
-        "".join(read),
-        turns,
-        output,
-        default,
-        own=settings.own,
-    ).outcome()
+    load = Load(launch, keep=tools.wanted, workload=workload)
+    posed = RunQuestion(request, saved, message)
+    outcome = RunAnswer(load, posed, turns, output, default, own=settings.own).outcome()
     if outcome is None:
         return INTERRUPTED
     if saved is not None:
@@ -209,6 +195,17 @@ def run(
     code = _report(outcome, text, request, output, workload)
     cancelled = turns.stopped or outcome.reply.stop_reason is StopReason.CANCELLED
     return INTERRUPTED if cancelled else code
+
+
+def _messages(
+    message: Message | None, saved: "SavedConversation | None", system: str | None
+) -> tuple[Message, ...]:
+    """Return the conversation up to a question; nothing if the prompt goes to the model as it is."""
+    if message is None:
+        return ()
+    if saved is not None:
+        return saved.turns_with(message)
+    return (message,) if system is None else (Message.system(system), message)
 
 
 def _check(
@@ -298,6 +295,11 @@ class RunQuestion:
         self._request, self._saved, self._message = request, saved, message
         self._is_saved = False
 
+    @property
+    def text(self) -> str:
+        """All that a model reads of it, by which a context is sized."""
+        return self._request.raw or "".join(each.text for each in self._request.messages)
+
     def to_request(self, *, save: bool = True) -> Request:
         """Return the request; unless `save` is false, the question is in the history from now on."""
         if self._saved is None or self._message is None or not save:
@@ -318,7 +320,6 @@ class RunAnswer:
     Args:
         load: what answers.
         question: makes the request.
-        text: all that a model reads of it, by which a context is sized.
         turns: carries out calls.
         output: what is printed.
         default: a line that says which model is taken, since none was chosen; may be empty.
@@ -329,14 +330,13 @@ class RunAnswer:
         self,
         load: Load,
         question: RunQuestion,
-        text: str,
         turns: RepliesAndCalls,
         output: OutputFlags,
         default: str = "",
         *,
         own: bool = False,
     ) -> None:
-        self._load, self._question, self._text = load, question, text
+        self._load, self._question = load, question
         self._turns, self._output, self._own = turns, output, own
         self._notices = [default] if default else []
         self._writer = AnswerWriter(output, calls=load.keep)
@@ -351,7 +351,7 @@ class RunAnswer:
 
     def _answer(self, *, own: bool) -> RunOutcome | None:
         interrupts, line = Interrupts(), ProgressLine(enabled=not self._output.quiet)
-        first = FirstRequest(self._text, partial(self._question.to_request, save=False))
+        first = FirstRequest(self._question.text, partial(self._question.to_request, save=False))
 
         def progress(moment: Notice) -> None:
             if isinstance(moment, Downloading):

@@ -173,9 +173,14 @@ def files() -> Iterator[Fact]:
     kind = kinds if switch else "off"
     bounds = f" of {switch.megabytes} MB, kept for {switch.days} days" if switch else ""
     yield Fact("telemetry", f"{kind}: {size_text(size_bytes(telemetry_dir()))}{bounds}")
-    tokens, owners = TokenLog(data / "store" / FILE).figures()
-    amount = f": {tokens} tokens of {owners} conversations" if owners else ""
-    yield Fact("store", ("off" if store_megabytes() is None else "on") + amount)
+    path = data / "store" / FILE
+    try:
+        tokens, owners = TokenLog(path).figures()
+        amount = f": {tokens} tokens of {owners} conversations" if owners else ""
+        yield Fact("store", ("off" if store_megabytes() is None else "on") + amount)
+    except OSError as error:
+        advice = "`localspec stats --wipe` removes it"
+        yield Fact("store", f"{shown(path)}: {error.strerror}: {advice}", "broken")
     file = user_file()
     yield Fact("user settings", shown(file) + ("" if file.exists() else " (does not exist)"))
 
@@ -247,7 +252,12 @@ def store(
         problem = _problem_of_file(file, sizes.get(file.name))
         if problem is None and verify:
             progress(file.name)
-            problem = _other_bytes(file)
+            try:
+                actual = sha256_of(file)
+                other = f"holds other bytes, of sha256 {actual[:12]}…"
+                problem = None if actual == file.name else other
+            except OSError as error:
+                problem = f"cannot be read ({error.strerror})"
         if problem is None:
             total += file.stat().st_size
         else:
@@ -268,14 +278,6 @@ def _problem_of_file(file: Path, promised: int | None) -> str | None:
     if promised is not None and size != promised:
         return f"has {size} bytes instead of {promised}"
     return None
-
-
-def _other_bytes(file: Path) -> str | None:
-    try:
-        actual = sha256_of(file)
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    return None if actual == file.name else f"holds other bytes, of sha256 {actual[:12]}…"
 
 
 def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact]:

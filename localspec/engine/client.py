@@ -22,8 +22,8 @@ class EngineClient(RemoteEngine):
 
     Args:
         command: as for `RemoteEngine`.
-        find: likewise.
-        settings: likewise.
+        find: as for `RemoteEngine`.
+        settings: as for `RemoteEngine`.
         gate: of requests that have none.
 
     Attributes:

@@ -40,7 +40,7 @@ def forecast(rounds: Sequence[Round], costs: PairCosts, chance: float | None) ->
 def reason(
     rounds: Sequence[Round],
     drafter: str,
-    beside: int,
+    others: int,
     costs: PairCosts | None,
     chance: float | None,
 ) -> str:
@@ -49,7 +49,7 @@ def reason(
     Args:
         rounds: of the reply.
         drafter: what was to draft, as `Reply` has it.
-        beside: how many others it mostly shared its passes with.
+        others: how many others it mostly shared its passes with.
         costs: measured before; None where they were not.
         chance: as for `forecast`.
     """
@@ -57,16 +57,16 @@ def reason(
     names = " and ".join(dict.fromkeys(each.draft.drafter for each in drafted))
     if drafted:
         return f"on: {names} drafted in {len(drafted)} of {len(rounds)} rounds"
-    return f"off: {_why_idle(drafter, beside, costs, chance)[1]}"
+    return f"off: {_why_idle(drafter, others, costs, chance)[1]}"
 
 
-def no_drafting(drafter: str, costs: PairCosts | None, beside: int = 0) -> str:
+def no_drafting(drafter: str, costs: PairCosts | None, others: int = 0) -> str:
     """Return why nothing was drafted in one reply, in about five words; the arguments are those of `reason`."""
-    return f"no drafting: {_why_idle(drafter, beside, costs, None)[0]}"
+    return f"no drafting: {_why_idle(drafter, others, costs, None)[0]}"
 
 
 def _why_idle(
-    drafter: str, beside: int, costs: PairCosts | None, chance: float | None
+    drafter: str, others: int, costs: PairCosts | None, chance: float | None
 ) -> tuple[str, str]:
     """Return why nothing was drafted, in a few words and as a sentence."""
     if drafter == OFF:
@@ -74,15 +74,15 @@ def _why_idle(
         return "it is switched off", why
     sure = costs is None or costs.sure
     slower = "would be slower here" if sure else "measured while the machine was busy"
-    where = f"beside {beside} other{'s'[: beside > 1]} " if beside else ""
-    if costs is not None and not could_pay(costs.target, beside + 1, LONGEST_DRAFT):
+    where = f"beside {others} other{'s'[: others > 1]} " if others else ""
+    if costs is not None and not could_pay(costs.target, others + 1, LONGEST_DRAFT):
         return slower, f"{where}a draft costs more than it could confirm"
     nothing = "the text had nothing to look up that was worth it"
     if costs is None or costs.draft_model is None:
         return "nothing to look up", nothing
-    if not draft_model_could_win(costs, LONGEST_DRAFT, beside + 1):
+    if not draft_model_could_win(costs, LONGEST_DRAFT, others + 1):
         return slower, f"{where}a draft of this model costs more than it confirms, and {nothing}"
-    note = "" if beside else _note(costs, chance)
+    note = "" if others else _note(costs, chance)
     return slower, note or "no draft promised to confirm more than it costs"
 
 

@@ -96,10 +96,10 @@ class Link:
         poll = select.poll()
         for descriptor, events in watched.items():
             poll.register(descriptor, events)
-        found = poll.poll(None if timeout_s is None else 1000 * timeout_s)
+        ready = poll.poll(None if timeout_s is None else 1000 * timeout_s)
         if self._unsent:
             self.send()
-        return any(event & ~select.POLLOUT for _, event in found)
+        return any(event & ~select.POLLOUT for _, event in ready)
 
     def cause(self) -> str:
         """Return why it ended, on one line."""

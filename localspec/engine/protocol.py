@@ -256,9 +256,6 @@ Notice = (
     | Failed
     | EngineDied
 )
-ReplyDone = Finished
-"""Its name until all fronts say `Finished`."""
-
 T = TypeVar("T")
 
 

@@ -1,6 +1,6 @@
 """Which servers of this user run: a small file for each, locked as long as its process lives. Knows no HTTP.
 
-A file that nobody locks is of a server that is gone, however it went: the lock goes with the process, and a number
+An unlocked file is of a server that is gone, however it went: the lock goes with the process, and a number
 that another process has got since is not mistaken for it.
 """
 
@@ -82,7 +82,7 @@ def servers() -> list[Running]:
             if not _is_locked(stream):
                 path.unlink(missing_ok=True)
                 engine_socket(path.stem).unlink(missing_ok=True)
-            elif running := _told(stream):
+            elif running := _read(stream):
                 found.append(running)
     return sorted(found, key=lambda each: each.since)
 
@@ -90,7 +90,7 @@ def servers() -> list[Running]:
 def runs(pid: int) -> Running | None:
     """Return the server that a process is, as soon as it is ready; None if it is none."""
     with suppress(OSError), (directory() / f"{pid}.json").open("rb") as stream:
-        return _told(stream) if _is_locked(stream) else None
+        return _read(stream) if _is_locked(stream) else None
     return None
 
 
@@ -112,10 +112,10 @@ def _is_locked(stream: BinaryIO) -> bool:
     return False
 
 
-def _told(stream: BinaryIO) -> Running | None:
+def _read(stream: BinaryIO) -> Running | None:
     """Return what a file says; None if it is none of ours."""
     try:
-        told = json.loads(stream.read(_MOST_BYTES))
-        return Running(**{**told, "addresses": tuple(told["addresses"])})
+        document = json.loads(stream.read(_MOST_BYTES))
+        return Running(**{**document, "addresses": tuple(document["addresses"])})
     except (ValueError, TypeError, KeyError):
         return None

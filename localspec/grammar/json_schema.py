@@ -6,7 +6,7 @@ schema does not name are written only where it describes them.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf, nextafter
@@ -77,6 +77,16 @@ class _Writer:
         definitions: dict[str, Any] = {}
         for (pointer, closed), name in _growing(self._names):
             definitions[name] = self._written(self._document.at(pointer), pointer, closed)
+        ending = set[str]()
+        while more := {n for n in definitions.keys() - ending if _ends(definitions[n], ending)}:
+            ending |= more
+        ending -= {name for name, each in definitions.items() if each is False}
+        if "0" not in ending:
+            raise schema_error("", "it allows nothing, or has to contain itself: it can never end")
+        for _, part in self._parts:  # what can contain nothing but itself is left out
+            if "$ref" in part and not _ends({"$ref": part["$ref"]}, ending):
+                part.clear()
+                part["enum"] = []
         return Rewritten({"$ref": root, "$defs": definitions}, self._parts, self._unproven)
 
     def _reference(self, reference: str, *, closed: bool) -> str:
@@ -238,3 +248,21 @@ def _require_writable(value: Any, path: str) -> None:
             path,
             f"{text[:40]} cannot be written: it has a control character, or a number too large",
         )
+
+
+def _ends(schema: Any, ending: Collection[str]) -> bool:
+    """Return whether a part has a value, given the definitions that have one."""
+    if isinstance(schema, bool):
+        return True
+    needed = [*schema.get("allOf", ())]
+    if schema.get("type") in ("object", ["object"]):
+        properties = schema.get("properties", {})
+        needed += [properties.get(name, True) for name in schema.get("required", ())]
+    if schema.get("type") in ("array", ["array"]) and schema.get("minItems"):
+        needed += [*schema.get("prefixItems", ()), schema.get("items", True)][: schema["minItems"]]
+    choices = [schema[some] for some in ("anyOf", "oneOf") if schema.get(some)]
+    return (
+        ("$ref" not in schema or schema["$ref"].rpartition("/")[2] in ending)
+        and all(_ends(each, ending) for each in needed)
+        and all(any(_ends(each, ending) for each in some) for some in choices)
+    )

@@ -46,22 +46,16 @@ class ReplyRecorder:
 
     def finish(self, reply: Message | None = None, figures: str = "") -> None:
         """Save the reply as complete; by default it is what was fed."""
-        self._settle("complete", reply, figures)
+        self._save("complete", reply, figures)
 
     def cut(self, reply: Message | None = None, figures: str = "") -> None:
         """Save the reply as one that was stopped; by default it is what was fed."""
-        self._settle("cut", reply, figures)
+        self._save("cut", reply, figures)
 
-    def _settle(self, state: State, reply: Message | None, figures: str) -> None:
+    def _save(self, state: State, reply: Message | None = None, figures: str = "") -> None:
         if reply is not None:
-            self._content, self._thinking, self._acts = (
-                [reply.text],
-                [reply.thinking],
-                acts_of(reply),
-            )
-        self._save(state, figures)
-
-    def _save(self, state: State, figures: str = "") -> None:
+            self._content, self._thinking = [reply.text], [reply.thinking]
+            self._acts = acts_of(reply)
         self._content, self._thinking = ["".join(self._content)], ["".join(self._thinking)]
         self._flushed_s, self._dirty = self._clock(), False
         values = {

@@ -37,7 +37,7 @@ class DraftMode:
     """What is to draft, and how far.
 
     Args:
-        kind: `off`, `auto`, which chooses anew every round, or the name of a drafter.
+        kind: `off`, `auto`, which chooses in every round, or the name of a drafter.
         draft_length: tokens to draft a round, from 1; of `off` and `auto` it is None.
     """
 

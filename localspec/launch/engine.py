@@ -48,13 +48,13 @@ async def open_engine(
 
     Args:
         load: what to load, and how.
-        progress: is told how far that is.
+        progress: gets how far that is.
         signals: how the user ends it; None leaves that alone.
         own: ask no server.
-        shared: the engine of a server, where one was found already.
+        shared: the engine of a server, where one is known already.
         plan: of `load`, where it is made already.
         first: what is asked first.
-        notify: is told what goes wrong with recording.
+        notify: prints what goes wrong with recording.
 
     Raises:
         Interrupted: loading was stopped.
@@ -110,7 +110,7 @@ def resident(load: Load) -> ServerLink | None:
 def server_finder(
     *, own: bool, workload: str | None = None
 ) -> Callable[[LaunchOptions], ServerLink | None]:
-    """Return what looks for the engine of a server, see `resident`; with `own` nothing is found."""
+    """Return what looks for the engine of a server, see `resident`; with `own` it returns None."""
     return lambda options: None if own else resident(Load(options, workload=workload))
 
 
@@ -119,11 +119,11 @@ def first_of(running: Sequence[Running], wanted: LaunchOptions) -> ServerLink | 
     chosen: ServerLink | None = None
     resting: list[ServerLink] = []
     for each in running:
-        found = connect(each.engine, each.pid, wanted)
-        if found is not None and not found.rests:
-            chosen = found
+        link = connect(each.engine, each.pid, wanted)
+        if link is not None and not link.rests:
+            chosen = link
             break
-        resting += [] if found is None else [found]
+        resting += [] if link is None else [link]
     chosen = chosen or next(iter(resting), None)
     for other in resting:
         if other is not chosen:

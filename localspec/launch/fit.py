@@ -75,7 +75,7 @@ def context_with_room(
     options: LoadOptions,
     draft_options: LoadOptions | None = None,
 ) -> int | None:
-    """Return how many tokens of context a conversation gets that nobody gave a size: as many as cost it little.
+    """Return how many tokens of context a conversation of no given size gets: as many as cost it little.
 
     What they take beyond the usual context is a quarter at most of the memory that this leaves free, and nothing is
     given up for it.
@@ -101,8 +101,8 @@ def context_with_room(
         if n_ctx <= usual.n_ctx:
             break
         with suppress(ModelLoadError):
-            asked = replace(options, n_ctx=n_ctx)
-            plan = plan_fit(target, draft_model, asked, draft_options)
+            larger = replace(options, n_ctx=n_ctx)
+            plan = plan_fit(target, draft_model, larger, draft_options)
             layers = (usual.target_layers, usual.draft_layers)
             if plan is None or (plan.target_layers, plan.draft_layers) != layers:
                 continue
@@ -191,7 +191,7 @@ def forecast(
 
 
 def free_memory(options: LoadOptions, draft_options: LoadOptions | None = None) -> Machine | None:
-    """Return what is free, of those devices that layers of a target and a draft model may go to; None where nobody tells.
+    """Return what is free, of those devices that layers of a target and a draft model may go to; None where that is unknown.
 
     Raises:
         UsageError: the options name a device that is not there.

@@ -33,7 +33,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
+class _State:
     """A state that is on the disk, or on its way there.
 
     Args:
@@ -68,10 +68,10 @@ class KeptPrefixes:
         # One thread: files are written and removed in the order in which that was decided.
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="localspec-prefixes")
         # The one that was of use last is the last.
-        self._states: dict[Path, _Kept] = dict(self._found())
+        self._states: dict[Path, _State] = dict(self._stored())
 
     def ready(self, slot: int, tokens: Sequence[int]) -> None:
-        """Prepare a sequence for a prompt: what it would lose is kept, and what is known of the prompt is read.
+        """Prepare a sequence for a prompt: what it would lose is saved, and what is known of the prompt is read.
 
         Args:
             slot: of the sequence.
@@ -83,18 +83,18 @@ class KeptPrefixes:
         if 2 * LlamaSequence.common_prefix(sequence, tokens) < sequence.n_cached:
             self._keep(sequence)
         known = sequence.common_prefix(tokens)
-        shared = {path: common(kept.tokens, tokens) for path, kept in self._states.items()}
+        shared = {path: common(state.tokens, tokens) for path, state in self._states.items()}
         path = max(shared, key=lambda each: shared[each], default=None)
         if path is None or shared[path] - known < _WORTH_KEEPING:
             return
-        kept = self._states.pop(path)
-        wait([kept.written])
+        state = self._states.pop(path)
+        wait([state.written])
         try:
             restore_state(sequence, path, self._identity)
         except StateUnfitError:
             self._remove(path)
         else:
-            self._states[path] = kept
+            self._states[path] = state
             with suppress(OSError):
                 path.touch()
 
@@ -105,11 +105,11 @@ class KeptPrefixes:
         self._closed = True
         for each in sorted(self._sequences, key=lambda each: each.n_cached):
             self._keep(each)
-            wait([kept.written for kept in self._states.values()])  # one copy at a time
+            wait([state.written for state in self._states.values()])  # one copy at a time
         self._disk.shutdown()
         self._make_room()
 
-    def _found(self) -> Iterator[tuple[Path, _Kept]]:
+    def _stored(self) -> Iterator[tuple[Path, _State]]:
         """Yield what is there, the oldest first, and remove what is of no use."""
         done: Future[None] = Future()
         done.set_result(None)
@@ -117,14 +117,14 @@ class KeptPrefixes:
             for path in sorted(self._shelf.iterdir(), key=lambda each: each.stat().st_mtime):
                 try:
                     tokens = extra_of_state(self._sequences[0], path, self._identity)["tokens"]
-                    yield path, _Kept(tuple(map(int, tokens)), _size(path), done)
+                    yield path, _State(tuple(map(int, tokens)), _size(path), done)
                 except (StateUnfitError, LookupError, TypeError, ValueError):
                     shutil.rmtree(path, ignore_errors=True)
 
     def _keep(self, sequence: LlamaSequence) -> None:
         """Have written what a sequence holds, unless there is as much already, in place of shorter beginnings of it."""
         tokens = sequence.cached
-        shared = {path: common(kept.tokens, tokens) for path, kept in self._states.items()}
+        shared = {path: common(state.tokens, tokens) for path, state in self._states.items()}
         if len(tokens) - max(shared.values(), default=0) < _WORTH_KEEPING:
             return
         size = size_of_state(sequence)
@@ -136,7 +136,7 @@ class KeptPrefixes:
         except StateUnfitError:
             return
         beginnings = [
-            path for path, kept in self._states.items() if shared[path] == len(kept.tokens)
+            path for path, state in self._states.items() if shared[path] == len(state.tokens)
         ]
         others = [path for path in self._states if path not in beginnings]
         for path in [*beginnings, *others[: max(0, len(others) + 1 - MOST_STATES)]]:
@@ -146,7 +146,7 @@ class KeptPrefixes:
         names = {path.name for path in self._states}
         path = self._shelf / next(str(n) for n in range(MOST_STATES) if str(n) not in names)
         written = self._disk.submit(self._write, copy, path, size)
-        self._states[path] = _Kept(tokens, size, written)
+        self._states[path] = _State(tokens, size, written)
 
     def _write(self, copy: StateCopy, path: Path, size: int) -> None:
         with suppress(OSError, StateUnfitError):

@@ -247,7 +247,7 @@ class _Loading:
 
     @property
     def _pass_s(self) -> float | None:
-        """Seconds that a pass of a prompt may take where none can be stopped; None where nobody waits, or no bit may depend on time."""
+        """Seconds that a pass of a prompt may take where none can be stopped; None where no answer waits, or no bit may depend on time."""
         return None if self.plan.exact or self.hold_up_s is None else _STOPS_WITHIN_S
 
     def _assembled(
@@ -260,11 +260,11 @@ class _Loading:
         observe: Observe | None,
     ) -> Runtime:
         plan, vocabulary = self.plan, targets.views[0].model.vocabulary
-        said, observers = None, tuple[Observer, ...]()
+        past, observers = None, tuple[Observer, ...]()
         if (megabytes := store_megabytes()) is not None:
             from localspec.launch.store import open_store  # noqa: PLC0415 - few have one
 
-            said, observers = open_store(vocabulary, megabytes)
+            past, observers = open_store(vocabulary, megabytes)
         has_heads = draft_models is not None and plan.heads is not None
         spelling = None
         if draft_models is not None:
@@ -276,7 +276,7 @@ class _Loading:
             eog=vocabulary.eog,
             costs=costs,
             longest=longest,
-            past=said,
+            past=past,
             has_heads=has_heads,
             branches=targets.native.most_branches,
         )
@@ -339,12 +339,12 @@ class _Loading:
         return model
 
     def _trained_for(
-        self, model: LlamaModel, options: LoadOptions, *, tell: bool = True
+        self, model: LlamaModel, options: LoadOptions, *, notes: bool = True
     ) -> LoadOptions:
         """Return the options with no more context than a model was trained for."""
         if options.n_ctx is None or options.n_ctx <= model.n_ctx_train:
             return options
-        if tell:
+        if notes:
             self.notes.append(
                 f"the context is {model.n_ctx_train} tokens, not {options.n_ctx}: "
                 "the target was trained for no more"
@@ -393,13 +393,13 @@ class _Loading:
 
     def _with_heads(self, costs: PairCosts, heads: "LlamaHeads") -> PairCosts:
         name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)
-        found = calibrated_heads(heads, lambda share: self.on_measure(f"heads of {name}", share))
-        return PairCosts(costs.target, found.costs, costs.sure and found.sure)
+        measured = calibrated_heads(heads, lambda share: self.on_measure(f"heads of {name}", share))
+        return PairCosts(costs.target, measured.costs, costs.sure and measured.sure)
 
     def _draft_sequences(
         self, model: LlamaModel, options: LoadOptions, parallel: int
     ) -> LlamaSequences | None:
-        options = self._trained_for(model, options, tell=False)
+        options = self._trained_for(model, options, notes=False)
         sequences = LlamaSequences(
             model, self.cancel, options, parallel, parallel, pass_s=self._pass_s
         )
@@ -426,7 +426,7 @@ class _Loading:
         plan, costs, safe = self.plan, None, MOST_SEQUENCES
         drafts = can_draft and plan.options.max_rows > 1
         if parallel != 1 or (drafts and any(mode.kind == AUTO for mode in plan.modes)):
-            found = calibrated(
+            measured = calibrated(
                 target,
                 draft_model,
                 self.cancel,
@@ -434,8 +434,8 @@ class _Loading:
                     plan.name(role) + " (again: busy last time)" * again, share
                 ),
             )
-            costs = found.costs
-            self.notes += found.notes
+            costs = measured.costs
+            self.notes += measured.notes
         if plan.exact and (drafts or parallel != 1):
             name = f"{plan.name(Role.TARGET)} for --exact"
             widths = calibrated_widths(
@@ -468,13 +468,13 @@ class _Loading:
                 f"{wanted} sequences of {n_ctx} tokens do not fit into the free memory, "
                 f"{holds} would: give a smaller --parallel or --ctx"
             )
-        found = wanted or best_count(costs.target, max(1, min(holds, safe)))
+        number = wanted or best_count(costs.target, max(1, min(holds, safe)))
         self.notes.append(
-            f"{found} answers at a time"
-            if found > 1
+            f"{number} answers at a time"
+            if number > 1
             else "one line at a time: more would gain nothing"
         )
-        return found
+        return number
 
     def _is_idle(self, costs: PairCosts | None, parallel: int) -> bool:
         """Say whether only `auto` wants the draft model, and it never pays beside so many."""
@@ -495,13 +495,13 @@ class _Loading:
         )
         exact_costs = stored_costs(plan.target, plan.options, Role.TARGET)
         usual_costs = stored_costs(plan.target, default, Role.TARGET)
-        said = f"exact: drafts of up to {longest} tokens"
+        text = f"exact: drafts of up to {longest} tokens"
         if exact_costs is None:
-            return said
-        said = f"{said}; a plain token takes {1000 * exact_costs.costs.of(1):.1f} ms"
+            return text
+        text = f"{text}; a plain token takes {1000 * exact_costs.costs.of(1):.1f} ms"
         if usual_costs is None:
-            return f"{said}, and less without --exact: how much is known after a run without it"
-        return f"{said}, and {1000 * usual_costs.costs.of(1):.1f} ms without --exact"
+            return f"{text}, and less without --exact: how much is known after a run without it"
+        return f"{text}, and {1000 * usual_costs.costs.of(1):.1f} ms without --exact"
 
 
 def _spelling(
@@ -549,8 +549,8 @@ def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Usage]) -> I
         allocated: what llama.cpp logged, by the same names.
     """
     for use in planned:
-        taken = _beside_weights(allocated.get(use.place.name, Usage()))
-        expected = _beside_weights(use.target) + _beside_weights(use.draft_model)
+        taken = _without_weights(allocated.get(use.place.name, Usage()))
+        expected = _without_weights(use.target) + _without_weights(use.draft_model)
         if taken > expected + use.place.headroom_bytes:
             yield (
                 f"caches and scratch take {size_text(taken)} of {use.place.name}, and {size_text(expected)} were planned: "
@@ -558,5 +558,5 @@ def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Usage]) -> I
             )
 
 
-def _beside_weights(taken: Usage) -> int:
+def _without_weights(taken: Usage) -> int:
     return taken.total_bytes - taken.weights_bytes

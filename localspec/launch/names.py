@@ -1,4 +1,4 @@
-"""Which models a request names, and names that mean the same whoever reads them. Cheap to import: looks at no file's content."""
+"""Which models a request names, and names that mean the same for every reader. Cheap to import: looks at no file's content."""
 
 import os
 from dataclasses import replace
@@ -62,5 +62,5 @@ def _full(reference: str, registry: Registry) -> str:
     if is_path and on_hub is None and reference not in registry.models:
         return str(Path(reference).expanduser().resolve())
     text = reference if on_hub is None else on_hub.text
-    found = registry.find(text)
-    return text if found is None else found.name
+    entry = registry.find(text)
+    return text if entry is None else entry.name

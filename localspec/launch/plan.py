@@ -42,7 +42,7 @@ class LoadPlan:
         options: how to load, as they fit the memory that is free.
         exact: whether drafting may change no bit.
         fit: refuse what the free memory does not hold.
-        draft_options: likewise the draft model; None as in `options`.
+        draft_options: how to load the draft model; None as in `options`.
         notes: what was given up for want of memory, a sentence each.
         uses: what was planned to be taken of each place; empty where that is not known.
         draft_lora: file of an adapter for the draft model; None without one.
@@ -97,14 +97,14 @@ def make_plan(
     roomy: bool = False,
     least_ctx: int = 0,
 ) -> LoadPlan:
-    """Obtain and check what is asked for, all of it before the first, slow load begins.
+    """Obtain and check what is to be loaded, all of it before the first, slow load begins.
 
     Args:
         request: what to load.
         on_download: called while a missing model is fetched.
         parallel: how many sequences there will be; None is decided by their costs.
-        roomy: take a larger context than the usual one where nobody gave a size and it costs little.
-        least_ctx: tokens of context that are needed where nobody gave a size; as many are taken as the memory holds.
+        roomy: take a larger context than the usual one where no size is given and it costs little.
+        least_ctx: tokens of context that are needed where no size is given; as many are taken as the memory holds.
 
     Raises:
         ModelUnavailable: a model is not here and cannot be fetched.
@@ -117,60 +117,66 @@ def make_plan(
         from localspec.llama.rpc import use_workers  # noqa: PLC0415 - few have some
 
         use_workers(request.workers)
-    registry = load_registry()
-    references = _references(request, registry)
-    found = [look_up(each, registry, offline=request.offline) for each in references]
-    alone = _without_draft_model(request, found, registry)
-    if alone is not None:
-        references, found = references[:1], found[:1]
-    files = _stored(found)
-    if files is None:
-        # Few starts have something to fetch, or to learn.
-        from localspec.models.pull import fetch  # noqa: PLC0415
-
-        files = fetch(found, offline=request.offline, progress=on_download)
-    names = dict(zip(files, references, strict=True))
-    headers = [replace(read_model(file), name=names[file]) for file in files]
-    reason = why_no_target(headers[0])
-    if reason is not None:
-        raise PairMismatch(f"{headers[0].name} {reason}")
-    shared_vocab, notes = 0, [alone] if alone else []
-    if len(files) > 1:
-        shared_vocab, across = _shared_vocab(*headers, named=request.draft_model is not None)
-        notes += across
+    files, names, notes = _files(request, on_download)
+    headers = _headers(files, names)
+    shared_vocab, across = _shared_vocab(headers, named=request.draft_model is not None)
     modes = draft_modes(request)
     heads = _heads(headers, modes, parallel, exact=request.exact)
     if heads is not None and heads.is_mtp:
         # A draft model of the pair is of no use beside them.
         files, headers = files[:1], headers[:1]
-    options = _options(request, headers, modes, parallel, roomy=roomy)
-    if options.n_ctx is None and least_ctx > USUAL_N_CTX:
-        shape = model_shape(headers[0])
-        trained = shape.n_ctx_train if shape is not None else None
-        options = replace(options, n_ctx=min(least_ctx, trained or least_ctx))
-    shrinks = request.load.n_ctx is None
+    draft_model = files[1] if len(files) > 1 else None
+    options = _options(request, headers, modes, parallel, roomy=roomy, least_ctx=least_ctx)
     plan = LoadPlan(
         files[0],
-        files[1] if len(files) > 1 else None,
+        draft_model,
         names,
         modes,
         shared_vocab,
         options,
         exact=request.exact,
         fit=request.fit,
-        draft_options=request.draft_load(options) if len(files) > 1 else None,
-        notes=tuple(notes),
+        draft_options=None if draft_model is None else request.draft_load(options),
+        notes=(*notes, *across),
         draft_lora=_adapter(request, headers),
         heads=heads,
     )
-    if heads is not None:
-        headers = headers[:1]  # of heads alone no need of memory is known; it is small
-    fitted = _fitted(plan, headers, shrinks=shrinks) if request.fit else plan
+    # Of heads alone no need of memory is known; it is small.
+    sized = headers[:1] if heads is not None else headers
+    shrinks = request.load.n_ctx is None
+    fitted = _fitted(plan, sized, shrinks=shrinks)
     left_out = _never_pays(fitted, parallel)
     if left_out is None:
         return fitted
-    plan = replace(plan.undrafted(), left_out=left_out)
-    return _fitted(plan, headers[:1], shrinks=shrinks) if request.fit else plan
+    return _fitted(replace(plan.undrafted(), left_out=left_out), sized[:1], shrinks=shrinks)
+
+
+def _files(
+    request: LaunchOptions, on_download: Callable[[Progress], None]
+) -> tuple[list[Path], dict[Path, str], tuple[str, ...]]:
+    """Return the files of the target and of the draft model, if there is one, their names, and notes about them."""
+    registry = load_registry()
+    references = _references(request, registry)
+    models = [look_up(each, registry, offline=request.offline) for each in references]
+    alone = _without_draft_model(request, models, registry)
+    if alone is not None:
+        references, models = references[:1], models[:1]
+    files = _stored(models)
+    if files is None:
+        # Few starts have something to fetch, or to learn.
+        from localspec.models.pull import fetch  # noqa: PLC0415
+
+        files = fetch(models, offline=request.offline, progress=on_download)
+    return files, dict(zip(files, references, strict=True)), (alone,) if alone else ()
+
+
+def _headers(files: Sequence[Path], names: Mapping[Path, str]) -> list[GgufHeader]:
+    """Return the headers of the files, by the names that the user knows; raises PairMismatch where the first is no target."""
+    headers = [replace(read_model(file), name=names[file]) for file in files]
+    reason = why_no_target(headers[0])
+    if reason is not None:
+        raise PairMismatch(f"{headers[0].name} {reason}")
+    return headers
 
 
 def _options(
@@ -180,16 +186,22 @@ def _options(
     parallel: int | None,
     *,
     roomy: bool,
+    least_ctx: int,
 ) -> LoadOptions:
     """Return how the target is loaded, before the memory that is free is looked at."""
     options = request.load.exact() if request.exact else request.load
     options = options if parallel == 1 else _for_many(options)
     options = replace(options, max_rows=max(mode.rows for mode in modes))
-    if not (roomy and request.fit and options.n_ctx is None):
-        return options
-    small = headers[1] if len(headers) > 1 else None
-    draft_options = request.draft_load(options)
-    return replace(options, n_ctx=context_with_room(headers[0], small, options, draft_options))
+    if roomy and request.fit and options.n_ctx is None:
+        small = headers[1] if len(headers) > 1 else None
+        draft_options = request.draft_load(options)
+        n_ctx = context_with_room(headers[0], small, options, draft_options)
+        options = replace(options, n_ctx=n_ctx)
+    if options.n_ctx is None and least_ctx > USUAL_N_CTX:
+        shape = model_shape(headers[0])
+        trained = shape.n_ctx_train if shape is not None else None
+        options = replace(options, n_ctx=min(least_ctx, trained or least_ctx))
+    return options
 
 
 def _adapter(request: LaunchOptions, headers: Sequence[GgufHeader]) -> Path | None:
@@ -242,23 +254,22 @@ def _heads(
         raise UsageError(
             f"{headers[0].name} {reason}: use --draft lookup, or EAGLE-3 heads as --draft-model"
         )
-    asked = wanted or (len(headers) == 1 and any(mode.kind == AUTO for mode in modes))
-    return Heads() if asked and reason is None and parallel == 1 else None
+    drafts = wanted or (len(headers) == 1 and any(mode.kind == AUTO for mode in modes))
+    return Heads() if drafts and reason is None and parallel == 1 else None
 
 
-def _shared_vocab(
-    target: GgufHeader, draft_model: GgufHeader, *, named: bool
-) -> tuple[int, tuple[str, ...]]:
-    """Return how many ids both have, 0 across vocabularies, and what to tell of that.
+def _shared_vocab(headers: Sequence[GgufHeader], *, named: bool) -> tuple[int, tuple[str, ...]]:
+    """Return how many ids a pair shares, 0 across vocabularies and without a draft model, and notes about that.
 
     Args:
-        target: its header.
-        draft_model: likewise.
-        named: whether somebody named this draft model; else it has to have the target's vocabulary.
+        headers: of the target, and of the draft model if there is one.
+        named: whether the user named this draft model; else it has to have the target's vocabulary.
 
     Raises:
         PairMismatch: they do not fit.
     """
+    if len(headers) == 1:
+        return 0, ()
     from localspec.models.pairs import (  # noqa: PLC0415 - needs a pair
         LEAST_SHARED_PERCENT,
         Fit,
@@ -267,6 +278,7 @@ def _shared_vocab(
         require_compatible,
     )
 
+    target, draft_model = headers
     if named and judge_headers(target, draft_model).verdict is Fit.INCOMPATIBLE:
         shared = percent_across(target, draft_model)
         if shared >= LEAST_SHARED_PERCENT:
@@ -278,11 +290,11 @@ def _shared_vocab(
     return require_compatible(target, draft_model).shared_vocab, ()
 
 
-def _stored(found: Sequence[ModelEntry | Path]) -> list[Path] | None:
-    """Return the files of models if all of them are here, and nothing has to be written down of any."""
+def _stored(models: Sequence[ModelEntry | Path]) -> list[Path] | None:
+    """Return the files of models if all of them are here, and nothing is to be learnt of any."""
     store = Store(data_dir())
-    files = [each if isinstance(each, Path) else store.path_of(each) for each in found]
-    learnt = any(isinstance(each, ModelEntry) and each.pin is not None for each in found)
+    files = [each if isinstance(each, Path) else store.path_of(each) for each in models]
+    learnt = any(isinstance(each, ModelEntry) and each.pin is not None for each in models)
     return None if learnt or None in files else [each for each in files if each is not None]
 
 
@@ -304,18 +316,18 @@ def _references(request: LaunchOptions, registry: Registry) -> list[str]:
 
 
 def _without_draft_model(
-    request: LaunchOptions, found: Sequence[ModelEntry | Path], registry: Registry
+    request: LaunchOptions, models: Sequence[ModelEntry | Path], registry: Registry
 ) -> str | None:
-    """Return what to tell of a pair's draft model that is not fetched; None where it is not left out."""
+    """Return the note about a pair's draft model that is not fetched; None where it is not left out."""
     needed = any(mode.needs_draft_model for mode in draft_modes(request))
-    if len(found) == 1 or request.draft_model is not None or needed:
+    if len(models) == 1 or request.draft_model is not None or needed:
         return None
     # Few starts have a draft model to judge.
     from localspec.launch.worth import without_draft_model  # noqa: PLC0415
 
     name = request.pair or registry.default_pair
     options = request.load.exact() if request.exact else request.load
-    return without_draft_model(name, found[0], found[1], options)
+    return without_draft_model(name, models[0], models[1], options)
 
 
 def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
@@ -339,7 +351,9 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
 
 
 def _fitted(plan: LoadPlan, headers: list[GgufHeader], *, shrinks: bool = False) -> LoadPlan:
-    """Return the plan, less what the memory that is free does not hold."""
+    """Return the plan, less what the memory that is free does not hold; as it is where that is not to be looked at."""
+    if not plan.fit:
+        return plan
     small = headers[1] if len(headers) > 1 else None
     fit = plan_fit(headers[0], small, plan.options, plan.draft_options, shrinks=shrinks)
     if fit is None:

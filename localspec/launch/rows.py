@@ -31,8 +31,8 @@ class ModelRow:
         about: what it is good for, or what kind of model it is.
         recommended: whether it is one of the few that suit this machine best.
         tokens_per_s: predicted speed without drafting; None where nothing was measured.
-        drafts: whether its draft model could make it faster here; None where it has none, that is not sure, or nobody
-            asked.
+        drafts: whether its draft model could make it faster here; None where it has none, that is not sure, or
+            was not judged.
         own: whether the user fetched or imported it.
         kind: what it is for.
         draft_bytes: size of its draft model; None where it has none, or only the hub knows.
@@ -124,7 +124,7 @@ def model_rows(registry: Registry, memories: Sequence[Memory] = ()) -> list[Mode
     """
     proposed = {each.pair for each in recommend(registry, memories)}
     targets = {registry.find(each.target) for each in registry.pairs.values()}
-    found = [
+    pairs = [
         (pair, _kind(pair), registry.find(pair.target), pair.name in proposed)
         for pair in registry.pairs.values()
     ]
@@ -133,10 +133,10 @@ def model_rows(registry: Registry, memories: Sequence[Memory] = ()) -> list[Mode
             kind, about = _kind_alone(entry, registry)
             # Where the bare name means a pair with other weights.
             name = entry.full_name if entry.name in registry.pairs else entry.name
-            found.append((PairEntry(name, name, "lookup", None, about), kind, entry, False))
+            pairs.append((PairEntry(name, name, "lookup", None, about), kind, entry, False))
     free = [each.free_bytes for each in memories] or [free_ram_bytes()]
     most = max((each for each in free if each is not None), default=None)
-    rows = [_row(*each, registry, memories, most) for each in found]
+    rows = [_row(*each, registry, memories, most) for each in pairs]
     return sorted(rows, key=lambda row: (_rank(row), row.size_bytes or 0, row.name))
 
 
@@ -213,7 +213,7 @@ def _row(
 ) -> ModelRow:
     draft_model = registry.find(pair.draft_model) if pair.draft_model else None
     size = target.size_bytes if target is not None and target.is_known else None
-    found = None if target is None else best(pair.name, target, memories)
+    speed = None if target is None else best(pair.name, target, memories)
     here = _has(pair.target, target)
     fits = None
     if size is not None and free_bytes is not None:
@@ -225,7 +225,7 @@ def _row(
         fits,
         pair.good_for,
         recommended,
-        None if found is None else found.tokens_per_s,
+        None if speed is None else speed.tokens_per_s,
         _drafts(target, draft_model) if recommended else None,
         own=here and pair.name != registry.default_pair,
         kind=kind,

@@ -34,7 +34,7 @@ def draft_model_could_pay(
 ) -> bool | None:
     """Say whether drafts of a model that is not here could pay; None where that is not sure.
 
-    By what passes of the target cost here; where nobody measured that, by those of the largest model
+    By what passes of the target cost here; where that was not measured, by those of the largest model
     that was measured, or of a CPU as it is known. What was measured beside busy programs does not
     count, or the answer would change with them. A step of the draft model takes as long as reading
     its weights, at the target's pace. On a GPU passes of several tokens cost little more than one,
@@ -42,7 +42,7 @@ def draft_model_could_pay(
 
     Args:
         target: with a known size.
-        draft_model: likewise.
+        draft_model: with a known size, too.
         options: how they would be loaded.
     """
     options = options or LoadOptions()
@@ -75,7 +75,7 @@ def why_idle(
     if models is None or pays:
         return None
     verb = "may" if pays is None else "would"
-    return f"{_told(models[1])} is not downloaded, because it {verb} not make this machine faster: {_how(name)}"
+    return f"{_described(models[1])} is not downloaded, because it {verb} not make this machine faster: {_how(name)}"
 
 
 def without_draft_model(
@@ -86,7 +86,7 @@ def without_draft_model(
 ) -> str | None:
     """Return None where a pair is loaded with its draft model; else what to tell of that, which may be nothing.
 
-    Beside a target that is here nothing is fetched unasked: what could pay is told, once. The arguments
+    Beside a target that is here nothing is fetched unasked: of what could pay there is one note, once. The arguments
     are those of `why_idle`.
     """
     models = _absent(target, draft_model)
@@ -96,7 +96,7 @@ def without_draft_model(
         return why_idle(name, target, draft_model, options)
     if not draft_model_could_pay(*models, options) or not first_time(f"draft model of {name}"):
         return ""
-    return f"{_told(models[1])} could make answers faster on this machine: {_how(name)}"
+    return f"{_described(models[1])} could make answers faster on this machine: {_how(name)}"
 
 
 def _absent(
@@ -109,7 +109,7 @@ def _absent(
     return (target, draft_model) if known else None
 
 
-def _told(draft_model: ModelEntry) -> str:
+def _described(draft_model: ModelEntry) -> str:
     return f"the draft model {draft_model.name} ({size_text(draft_model.size_bytes)})"
 
 
@@ -120,21 +120,21 @@ def _how(name: str) -> str:
 def _costs(target: ModelEntry, options: LoadOptions) -> PassCosts | None:
     """Return what passes of a target cost, measured or foreseen; None where they may be of any kind."""
     path = Store(data_dir()).path_of(target)
-    found = None if path is None else _sure_costs(path, options)
-    if found is not None:
-        return found
+    costs = None if path is None else _sure_costs(path, options)
+    if costs is not None:
+        return costs
     if offloads(options):
         return None
     # Passes of other models, by width, are as many times as dear as one of a token.
     here = [each for each in inventory(load_registry(), Store(data_dir())) if each.path is not None]
     for item in sorted(here, key=lambda each: -each.entry.read_bytes):
         if item.entry.read_bytes >= _LEAST_BYTES and item.path is not None:
-            found = _sure_costs(item.path, options)
-            if found is not None:
-                return found
+            costs = _sure_costs(item.path, options)
+            if costs is not None:
+                return costs
     return _ON_A_CPU
 
 
 def _sure_costs(path: Path, options: LoadOptions) -> PassCosts | None:
-    kept = stored_costs(path, options, Role.TARGET)
-    return kept.costs if kept is not None and kept.sure else None
+    stored = stored_costs(path, options, Role.TARGET)
+    return stored.costs if stored is not None and stored.sure else None

@@ -11,7 +11,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
 from localspec.llama.allocated import allocated
 from localspec.llama.backend import clear_log, initialise, last_complaint, library_function
-from localspec.llama.devices import placed_on
+from localspec.llama.devices import REMOTE, placed_on
 from localspec.llama.native import native
 from localspec.llama.vocabulary import Vocabulary
 from localspec.options import LOAD_MODES, SPLITS, LoadOptions
@@ -206,10 +206,13 @@ def _place(params: "native.llama_model_params", options: LoadOptions) -> tuple[A
         return (handles,)
     params.n_gpu_layers = _ALL_LAYERS if options.gpu_layers is None else options.gpu_layers
     params.split_mode = SPLITS[options.split]
-    # llama.cpp copies as many as it could have devices, however many there are. By itself it would share out by
-    # what is free, which of another machine's RAM is all of it.
-    free = [each.free_bytes for each in gpus if options.split == "layers"]
-    shares = (ctypes.c_float * native.llama_max_devices())(*(options.shares or free))
+    shared = options.shares
+    if not shared and options.split == "layers" and any(each.backend == REMOTE for each in gpus):
+        shared = tuple(
+            each.free_bytes for each in gpus
+        )  # llama.cpp has its own idea of another machine's RAM
+    # llama.cpp copies as many as it could have devices, however many there are.
+    shares = (ctypes.c_float * native.llama_max_devices())(*shared)
     pointer: Any = ctypes.cast(shares, ctypes.POINTER(ctypes.c_float))
     params.tensor_split = pointer
     if not options.cpu_moe:

@@ -6,10 +6,9 @@ The text is kept, so that what is cited is what was found; vectors of passages s
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.passages import Passage
@@ -86,8 +85,7 @@ _STOP_WORDS = (
 _STOP = frozenset(_STOP_WORDS.split())
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPassage:
+class FoundPassage(NamedTuple):
     """A passage that was found.
 
     Args:
@@ -103,8 +101,7 @@ class FoundPassage:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFile:
+class KnownFile(NamedTuple):
     """What is known of a file that is indexed.
 
     Args:
@@ -118,8 +115,7 @@ class KnownFile:
     sha256: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class VectorModel:
+class VectorModel(NamedTuple):
     """The model that vectors were made by.
 
     Args:
@@ -131,8 +127,7 @@ class VectorModel:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(NamedTuple):
     """How much is in an index.
 
     Args:

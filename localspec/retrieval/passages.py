@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
+from typing import NamedTuple
 
 USUAL_CHARS, _MOST_CHARS, _LEAST_CHARS = 1200, 1600, 300
 """Of a passage: as long as short parts are joined, at most, and so short that the next section is joined to it."""
@@ -25,16 +25,14 @@ _CAPITALS = re.compile(r"[A-Z][A-Z0-9 ,/&()'_-]{2,59}$")
 _SUBHEADING = re.compile(r" {2,4}\S.{0,58}$")
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedLine:
+class NumberedLine(NamedTuple):
     """A line, and its number in the file: of a line, a page or a paragraph, from 1 on."""
 
     number: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """A part of a text.
 
     Args:
@@ -50,8 +48,7 @@ class Passage:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(NamedTuple):
     """A heading, or a definition: where its part begins, how deep it is, and its name."""
 
     at: int

@@ -1,7 +1,6 @@
 """Search: the passages of an index that fit a question, by their words and by vectors."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from localspec.retrieval.index import FoundPassage, Index
 
@@ -52,4 +51,4 @@ def fuse(rankings: Sequence[Sequence[FoundPassage]]) -> list[FoundPassage]:
             passages.setdefault(key, each)
             scores[key] = scores.get(key, 0.0) + 1 / (_EVEN + rank)
     best = sorted(scores, key=scores.__getitem__, reverse=True)
-    return [replace(passages[key], score=scores[key]) for key in best]
+    return [passages[key]._replace(score=scores[key]) for key in best]

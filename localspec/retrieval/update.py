@@ -17,6 +17,7 @@ from localspec.gates.gate import secrets_gate
 from localspec.retrieval.index import Index, KnownFile
 from localspec.retrieval.passages import NumberedLine, passages
 from localspec.retrieval.reading import NotText, Unreadable, most_bytes, read
+from localspec.storage.database import reason_of
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
 from localspec.storage.tree import is_hidden, list_files
@@ -76,7 +77,7 @@ def add(
                 read(each.name, _content(each))
             except (OSError, Unreadable) as error:
                 raise UsageError(
-                    f"{shown(each)} cannot be indexed ({_reason(error)}): leave it out"
+                    f"{shown(each)} cannot be indexed ({reason_of(error)}): leave it out"
                 ) from error
     index.add_roots(named)
     return update(index, report)
@@ -115,7 +116,7 @@ def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> 
             if isinstance(error, NotText):
                 changes.not_text += 1
             else:
-                changes.unread.append((path, _reason(error)))
+                changes.unread.append((path, reason_of(error)))
             write = partial(index.remove, path) if path in known else None
         report(changes)
         if write:
@@ -203,7 +204,3 @@ def _is_plain(path: str) -> bool:
 
 def _content(path: Path) -> bytes:
     return read_bounded(path, most_bytes(path.name))
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

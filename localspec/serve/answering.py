@@ -19,12 +19,12 @@ from starlette.responses import Response, StreamingResponse
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import Prefilling, Reply, Started, StreamEvent, Text, Told
+from localspec.chat.events import Finished, Prefilling, Reply, Started, StreamEvent, Text, Told
 from localspec.chat.reply_figures import speculation
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.engine import Busy
-from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize, Tokens
+from localspec.engine.protocol import Detokenize, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
@@ -126,7 +126,7 @@ class Service:
 
     async def reply(
         self, request: HttpRequest, asked: Request, *, empty: bool = False
-    ) -> AsyncGenerator[Told | ReplyDone]:
+    ) -> AsyncGenerator[Told | Finished]:
         """Yield the pieces of an answer to a request, and in the end the whole, once the model is there; raises as `Backend.answers` does.
 
         Args:
@@ -145,7 +145,7 @@ class Service:
             async for event in events:
                 if not empty:
                     yield event
-                elif isinstance(event, ReplyDone):
+                elif isinstance(event, Finished):
                     yield msgspec.structs.replace(event, reply=_emptied(event.reply))
 
     async def check(self, asked: Request) -> None:
@@ -189,23 +189,23 @@ def _emptied(reply: Reply) -> Reply:
     return replace(reply, text="", thinking="", calls=(), stop_reason=StopReason.LENGTH)
 
 
-def drafting(done: ReplyDone) -> dict[str, Any]:
+def drafting(done: Finished) -> dict[str, Any]:
     """Return how drafting went, and why it went so."""
     return {**speculation(done.reply), "reason": done.reason}
 
 
 async def merged(
-    replies: Sequence[AsyncGenerator[Told | ReplyDone]],
-) -> AsyncGenerator[tuple[int, Told | ReplyDone]]:
+    replies: Sequence[AsyncGenerator[Told | Finished]],
+) -> AsyncGenerator[tuple[int, Told | Finished]]:
     """Yield what several answers bring, each with its place, as it comes; an error of one ends all."""
     if len(replies) == 1:
         async with aclosing(replies[0]) as only:
             async for each in only:
                 yield 0, each
         return
-    queue: asyncio.Queue[tuple[int, Told | ReplyDone | Exception | None]] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[int, Told | Finished | Exception | None]] = asyncio.Queue()
 
-    async def follow(at: int, reply: AsyncGenerator[Told | ReplyDone]) -> None:
+    async def follow(at: int, reply: AsyncGenerator[Told | Finished]) -> None:
         try:
             async with aclosing(reply):
                 async for event in reply:
@@ -232,16 +232,16 @@ async def merged(
 
 
 async def collected(
-    request: HttpRequest, replies: Sequence[AsyncGenerator[Told | ReplyDone]]
-) -> list[tuple[ReplyDone, list[Text]]]:
+    request: HttpRequest, replies: Sequence[AsyncGenerator[Told | Finished]]
+) -> list[tuple[Finished, list[Text]]]:
     """Return whole answers, and the texts that each came in; where the client goes away, all of them end."""
 
-    async def whole() -> list[tuple[ReplyDone, list[Text]]]:
+    async def whole() -> list[tuple[Finished, list[Text]]]:
         texts: list[list[Text]] = [[] for _ in replies]
-        done: dict[int, ReplyDone] = {}
+        done: dict[int, Finished] = {}
         async with aclosing(merged(replies)) as events:
             async for at, event in events:
-                if isinstance(event, ReplyDone):
+                if isinstance(event, Finished):
                     done[at] = event
                 elif isinstance(event, Text):  # calls are in the reply
                     texts[at].append(event)

@@ -14,10 +14,9 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import CallBegun, CallDelta, CallDone, Reply, Text, Told
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, Reply, Text, Told
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
@@ -101,13 +100,13 @@ async def count_tokens(request: HttpRequest, service: Service) -> Response:
 
 
 async def _events(
-    reply: AsyncGenerator[Told | ReplyDone], options: ReplyOptions, notes: Sequence[str]
+    reply: AsyncGenerator[Told | Finished], options: ReplyOptions, notes: Sequence[str]
 ) -> AsyncGenerator[str]:
     """Yield the events of a stream: a block of thoughts, where there are some, one of text, and one for each call."""
     block, kind = -1, ""
     async with aclosing(reply):
         async for event in reply:
-            if isinstance(event, ReplyDone):
+            if isinstance(event, Finished):
                 if block < 0:
                     block = 0
                     yield _event("content_block_start", index=0, content_block=_block("text"))

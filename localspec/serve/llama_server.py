@@ -13,10 +13,10 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Text, Told
+from localspec.chat.events import Finished, Text, Told
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize
+from localspec.engine.protocol import Detokenize, Tokenize
 from localspec.messages import Infill
 from localspec.serve.answering import (
     Service,
@@ -104,11 +104,11 @@ async def infill(request: HttpRequest, service: Service) -> Response:
 
 
 async def _filling(
-    replies: Sequence[AsyncGenerator[Told | ReplyDone]], body: InfillBody, service: Service
+    replies: Sequence[AsyncGenerator[Told | Finished]], body: InfillBody, service: Service
 ) -> AsyncGenerator[str]:
     async with aclosing(merged(replies)) as events:
         async for at, each in events:
-            if isinstance(each, ReplyDone):
+            if isinstance(each, Finished):
                 told = _chosen(_filled(each, "", at, service), body)
             elif isinstance(each, Text):
                 told = {"index": at, "content": each.text, "stop": False}
@@ -117,7 +117,7 @@ async def _filling(
             yield f"data: {json.dumps(told, separators=(',', ':'))}\n\n"
 
 
-def _filled(done: ReplyDone, content: str, at: int, service: Service) -> dict[str, Any]:
+def _filled(done: Finished, content: str, at: int, service: Service) -> dict[str, Any]:
     reply, ready = done.reply, service.backend.ready
     evaluated = reply.prompt_tokens - reply.cached_tokens
     return {

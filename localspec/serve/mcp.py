@@ -1,6 +1,6 @@
 """MCP: a model as tools of other programs, `ask` and `ask_json`, over stdin and stdout.
 
-The model is loaded when it is first asked, and let go when nobody has asked for a while.
+The model is loaded when it is first asked, and unloaded after a while without questions.
 """
 
 import asyncio
@@ -46,8 +46,8 @@ _SCHEMA = {
 }
 _READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
-Tell = Callable[[float, float | None, str], Awaitable[None]]
-"""Is told how far an answer is, of how much, and in words."""
+Report = Callable[[float, float | None, str], Awaitable[None]]
+"""Gets how far an answer is, of how much, and in words."""
 
 
 class AskArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,20 +127,20 @@ class AskTools:
         """Answer; what is wrong with a call is its result. Ends with the request, if that is cancelled."""
         last = -1.0
 
-        async def tell(progress: float, total: float | None, text: str) -> None:
+        async def report(progress: float, total: float | None, text: str) -> None:
             nonlocal last
             if progress > last:  # it may only grow
                 last = progress
                 await context.session.report_progress(progress, total, text)
 
         try:
-            model, asked = self._asked(params.name, params.arguments or {})
-            done = await self._answered(model, asked, tell)
-            return _result(done.reply, model, binds=asked.options.answer_grammar is not None)
+            model, request = self._request(params.name, params.arguments or {})
+            done = await self._answered(model, request, report)
+            return _result(done.reply, model, binds=request.options.answer_grammar is not None)
         except LocalspecError as error:
             return _failed(str(error))
 
-    def _asked(self, tool: str, given: dict[str, Any]) -> tuple[ServedModel, Request]:
+    def _request(self, tool: str, given: dict[str, Any]) -> tuple[ServedModel, Request]:
         """Return what is asked, and of whom.
 
         Raises:
@@ -150,31 +150,31 @@ class AskTools:
             raise UsageError(f"there is no tool {tool[:60]!r}: call {_ASK} or {_ASK_JSON}")
         kind = AskJsonArguments if tool == _ASK_JSON else AskArguments
         try:
-            said = msgspec.convert(given, kind)
+            arguments = msgspec.convert(given, kind)
         except (msgspec.ValidationError, RecursionError) as error:
             raise UsageError(f"the arguments of {tool} are not valid: {error}") from None
-        model = self._catalogue.find(said.model)
-        messages = [Message.user(checked_text(said.prompt, "the prompt"))]
-        if said.system:
-            messages.insert(0, Message.system(checked_text(said.system, "the system prompt")))
+        model = self._catalogue.find(arguments.model)
+        messages = [Message.user(checked_text(arguments.prompt, "the prompt"))]
+        if arguments.system:
+            messages.insert(0, Message.system(checked_text(arguments.system, "the system prompt")))
         options = with_fields(
             model.options,
             {
-                "temperature": said.temperature,
-                "seed": said.seed,
-                "max_tokens": said.max_tokens,
-                "json_schema": getattr(said, "schema", None),
+                "temperature": arguments.temperature,
+                "seed": arguments.seed,
+                "max_tokens": arguments.max_tokens,
+                "json_schema": getattr(arguments, "schema", None),
             },
         )
         require_sound(options)  # before a model is loaded for it
         return model, Request(0, tuple(messages), options, ephemeral=True, gate=self._gate)
 
-    async def _answered(self, model: ServedModel, asked: Request, tell: Tell) -> Finished:
-        most = asked.options.max_tokens
+    async def _answered(self, model: ServedModel, request: Request, report: Report) -> Finished:
+        most = request.options.max_tokens
         total, tokens = None if most is None else most + 1.0, 0
         async with (
-            self._loaded(model, tell),
-            aclosing(self._backend.answers(asked)) as notices,
+            self._loaded(model, report),
+            aclosing(self._backend.answers(request)) as notices,
         ):
             async for notice in notices:
                 if isinstance(notice, Finished):
@@ -182,23 +182,23 @@ class AskTools:
                 for event in getattr(notice, "events", ()):
                     match event:
                         case Prefilling(done, whole):
-                            await tell(
+                            await report(
                                 0.5 + done / max(whole, 1) / 2, total, reading_text(done, whole)
                             )
                         case RoundDone(texts=texts):
                             tokens += len(texts)
                 if tokens:
-                    await tell(1.0 + tokens, total, f"{tokens} tokens")
+                    await report(1.0 + tokens, total, f"{tokens} tokens")
         raise AssertionError("an answer ends with Finished")
 
     @asynccontextmanager
-    async def _loaded(self, model: ServedModel, tell: Tell) -> AsyncIterator[None]:
-        """Keep a model in memory; tell meanwhile how far loading is."""
+    async def _loaded(self, model: ServedModel, report: Report) -> AsyncIterator[None]:
+        """Keep a model in memory; report meanwhile how far loading is."""
 
         async def tick() -> None:
             while True:
                 await asyncio.sleep(_TICK_S)
-                await tell(self._loading.share, None, self._loading.text)
+                await report(self._loading.share, None, self._loading.text)
 
         ticking = asyncio.create_task(tick())
         try:

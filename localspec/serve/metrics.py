@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from localspec.chat.events import Reply, RoundDone, Started, Told
+from localspec.chat.events import Finished, Reply, RoundDone, Started, Told
 from localspec.chat.request import Request
-from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyDone, ReplyEvents
+from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyEvents
 from localspec.launch.observe import workload_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -90,7 +90,7 @@ class Metrics:
         match notice:
             case ReplyEvents(id=number):
                 self._happened(number, notice)
-            case ReplyDone(id=number, reply=reply, widths=widths):
+            case Finished(id=number, reply=reply, widths=widths):
                 self._replied(self._asked.pop(number, None), reply)
                 for width, passes in widths:
                     for _ in range(passes):

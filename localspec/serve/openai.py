@@ -18,11 +18,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec import __version__
-from localspec.chat.events import CallDone, Reply, Told
+from localspec.chat.events import CallDone, Finished, Reply, Told
 from localspec.chat.reply_figures import timings
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Infill, from_json
 from localspec.options import ReplyOptions
@@ -232,16 +231,16 @@ def _line(
 
 
 async def _chunks(
-    replies: list[AsyncGenerator[Told | ReplyDone]],
+    replies: list[AsyncGenerator[Told | Finished]],
     line: Callable[..., str],
     form: ChatForm | TextForm,
     *,
     counted: bool,
 ) -> AsyncGenerator[str]:
     """Yield the events of a stream; of several answers as they come."""
-    done: list[ReplyDone] = []
+    done: list[Finished] = []
     async for at, event in merged(replies):
-        if isinstance(event, ReplyDone):
+        if isinstance(event, Finished):
             done.append(event)
             last = {"index": at, **form.piece(at, None), "finish_reason": _finish(event.reply)}
             yield line([last], **(figures([event], form.notes) if len(replies) == 1 else {}))
@@ -306,7 +305,7 @@ def _usage(replies: list[Reply]) -> dict[str, Any]:
     }
 
 
-def figures(done: list[ReplyDone], notes: Sequence[str] = ()) -> dict[str, Any]:
+def figures(done: list[Finished], notes: Sequence[str] = ()) -> dict[str, Any]:
     """Return what only localspec tells: seed, where the time went, and how drafting went; of several answers, of the first."""
     first = done[0]
     own = {"seed": first.reply.seed, "stop_reason": first.reply.stop_reason.value}

@@ -1,7 +1,7 @@
 """Residence: which model is in memory: the one that is asked for, as soon as nothing runs on another, and none after a while.
 
-Requests for a model that is not loaded wait in a line. Nobody overtakes it but those who want what is loaded next, and
-they only if they came before it was: so every model has its turn, and changes are as few as fairness allows.
+Requests for a model that is not loaded wait in a line. None overtakes it but those for what is loaded next, and
+those only if they came before it was: so every model has its turn, and changes are as few as fairness allows.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Residence:
 
     Attributes:
         loaded: what is in memory; None where nothing is, or something else is being loaded.
-        resting: what was let go since nobody asked for it, and is loaded again as soon as somebody does; None where
+        resting: what was unloaded for want of requests, and is loaded again with the next one; None where
             anything else was asked for since.
     """
 
@@ -127,7 +127,7 @@ class Residence:
             raise
 
     def _advance(self) -> None:
-        """Go on with the line; where nobody waits, begin to rest."""
+        """Go on with the line; where none waits, begin to rest."""
         if self._change is not None:
             return
         if not self._line:
@@ -177,7 +177,7 @@ class Residence:
         self._advance()
 
     def _rest(self) -> None:
-        """Let the model go after a while in which nobody asks for it."""
+        """Unload the model after a while without requests."""
         if self._keep_alive_s is None or self.loaded is None or self._timer is not None:
             return
         loop = asyncio.get_running_loop()

@@ -17,10 +17,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec.calls import Tool
-from localspec.chat.events import CallBegun, CallDelta, CallDone, Reply, Text, Told
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, Reply, Text, Told
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
@@ -105,7 +104,7 @@ async def responses(request: HttpRequest, service: Service) -> Response:
 
 
 async def _events(
-    reply: AsyncGenerator[Told | ReplyDone],
+    reply: AsyncGenerator[Told | Finished],
     shell: dict[str, Any],
     notes: Sequence[str],
     numbers: Iterator[int],
@@ -127,7 +126,7 @@ async def _events(
                 for told in [*ending, *following.beginning()]:
                     yield event(*told)
                 begun = following
-            if isinstance(each, ReplyDone):
+            if isinstance(each, Finished):
                 for told in begun.ending(_status(each.reply)):
                     yield event(*told)
                 ended = _ended(shell, each, items, notes)
@@ -142,9 +141,7 @@ def _event(numbers: Iterator[int], kind: str, fields: dict[str, Any]) -> str:
     return f"event: {kind}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
 
 
-def _following(
-    begun: "_Item | _Call | None", told: Told | ReplyDone, index: int
-) -> "_Item | _Call":
+def _following(begun: "_Item | _Call | None", told: Told | Finished, index: int) -> "_Item | _Call":
     """Return the item that an event belongs to: another one, or the one that has begun. An answer without a word is one, too."""
     if isinstance(told, CallBegun):
         return _Call(told, index)
@@ -327,7 +324,7 @@ def _shell(
 
 def _ended(
     shell: dict[str, Any],
-    done: ReplyDone,
+    done: Finished,
     output: list[dict[str, Any]],
     notes: Sequence[str],
 ) -> dict[str, Any]:

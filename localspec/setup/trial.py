@@ -2,18 +2,16 @@
 
 import sys
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
 
 import localspec
+from localspec.errors import ModelUnavailable
 from localspec.llama.backend import build
 from localspec.llama.devices import devices
-from localspec.models.entries import ModelEntry
-from localspec.models.registry import load_registry
-from localspec.models.store import Store
 from localspec.options import ReplyOptions, SamplingParams
-from localspec.storage.paths import data_dir
 
 # Every model continues this in the same way, however its sums are rounded; facts, a small one does not know.
 _PROMPT, ANSWER = "1, 2, 3, 4, 5, 6, 7, 8,", "9, 10, 11"
@@ -40,16 +38,15 @@ def main(file: str) -> None:
     """Try the build, and write the results to a file: drivers print to stdout and stderr."""
     gpus = tuple(f"{each.name} ({each.description})" for each in devices() if each.is_gpu)
     trial = BuildTrial(build().backends, gpus)
-    entry = load_registry().models.get(_MODEL)
-    path = Store(data_dir()).path_of(entry) if isinstance(entry, ModelEntry) else None
-    if path is not None:
-        assistant = localspec.load(target=str(path), draft="off", offline=True)
-        options = ReplyOptions(sampling=SamplingParams(temperature=0), max_tokens=16)
+    options = ReplyOptions(sampling=SamplingParams(temperature=0), max_tokens=16)
+    with (
+        suppress(ModelUnavailable),
+        closing(localspec.load(target=_MODEL, draft="off", offline=True)) as assistant,
+    ):
         begun_s = time.monotonic()
         answer = assistant.reply(_PROMPT, options, raw=True).text
         seconds = time.monotonic() - begun_s
         trial = msgspec.structs.replace(trial, answer=answer, seconds=seconds)
-        assistant.close()
     Path(file).write_bytes(msgspec.json.encode(trial))
 
 

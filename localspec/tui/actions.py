@@ -9,7 +9,7 @@ from localspec.display import code_blocks
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.session.citing import citations
-from localspec.session.conversation import StoredMessage, content_of, tags_of
+from localspec.session.conversation import StoredMessage, content_of
 from localspec.tui.front import Front
 
 MODEL = "model"
@@ -28,25 +28,12 @@ async def new(front: Front, _: str) -> None:
 
 
 async def system(front: Front, argument: str) -> None:
-    """Show or set the system prompt; `-` removes it."""
-    talk = front.session.talk
+    """Show or set the system prompt, or take a persona of chat.toml; `-` removes it."""
+    talk, personas = front.session.talk, front.preferences.personas
     if argument:
-        talk.set_system(None if argument == "-" else argument)
-    front.report(f"system prompt: {talk.system}" if talk.system else "no system prompt")
-
-
-async def persona(front: Front, argument: str) -> None:
-    """Use a named system prompt from chat.toml."""
-    personas = front.preferences.personas
-    if not personas:
-        raise UsageError("no personas yet: add some under [personas] in chat.toml")
-    if argument in personas:
-        await system(front, personas[argument])
-    elif argument:
-        known = ", ".join(personas)
-        raise UsageError(f"there is no persona {argument[:40]!r}: choose one of {known}")
-    else:
-        front.choose("Personas", personas, lambda name: system(front, personas[name]))
+        talk.set_system(None if argument == "-" else personas.get(argument, argument))
+    known = f"; personas: {', '.join(personas)}" if personas and not argument else ""
+    front.report((f"system prompt: {talk.system}" if talk.system else "no system prompt") + known)
 
 
 async def regenerate(front: Front, argument: str) -> None:
@@ -269,15 +256,6 @@ async def export(front: Front, argument: str) -> None:
     front.report(front.session.export(talk.conversation, argument, leaf))
 
 
-async def tag(front: Front, argument: str) -> None:
-    """Show, add or remove tags of this conversation."""
-    talk = front.session.talk
-    if talk.conversation is None:
-        raise UsageError(_EMPTY)
-    tags = talk.history.tag(talk.conversation, *tags_of(argument))
-    front.report(f"tags: {' '.join(tags)}" if tags else "no tags: /tag NAME adds one")
-
-
 # Models, settings and documents.
 
 
@@ -394,11 +372,6 @@ async def race(front: Front, argument: str) -> None:
 
 
 # The program.
-
-
-async def stop(front: Front, _: str) -> None:
-    """Stop the answer and keep what has arrived."""
-    front.report("stopped" if front.session.stop() else "nothing to stop")
 
 
 async def restart(front: Front, _: str) -> None:

@@ -72,8 +72,7 @@ class Command:
 
 COMMANDS: Sequence[Command] = (
     Command("new", actions.new, key="ctrl+n", aliases=("clear",)),
-    Command("system", actions.system, "[TEXT]"),
-    Command("persona", actions.persona, "[NAME]", rare=True),
+    Command("system", actions.system, "[TEXT|PERSONA]"),
     Command("regenerate", actions.regenerate, "[SEED]", "f5", ("retry",)),
     Command("undo", actions.undo),
     Command("edit", actions.edit, "[N] [TEXT]", "f6"),
@@ -92,8 +91,6 @@ COMMANDS: Sequence[Command] = (
     Command("race", actions.race, "[TEXT]"),
     Command("docs", actions.docs, "[NAME|off|N]", "f9"),
     Command("compact", actions.compact, "[edit|drop|TEXT]", arguments=("edit", "drop")),
-    Command("tag", actions.tag, "[NAME…|-NAME…]", rare=True),
-    Command("stop", actions.stop, while_busy=True, rare=True),
     Command("restart", actions.restart, while_busy=True, rare=True),
     Command("editor", actions.editor, key="ctrl+g", while_busy=True, rare=True),
     Command("theme", actions.theme, "[NAME]", while_busy=True, rare=True),
@@ -102,7 +99,15 @@ COMMANDS: Sequence[Command] = (
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 # Commands of earlier versions, and what they are now.
-MOVED = {"rename": "save", "sources": "docs", "default": "set model", "drop": "compact drop"}
+MOVED = {
+    "rename": "/save",
+    "sources": "/docs",
+    "default": "/set model",
+    "drop": "/compact drop",
+    "persona": "/system NAME",
+    "tag": "`localspec history tag`",
+    "stop": "Esc, and Ctrl-C in lines",
+}
 _FAREWELLS = {"exit", "quit"}
 _LIKE = 0.6
 _BY_ALIAS = {alias: command for command in COMMANDS for alias in command.aliases}
@@ -127,7 +132,7 @@ def parse(line: str, *, typed: bool = False) -> tuple[Command, str] | None:
         return None
     name = word[1:].lower()
     if name in MOVED:
-        raise UsageError(f"/{name} is /{MOVED[name]} now")
+        raise UsageError(f"/{name} is {MOVED[name]} now")
     exact = BY_NAME.get(name) or _BY_ALIAS.get(name)
     matches = [exact] if exact else [each for each in COMMANDS if each.name.startswith(name)]
     if len(matches) == 1:
@@ -136,9 +141,9 @@ def parse(line: str, *, typed: bool = False) -> tuple[Command, str] | None:
         names = ", ".join(f"/{each.name}" for each in matches)
         raise UsageError(f"{word} may mean {names}: type more of it")
     near = get_close_matches(name, [*BY_NAME, *_BY_ALIAS], 3, _LIKE)
-    meant = f"did you mean {' or '.join(f'/{each}' for each in near)}? " if near else ""
+    hint = f"did you mean {' or '.join(f'/{each}' for each in near)}? " if near else ""
     raise UsageError(
-        f"there is no command {word[:40]}: {meant}/help lists them; put a space in front to send it as text"
+        f"there is no command {word[:40]}: {hint}/help lists them; put a space in front to send it as text"
     )
 
 

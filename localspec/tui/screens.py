@@ -19,13 +19,13 @@ from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
 from localspec.tui.actions import edited
 from localspec.tui.colours import DARK, LIGHT, THEMES, tinted
-from localspec.tui.commands import BY_NAME, COMMANDS, MOVED, run
+from localspec.tui.commands import BY_NAME, COMMANDS, run
 from localspec.tui.history_sheet import HistorySheet
 from localspec.tui.keys import key_list
 from localspec.tui.lens import counts, pieces
 from localspec.tui.main_view import MainView
 from localspec.tui.session import Session, StillAnswering
-from localspec.tui.settings import ABOUT, CONTEXT, DRAFT, SETTINGS
+from localspec.tui.settings import ABOUT, CONTEXT, SETTINGS
 from localspec.tui.sheets import LineSheet, ListSheet, RaceSheet, SheetRow, TextSheet
 
 _CONTEXT_IS_FULL = (
@@ -39,14 +39,6 @@ _CONTEXT_IS_FULL = (
     ),
     SheetRow("edit", "edit the question", "it returns to the input line"),
     SheetRow("new", "start over", "this conversation stays in the history"),
-)
-_DRAFTS = (
-    SheetRow("auto", "auto", "drafts where that is faster"),
-    SheetRow("off", "off", "the target alone"),
-    SheetRow("lookup", "lookup", "copies from the conversation so far"),
-    SheetRow(
-        "model", "model", "the draft model, where one is loaded; /set draft model:3 sets a length"
-    ),
 )
 _WHEN = (
     SheetRow("model", "now", "your default model stays as it is"),
@@ -107,7 +99,8 @@ class Screens(App[None]):
         self.view = MainView(self, session)
         self.editing: int | None = None
         self.opened: tuple[str, Screen[Any]] | None = None
-        self._keys = {MOVED.get(name, name): key for name, key in self.preferences.keys.items()}
+        keys = self.preferences.keys.items()
+        self._keys = {"docs" if name == "sources" else name: key for name, key in keys}
 
     async def run_command(self, name: str, argument: str = "") -> bool:
         """Run a command; what cannot be done is reported. Return whether it could."""
@@ -262,13 +255,9 @@ class Screens(App[None]):
             self.show_settings(name)
 
         def chosen(name: str | None) -> None:
-            value = self.session.setting(name) if name else ""
-            if name == DRAFT:
-                sheet: ListSheet | LineSheet = ListSheet(name, _DRAFTS, marked=value)
-            elif name:
-                sheet = LineSheet(name, value, ABOUT[name])
             if name:
-                self.push_screen(sheet, lambda text: change(name, text))
+                line = LineSheet(name, self.session.setting(name), ABOUT[name])
+                self.push_screen(line, lambda text: change(name, text))
 
         values = [f"{name:<18} {self.session.setting(name):<9}" for name in SETTINGS]
         rows = [

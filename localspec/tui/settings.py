@@ -15,7 +15,7 @@ _NUMBERS: Mapping[str, Option] = {
 _STORED = tuple(name for name in _NUMBERS if name != "seed")
 ABOUT: Mapping[str, str] = {
     **{name: each.help.partition(". ")[0].rstrip(".") for name, each in _NUMBERS.items()},
-    DRAFT: "auto drafts where that is faster",
+    DRAFT: "auto drafts where that is faster; or off, lookup, model, model:3",
     SYSTEM: "System prompt; - is none",
     CONTEXT: "Tokens of context; changing it reloads the model",
 }

@@ -88,9 +88,9 @@ class ListSheet(ModalScreen[str | None]):
         self._title, self._note, self._keys, self._search = title, note, keys, search
         self._typed, self._begin = typed, marked
         self.rows = list(rows)
-        self.list = OptionList(compact=True, classes="lines" if plain else "")
         self._news = Static(classes="news", markup=False)
         self._news.display = False
+        self.list = OptionList(compact=True, classes="lines" if plain else "")
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
@@ -230,11 +230,6 @@ class TextSheet(ModalScreen[None]):
     def on_mount(self) -> None:
         """Let keys scroll."""
         self.query_one(VerticalScroll).focus()
-
-    def on_click(self, event: events.Click) -> None:
-        """Close when the user clicks beside it."""
-        if event.widget is self:
-            self.dismiss(None)
 
 
 _REDRAW_S = 0.2

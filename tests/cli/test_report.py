@@ -214,7 +214,7 @@ def test_calls_that_were_carried_out_are_not_asked_for_again(
 def answering(turns: RepliesAndCalls, output: OutputFlags, n_ctx: int | None = None) -> RunAnswer:
     load = Load(LaunchOptions(load=LoadOptions(n_ctx=n_ctx)))
     question = RunQuestion(Request(0, (Message.user("hello"),)), None, None)
-    return RunAnswer(load, question, "", turns, output)
+    return RunAnswer(load, question, turns, output)
 
 
 def test_a_prompt_that_is_too_long_for_the_servers_context_is_answered_here(

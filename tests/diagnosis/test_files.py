@@ -7,6 +7,7 @@ import pytest
 
 from localspec.diagnosis.doctor import Fact, files, gather, settings, store
 from localspec.models.registry import load_registry
+from localspec.storage.token_log import FILE
 
 
 @pytest.fixture
@@ -105,3 +106,9 @@ def test_files_are_where_the_variables_say(tmp_path: Path, monkeypatch: pytest.M
     assert facts["data"].startswith(f"{tmp_path / 'data'} (")
     assert facts["hub cache"] == str(tmp_path / "hub/hub")
     assert facts["user settings"] == f"{tmp_path / 'settings/config.toml'} (does not exist)"
+    path = tmp_path / "data" / "store" / FILE
+    path.parent.mkdir()
+    path.write_text("no database " * 1000)
+    (broken,) = (fact for fact in files() if fact.name == "store")
+    assert broken.state == "broken"
+    assert f"{path}: file is not a database: `localspec stats --wipe`" in broken.value

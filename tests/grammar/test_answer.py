@@ -36,7 +36,7 @@ def test_each_of_them_binds_it(said: dict[str, Any]) -> None:
         ({"grammar": ""}, "no rule root"),
         ({"regex": "(a"}, "unclosed group"),
         ({"lark": "start: b"}, "unknown name"),
-        ({"json_schema": False}, "no value is valid here"),
+        ({"json_schema": False}, "allows nothing"),
         ({"json_schema": "{"}, "is not valid JSON in line 1"),
         ({"json_schema": {"not": {}}}, "'not' is not supported"),
         ({"json_schema": {"default": float("nan")}}, "NaN is not valid JSON"),

@@ -1,4 +1,4 @@
-"""Schemas that contain themselves: every text is valid."""
+"""Schemas that contain themselves: every text is valid, and what can never end is refused or left out."""
 
 import json
 from itertools import product
@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from localspec.errors import UsageError
+from localspec.grammar import require_sound
+from localspec.options import ReplyOptions
 from tests.grammar.answers import takes_value, texts
 from tests.grammar.judge import Judge
 
@@ -53,6 +56,34 @@ def test_every_text_is_valid(name: str) -> None:
     assert len(set(found)) > 3
     for text in found:
         assert judge.valid(json.loads(text)), text
+
+
+def chain(depth: int, name: str, **beside: Any) -> dict[str, Any]:
+    value: dict[str, Any] = dict(beside)
+    for _ in range(depth - 1):
+        value = {**beside, name: value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+        node(required=["next"], next=CHILD),
+        {"type": "array", "items": {"$ref": "#"}, "minItems": 1},
+    ],
+)
+def test_what_has_to_contain_itself_is_refused(schema: Any) -> None:
+    with pytest.raises(UsageError, match="can never end"):
+        require_sound(ReplyOptions(json_schema=schema))
+
+
+def test_what_can_contain_nothing_but_itself_is_written_without_it() -> None:
+    schema = node(required=[], kind={"const": "leaf"}, inner={"$ref": "#/$defs/loop"})
+    schema["$defs"]["loop"] = {"$ref": "#/$defs/loop"}
+    found = {json.dumps(json.loads(text)) for text in texts(30, json_schema=schema)}
+    assert found == {"{}", '{"kind": "leaf"}'}
 
 
 def test_a_tree_has_all_its_shapes() -> None:

@@ -1,11 +1,12 @@
 """Which devices share a model's layers."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from localspec.errors import UsageError
-from localspec.llama.devices import Device, offloads, placed_on
+from localspec.llama.devices import Device, _describe, offloads, placed_on
 from localspec.options import LoadOptions
 
 CPU = Device("CPU", "cpu", 8, 8, "CPU", 1, "CPU")
@@ -82,3 +83,25 @@ def test_what_cannot_be_is_refused(
     with pytest.raises(UsageError, match=word):
         placed([CPU, CARD, FAR], monkeypatch, **options)
     assert placed([CPU, CARD, FAR], monkeypatch, **options, gpu_layers=0) == []
+
+
+@pytest.mark.parametrize(
+    ("backend", "reported", "free"), [("RPC", 800, 600), ("RPC", 799, 799), ("CPU", 800, 800)]
+)
+def test_of_another_machines_ram_of_which_all_is_reported_free_three_quarters_are(
+    backend: str, reported: int, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(_handle: int, props: Any) -> None:
+        props._obj.name, props._obj.type = b"some", 1
+        props._obj.memory_free, props._obj.memory_total = reported, 800
+
+    functions: dict[str, Any] = {
+        "ggml_backend_dev_get_props": fill,
+        "ggml_backend_dev_backend_reg": lambda handle: handle,
+        "ggml_backend_reg_name": lambda _: backend.encode(),
+    }
+    monkeypatch.setattr(
+        "localspec.llama.devices.library_function", lambda name, *_: functions[name]
+    )
+    device = _describe(1)
+    assert (device.free_bytes, device.total_bytes) == (free, 800)

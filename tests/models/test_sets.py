@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from localspec.models.entries import HubSource, ModelEntry, shards_of
+from localspec.models.entries import HubSource, ModelEntry
 from localspec.models.inventory import inventory, plan_removal, remove
 from localspec.models.obtain import obtain
 from localspec.models.registry import Registry
@@ -57,8 +57,3 @@ def test_all_shards_arrive_under_the_names_that_llama_cpp_looks_for(
     assert remove(plan_removal(["big"], registry, store), store) == 3000
     assert inventory(registry, store) == []
     assert not path.parent.exists()
-
-
-def test_a_model_in_one_file_consists_of_itself() -> None:
-    entry = entry_for(b"x")
-    assert shards_of(entry) == (entry,)

@@ -334,6 +334,7 @@ def test_what_was_measured_beside_busy_programs_keeps_nothing(
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
+        ((), 2, "no model is named or set"),
         (("nobody",), 3, "no pair 'nobody'"),
         (("qwen2.5-coder-1.5b",), 3, "is not on this machine: `localspec pull"),
         (("--per-workload", "0", "tiny"), 2, "must be 1 or more"),

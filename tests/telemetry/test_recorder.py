@@ -76,15 +76,6 @@ def test_what_is_accepted_behind_the_end_of_the_text_is_not_counted(tmp_path: Pa
     assert (reply.tokens, reply.sums[:4]) == (5, [1, 9, 4, 4])
 
 
-def test_rounds_are_parted_into_lots_of_five(tmp_path: Path) -> None:
-    with recording(tmp_path) as talk:
-        talk.reply(rounds=12, plain_every=99)
-    (reply,) = replies(tmp_path)
-    assert reply.judged("model") == tuple(
-        sum(column) for column in zip(*reply.tallies["model"]["position"], strict=True)
-    )
-
-
 def test_reply_is_tagged_by_prompt_and_text_or_as_the_user_says(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
         talk.reply(asked="Write a haiku about rain.")

@@ -105,6 +105,7 @@ def test_in_lines_a_bare_word_leaves_where_a_person_types(tmp_path: Path) -> Non
         ("/exprot md", "did you mean /export"),
         ("/set temprature 1", "temprature"),
         ("/rename x", "/rename is /save now"),
+        ("/stop", "/stop is Esc, and Ctrl-C in lines now"),
     ],
 )
 @driven()

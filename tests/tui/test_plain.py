@@ -237,7 +237,7 @@ def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     assert (answer.state, answer.message.text[:4]) == ("cut", "word")
 
 
-@pytest.mark.parametrize("what", ["/help", "/persona", "/set", "/theme", "/stop", "/system"])
+@pytest.mark.parametrize("what", ["/help", "/set", "/theme", "/system"])
 def test_commands_that_only_tell(what: str, tmp_path: Path) -> None:
     code, out, err = said(tmp_path, what)
     assert (code, out) == (0, "")

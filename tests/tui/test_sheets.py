@@ -167,17 +167,16 @@ async def test_the_lens_tells_drafted_tokens_from_the_targets_own(chat: Chat) ->
 
 @driven(preferences=Preferences(personas={"pirate": "Talk like a pirate."}))
 async def test_a_persona_is_a_system_prompt_with_a_name(chat: Chat) -> None:
-    await open_sheet(chat, "/persona", ListSheet)
-    await chat.press("enter")
-    await chat.until(lambda: chat.session.talk.system == "Talk like a pirate.")
+    await chat.run("/system")
+    assert "no system prompt; personas: pirate" in chat.text()
+    await chat.run("/system pirate")
+    assert chat.session.talk.system == "Talk like a pirate."
     await chat.run("/system Be brief.")
     await chat.ask("one?")
     assert chat.session.exchange is not None
     assert chat.session.exchange.messages[0].text == "Be brief."
     await chat.run("/system -")
     assert chat.session.talk.system is None
-    await chat.run("/persona nobody")
-    assert "there is no persona 'nobody'" in chat.text()
 
 
 @driven()

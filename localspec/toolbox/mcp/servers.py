@@ -86,17 +86,13 @@ def of_command(text: str) -> McpServer:
     Raises:
         UsageError: it is no command line.
     """
-    words = _words(text)
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"--mcp {text[:60]!r} is no command ({error}): fix its quotes") from None
     if not words:
         raise UsageError(f"--mcp {text[:60]!r} names no program: write the command of a server")
     return McpServer(_name_of(words), words)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise UsageError(f"--mcp {text[:60]!r} is no command ({error}): fix its quotes") from None
 
 
 def _name_of(words: Sequence[str]) -> str:
@@ -112,7 +108,11 @@ def _server(name: str, table: Any, file: str) -> McpServer:
     if not re.fullmatch(_NAME, name):
         raise key_error(file, "is not a usable name", "servers", name)
     if isinstance(table, dict) and isinstance(table.get("command"), str):
-        table = {**table, "command": _words(table["command"])}
+        try:
+            table = {**table, "command": tuple(shlex.split(table["command"]))}
+        except ValueError as error:
+            problem = f"is no command ({error}): fix its quotes"
+            raise key_error(file, problem, "servers", name, "command") from None
     server = convert(table, McpServer, file, "servers", name)
     if bool(server.command) == bool(server.url):
         raise key_error(file, "or url is needed, and not both", "servers", name, "command")
