@@ -98,7 +98,32 @@ class Inbox(deque[Notice]):
             self.waiter.set_result(None)
 
 
-class Engine(ABC):
+class Respondent(ABC):
+    """What answers questions, one notice or several each."""
+
+    @abstractmethod
+    def answers(
+        self, question: Question, began: Callable[[int], None] = lambda _number: None
+    ) -> AsyncGenerator[Answer]:
+        """Yield the notices that answer a question, as they come."""
+
+    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
+        """Return how many tokens a conversation takes, with the functions that its model may call."""
+        return (await self._one(Count(0, tuple(messages), tuple(tools)), Counted)).tokens
+
+    async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
+        """Return the ids of a text, or the texts of ids."""
+        return await self._one(question, Tokens)
+
+    async def _one(self, question: Question, kind: type[T]) -> T:
+        async with aclosing(self.answers(question)) as notices:
+            async for notice in notices:
+                if isinstance(notice, kind):
+                    return notice
+        raise EngineFault(f"the engine answered {type(question).__name__} with something else")
+
+
+class Engine(Respondent):
     """Answers questions, several at a time.
 
     Args:
@@ -173,21 +198,6 @@ class Engine(ABC):
             if self._inboxes.pop(number, None) is not None:
                 self.cancel(number)
 
-    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
-        """Return how many tokens a conversation takes, with the functions that its model may call."""
-        return (await self._one(Count(0, tuple(messages), tuple(tools)), Counted)).tokens
-
-    async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
-        """Return the ids of a text, or the texts of ids."""
-        return await self._one(question, Tokens)
-
-    async def _one(self, question: Question, kind: type[T]) -> T:
-        async with aclosing(self.answers(question)) as notices:
-            async for notice in notices:
-                if isinstance(notice, kind):
-                    return notice
-        raise EngineFault(f"the engine answered {type(question).__name__} with something else")
-
     def answer(
         self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
     ) -> Iterator[Answered]:
@@ -239,7 +249,7 @@ class Engine(ABC):
         for number in list(self._inboxes):
             self.cancel(number)
 
-    def require_template(self) -> None:  # noqa: B027 - most know nothing of it
+    def require_template(self) -> None:
         """Raise TemplateError where it is known that no conversation can be rendered."""
 
     @abstractmethod

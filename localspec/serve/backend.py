@@ -6,27 +6,20 @@ error, and a new process loads the same models.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 
 import msgspec
 
-from localspec.calls import Tool
 from localspec.chat.events import Finished, StreamEvent, Told
 from localspec.chat.request import Request
-from localspec.engine.engine import Answer, Busy, EngineGone, RemoteEngine
+from localspec.engine.engine import Answer, Busy, EngineGone, RemoteEngine, Respondent
 from localspec.engine.protocol import (
-    Count,
-    Counted,
-    Detokenize,
     Question,
     Ready,
     ReplyEvents,
-    Tokenize,
-    Tokens,
 )
 from localspec.errors import LocalspecError
-from localspec.messages import Message
 from localspec.options import LaunchOptions
 
 _AGAIN_S = 5.0
@@ -48,7 +41,7 @@ class WaitedTooLong(LocalspecError):
         )
 
 
-class Backend:
+class Backend(Respondent):
     """Answers requests with one pair of models.
 
     Args:
@@ -174,22 +167,6 @@ class Backend:
     def cancel(self, number: int) -> None:
         """End an answer with what there is of it."""
         self._engine.cancel(number)
-
-    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
-        """Return how many tokens a conversation takes; raises as `answers` does."""
-        notice = await self._first(Count(0, tuple(messages), tuple(tools)))
-        assert isinstance(notice, Counted), notice  # noqa: S101 - the protocol says so
-        return notice.tokens
-
-    async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
-        """Return the ids of a text, or the texts of ids; raises as `answers` does."""
-        notice = await self._first(question)
-        assert isinstance(notice, Tokens), notice  # noqa: S101 - the protocol says so
-        return notice
-
-    async def _first(self, question: Question) -> Answer:
-        async with aclosing(self.answers(question)) as answers:
-            return await anext(answers)
 
     def _require_engine(self) -> None:
         """Raise EngineGone where none will answer; what a worker was missing for is loaded once more: it may be back."""

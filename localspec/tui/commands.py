@@ -141,9 +141,9 @@ def parse(line: str, *, typed: bool = False) -> tuple[Command, str] | None:
         names = ", ".join(f"/{each.name}" for each in matches)
         raise UsageError(f"{word} may mean {names}: type more of it")
     near = get_close_matches(name, [*BY_NAME, *_BY_ALIAS], 3, _LIKE)
-    meant = f"did you mean {' or '.join(f'/{each}' for each in near)}? " if near else ""
+    hint = f"did you mean {' or '.join(f'/{each}' for each in near)}? " if near else ""
     raise UsageError(
-        f"there is no command {word[:40]}: {meant}/help lists them; put a space in front to send it as text"
+        f"there is no command {word[:40]}: {hint}/help lists them; put a space in front to send it as text"
     )
 
 

@@ -45,8 +45,8 @@ def larger_context(target: str, n_ctx: int, kv_type: str) -> LargerContext | Non
         None where there is no larger one, or half of the free memory does not hold what it takes.
     """
     try:
-        found = resolve(target, load_registry())
-        path = local_file(found) if isinstance(found, ModelEntry) else found
+        model = resolve(target, load_registry())
+        path = local_file(model) if isinstance(model, ModelEntry) else model
         shape = model_shape(read_model(path)) if isinstance(path, Path) else None
     except LocalspecError:
         return None
