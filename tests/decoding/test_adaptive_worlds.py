@@ -33,7 +33,7 @@ def seeds(name: str) -> range:
 # setting, which meets another text.
 REACHED = {
     "bimodal-f16": 0.2,
-    "bimodal-copy-f16": 0.12,  # 0.1 dearer than by looking back; decisions/0074
+    "bimodal-copy-f16": 0.12,  # 0.1 dearer than by looking back; see docs/decisions/lines.md
     "bimodal-four-times": 0.25,
     "bimodal-rtx3090-q4_0": 0.15,
     "bimodal-metal-q8_0": 0.12,
