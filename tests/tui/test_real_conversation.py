@@ -52,7 +52,7 @@ def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
 
         await chat.run("/race")
         await chat.until(lambda: chat.session.race is not None and chat.session.race.done)
-        assert "tokens/s" in chat.text()
+        await chat.until(lambda: "tokens/s" in chat.text())
         await chat.press("escape")
         await chat.run("/edit 2")
         await chat.run("And three fruits.")
