@@ -1,7 +1,9 @@
 """A feature's room can be taken away, and `run` and the plain chat answer without it."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +25,15 @@ from localspec.__main__ import main
 raise SystemExit(main())
 """
 ALONE = ("gates", "serve", "batch", "bench", "tailor")
+
+
+@pytest.fixture(autouse=True)
+def own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set a data directory with the models of the usual one, and a history of its own."""
+    usual = Path(os.environ.get("LOCALSPEC_DATA_DIR") or Path.home() / ".local/share/localspec")
+    if (usual / "blobs").is_dir():
+        (tmp_path / "blobs").symlink_to(usual / "blobs")
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
 
 
 def answer(room: str, *words: str) -> str:

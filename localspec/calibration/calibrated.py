@@ -142,7 +142,8 @@ def calibrated(
     of_target, note = costs(target, Role.TARGET)
     of_draft = None
     if draft_model is not None:
-        of_draft, note = costs(draft_model, Role.DRAFT_MODEL)
+        of_draft, other = costs(draft_model, Role.DRAFT_MODEL)
+        note = note or other
     return Calibration(pair_costs(of_target, of_draft), (note,) if note else ())
 
 

@@ -143,8 +143,8 @@ class CallParser:
             return False
         self._out.append(CallDone(ToolCall(self._id, name, self._arguments)))
         while True:
-            follows = form.next is not None and self._head(form.next, 0)
-            end = self._match(form.end, 0)
+            follows = form.next is not None and self._head(self._named(form.next), 0)
+            end = self._match(self._named(form.end), 0)
             if follows:
                 return True
             if follows is False and (end is None or not end.partial or self._final):
@@ -251,9 +251,9 @@ class CallParser:
         """Return whether what may follow a value is at a place."""
         form = self._form
         assert form.tagged is not None, "values are tagged"  # noqa: S101
-        end = self._match(form.end, at)
+        end = self._match(self._named(form.end), at)
         places = [self._goes_on(form.tagged, at), False if end is None else not end.partial or None]
-        places += [] if form.next is None else [self._head(form.next, at)]
+        places += [] if form.next is None else [self._head(self._named(form.next), at)]
         if True in places:
             return True
         return (self._final or None) if None in places else False
@@ -265,6 +265,10 @@ class CallParser:
         if any(each and not each.partial for each in matches):
             return True
         return None if any(matches) else False
+
+    def _named(self, pattern: str) -> str:
+        """Return what stands behind the arguments of a call, with the name of its function."""
+        return pattern.replace(NAME_SLOT, self._name)
 
     def _match(self, pattern: str, at: int) -> "regex.Match[str] | None":
         compiled = _compiled(pattern, self._form.tagged is None)
@@ -291,8 +295,9 @@ def _tails(form: CallFormat) -> Iterator[tuple[bool, str, str]]:
     for each in {tagged.string.open, tagged.other.open}:
         yield True, f"{tagged.first}{_KEY}{each}", tagged.first
     if tagged.none is not None:
-        for behind in filter(None, (form.end, form.next)):
-            yield False, f"{tagged.none}{behind}", tagged.none
+        for behind in (form.end, *([] if form.next is None else [form.next])):
+            if tagged.none or behind:
+                yield False, f"{tagged.none}{behind}", tagged.none
 
 
 @lru_cache(256)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import msgspec
 
@@ -12,7 +12,7 @@ from localspec.errors import UsageError
 from localspec.gates.patterns import RuleSet, require_longest
 from localspec.gates.rules import GROUPS, OWN, RULES, GateRule
 from localspec.gates.text_gate import Action, TextGate
-from localspec.storage.toml import convert, parse_toml
+from localspec.storage.toml import brief, convert, key_error, parse_toml
 
 USUAL = "usual"
 _GONE = ("guard", "guard_action", "guard_fails", "guard_wait_s")
@@ -34,7 +34,7 @@ class _GateFile(msgspec.Struct, forbid_unknown_fields=True):
 
     use: tuple[str, ...] = GROUPS
     action: Action = "mask"
-    actions: dict[str, Action] = {}
+    actions: dict[str, Any] = {}
     pattern: tuple[_Pattern, ...] = ()
 
 
@@ -121,6 +121,10 @@ def gate_of_toml(text: str, source: str) -> Gate:
             raise UsageError(
                 f"{source}: {name[:40]!r} is no rule: there are {', '.join(sorted(known))}"
             )
+    for name, action in file.actions.items():
+        if action not in get_args(Action):
+            choices = ", ".join(sorted(get_args(Action)))
+            raise key_error(source, f"is {brief(action)}: choose one of {choices}", "actions", name)
     rules = [each for each in RULES if {each.name, each.group} & {*file.use}]
     # A rule's own name says more than its group.
     actions = {
@@ -133,6 +137,10 @@ def gate_of_toml(text: str, source: str) -> Gate:
         except UsageError as error:
             raise UsageError(f"{source}: {error}") from None
         around, name = _WHOLE * own.whole, own.name.strip()
+        if name in {each.name for each in RULES}:
+            raise UsageError(
+                f"{source}: {name!r} is a rule of localspec's: give your pattern another name"
+            )
         rules.append(GateRule(name, OWN, own.pattern, before=around, after=around))
         actions[name] = own.action or file.action
     return Gate(RuleSet(rules), actions)

@@ -7,6 +7,7 @@ or `user/repo:QUANT`. An import is a user's own file under a name. Knows no netw
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
 from localspec.models.entries import HubSource, ModelEntry, shards_of
 from localspec.storage.files import private_directory, read_bounded, write_atomic
@@ -36,16 +38,20 @@ class ModelLedger:
     Args:
         file: its name in the data directory.
         remedy: how to go on without it, for messages.
+        has_names: whether the user gave its names: then it stays where it is, even if it cannot be used.
     """
 
     file: str
     remedy: str
+    has_names: bool = False
 
     def load(self, root: Path) -> dict[str, ModelEntry]:
         """Return the entries by name; none where there is no file.
 
+        A file that holds what this version does not write is set aside, with a notice.
+
         Raises:
-            LocalspecError: it cannot be read, or holds what the program does not write.
+            LocalspecError: it cannot be read, or has names of the user's and cannot be used.
         """
         path, models = root / self.file, {}
         try:
@@ -62,6 +68,11 @@ class ModelLedger:
             return {}
         except (OSError, ValueError, UsageError) as error:
             reason = getattr(error, "strerror", None) or str(error)
+            if not (self.has_names or isinstance(error, OSError)):
+                with suppress(FileNotFoundError):  # another process has set it aside
+                    path.replace(path.with_name(f"{self.file}.damaged"))
+                notice(f"{shown(path)} is now {self.file}.damaged ({reason}): {self.remedy}")
+                return {}
             raise LocalspecError(
                 f"{shown(path)} cannot be read ({reason}): fix or remove it, and {self.remedy}"
             ) from error
@@ -90,7 +101,11 @@ class ModelLedger:
 
 
 PINS = ModelLedger("pins.toml", "pull the models again")
-IMPORTS = ModelLedger("imports.toml", "import the files again")
+IMPORTS = ModelLedger(
+    "imports.toml",
+    "import the files again (an older version wrote another form: names and places stand in it)",
+    has_names=True,
+)
 TAILORED = ModelLedger("tailored.toml", "tailor again")
 
 

@@ -285,6 +285,8 @@ def _pair(key: str, table: object, file: str, known: Registry) -> PairEntry:
         UsageError: it names an unknown model, or lacks something.
     """
     if isinstance(table, dict):
+        if "name" in table:
+            raise key_error(file, "is not a known key", "pairs", key, "name")
         table = {"draft": "model" if "draft_model" in table else "lookup", **table, "name": key}
     pair = convert(table, PairEntry, file, "pairs", key)
     if pair.draft == "model" and pair.draft_model is None:

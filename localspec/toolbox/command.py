@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -120,7 +121,9 @@ def run_command(
     Raises:
         OSError: it cannot be started.
     """
-    with tempfile.TemporaryDirectory(prefix="localspec-", ignore_cleanup_errors=True) as temporary:
+    # Not `TemporaryDirectory`: where something cannot be removed, that follows links, which a command may have left.
+    temporary = tempfile.mkdtemp(prefix="localspec-")
+    try:
         reader, writer = os.pipe()
         confines = Confines(
             writes=[str(folder.resolve()), temporary],
@@ -149,6 +152,8 @@ def run_command(
             with process:
                 output, why = _followed(process, limits, stop)
                 ending, code = json.loads(report.read() or json.dumps([STOPPED, 0]))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     if ending == TOO_MANY:
         why = "it was stopped: it started too many processes"
     elif ending == STOPPED:

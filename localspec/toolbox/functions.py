@@ -76,7 +76,7 @@ class Function:
         try:
             given = msgspec.convert(self.tool.parse(call.arguments), self._arguments, strict=False)
         except msgspec.ValidationError as error:
-            raise UsageError(f"{call.name}: {error}") from None
+            raise UsageError(f"{call.name}: {printable_line(str(error))[:200]}") from None
         values = msgspec.structs.asdict(given)
         return {name: each for name, each in values.items() if each is not msgspec.UNSET}
 

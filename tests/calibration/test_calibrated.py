@@ -189,6 +189,15 @@ def test_a_cache_that_cannot_be_written_is_mentioned_once(
     assert "\n" not in note
 
 
+def test_a_note_of_the_target_stays_where_the_draft_model_has_none(
+    measuring: Measuring, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = iter(["could not be saved", ""])
+    monkeypatch.setattr(f"{calibrated.__module__}._store", lambda _key, _value: next(notes))
+    found = calibrated(weights(tmp_path / "big"), weights(tmp_path / "small"))
+    assert found.notes == ("could not be saved",)
+
+
 def test_a_data_directory_that_cannot_be_used_is_mentioned_too(
     measuring: Measuring, data: Path, tmp_path: Path
 ) -> None:

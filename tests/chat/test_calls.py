@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.calls import CallFormat, TaggedArguments, Tool, ValueForm
+from localspec.calls import NAME_SLOT, CallFormat, TaggedArguments, Tool, ValueForm
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text
@@ -267,6 +267,33 @@ def test_a_text_arrives_before_it_ends() -> None:
     parser = CallParser(XML_FORM, TOOLS, lambda: "1")
     parser.feed("<tool_call>\n<function=get_weather>\n<parameter=city>\n")
     assert parser.feed('Rio "de') == [CallDelta("1", 'Rio \\"de')]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (
+            CallFormat("<call><", ">", f"</{NAME_SLOT}></call>", f"</{NAME_SLOT}><", "<call>"),
+            '<call><get_weather>{"city": "7"}</get_weather><now>{}</now></call>',
+        ),
+        (
+            CallFormat(
+                "<call>",
+                "(",
+                "",
+                None,
+                "<call>",
+                TaggedArguments("(", ValueForm("=", ")"), ValueForm("=", ")"), ",", "()"),
+            ),
+            "<call>now()",
+        ),
+    ],
+)
+def test_ends_that_name_the_function_or_are_empty_are_read(form: CallFormat, text: str) -> None:
+    calls, words = parsed(form, text)
+    assert calls[-1] == ("now", {})
+    assert len(calls) == 1 + text.count("<get_weather>")
+    assert words == ""
 
 
 def test_a_call_that_breaks_off_is_not_done() -> None:

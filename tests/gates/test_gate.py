@@ -49,6 +49,12 @@ def test_empty_file_is_the_usual_gate() -> None:
         ("uses = []", "uses is not a known key"),
         ("action = 'eat'", "choose one of ask, mask, note, stop$"),
         ("[actions]\ncats = 'mask'", "'cats' is no rule"),
+        (
+            "[actions]\npassword = 'stop'\nsecrets = 'eat'",
+            "actions.secrets is 'eat': choose one of ask, mask, note, stop$",
+        ),
+        ("[actions]\npassword = ['stop']", "actions.password is .*: choose one of"),
+        ("[[pattern]]\nname = 'password '\npattern = 'a'", "'password' is a rule of localspec's"),
         ("actions = 1", "actions must be a table"),
         ("pattern = 1", "pattern must be a list"),
         ("[[pattern]]\nname = 'x'", r"pattern\[1\].pattern is missing"),

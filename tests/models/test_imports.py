@@ -107,7 +107,17 @@ def test_what_is_written_is_read_again(store: Store, file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "models = 1", "[models.a]\nb = 1\n", "\0", "top = 1\n", "\udcff"]
+    "text",
+    [
+        "{",
+        "[]",
+        "models = 1",
+        "[models.a]\nb = 1\n",
+        "\0",
+        "top = 1\n",
+        "\udcff",
+        f'[models.a]\norigin = "/a.gguf"\nfiles = [{{ size_bytes = 1, sha256 = "{"a" * 64}" }}]\n',
+    ],
 )
 def test_a_damaged_list_is_told(store: Store, text: str) -> None:
     store.root.mkdir()
@@ -117,6 +127,7 @@ def test_a_damaged_list_is_told(store: Store, text: str) -> None:
     ) as e:
         IMPORTS.load(store.root)
     assert str(e.value).isprintable()
+    assert (store.root / "imports.toml").exists()
 
 
 @pytest.mark.parametrize("sha256", ['"../../etc/passwd"', '"x"', "5", '""'])

@@ -277,14 +277,20 @@ def test_what_is_pinned_is_what_was_learnt(tmp_path: Path) -> None:
         (f"size_bytes = {len(DATA)}", 'size_bytes = "1"'),
     ],
 )
-def test_what_we_did_not_write_is_not_believed(tmp_path: Path, old: str, new: str) -> None:
+def test_what_we_did_not_write_is_not_believed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
     PINS.add(tmp_path, ENTRY.name, ENTRY)
     pins = tmp_path / "pins.toml"
     text = pins.read_text()
     assert old in text
     pins.write_text(text.replace(old, new))
-    with pytest.raises(LocalspecError, match=r"pins\.toml cannot be read .*pull the models again"):
-        PINS.load(tmp_path)
+    damaged = pins.read_text()
+    assert PINS.load(tmp_path) == PINS.load(tmp_path) == {}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "pins.toml is now pins.toml.damaged (" in line
+    assert "pull the models again" in line
+    assert (tmp_path / "pins.toml.damaged").read_text() == damaged
 
 
 def test_a_list_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
@@ -311,10 +317,14 @@ def test_what_was_removed_while_it_was_pulled_keeps_its_name(
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "\0", "a = " + "[" * 100_000])
-def test_a_damaged_list_is_told(tmp_path: Path, text: str) -> None:
+def test_a_damaged_list_is_made_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
     (tmp_path / "pins.toml").write_text(text)
-    with pytest.raises(LocalspecError, match=r"pins\.toml cannot be read"):
-        PINS.load(tmp_path)
+    PINS.add(tmp_path, ENTRY.name, ENTRY)
+    assert PINS.load(tmp_path) == {ENTRY.name: ENTRY}
+    assert (tmp_path / "pins.toml.damaged").read_text() == text
+    assert capsys.readouterr().err.count("pins.toml.damaged (") == 1
 
 
 def test_without_a_repository_nothing_can_be_learnt() -> None:

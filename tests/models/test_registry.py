@@ -150,6 +150,7 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
         ('default_pair = "p"', 'default_pair = "q"', "default_pair is 'q': choose one of p"),
         ("params =", "parms =", "models.toy.parms is not a known key"),
         ("[pairs.p]", "[pairs.p]\ntypo = 1", "pairs.p.typo is not a known key"),
+        ("[pairs.p]", '[pairs.p]\nname = "q"', "pairs.p.name is not a known key"),
         ('default_pair = "p"', 'default_pair = "p"\nextra = 1', "extra is not a known key"),
         ("default_pair", "default pair", "my.toml is not TOML"),
     ],

@@ -1,6 +1,7 @@
 """Commands that would get out, go on for ever, or fill what there is. Each is bounded by itself, too."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -40,6 +41,20 @@ def alive(marker: str) -> list[int]:
             if marker.encode() in words and state != "Z":
                 found.append(int(each.name))
     return found
+
+
+def test_links_that_a_command_leaves_are_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o500)
+    leave = (
+        f"cd $TMPDIR; mkdir shut none; ln -s {outside} shut/door; chmod 500 shut; chmod 0 none; pwd"
+    )
+    place = Path(run(tmp_path, leave).output.decode().strip())
+    assert outside.stat().st_mode & 0o777 == 0o500
+    if place.exists():  # only root can remove all of it
+        for each in place.iterdir():
+            each.chmod(0o700)
+        shutil.rmtree(place)
 
 
 def test_output_and_code_come_back(tmp_path: Path) -> None:

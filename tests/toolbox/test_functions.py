@@ -66,6 +66,10 @@ def test_results_are_texts_and_errors_are_told() -> None:
         assert "\n" not in text
     proposal = Functions([area]).propose(ToolCall("1", "area", "{}"))
     assert proposal.error is not None
+    text, failed = call(area, json.dumps({"of": "a", "\n\x1b[2J" + "x" * 9_000: 1}))
+    assert failed
+    assert text.isprintable()
+    assert len(text) < 300
 
 
 def lambda_named(name: str, function: Any) -> Any:

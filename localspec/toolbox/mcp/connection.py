@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any, TextIO
 
 import httpx2
@@ -132,18 +133,19 @@ class Connection:
 
     async def _follow(self, client: Client) -> None:
         """List the tools again whenever they change, until the server is gone."""
-        for _ in range(_MOST_CHANGES):
+        for change in count(1):
             await self._woken.wait()
             await asyncio.sleep(_SETTLE_S)  # several changes may be one
             self._woken.clear()
             if self._gone:
                 return
+            if change > _MOST_CHANGES:
+                raise _LostError(f"changed its tools more than {_MOST_CHANGES} times")
             try:
                 async with asyncio.timeout(START_S):
                     await self._list(client, again=True)
             except TimeoutError:
                 raise _LostError(f"did not list its tools within {START_S:g} s") from None
-        raise _LostError(f"changed its tools more than {_MOST_CHANGES} times")
 
     async def _listen(self, client: Client) -> None:
         """Subscribe to changes, of which servers of 2026 send no notice otherwise."""

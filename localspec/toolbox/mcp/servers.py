@@ -51,7 +51,7 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
     folder: _Line | None = None
     tools: tuple[_Line, ...] | None = None
     trust_hints: bool = False
-    timeout_s: Annotated[float, Meta(ge=1)] = 60.0
+    timeout_s: Annotated[float, Meta(ge=1, le=86400)] = 60.0
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -107,6 +107,8 @@ def _name_of(words: Sequence[str]) -> str:
 def _server(name: str, table: Any, file: str) -> McpServer:
     if not re.fullmatch(_NAME, name):
         raise key_error(file, "is not a usable name", "servers", name)
+    if isinstance(table, dict) and "name" in table:
+        raise key_error(file, "is not a known key", "servers", name, "name")
     if isinstance(table, dict) and isinstance(table.get("command"), str):
         try:
             table = {**table, "command": tuple(shlex.split(table["command"]))}

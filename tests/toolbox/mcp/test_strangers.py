@@ -144,6 +144,15 @@ def test_a_changed_tool_is_another_tool(monkeypatch: pytest.MonkeyPatch) -> None
         assert "changed its tools (odd__echo_2)" in box.notes[0]
 
 
+def test_one_that_changes_as_often_as_it_may_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(connection, "_MOST_CHANGES", 1)
+    with opened(stranger("changes")) as box:
+        assert box.call("odd__echo", ECHO).text == "hello"
+        assert until(lambda: box.names == ["odd__echo_2"]), box.names
+        assert not until(lambda: not box.names, 0.3)
+
+
 def test_one_that_changes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
     monkeypatch.setattr(connection, "_MOST_CHANGES", 3)
