@@ -231,8 +231,15 @@ def test_a_name_means_the_same_whatever_lies_in_the_directory(
 
 def test_copying_memory_says_at_once_how_fast_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1e7 < memories_module.copied_per_second(2) < 1e14
-    monkeypatch.setattr(time, "thread_time", iter(float(at) for at in range(99)).__next__)
-    assert memories_module.copied_per_second(1) == memories_module._COPIED_BYTES
+    of_thread = memories_module._COPIES * memories_module._COPIED_BYTES
+    two = memories_module._FREE_SHARE * 2 * 2 * memories_module._COPIED_BYTES
+    for free, threads, count in ((None, 3, 3), (two, 1, 1), (two, 64, 2), (0, 2, 1)):
+        clock = iter((0.0, 9.0, *(9.0 + 2 * at for at in range(1, 99)))).__next__
+        with monkeypatch.context() as patched:
+            patched.setattr(memories_module, "free_ram_bytes", lambda free=free: free)
+            patched.setattr(time, "perf_counter", clock)
+            speed = memories_module.copied_per_second(threads)
+        assert speed == count * of_thread / 2, "all bytes over the time of all, by the median"
 
 
 def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(

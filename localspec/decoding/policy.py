@@ -21,8 +21,8 @@ _EXPECTED, _EXPECTED_STEPS = 1.5, 12.0
 """Tokens that a plain step of a first try is expected to yield, and how many steps of evidence that is worth."""
 _ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
-_CHECKED = 6
-"""Rounds before a draft model's first try: they show what passes take now."""
+_CHECKED, _OLD = 6, 64
+"""Rounds before a draft model's first try; and tokens without a plain round after which a reply begins without it: they show what passes take now."""
 _MOST_LATE = 4.0
 """Plain steps that a draft model may take to catch up with a text: one that takes longer is too slow to pay."""
 _FRUITLESS = 5
@@ -183,11 +183,16 @@ class AdaptivePolicy:
         self._budget = Budget(MOST_LOST, OVER_TOKENS)
         self._sample_s = 0.0
         self._planned = PLAIN
-        self._checked = 0
+        self._checked = self._since_plain = 0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
-        """Start a reply: what was learnt is kept, the text is another, and its first passes check the costs."""
+        """Start a reply: what was learnt is kept, the text is another, and its first passes check the costs.
+
+        Where no plain round was made for long, the first one asks no draft model: wide passes cannot tell its price.
+        """
         self._again = 0
+        if self._since_plain > _OLD:
+            self._checked = min(self._checked, _CHECKED - 1)
         self._running.add(self._slot)
         self._target.check()
         for ledger in self._ledgers.values():
@@ -251,6 +256,7 @@ class AdaptivePolicy:
             if done.accepted and each is not ledger and each.rounds:
                 each.gained = min(each.gained, 0.0)
         if ledger is None or forecast is None or not (done.drafted or draft.passes):
+            self._since_plain = -confirmed
             self._sample_s += (spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:
             plain_s = self._verify_s(0)[0]
@@ -262,6 +268,7 @@ class AdaptivePolicy:
             if draft.passes:
                 ledger.settle(confirmed, steps * (1 - spent.draft_prefill_s / spent.round_s))
         self._checked += not draft.passes
+        self._since_plain += confirmed
         self._budget.settle(confirmed, steps)
         if not self._shares:
             self._target.add(done.width + self._again, spent.verify_s)

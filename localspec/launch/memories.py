@@ -3,9 +3,13 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import pairwise
+from statistics import median
+from threading import Barrier
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec import DecodeError, Struct
 
 from localspec.calibration.calibrated import stored_costs
@@ -24,7 +28,9 @@ from localspec.storage.paths import data_dir
 _FILE, _MOST_BYTES = "memory_speeds.json", 1 << 16
 _FRESH_S = 3600
 _LEAST_BYTES = 400_000_000  # a pass of less spends much of its time on other things than reading
-_COPIED_BYTES, _COPIES = 96 << 20, 8  # more than caches hold
+_COPIED_BYTES = 48 << 20  # by every thread, however many: more than its share of the caches
+_COPIES, _TRIES = 3, 5  # of some ms each, so that starting together takes next to nothing of a try
+_FREE_SHARE = 8  # of the free RAM, an eighth is copied at most
 
 
 def memories(registry: Registry) -> list[Memory]:
@@ -110,19 +116,29 @@ def _speed(registry: Registry, options: LoadOptions, threads: int = 0) -> _Speed
 
 
 def copied_per_second(threads: int) -> float:
-    """Return how many bytes the threads copy in a second, together, by their own time.
+    """Return how many bytes so many threads copy in a second, all at the same time; the median of some tries.
 
     Copying reads and writes, so that it takes about as long as reading and unpacking quantised weights: 0.83 of what
-    llama.cpp's kernels multiply in Q4_K_M on an AMD EPYC. Reading alone promises too much.
+    llama.cpp's kernels multiply in Q4_K_M on an AMD EPYC. Reading alone promises too much. Where little is free,
+    fewer threads copy: with less a thread, caches would be measured.
     """
+    free = free_ram_bytes()
+    if free is not None:
+        threads = max(1, min(threads, free // _FREE_SHARE // (2 * _COPIED_BYTES)))
+    pairs = [np.empty((2, _COPIED_BYTES), np.uint8) for _ in range(threads)]
+    at: list[float] = []
+    # A thread that cannot be started ends the others' waiting after a minute.
+    together = Barrier(threads, lambda: at.append(time.perf_counter()), timeout=60)
 
-    def best(size: int) -> float:
-        source, copy, took_s = np.ones(size, np.uint8), np.ones(size, np.uint8), []
-        for _ in range(_COPIES):
-            start = time.thread_time()
-            np.copyto(copy, source)
-            took_s.append(time.thread_time() - start)
-        return size / max(min(took_s), 1e-9)
+    def copy(pair: npt.NDArray[np.uint8]) -> None:
+        pair.fill(1)  # by its own thread: its memory is near that one's core
+        together.wait()
+        for _ in range(_TRIES):
+            for _ in range(_COPIES):
+                np.copyto(pair[1], pair[0])
+            together.wait()
 
     with ThreadPoolExecutor(threads) as pool:
-        return sum(pool.map(best, [_COPIED_BYTES // threads] * threads))
+        list(pool.map(copy, pairs))
+    took_s = median(end - start for start, end in pairwise(at))
+    return threads * _COPIES * _COPIED_BYTES / max(took_s, 1e-9)

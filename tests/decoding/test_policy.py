@@ -180,6 +180,21 @@ def test_a_draft_model_that_is_too_dear_by_what_passes_take_is_let_go_of_in_a_co
     assert seconds < tokens / 0.98
 
 
+@pytest.mark.parametrize("speed", [2.0, 0.5])
+def test_a_drafter_that_always_drafts_is_judged_by_what_a_plain_pass_takes_now(
+    speed: float,
+) -> None:
+    """Wide passes show that the machine has another speed; of a plain pass only plain ones do."""
+    policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=0.01)])
+    changed = PassCosts(FLAT.widths, tuple(seconds / speed for seconds in FLAT.seconds))
+    for costs, step_s in ((FLAT, 0.01),) * 2 + ((changed, 0.01 / speed),) * 5:
+        policy.begin([0, 0], GREEDY)
+        _, _, drafted = played(policy, 1.0, 60 * 32, costs, step_s)
+        assert 59 <= drafted <= 66, "nearly always"
+    foreseen = RunningCosts(changed)
+    assert policy._verify_s(31) == pytest.approx(foreseen.upto(32), rel=0.15)
+
+
 def test_beside_others_a_draft_model_has_to_pay_a_pass_of_its_own() -> None:
     answering: set[int] = set()
     policies = [AdaptivePolicy(FLAT, 31, [Knowing()], 0, answering, slot) for slot in range(3)]
