@@ -322,14 +322,19 @@ def test_a_value_ends_outside_its_quotes_and_brackets(value: str, read: Any) -> 
 
 
 def test_a_long_value_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[int] = []
+    sizes: list[int] = []
     step = _Nesting.step
-    monkeypatch.setattr(_Nesting, "step", lambda *given: steps.append(size := step(*given)) or size)
+
+    def counted(nesting: _Nesting, text: str, at: int) -> int:
+        sizes.append(step(nesting, text, at))
+        return sizes[-1]
+
+    monkeypatch.setattr(_Nesting, "step", counted)
     keys = ",".join(f'k{number}:<|"|>{{<|"|>' for number in range(100))
     text = f"<|tool_call>call:get_weather{{detail:{{{keys}}}}}<tool_call|>"
     calls, _ = parsed(GEMMA_FORM, text)
     assert calls == [("get_weather", {"detail": {f"k{number}": "{" for number in range(100)}})]
-    assert sum(steps) <= len(text)
+    assert sum(sizes) <= len(text)
 
 
 def test_a_call_that_breaks_off_is_not_done() -> None:
