@@ -112,7 +112,12 @@ class _Writer:
                 also.append({"oneOf": self._unproven_alternatives(value, place)})
             elif keyword in JOINS:
                 name = keyword if keyword == "allOf" else "anyOf"
-                also += [{name: self._listed(value, place, inner)}]
+                joined = {name: self._listed(value, place, inner)}
+                if keyword == "anyOf" and "oneOf" in schema:
+                    # llguidance reads it before those alternatives, which may contain this part.
+                    part |= joined
+                else:
+                    also.append(joined)
             elif keyword in NAMED[2:]:
                 also += self._dependent(value, place)
             elif keyword in {*NAMED, "items", "prefixItems", "additionalItems", "additionalProperties"}:  # fmt: skip
