@@ -2,6 +2,7 @@
 
 import sqlite3
 from array import array
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -95,7 +96,7 @@ class Full:
     def __init__(self) -> None:
         self.asked = 0
 
-    def append(self, owner: str, tokens: list[int], after: int | None) -> int | None:
+    def append(self, owner: str, tokens: list[int], after: int | None, wait_s: float) -> int | None:
         self.asked += 1
         raise OSError(28, "No space left on device")
 
@@ -129,6 +130,31 @@ def test_a_full_disk_is_asked_once_and_the_answer_goes_on() -> None:
     for token in range(1, 40):
         take(confirmed(token))  # type: ignore[operator]
     assert log.asked == 1
+
+
+class Busy(TokenLog):
+    """A log that another program has for a while."""
+
+    times = 3
+
+    def append(
+        self, owner: str, tokens: Sequence[int], after: int | None = None, wait_s: float = 0.0
+    ) -> int | None:
+        self.times -= 1
+        if 0 <= self.times < 2:
+            raise BlockingIOError(11, "database is locked")
+        return super().append(owner, tokens, after, wait_s)
+
+
+def test_what_a_busy_log_does_not_take_is_written_the_next_time(tmp_path: Path) -> None:
+    log = Busy(tmp_path / "said", megabytes=1)
+    take = begun(log)
+    for token in range(1, 40):
+        take(confirmed(token))  # type: ignore[operator]
+    take(Finished(None, None))  # type: ignore[operator,arg-type]
+    found = log.find([1, 2, 3, 4])
+    assert found is not None
+    assert log.read(found[2], 100) == [*range(5, 40)]
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,20 @@ def _wipe(directory: Path, *, only_text: bool, confirm: bool) -> None:
     what = "the recorded text" if only_text else "everything that was recorded"
     if confirm and sys.stdin.isatty():
         click.confirm(f"remove {what}?", abort=True, err=True)
-    removed = log.wipe(directory, only_text=only_text)
+    removed, troubles = False, list[str]()
+    try:
+        removed = log.wipe(directory, only_text=only_text)
+    except LocalspecError as error:
+        troubles.append(str(error))
     if not only_text:
-        removed |= wipe_store(data_dir() / "store" / FILE)
+        store = data_dir() / "store" / FILE
+        try:
+            removed |= wipe_store(store)
+        except OSError as error:
+            advice = "check its permissions, and close the programs that use it"
+            troubles.append(f"{store} cannot be wiped ({error.strerror}): {advice}")
+    if troubles:
+        raise LocalspecError("; ".join(troubles))
     notice(f"removed {what}" if removed else "nothing was recorded")
 
 

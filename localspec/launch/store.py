@@ -15,6 +15,8 @@ from localspec.storage.paths import data_dir
 from localspec.storage.token_log import FILE, TokenLog, of_conversation
 
 _FLUSH_S = 0.5
+_WAIT_S, _WAIT_AT_END_S = 0.05, 1.0
+"""How long another program that writes is waited for, while an answer is made and when it has ended."""
 _SAMPLED = 61
 
 
@@ -32,6 +34,7 @@ def open_store(
         log = TokenLog(data_dir() / "store" / FILE, number + n_vocab, n_vocab, megabytes)
     except OSError:
         return None, ()  # `doctor` says why
+    log.give_back()
     return log, (SaidWriter(log, vocabulary.piece),)
 
 
@@ -91,11 +94,11 @@ class _ReplyWriter:
                 text += more
             self._divide(self._ledger.decide(self._gate.feed(text)))
             if self._writer.clock() - self._written_s >= _FLUSH_S:
-                self._write()
+                self._write(_WAIT_S)
         elif isinstance(event, Finished):
             # What has only begun to match at the end is left out, too.
             self._divide([*self._ledger.decide(self._gate.flush(cut=True)), *self._ledger.flush()])
-            self._write()
+            self._write(_WAIT_AT_END_S)
 
     def _divide(self, decided: Sequence[Decided[int]]) -> None:
         for each in decided:
@@ -104,15 +107,17 @@ class _ReplyWriter:
             else:
                 self._texts[-1].append(each.unit)
 
-    def _write(self) -> None:
+    def _write(self, wait_s: float) -> None:
         texts, self._texts = self._texts, [[]]
         for at, tokens in enumerate(texts):
             after = None if at else self._after
             try:
-                failed = self._writer.failed or not tokens
-                self._after = (
-                    after if failed else self._writer.log.append(self._owner, tokens, after)
-                )
+                if tokens and not self._writer.failed:
+                    after = self._writer.log.append(self._owner, tokens, after, wait_s)
+                self._after = after
+            except BlockingIOError:  # another program writes: the next time
+                self._after, self._texts = after, texts[at:]
+                break
             except (
                 OSError
             ):  # a full disk: the answer goes on, and what was said before is still of use

@@ -5,7 +5,7 @@ The text is kept, so that what is cited is what was found; vectors of passages s
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -186,7 +186,10 @@ class Index:
         """Return how much is in it."""
         counts = "SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM passage)"
         ((files, passages),) = self._rows(counts)
-        size = sum(each.stat().st_size for each in self.path.parent.glob(f"{self.path.name}*"))
+        size = 0
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(OSError):  # the last two come and go with the programs that use it
+                size += self.path.with_name(self.path.name + suffix).stat().st_size
         return Contents(files, passages, size, self.roots())
 
     def roots(self) -> tuple[Path, ...]:

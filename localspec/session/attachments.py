@@ -96,13 +96,15 @@ def completions(typed: str, folder: Path) -> list[tuple[str, str]]:
         for each in sorted((folder / place).iterdir()):
             if each.name.startswith(start) and (start or not each.name.startswith(".")):
                 name = f"{parent}{slash}{each.name}"
-                offers[f"{name}/" if each.is_dir() else name] = _size(each)
+                with suppress(OSError):  # gone meanwhile, or nothing that we may look at
+                    offers[f"{name}/" if each.is_dir() else name] = _size(each)
             if len(offers) == _MOST_OFFERED:
                 break
     if len(typed) >= _LEAST_FUZZY and not typed.startswith(("/", "~", ".")):
         for name in fuzzy(typed, files_below(folder), _MOST_OFFERED):
-            if len(offers) < _MOST_OFFERED and (folder / name).exists():
-                offers.setdefault(name, _size(folder / name))
+            with suppress(OSError):
+                if len(offers) < _MOST_OFFERED and (folder / name).exists():
+                    offers.setdefault(name, _size(folder / name))
     return [*offers.items()]
 
 

@@ -2,13 +2,15 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from localspec.storage.files import private_directory
 
-_BUSY_S = 5.0
+_BUSY_S, _AGAIN_S = 5.0, 0.01
+_PIECE = 1 << 20
 _SETTINGS = (
     "journal_mode = WAL",
     "synchronous = NORMAL",
@@ -21,13 +23,16 @@ class DatabaseTooNewError(sqlite3.DatabaseError):
     """A later localspec wrote the file; says so, with its version."""
 
 
-def open_database(path: Path, steps: Sequence[str], *, make: bool = True) -> sqlite3.Connection:
+def open_database(
+    path: Path, steps: Sequence[str], *, make: bool = True, busy_s: float = _BUSY_S
+) -> sqlite3.Connection:
     """Open a file for any thread, and bring it up to date.
 
     Args:
         path: the file.
         steps: scripts, their statements separated by blank lines; step n takes a file from `user_version` n to n + 1.
         make: whether it is made, with its directory, if it is missing.
+        busy_s: how long to wait for another program, now and with each statement.
 
     Raises:
         OSError: it cannot be made or written.
@@ -37,16 +42,21 @@ def open_database(path: Path, steps: Sequence[str], *, make: bool = True) -> sql
         private_directory(path.parent)
     # SQLite gives its log the same mode as the file.
     os.close(os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600))
-    connection = _connected(path.absolute().as_uri())
+    connection, until_s = _connected(path.absolute().as_uri(), busy_s), time.monotonic() + busy_s
     try:
-        for setting in _SETTINGS:
-            connection.execute(f"PRAGMA {setting}").fetchall()
-        if _version(connection) != len(steps):
-            _migrate(connection, steps)
+        while True:
+            try:
+                _prepare(connection, steps)
+            except sqlite3.OperationalError as error:
+                # SQLite does not wait for others that make the same file when it changes to its write-ahead log.
+                if not is_busy(error) or time.monotonic() > until_s:
+                    raise
+                time.sleep(_AGAIN_S)
+            else:
+                return connection
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 def open_read_only(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
@@ -62,12 +72,19 @@ def open_read_only(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
     return connection
 
 
-def _connected(place: str) -> sqlite3.Connection:
+def _connected(place: str, busy_s: float = _BUSY_S) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        place, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=True
+        place, timeout=busy_s, isolation_level=None, check_same_thread=False, uri=True
     )
     connection.row_factory = sqlite3.Row
     return connection
+
+
+def _prepare(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
+    for setting in _SETTINGS:
+        connection.execute(f"PRAGMA {setting}").fetchall()
+    if _version(connection) != len(steps):
+        _migrate(connection, steps)
 
 
 def _migrate(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
@@ -128,14 +145,20 @@ def is_damage(error: Exception) -> bool:
     return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
+def is_busy(error: Exception) -> bool:
+    """Return whether an error means that another program has the file."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
 def wipe(path: Path, steps: Sequence[str]) -> bool:
     """Overwrite all rows of a file, and return whether there were any; programs that have it open go on with an empty one.
 
-    One that is damaged is removed.
+    One that is damaged, of a later version or on a full disk is overwritten as far as possible, and removed.
 
     Raises:
         OSError: it cannot be removed.
-        sqlite3.Error: it cannot be changed.
+        sqlite3.Error: another program has it.
     """
     if not path.exists():
         return False
@@ -152,9 +175,28 @@ def wipe(path: Path, steps: Sequence[str]) -> bool:
                 connection.execute("VACUUM")
             empty_log(connection)
             return count > 0
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
+    except (OSError, sqlite3.Error) as error:
+        if is_busy(error):
             raise
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    remove(path)
     return True
+
+
+def remove(path: Path) -> bool:
+    """Overwrite a file, whatever it is, as far as possible; remove it, and what SQLite has beside it. False if there is none.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    there = False
+    for suffix in ("", "-wal", "-shm"):
+        each = path.with_name(path.name + suffix)
+        if suffix != "-shm" and each.is_file():  # programs have that mapped, and it holds no text
+            there = True
+            with suppress(OSError), each.open("r+b", buffering=0) as file:
+                size = each.stat().st_size
+                for start in range(0, size, _PIECE):
+                    file.write(bytes(min(_PIECE, size - start)))
+                os.fsync(file.fileno())
+        each.unlink(missing_ok=True)
+    return there

@@ -7,11 +7,12 @@ after the tokens there were compared. Knows no vocabulary but its number and siz
 
 import errno
 import sqlite3
+import threading
 import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,16 @@ from localspec.storage import database
 
 FILE = "said.db"
 USUAL_MEGABYTES = 64
+_WAIT_S, _LONG_WAIT_S = 0.05, 5.0
+"""How long another program is waited for: while an answer is made, and otherwise."""
+_EARLIER = "said"
+"""The file of earlier versions; only removed."""
 _BLOCK, _OVERLAP = 512, 32
 """Tokens of a block: with their four bytes each they leave room for others in a page of SQLite."""
 _PLACES = 1024
 """A place is the number of a block times this, and where in it the token is."""
+_FAR_ABOVE, _SLICE = 1.3, 4 * _BLOCK
+"""How full it never is by itself; tokens that leave with a block that is added when it is nevertheless."""
 _GRAM, _LONGEST = 4, 16
 """Tokens of an n-gram; most that are compared."""
 _STEPS = (
@@ -48,6 +55,8 @@ WHERE hash = ? AND vocabulary = ? ORDER BY place DESC LIMIT 8
 class TokenLog:
     """Texts by owner, and what followed where they ended as another text does now.
 
+    Safe to be used by several threads.
+
     Args:
         path: the file; made by the first text that is added.
         vocabulary: any number that tells the vocabulary from others.
@@ -67,7 +76,11 @@ class TokenLog:
     ) -> None:
         self._path, self._n_vocab, self._most_bytes = path, n_vocab, megabytes * 1_000_000
         self._vocabulary, self._room = vocabulary % (1 << 32), 0
-        self._connection = self._opened() if path.exists() else None
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        if path.exists():
+            with _errors(path):
+                self._opened(_LONG_WAIT_S)
 
     def find(self, text: Sequence[int]) -> tuple[int, bool, int] | None:
         """Return what the end of a text was followed by: tokens that match, whether others followed as well, the place.
@@ -102,24 +115,34 @@ class TokenLog:
             return list(takewhile(lambda token: token < self._n_vocab, _words(content)))
         return []
 
-    def append(self, owner: str, tokens: Sequence[int], after: int | None = None) -> int | None:
+    def append(
+        self,
+        owner: str,
+        tokens: Sequence[int],
+        after: int | None = None,
+        wait_s: float = _WAIT_S,
+    ) -> int | None:
         """Add a text, or more of it.
 
         Args:
             owner: whose it is; see `forget`.
             tokens: of the text.
             after: what the last call for this text returned; None for a text that begins.
+            wait_s: how long to wait for a program that writes.
 
         Returns:
             Where it ends; None if its owner was forgotten, which takes nothing any more.
 
         Raises:
+            BlockingIOError: another program still writes.
             OSError: the file cannot be written.
         """
-        if self._connection is None:
-            self._connection = self._opened()
-        connection, block = self._connection, None if after is None else after // _PLACES
-        with database.errors_as(self._error), database.transaction(connection):
+        block = None if after is None else after // _PLACES
+        with (
+            self._lock,
+            _errors(self._path),
+            database.transaction(connection := self._opened(wait_s)),
+        ):
             if connection.execute("SELECT 1 FROM forgotten WHERE owner = ?", (owner,)).fetchone():
                 return None
             begun = connection.execute(
@@ -150,14 +173,26 @@ class TokenLog:
         Raises:
             OSError: the file cannot be written.
         """
-        if (connection := self._connection) is not None:
-            with database.errors_as(self._error):
-                with database.transaction(connection):
-                    if for_good:
-                        connection.execute("INSERT OR IGNORE INTO forgotten VALUES (?)", (owner,))
-                    its = connection.execute("SELECT * FROM block WHERE owner = ?", (owner,))
-                    _remove(connection, its.fetchall())
-                database.empty_log(connection)
+        with self._lock, _errors(self._path):
+            if self._connection is None and not self._path.exists():
+                return
+            connection = self._opened(_LONG_WAIT_S)
+            with database.transaction(connection):
+                if for_good:
+                    connection.execute("INSERT OR IGNORE INTO forgotten VALUES (?)", (owner,))
+                its = connection.execute("SELECT * FROM block WHERE owner = ?", (owner,))
+                _remove(connection, its.fetchall())
+            database.empty_log(connection)
+
+    def give_back(self) -> None:
+        """Return to the disk what removed texts have left, where the file is far larger than it may be."""
+        with self._lock, suppress(OSError, sqlite3.Error):
+            most = _FAR_ABOVE * self._most_bytes
+            if self._connection is None or self._path.stat().st_size <= most:
+                return
+            if database.used_bytes(self._connection) <= most:
+                self._connection.execute("VACUUM")
+                database.empty_log(self._connection)
 
     def figures(self) -> tuple[int, int]:
         """Return about how many tokens there are, and how many owners they have."""
@@ -166,32 +201,46 @@ class TokenLog:
             return tokens or 0, owners
         return 0, 0
 
-    def _opened(self) -> sqlite3.Connection:
-        with database.errors_as(self._error):
-            connection = database.open_database(self._path, _STEPS)
-            connection.row_factory = None
-            return connection
-
-    def _error(self, reason: str) -> OSError:
-        return OSError(errno.EIO, reason, str(self._path))
+    def _opened(self, wait_s: float) -> sqlite3.Connection:
+        with self._lock:
+            if self._connection is None:
+                connection = database.open_database(self._path, _STEPS, busy_s=wait_s)
+                connection.row_factory = None
+                self._connection = connection
+            self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * wait_s)}")
+            return self._connection
 
     def _rows(self, statement: str, *values: int) -> list[Any]:
         """Return rows; none where the file cannot be read, since an answer goes on without it."""
-        with suppress(sqlite3.Error):
+        with suppress(OSError, sqlite3.Error):
+            if self._connection is None and self._path.exists():
+                self._opened(_WAIT_S)  # another program has made it
             if self._connection is not None:
                 return self._connection.execute(statement, values).fetchall()
         return []
 
     def _make_room(self, connection: sqlite3.Connection, added: int) -> None:
-        """Where the file has its size, remove as many of the oldest tokens as were added since."""
-        if database.used_bytes(connection) <= self._most_bytes:
+        """Where the file has its size, remove as many of the oldest tokens as were added since; more if it is far above."""
+        used = database.used_bytes(connection)
+        if used <= self._most_bytes:
             self._room = 0
             return
         self._room -= added
+        if used > _FAR_ABOVE * self._most_bytes:  # it may have been larger: a slice at a time
+            self._room = min(self._room, -_SLICE)
         oldest = "SELECT * FROM block ORDER BY id LIMIT 1"
         while self._room < 0 and (rows := connection.execute(oldest).fetchall()):
             _remove(connection, rows)
             self._room += max(1, len(rows[0][3]) // 4)
+
+
+@contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        number = errno.EAGAIN if database.is_busy(error) else errno.EIO
+        raise OSError(number, database.reason_of(error), str(path)) from error
 
 
 def _remove(connection: sqlite3.Connection, rows: Iterable[tuple[int, str, int, bytes]]) -> None:
@@ -222,8 +271,10 @@ def wipe(path: Path) -> bool:
     Raises:
         OSError: it cannot be written.
     """
-    with database.errors_as(lambda reason: OSError(errno.EIO, reason, str(path))):
-        return database.wipe(path, _STEPS)
+    with _errors(path):
+        earlier = path.with_name(_EARLIER)
+        gone = earlier != path and database.remove(earlier)
+        return database.wipe(path, _STEPS) or gone
 
 
 def of_conversation(number: int) -> str:

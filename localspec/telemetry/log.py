@@ -19,6 +19,8 @@ from localspec.telemetry.drift import MOST_REPLIES, Rate, find_drift
 from localspec.telemetry.reply import GateCount, Pair, Record, ReplyRecord, Shift
 
 FILE = "replies.db"
+_EARLIER = ("*telemetry.db*", "*replies.jsonl*")
+"""What earlier versions wrote, some of it with text; only removed."""
 _STEPS = (
     """
 CREATE TABLE record (
@@ -143,13 +145,20 @@ def wipe(directory: Path, *, only_text: bool = False) -> bool:
     Raises:
         LocalspecError: it cannot be removed.
     """
-    path = directory / FILE
-    if only_text and path.exists():
+    path, gone = directory / FILE, False
+    advice = "check its permissions, and close the programs that use it"
+    with database.errors_as(
+        lambda reason: LocalspecError(f"{path} cannot be wiped ({reason}): {advice}")
+    ):
+        for each in [each for names in _EARLIER for each in directory.glob(names)]:
+            gone |= database.remove(each)
+        if not only_text:
+            return database.wipe(path, _STEPS) or gone
+    if path.exists():
         with _opened(directory, changes=True) as connection:
-            gone = connection.execute("UPDATE record SET text = NULL WHERE text IS NOT NULL")
-            return gone.rowcount > 0
-    with database.errors_as(lambda reason: _error(path, reason)):
-        return not only_text and database.wipe(path, _STEPS)
+            change = "UPDATE record SET text = NULL WHERE text IS NOT NULL"
+            gone |= connection.execute(change).rowcount > 0
+    return gone
 
 
 def read_prior(

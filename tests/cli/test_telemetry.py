@@ -73,6 +73,19 @@ def test_stats_wipe_removes_the_store_too(tmp_path: Path, elsewhere: dict[str, s
     assert TokenLog(path).figures() == (0, 0)
 
 
+def test_stats_wipe_removes_the_store_where_telemetry_cannot_be_removed(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    path = tmp_path / "store" / STORE_FILE
+    TokenLog(path, megabytes=2).append("conversation 1", range(1000))
+    (tmp_path / "telemetry" / FILE).mkdir(parents=True)
+    done = localspec("stats", "--wipe", "--yes", env=elsewhere)
+    assert_one_complaint(done, 1)
+    assert "cannot be wiped" in done.err
+    assert "stats --wipe" not in done.err
+    assert TokenLog(path).figures() == (0, 0)
+
+
 def test_stats_of_what_was_recorded(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     with recording(tmp_path / "telemetry") as talk:
         talk.reply(rounds=60, asked="Write a poem about rain.")

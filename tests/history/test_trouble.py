@@ -68,7 +68,10 @@ def of_a_later_version(file: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (of_a_later_version, ("later localspec", f"version {len(STEPS) + 1}", "update")),
+        (
+            of_a_later_version,
+            (f"version {len(STEPS) + 1}", "update localspec; nothing is saved until then"),
+        ),
         (lambda file: overwrite(file, 0, b"\xff" * 64), ("nothing is saved", "history.db away")),
         (lambda file: overwrite(file, 100, b"\xff" * 200), ("nothing is saved", "move")),
         (lambda file: overwrite(file, 4096 * 8, b"\xff" * 4096 * 40), ("nothing is saved", "move")),
@@ -86,6 +89,24 @@ def test_a_file_of_no_use_is_left_alone_and_costs_no_word(
     assert_one_line(history.trouble, *words)
     assert_a_chat_goes_on(history)
     assert database.read_bytes() == before
+
+
+def test_damage_that_no_list_meets_is_met_at_opening(tmp_path: Path) -> None:
+    database = filled(tmp_path)
+    overwrite(database, database.stat().st_size - 4096, b"\xff" * 4096)
+    assert_one_line(History(tmp_path).trouble, "malformed", "move")
+
+
+def test_the_first_message_of_all_waits_where_nothing_can_be_written(tmp_path: Path) -> None:
+    file = databases.HistoryDatabase(tmp_path / "history.db")
+    file.read("PRAGMA query_only = ON")
+    values = {"created_s": 0.0, "updated_s": 0.0}
+    number = file.save(databases.RowChange("conversation", None, values))
+    assert_one_line(file.trouble, "cannot be saved", "keeps trying")
+    assert [row["id"] for row in file.rows("conversation", "id", number)] == [number]
+    file.retry(wait_s=0)
+    assert file.trouble is None
+    file.close()
 
 
 def test_a_reply_that_grows_is_written_once_when_the_file_can_be_written_again(

@@ -59,6 +59,12 @@ def test_completions_tell_sizes_and_folders(tmp_path: Path) -> None:
     assert completions("nowhere/x", tmp_path) == []
 
 
+def test_a_name_that_cannot_be_looked_at_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "sound.py").write_bytes(b"x")
+    (tmp_path / "sgone.py").symlink_to(tmp_path / "nowhere")
+    assert completions("s", tmp_path) == [("sound.py", "1 B")]
+
+
 def test_sizes_as_people_read_them() -> None:
     assert [file_size(each) for each in (0, 999, 1000, 2_500_000)] == [
         "0 B",

@@ -2,8 +2,11 @@
 
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -68,6 +71,45 @@ def test_a_file_is_emptied_beside_a_program_that_has_it_open(tmp_path: Path) -> 
     path.write_bytes(b"no database " * 1000)
     assert wipe(path, STEPS)
     assert not path.exists()
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from localspec.storage.database import wipe
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+assert wipe(Path(sys.argv[1]), ("CREATE TABLE a(x)",))
+"""
+
+
+@pytest.mark.parametrize("room", [0, 40_000])
+def test_a_file_on_a_full_disk_is_wiped(tmp_path: Path, room: int) -> None:
+    path = tmp_path / "file.db"
+    with closing(open_database(path, STEPS[:1])) as file:
+        file.executemany("INSERT INTO a VALUES (?)", [("a secret" * 300,)] * 100)
+    with path.open("rb") as before:
+        subprocess.run([sys.executable, "-c", FULL, str(path), str(room)], check=True)
+        assert b"a secret" not in before.read(room)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_file_of_a_later_version_is_wiped(tmp_path: Path) -> None:
+    path = tmp_path / "file.db"
+    open_database(path, STEPS).close()
+    assert wipe(path, STEPS[:1])
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE", "DEFERRED"])
+def test_a_new_file_that_another_program_makes_is_waited_for(tmp_path: Path, lock: str) -> None:
+    path = tmp_path / "file.db"
+    with closing(sqlite3.connect(path, check_same_thread=False)) as other:
+        other.execute(f"BEGIN {lock}")
+        other.execute("SELECT * FROM sqlite_schema").fetchall()
+        timer = Timer(0.3, other.rollback)
+        timer.start()
+        open_database(path, STEPS).close()
+        timer.join()
 
 
 def test_what_is_no_database_is_damage(tmp_path: Path) -> None:

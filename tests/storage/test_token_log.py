@@ -254,6 +254,50 @@ def test_after_a_wipe_nothing_is_left_and_whoever_has_it_open_goes_on(path: Path
     assert foretold(small(path), text[:20]) == []
 
 
+def test_a_log_that_another_program_makes_later_is_read_and_forgotten(path: Path) -> None:
+    early, other = small(path), small(path)
+    assert early.find([1, 2, 3, 4]) is None
+    small(path).append("a", [1, 2, 3, 4, 5])
+    assert foretold(early, [1, 2, 3, 4]) == [5]
+    other.forget("a")
+    assert foretold(early, [1, 2, 3, 4]) == []
+
+
+def test_a_smaller_bound_takes_effect_while_texts_are_added(path: Path) -> None:
+    log = TokenLog(path, megabytes=4)
+    for seed in range(30):
+        log.append(str(seed), text_of(seed, 5000))
+    size = path.stat().st_size
+    assert size > 3 * SIZE
+    log = small(path)
+    for seed in range(100):
+        log.append(f"later {seed}", text_of(1000 + seed, 200))
+    log.give_back()
+    assert path.stat().st_size < 1.4 * SIZE
+    assert foretold(log, text_of(1099, 200)[:30], 5) == text_of(1099, 200)[30:35]
+    check_nothing_leads_elsewhere(path)
+
+
+def test_a_program_that_writes_is_not_waited_for_long(path: Path) -> None:
+    log = small(path)
+    end = log.append("a", [1, 2, 3, 4])
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        start = time.monotonic()
+        with pytest.raises(BlockingIOError, match="locked"):
+            log.append("a", [5], end)
+        assert time.monotonic() - start < 2
+    log.append("a", [5], end)
+    assert foretold(log, [1, 2, 3, 4]) == [5]
+
+
+def test_the_ring_of_earlier_versions_goes_with_a_wipe(path: Path) -> None:
+    path.parent.mkdir()
+    path.with_name("said").write_bytes(b"a secret")
+    assert wipe(path)
+    assert [*path.parent.iterdir()] == []
+
+
 def test_deleting_a_conversation_deletes_what_it_put_into_the_store(path: Path) -> None:
     history = History(path.parents[1] / "history")
     numbers = [history.create(), history.create()]

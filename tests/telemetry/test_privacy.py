@@ -82,6 +82,14 @@ def test_nothing_of_the_text_is_left_after_wiping(tmp_path: Path, only_text: boo
     assert (b"qwen-target" in found) is only_text
 
 
+@pytest.mark.parametrize("only_text", [True, False])
+def test_files_of_earlier_versions_go_with_a_wipe(tmp_path: Path, only_text: bool) -> None:
+    for name in ("replies.jsonl", "telemetry.db", "telemetry.db-wal", "telemetry.db-1.spool"):
+        (tmp_path / name).write_bytes(b"a secret")
+    assert wipe(tmp_path, only_text=only_text)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_damaged_log_is_wiped_as_well(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"secret, and no record: " * 400)
     assert wipe(tmp_path)
