@@ -232,17 +232,23 @@ class CallParser:
     def _value(self, close: str, tagged: TaggedArguments) -> Steps:
         """Read another value once it ended; return whether it did."""
         mark = "" if close or tagged.string == tagged.other else tagged.string.close
+        nesting = None if close else _Nesting(mark)
         at = 0
         while True:
             while at < len(self._held):
-                ends = self._held.startswith(close, at) and self._ends(at + len(close))
-                if ends and (close or _is_whole(self._held[:at], mark)):
+                is_open = nesting is not None and nesting.is_open()
+                may_end = not is_open and self._held.startswith(close, at)
+                ends = may_end and self._ends(at + len(close))
+                if ends:
                     self._add(_json_of(self._take(at).strip(), mark))
                     self._take(len(close))
                     return True
                 if ends is None or (close.startswith(self._held[at:]) and not self._final):
                     break
-                at += 1
+                size = 1 if nesting is None else nesting.step(self._held, at)
+                if not size:
+                    break
+                at += size
             if self._final:
                 return False
             yield
@@ -319,18 +325,35 @@ def _compiled(pattern: str, loose: bool) -> "regex.Pattern[str]":
     return regex.compile(expression)
 
 
-@lru_cache(8)
-def _balanced(mark: str) -> "regex.Pattern[str]":
-    marked = f"{regex.escape(mark)}(?s:.*?){regex.escape(mark)}|" if mark else ""
-    text = rf"""{marked}"(?s:[^"\\]|\\.)*+"|'(?s:[^'\\]|\\.)*+'"""
-    return regex.compile(
-        rf"""(?:(?P<part>(?>{text}|[^"'{{}}\[\]()]|[\[{{(](?&part)*+[\]}})]))|[\]}})])*+"""
-    )
+class _Nesting:
+    """Whether quotes or brackets are open in a value that nothing marks the end of.
 
+    Args:
+        mark: a quote of several characters, as Gemma has it; empty where there is none.
+    """
 
-def _is_whole(text: str, mark: str) -> bool:
-    """Return whether a value that nothing marks the end of may end here: not within quotes and brackets."""
-    return _balanced(mark).fullmatch(text) is not None
+    def __init__(self, mark: str) -> None:
+        self._quotes = tuple(filter(None, (mark, '"', "'")))
+        self._quote = ""
+        self._depth = 0
+
+    def is_open(self) -> bool:
+        return bool(self._quote) or self._depth > 0
+
+    def step(self, text: str, at: int) -> int:
+        """Go on at a place; return how many characters belong together there, 0 where more of them have to come."""
+        if text[at] == "\\" and len(self._quote) == 1:
+            return 2 if at + 1 < len(text) else 0
+        quotes = (self._quote,) if self._quote else self._quotes
+        quote = next((each for each in quotes if text.startswith(each, at)), "")
+        if quote:
+            self._quote = "" if self._quote else quote
+            return len(quote)
+        if any(each.startswith(text[at : at + len(each)]) for each in quotes):
+            return 0  # a beginning of it, at the end of the text
+        if not self._quote:
+            self._depth += (text[at] in "{[(") - (text[at] in "}])")
+        return 1
 
 
 def _is_text(tool: Tool, key: str) -> bool:

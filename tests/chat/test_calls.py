@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from localspec.calls import NAME_SLOT, CallFormat, TaggedArguments, Tool, ValueForm
 from localspec.chat.call_finder import call_format
-from localspec.chat.call_parser import CallParser
+from localspec.chat.call_parser import CallParser, _Nesting
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text
 from localspec.chat.known_calls import written
 from localspec.chat.reply_text import ThinkingFilter
@@ -294,6 +294,47 @@ def test_ends_that_name_the_function_or_are_empty_are_read(form: CallFormat, tex
     assert calls[-1] == ("now", {})
     assert len(calls) == 1 + text.count("<get_weather>")
     assert words == ""
+
+
+PYTHON_FORM = CallFormat(
+    "<|tool_call_start|>[",
+    "(",
+    ")]<|tool_call_end|>",
+    "), ",
+    "<|tool_call_start|>",
+    TaggedArguments("(", ValueForm("=", ""), ValueForm("=", ""), ", ", "(", quoted=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("1), unknown(b=2", "1), unknown(b=2"),
+        ("']), (', days=1", "]), ("),
+        ('[{\'a\': (1, 2)}, "\\"]"]', [{"a": [1, 2]}, '"]']),
+    ],
+)
+def test_a_value_ends_outside_its_quotes_and_brackets(value: str, read: Any) -> None:
+    text = f"<|tool_call_start|>[get_weather(city={value})]<|tool_call_end|>"
+    calls, words = parsed(PYTHON_FORM, text)
+    assert (calls[0][1]["city"], words) == (read, "")
+    assert parsed(PYTHON_FORM, [text])[0] == calls
+
+
+def test_a_long_value_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    step = _Nesting.step
+
+    def counted(nesting: _Nesting, text: str, at: int) -> int:
+        sizes.append(step(nesting, text, at))
+        return sizes[-1]
+
+    monkeypatch.setattr(_Nesting, "step", counted)
+    keys = ",".join(f'k{number}:<|"|>{{<|"|>' for number in range(100))
+    text = f"<|tool_call>call:get_weather{{detail:{{{keys}}}}}<tool_call|>"
+    calls, _ = parsed(GEMMA_FORM, text)
+    assert calls == [("get_weather", {"detail": {f"k{number}": "{" for number in range(100)}})]
+    assert sum(sizes) <= len(text)
 
 
 def test_a_call_that_breaks_off_is_not_done() -> None:
