@@ -281,9 +281,19 @@ def _flag(option: Option, text: str) -> Decorator:
         metavar=option.metavar,
         multiple=option.kind == "texts",
         callback=_listed(option) if option.commas else _GRAMMAR_READERS.get(option.name),
-        shell_complete=complete_models if option.name in MODELS else None,
+        shell_complete=complete_models if option.name in MODELS else _completion(option),
         help=text,
     )
+
+
+def _completion(
+    option: Option,
+) -> Callable[[click.Context, click.Parameter, str], list[str]] | None:
+    """Return what completes an option that takes other values beside the words that it lists; None where click does."""
+    words = offered(option).choices
+    if option.kind == "choice" or not words:
+        return None
+    return lambda _context, _flag, begun: [each for each in words if each.startswith(begun)]
 
 
 def _listed(option: Option) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], Any]:

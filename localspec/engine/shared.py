@@ -37,8 +37,8 @@ def connect(path: str, pid: int, options: LaunchOptions) -> ServerLink | None:
     if link is None or ready is None:
         connection.close()
         return None
-    answers = "loads the model again and answers" if link.rests else "answers"
-    note = f"the server that runs (process {pid}) {answers}; --own loads the model here instead"
+    loads = ", which loads the model again" if link.rests else ""
+    note = f"answered by your server, process {pid}{loads}; --own loads the model here instead"
     link.ready = msgspec.structs.replace(ready, notes=(note,), load_s=0.0)
     return link
 

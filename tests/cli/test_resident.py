@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE_S, until
 SHARED = {"LOCALSPEC_OWN": "off"}
 PLACE = "LOCALSPEC_DATA_DIR"
 MODEL = ("-m", "smollm2-135m", "--draft", "off", "--ctx", "700")
-BY_SERVER = "the server that runs (process"
+BY_SERVER = "answered by your server, process"
 STORY = ("--temperature", "0", "-n", "400", "Tell a long story about a river.")
 
 
