@@ -113,11 +113,10 @@ class _Writer:
             elif keyword in JOINS:
                 name = keyword if keyword == "allOf" else "anyOf"
                 joined = {name: self._listed(value, place, inner)}
-                if keyword == "anyOf" and "oneOf" in schema:
-                    # llguidance reads it before those alternatives, which may contain this part.
-                    part |= joined
-                else:
-                    also.append(joined)
+                # llguidance reads it before the alternatives of `oneOf`, which may contain this part.
+                is_first = keyword == "anyOf" and "oneOf" in schema
+                part |= joined if is_first else {}
+                also += [] if is_first else [joined]
             elif keyword in NAMED[2:]:
                 also += self._dependent(value, place)
             elif keyword in {*NAMED, "items", "prefixItems", "additionalItems", "additionalProperties"}:  # fmt: skip
