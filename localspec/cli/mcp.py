@@ -15,7 +15,7 @@ from localspec.cli.options import (
     own_option,
     with_settings,
 )
-from localspec.cli.prompt import with_model
+from localspec.cli.prompt import require_model, with_model
 from localspec.display import notice
 from localspec.engine.engine import RemoteEngine
 from localspec.errors import UsageError, require_mcp
@@ -50,7 +50,7 @@ def mcp(name: str | None, settings: Settings) -> int:
         raise UsageError(
             "mcp is started by a program that uses MCP servers, see `localspec mcp --help`: use `localspec chat` here"
         )
-    settings = settings.with_model(name)
+    settings = settings.with_model(name and require_model(name))
     settings, default = with_model(settings, quiet=False)
     if default:
         notice(default)
