@@ -13,9 +13,10 @@ from localspec.cli.options import (
     gate_option,
     option_flags,
     own_option,
+    require_model,
     with_settings,
 )
-from localspec.cli.prompt import require_model, with_model
+from localspec.cli.prompt import with_model
 from localspec.display import notice
 from localspec.engine.engine import RemoteEngine
 from localspec.errors import UsageError, require_mcp
