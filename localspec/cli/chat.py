@@ -173,8 +173,8 @@ def _on_screens(session: Session, preferences: Preferences, give_back: Callable[
 
     app = ChatApp(session, preferences, give_back=give_back)
     app.run()
-    if app.failure:
-        raise RuntimeError(app.failure)
+    if app.failure is not None:
+        raise app.failure
     return app.return_code or 0
 
 

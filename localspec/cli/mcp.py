@@ -50,8 +50,7 @@ def mcp(name: str | None, settings: Settings) -> int:
         raise UsageError(
             "mcp is started by a program that uses MCP servers, see `localspec mcp --help`: use `localspec chat` here"
         )
-    if not settings.named_model:
-        settings = settings.with_model(name)
+    settings = settings.with_model(name)
     settings, default = with_model(settings, quiet=False)
     if default:
         notice(default)

@@ -280,7 +280,7 @@ def _flag(option: Option, text: str) -> Decorator:
         type=kind,
         metavar=option.metavar,
         multiple=option.kind == "texts",
-        callback=_listed(option) if option.commas else _GRAMMAR_READERS.get(option.name),
+        callback=_listed(option) if option.commas else _READERS.get(option.name),
         shell_complete=complete_models if option.name in MODELS else _completion(option),
         help=text,
     )
@@ -340,7 +340,19 @@ def _grammar_reader(name: str) -> Callable[[click.Context, click.Parameter, str 
     return lambda _context, _flag, value: read_grammar(name, value)
 
 
-_GRAMMAR_READERS = {name: _grammar_reader(name) for name in GRAMMARS}
+def _read_draft(context: click.Context, flag: click.Parameter, value: str | None) -> str | None:
+    """Return a draft mode, which may have a length: here one can still be refused before anything is loaded."""
+    if value is not None:
+        from localspec.launch.drafting import draft_mode  # noqa: PLC0415 - most do not give it
+
+        try:
+            draft_mode(value)
+        except UsageError as error:
+            raise click.BadParameter(str(error), context, flag) from None
+    return value
+
+
+_READERS = {name: _grammar_reader(name) for name in GRAMMARS} | {"draft": _read_draft}
 
 
 def read_text(path: Path, option: str) -> str:
@@ -526,6 +538,10 @@ class Settings:
         Raises:
             UsageError: a flag names one, too.
         """
+        if name and (other := self.given.get("model")):
+            raise UsageError(
+                f"model {name} and --model {other} cannot be combined: give one of them"
+            )
         return settings_of({**self.given, "model": name}) if name else self
 
 

@@ -133,8 +133,7 @@ def serve(name: str | None, settings: Settings, serving: ServeFlags) -> int:
     """  # noqa: D301 - click keeps lines behind a \b
     if serving.background:
         return start_in_background([each for each in sys.argv[1:] if each != "--background"])
-    if not settings.named_model:
-        settings = settings.with_model(name and require_model(name))
+    settings = settings.with_model(name and require_model(name))
     keys = keys_of(serving.api_key_file) if serving.api_key_file else {}
     if serving.host not in {None, *LOOPBACK} and not keys:
         raise UsageError(

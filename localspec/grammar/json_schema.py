@@ -112,7 +112,11 @@ class _Writer:
                 also.append({"oneOf": self._unproven_alternatives(value, place)})
             elif keyword in JOINS:
                 name = keyword if keyword == "allOf" else "anyOf"
-                also += [{name: self._listed(value, place, inner)}]
+                joined = {name: self._listed(value, place, inner)}
+                # llguidance reads it before the alternatives of `oneOf`, which may contain this part.
+                is_first = keyword == "anyOf" and "oneOf" in schema
+                part |= joined if is_first else {}
+                also += [] if is_first else [joined]
             elif keyword in NAMED[2:]:
                 also += self._dependent(value, place)
             elif keyword in {*NAMED, "items", "prefixItems", "additionalItems", "additionalProperties"}:  # fmt: skip

@@ -5,7 +5,6 @@ A worker follows the engine and posts each notice, so that it is taken between k
 
 import asyncio
 import gc
-import io
 import os
 import signal
 import time
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
-from rich.console import Console
 from rich.segment import Segment
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -21,6 +19,7 @@ from textual.color import Color
 from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from localspec.chat.events import Finished
 from localspec.decoding.round import StopReason
@@ -106,6 +105,9 @@ class ChatApp(Screens):
         session: what it shows.
         preferences: how the user likes it.
         give_back: called before the terminal is taken, which then is as it was before the program.
+
+    Attributes:
+        failure: the error that ended the app; None if it was the user.
     """
 
     CSS_PATH = "app.tcss"
@@ -122,7 +124,7 @@ class ChatApp(Screens):
     ) -> None:
         super().__init__(session, preferences)
         self._give_back = give_back
-        self.error_console = Console(file=io.StringIO(), width=200)
+        self.failure: BaseException | None = None
         self._advised_s = -_AGAIN_S
         self._died_s = -_RESTART_AGAIN_S
         # The same ones every time: Textual stores lines by the filters that they passed.
@@ -131,13 +133,15 @@ class ChatApp(Screens):
         self._results = 0
         self._question: ApprovalSheet | None = None
 
-    @property
-    def failure(self) -> str:
-        """What ended the app, as Textual would print it, with all locals; empty if it was the user."""
-        file = self.error_console.file
-        return file.getvalue() if isinstance(file, io.StringIO) and self.return_code == 1 else ""
-
     # From the start to the end.
+
+    # Private to Textual, which has no public hook: it would print a traceback with all locals, the conversation's among them.
+    def _handle_exception(self, error: Exception) -> None:
+        """Store the first error, and end without printing it."""
+        if self.failure is None:
+            self.failure = error.error if isinstance(error, WorkerFailed) else error
+        super()._handle_exception(error)
+        self._exit_renderables.clear()
 
     def compose(self) -> ComposeResult:
         """Return the main screen."""

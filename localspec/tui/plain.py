@@ -227,7 +227,7 @@ class Lines:
             await self._follow(lambda: self._end is not None and not self.session.busy)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is None or not self.session.stop():
+            if task is None or self.leaving or not self.session.stop():
                 raise
             task.uncancel()
             await self._follow(lambda: self._end is not None and not self.session.busy)
@@ -362,6 +362,9 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
                 runner.run(front.attempt(text))
             except KeyboardInterrupt:
                 return _INTERRUPTED
+            except BaseException:  # a signal's SystemExit: what the loop cancels then must end
+                front.leaving = True
+                raise
             if front.leaving:
                 break
     return front.code

@@ -25,6 +25,9 @@ WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
         (["--pair", "a", "--target", "b", "Hi"], "pair a and target b", "give one of them"),
         (["--raw", "--system", "x", "Hi"], "--raw and --system", "cannot be combined"),
         (["--raw", "--tools", "Hi"], "--raw and --tools", "cannot be combined"),
+        (["--draft", "lookup:5", "--raw", "--tools", "Hi"], "--raw and --tools", "combined"),
+        (["--draft", "model:3", "--raw", "--tools", "Hi"], "--raw and --tools", "combined"),
+        (["--draft", "model:99", "Hi"], "--draft", "it must be from 1 to 63"),
         (["--tempratur", "1", "Hi"], "no option --tempratur", "--temperature"),
         (["--bogus", "Hi"], "no option --bogus", "run --help`"),
         (["Hi", "there"], "'Hi' is not a model", "put quotes around"),
@@ -38,6 +41,22 @@ def test_a_wrong_command_line_is_code_2(arguments: list[str], value: str, advice
     assert_one_complaint(done, 2)
     assert value in done.err
     assert advice in done.err
+
+
+@pytest.mark.parametrize("verb", ["run", "chat", "serve", "mcp", "batch"])
+def test_a_draft_mode_that_there_is_not_is_refused_before_anything_is_loaded(verb: str) -> None:
+    done = localspec(verb, "--draft", "lokup")
+    assert_one_complaint(done, 2)
+    assert "draft mode 'lokup': choose off, auto, " in done.err
+
+
+@pytest.mark.parametrize("verb", ["serve", "mcp"])
+@pytest.mark.parametrize("flag", ["pair", "target", "model"])
+def test_a_model_and_a_flag_that_names_another_are_refused(verb: str, flag: str) -> None:
+    done = localspec(verb, "smollm2-135m", f"--{flag}", "qwen3-4b")
+    assert_one_complaint(done, 2)
+    wanted = f"model smollm2-135m and --{flag} qwen3-4b cannot be combined: give one of them"
+    assert wanted in done.err
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])

@@ -28,6 +28,20 @@ NESTING: dict[str, dict[str, Any]] = {
     "anything": {"type": "object", "properties": {"a": {}, "b": True}, "required": ["a"]},
     "root": {"properties": {"next": {"$ref": "#"}}},
     "one of itself": {"oneOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#"}}]},
+    "no value of any beside one of itself": {
+        "type": "object",
+        "properties": {"value": {"type": "integer"}, "list": {"$ref": "#/$defs/list"}},
+        "$defs": {
+            "list": {
+                "type": "array",
+                "items": {
+                    "type": "array",
+                    "oneOf": [{"type": "null"}, {"$ref": "#/$defs/list"}],
+                    "anyOf": [{"type": "integer"}, {"const": "x"}],
+                },
+            }
+        },
+    },
     "mutual": {
         "$ref": "#/$defs/expression",
         "$defs": {

@@ -6,15 +6,20 @@ import pytest
 from rich.color import Color as RichColor
 from textual import events
 from textual.widgets import OptionList
+from textual.worker import WorkerFailed
 
+from localspec.cli.chat import _on_screens
+from localspec.errors import UsageError
 from localspec.messages import Message
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
 from localspec.session.preferences import Preferences
+from localspec.tui.app import ChatApp
 from localspec.tui.message import MessageView
 from localspec.tui.models import Phase
 from localspec.tui.sheets import ListSheet, TextSheet
 from tests.tui.driving import Chat, drive, driven
+from tests.tui.lines import session_of
 from tests.tui.test_clean import obeyed
 
 LONG = "word " * 200
@@ -362,10 +367,39 @@ def test_a_fault_of_ours_ends_the_chat_without_a_traceback(tmp_path: Path) -> No
     async def fail(chat: Chat) -> None:
         chat.app.call_later(lambda: 1 // 0)
         await chat.until(lambda: chat.app.failure is not None)
+        assert isinstance(chat.app.failure, ZeroDivisionError)
         assert chat.app._exit_renderables == []
 
     with pytest.raises(ZeroDivisionError):
         drive(fail, tmp_path)
+
+
+def test_an_error_of_a_worker_ends_the_chat_as_itself(tmp_path: Path) -> None:
+    error = UsageError("no room")
+
+    async def work() -> None:
+        raise error
+
+    async def fail(chat: Chat) -> None:
+        chat.app.run_worker(work())
+        await chat.until(lambda: chat.app.failure is not None)
+        assert chat.app.failure is error
+
+    with pytest.raises(WorkerFailed):
+        drive(fail, tmp_path)
+
+
+def test_what_ends_the_screens_is_raised_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(app: ChatApp) -> None:
+        app.failure = UsageError("no room")
+
+    monkeypatch.setattr(ChatApp, "run", fail)
+    session = session_of(tmp_path)
+    with pytest.raises(UsageError, match="no room"):
+        _on_screens(session, Preferences(), lambda: None)
+    session.close()
 
 
 def test_what_is_marked_is_seen_without_colours(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.cli.interrupt import unwind_on_terminate
 from localspec.errors import ModelUnavailable
 from localspec.history.archive import History
 from localspec.models.registry import load_registry
@@ -188,6 +189,20 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None
     code, out, _ = said(tmp_path, "one?", script=script, out=press, look=look)
     assert code == 0
     assert 0 < out.count("word") < 100
+
+
+def test_a_signal_that_ends_the_program_ends_an_answer_at_once(tmp_path: Path) -> None:
+    # From a thread: it comes while the loop waits, and not in the middle of the answer's own work.
+    def end() -> None:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+
+    script = {"otherwise": ["word " * 100], "pass_s": 0.05}
+    out = Interrupting(end)
+    with unwind_on_terminate(), pytest.raises(SystemExit) as ended:
+        said(tmp_path, "one?", script=script, out=out)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert 0 < out.getvalue().count("word") < 100
+    assert not out.getvalue().endswith("\n")
 
 
 def test_a_question_to_an_engine_that_died_is_refused(tmp_path: Path) -> None:
