@@ -174,7 +174,6 @@ def test_what_waits_for_room_in_a_server_does_not_outlast_a_stop(tmp_path: Path)
         requests = (Request(n, ask("a story").messages) for n in range(9))
         assert list(assistant.answer(requests)) == []
         assert backend.under_way == 1
-        story.close()
 
 
 def test_a_server_that_stops_tells_what_waits_before_it_writes_down_what_it_evaluated(
