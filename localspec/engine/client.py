@@ -83,7 +83,8 @@ class EngineClient(RemoteEngine):
     async def arrival(self, timeout_s: float) -> None:
         """Wait until something has come in since `collect`, for so long at most."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._arrived.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
 
     def _deliver(self, notice: Notice) -> None:
         super()._deliver(notice)

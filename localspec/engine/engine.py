@@ -206,7 +206,7 @@ class Engine(Respondent):
         Raises:
             EngineGone: the engine died, or the server is gone.
         """
-        replies: list[Coroutine[Any, Any, Answered]] = []
+        replies: list[Coroutine[Any, Any, Answered | None]] = []
         taking = True
         try:
             while replies or (taking and not self._stopped):
@@ -221,14 +221,20 @@ class Engine(Respondent):
                         reply.send(None)
                     except StopIteration as end:
                         replies.remove(reply)
-                        taking = taking and not end.value.is_cancelled
-                        yield end.value
+                        if end.value is not None:
+                            taking = taking and not end.value.is_cancelled
+                            yield end.value
+                if replies and not self._inboxes:  # none runs, so nothing would be received
+                    time.sleep(_AGAIN_S)
         finally:
             for reply in replies:
                 reply.close()
 
-    async def _reply(self, request: Request) -> Answered:
-        """Return the outcome of a request; one that a server has no room for is sent again a moment later."""
+    async def _reply(self, request: Request) -> Answered | None:
+        """Return the outcome of a request; one that a server has no room for is sent again a moment later.
+
+        None where it is stopped before there was room.
+        """
         while True:
             try:
                 async with aclosing(self.stream(request)) as events:
@@ -236,8 +242,11 @@ class Engine(Respondent):
                         if isinstance(event, Finished):
                             return Answered(request.id, event.reply)
             except Busy:
-                time.sleep(_AGAIN_S)
-                await pause()
+                again_s = time.monotonic() + _AGAIN_S
+                while not self._stopped and time.monotonic() < again_s:
+                    await pause()
+                if self._stopped:
+                    return None
             except (EngineGone, EngineFault):  # due to no request
                 raise
             except LocalspecError as error:
@@ -400,6 +409,7 @@ class RemoteEngine(Engine):
 
     def load(self, options: LaunchOptions) -> None:
         """Load a pair, in place of another if one is loaded: `Ready`, `LoadCancelled` or `Failed`; `loaded` waits for it."""
+        self._deaths.clear()  # of what was loaded before: dying of this one, it is not revived
         self._requested, self._outcome, self._ready = options, None, None
         server = None if self._find is None else self._find(options)
         if server is not None:
@@ -447,9 +457,12 @@ class RemoteEngine(Engine):
         if link is not None:
             link.end(wait_s)
 
-    async def end(self, wait_s: float) -> None:
-        """Do as `close`, beside other coroutines of the loop."""
+    async def end(self, wait_s: float, reason: str = "no model is loaded") -> None:
+        """Do as `close`, beside other coroutines of the loop; what waits gets the reason at once."""
         link = self._leave()
+        self._outcome = EngineGone(reason)
+        for inbox in (*self._loads, *self._inboxes.values()):
+            inbox.put(EngineDied(reason))
         if link is not None and self._loop is not None:
             await self._loop.run_in_executor(None, link.end, wait_s)
 
@@ -552,12 +565,17 @@ class RemoteEngine(Engine):
             call(self._lose, link, f"lost contact with the engine ({reason})")
             return
         for notice in notices:
-            call(self._deliver, notice)
+            call(self._accept, link, notice)
         if link.ended:
             self._unwatch_link(link)
             call(self._lose, link)
         elif self._loop is not None:
             self._watch_link()
+
+    def _accept(self, link: Link, notice: Notice) -> None:
+        """Deliver what a link said, unless it was left meanwhile."""
+        if link is self._link:
+            self._deliver(notice)
 
     def _lose(self, link: Link, reason: str = "") -> None:
         """Leave a link that has ended, or is of no use any more for a reason."""

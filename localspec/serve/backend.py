@@ -26,6 +26,7 @@ _AGAIN_S = 5.0
 """An engine whose worker was away tries to load again at a request, but no sooner."""
 _LAST_NOTICES_S = 20.0
 """How long the engine may take to write down what it has evaluated."""
+_STOPS = "the server stops"
 
 
 class WaitedTooLong(LocalspecError):
@@ -111,6 +112,8 @@ class Backend(Respondent):
         """
         with suppress(LocalspecError):  # first comes what is loaded again after a death
             await self._engine.loaded()
+        if self._stops:
+            raise EngineGone(_STOPS)
         self._launch, self._unloaded = launch, False
         self._engine.load(launch)
         try:
@@ -125,9 +128,9 @@ class Backend(Respondent):
         await self._engine.end(_LAST_NOTICES_S)
 
     async def close(self) -> None:
-        """End the engine, and what still waits."""
+        """End the engine, and at once what still waits."""
         self._stops = True
-        await self._engine.end(_LAST_NOTICES_S)
+        await self._engine.end(_LAST_NOTICES_S, _STOPS)
 
     async def answers(
         self, question: Question, began: Callable[[int], None] = lambda _number: None
@@ -156,9 +159,11 @@ class Backend(Respondent):
         try:
             async with aclosing(self._engine.answers(question, begin)) as answers:
                 try:  # the first says that it begins
-                    yield await asyncio.wait_for(anext(answers), within_s)
+                    async with asyncio.timeout(within_s):
+                        first = await anext(answers)
                 except TimeoutError:
                     raise WaitedTooLong(within_s) from None
+                yield first
                 async for notice in answers:
                     yield notice
         finally:
@@ -171,7 +176,7 @@ class Backend(Respondent):
     def _require_engine(self) -> None:
         """Raise EngineGone where none will answer; what a worker was missing for is loaded once more: it may be back."""
         if self._stops:
-            raise EngineGone("the server stops")
+            raise EngineGone(_STOPS)
         if not self.lost:
             return
         lost, now = self.lost, time.monotonic()

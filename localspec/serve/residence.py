@@ -115,11 +115,13 @@ class Residence:
         self._line.append(waiting)
         self._advance()
         try:
-            await asyncio.wait_for(waiting.admitted, self._max_wait_s)
+            async with asyncio.timeout(self._max_wait_s):
+                await waiting.admitted
         except (asyncio.CancelledError, TimeoutError) as error:
+            admitted = waiting.admitted
             if waiting in self._line:
                 self._line.remove(waiting)
-            elif waiting.admitted.done() and not waiting.admitted.cancelled():
+            elif not admitted.cancelled() and admitted.exception() is None:
                 self._users -= 1  # it was its turn at the very moment
             self._advance()
             if isinstance(error, TimeoutError):

@@ -1,5 +1,6 @@
 """What goes wrong at either end of the pipe: deaths, orphans, nonsense, readers that do not read."""
 
+import asyncio
 import json
 import os
 import signal
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ import pytest
 from localspec.chat.events import Finished
 from localspec.chat.request import Request
 from localspec.engine.client import EngineClient
+from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.engine.link import cause_of_death
 from localspec.engine.protocol import (
     MAX_FRAME_BYTES,
@@ -111,6 +113,20 @@ def test_a_pair_that_it_died_of_is_not_loaded_again() -> None:
         ready = hear_of(engine, Ready)[-1]
         assert isinstance(ready, Ready)
         assert ready.target == "a-pair"
+
+
+def test_a_load_that_it_dies_of_brings_nothing_else_back_in_its_place() -> None:
+    async def work(engine: RemoteEngine) -> None:
+        engine.follow(asyncio.get_running_loop())
+        engine.load(LaunchOptions(pair="a-pair"))
+        await engine.loaded()
+        engine._deaths.append(time.monotonic())  # it died, and could not be loaded again
+        engine.load(LaunchOptions(pair="too-large"))
+        with pytest.raises(EngineGone, match="SIGKILL"):
+            await engine.loaded()
+
+    with closing(RemoteEngine(command({"deadly": "too-large"}), revives=True)) as engine:
+        asyncio.run(work(engine))
 
 
 def test_one_that_hangs_is_restarted_by_force() -> None:
@@ -315,6 +331,25 @@ def test_an_engine_that_speaks_nonsense_is_ended(said: str, told: str) -> None:
     engine.start()
     assert told in died(engine)
     engine.close()
+
+
+def test_what_was_said_before_the_engine_was_left_is_no_news() -> None:
+    ready = encode(Ready("a-model", None, "off", 100, (), 0.0, False)).decode()
+
+    async def work(engine: RemoteEngine) -> None:
+        loop = asyncio.get_running_loop()
+        engine.follow(loop)
+        engine.start()
+        link = engine._link
+        assert link is not None
+        assert link.wait(PATIENCE_S)
+        engine._take(link, loop.call_soon)
+        engine.close(0)
+        await asyncio.sleep(0)
+        assert not engine.has_loaded
+
+    program = f"import time; print({ready!r}, end='', flush=True); time.sleep(60)"
+    asyncio.run(work(RemoteEngine((sys.executable, "-c", program))))
 
 
 def test_an_engine_that_closes_its_pipe_is_ended() -> None:

@@ -61,9 +61,11 @@ class Dying(RemoteEngine):
         pass
 
 
-def with_backend(engine: Dying, launch: LaunchOptions, work: Any) -> None:
+def with_backend(
+    engine: Dying, launch: LaunchOptions, work: Any, max_wait_s: float | None = None
+) -> None:
     async def run() -> None:
-        backend = Backend(engine, launch, 8)
+        backend = Backend(engine, launch, 8, max_wait_s=max_wait_s)
         await backend.start()
         try:
             await cast("Coroutine[Any, Any, None]", work(backend))
@@ -146,6 +148,23 @@ def test_what_happens_to_several_in_one_go_reaches_each() -> None:
         assert list(await asking) == ["abc", "aabbcc"]
 
     with_backend(engine, LaunchOptions(), work)
+
+
+def test_who_leaves_when_the_answer_begins_has_left() -> None:
+    engine = Dying(gets_ready=True)
+
+    async def work(backend: Backend) -> None:
+        reply = backend.answers(Request(0, (Message.user("hello"),)))
+        pending = asyncio.ensure_future(anext(reply))
+        while not engine.asked:
+            await asyncio.sleep(0)
+        engine.tell(ReplyEvents(1, ()))
+        pending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await pending
+        assert backend.under_way == 0
+
+    with_backend(engine, LaunchOptions(), work, max_wait_s=PATIENCE_S)
 
 
 class AtWorker(Dying):

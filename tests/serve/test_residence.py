@@ -180,19 +180,24 @@ def test_a_rest_begins_anew_after_every_request(monkeypatch: pytest.MonkeyPatch)
     assert switched(work, 1000.0) == ["a"] * 4 + ["unload"]
 
 
-def test_who_leaves_at_the_very_moment_of_his_turn_is_not_counted_for_ever() -> None:
+@pytest.mark.parametrize("model", [B, C])
+def test_who_leaves_at_the_very_moment_of_his_turn_is_not_counted_for_ever(
+    model: ServedModel,
+) -> None:
     async def work(residence: Residence, loads: Loads) -> None:
-        leaving = asyncio.create_task(use(residence, loads, B))
+        leaving = asyncio.create_task(use(residence, loads, model))
         load = loads.load
 
         async def load_and_leave(launch: LaunchOptions) -> None:
-            await load(launch)
-            if launch == B.launch:  # after it was let in, before it goes on
-                asyncio.get_running_loop().call_soon(leaving.cancel)
+            try:
+                await load(launch)
+            finally:
+                if launch == model.launch:  # after it was let in or refused, before it goes on
+                    asyncio.get_running_loop().call_soon(leaving.cancel)
 
         loads.load = load_and_leave  # type: ignore[method-assign]
         with pytest.raises(asyncio.CancelledError):
             await leaving
         await asyncio.wait_for(use(residence, loads, A), PATIENCE_S)
 
-    assert switched(work) == ["load b", "load a", "a"]
+    assert switched(work) == [f"load {model.name}", "load a", "a"]

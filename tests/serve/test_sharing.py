@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.engine import EngineGone, RemoteEngine, iterate
-from localspec.engine.link import ServerLink
+from localspec.engine.link import ChildLink, ServerLink
 from localspec.engine.protocol import (
     NOTICES,
     Cancel,
@@ -158,6 +158,48 @@ def test_many_requests_are_answered_and_those_without_room_wait(tmp_path: Path) 
         broken = ask("x" * 5000)
         (failed,) = assistant.answer(iter([broken]))
         assert isinstance(failed.error, ContextOverflow)
+
+
+def test_what_waits_for_room_in_a_server_does_not_outlast_a_stop(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with (
+        shared({**TELLING, "parallel": 2}, path, most=1) as backend,
+        closing(RemoteEngine.of_server(connected(path))) as other,
+        closing(RemoteEngine.of_server(connected(path), 3)) as assistant,
+    ):
+        story = iterate(other.stream(ask("a story")))
+        next(story)
+        stop = threading.Timer(0.3, assistant.stop)
+        stop.start()
+        requests = (Request(n, ask("a story").messages) for n in range(9))
+        assert list(assistant.answer(requests)) == []
+        assert backend.under_way == 1
+
+
+def test_a_server_that_stops_tells_what_waits_before_it_writes_down_what_it_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, told, end = tmp_path / "socket", threading.Event(), ChildLink.end
+
+    def write_first(link: ChildLink, wait_s: float) -> None:
+        assert told.wait(PATIENCE_S), "it is told meanwhile"
+        end(link, wait_s)
+
+    monkeypatch.setattr(ChildLink, "end", write_first)
+    with shared(TELLING, path):
+        assistant = RemoteEngine.of_server(connected(path))
+        stream = iterate(assistant.stream(ask("a story")))
+        next(stream)
+
+        def hear() -> None:
+            with suppress(EngineGone):
+                list(stream)
+            told.set()
+
+        hearing = threading.Thread(target=hear)
+        hearing.start()
+    hearing.join()
+    assistant.close()
 
 
 def test_a_server_that_goes_away_is_told_and_its_engines_death_too(tmp_path: Path) -> None:
