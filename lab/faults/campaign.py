@@ -117,7 +117,7 @@ def table(rows: Sequence[Row]) -> str:
             row.trial.fault,
             str(row.tried),
             lost,
-            said.replace("|", "\\|")[:160],
+            said.replace("|", "\\|")[:60],
         )
         lines.append(f"| {' | '.join(cells)} |")
     count, failed = sum(row.tried for row in rows), sum(len(row.failures) for row in rows)
