@@ -42,8 +42,8 @@ def test_every_decision_stands_in_the_index_under_its_title() -> None:
 
 
 def test_the_documents_are_short_enough_to_be_read() -> None:
-    words = sum(len(each.read_text().split()) for each in DOCUMENTS)
-    assert words <= 46_500
+    pages = (ROOT / "docs").rglob("*.md")
+    assert sum(len(each.read_text().split()) for each in pages) <= 45_000
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: str(each.relative_to(ROOT)))
