@@ -98,7 +98,7 @@ def test_the_same_is_answered_as_without_a_server(
         beside = run(*asked)
         assert (alone.code, beside.code) == (0, 0), beside.err
         assert BY_SERVER not in alone.err
-        assert f"{BY_SERVER} {exact_server})" in beside.err
+        assert f"{BY_SERVER} {exact_server};" in beside.err
         assert figures_left_out(beside.out) == figures_left_out(alone.out)
         assert json.loads(beside.out)["timings"]["load_s"] == 0
 
