@@ -189,7 +189,7 @@ def _at_path(path: str) -> socket.socket:
 
 
 def _remove_dead(path: str) -> None:
-    """Remove a socket that nobody listens at any more; all else stays."""
+    """Remove a socket without a listener; all else stays."""
     if not Path(path).exists() or not stat.S_ISSOCK(Path(path).stat().st_mode):
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:

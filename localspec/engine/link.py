@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -19,7 +20,7 @@ from localspec.engine.protocol import MAX_FRAME_BYTES, Bye, FrameError, Ready, e
 _PIECE_BYTES = 1 << 16
 
 
-class Link:
+class Link(ABC):
     """Lines over a pair of descriptors.
 
     Args:
@@ -105,9 +106,9 @@ class Link:
         """Return why it ended, on one line."""
         return f"the server that answered (process {self.pid}) is gone"
 
+    @abstractmethod
     def end(self, wait_s: float) -> None:
-        """Close it."""
-        raise NotImplementedError
+        """Close it, within `wait_s`."""
 
 
 class ServerLink(Link):

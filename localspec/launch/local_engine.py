@@ -31,7 +31,7 @@ from localspec.launch.plan import LoadPlan, make_plan
 from localspec.messages import Message
 
 ANSWER_TOKENS = 2048
-"""What an answer gets that nobody gave a length."""
+"""Tokens of an answer without a limit."""
 _AROUND = 256
 """What a template adds, at most, as far as was seen."""
 _TOOLS_TOKENS = 4096

@@ -67,7 +67,7 @@ def blame_instead(file: str, words: Callable[[], str]) -> None:
 
 _blamed: dict[str, Callable[[], str]] = {}
 _LAST_NOTICES_S = 0.3
-"""What was confirmed shortly before is still on its way to whoever reads it."""
+"""What was confirmed shortly before is still on its way to its reader."""
 
 
 def _report(reason: str) -> None:

@@ -1,4 +1,4 @@
-"""What every request has to get past, and how errors are told: keys, hosts, origins, sizes, bodies."""
+"""Checks of every request (keys, hosts, origins, sizes, bodies), and the form of errors."""
 
 import hashlib
 import hmac

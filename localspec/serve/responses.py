@@ -154,7 +154,7 @@ def _following(begun: "_Item | _Call | None", told: Told | Finished, index: int)
 
 
 class _Item:
-    """An item of a stream, and the events that it is told by.
+    """An item of a stream, and its events.
 
     Args:
         thinking: whether it is thoughts.
@@ -205,7 +205,7 @@ class _Item:
 
 
 class _Call:
-    """A call of a stream, and the events that it is told by.
+    """A call of a stream, and its events.
 
     Args:
         begun: the call.

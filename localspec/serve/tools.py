@@ -1,4 +1,4 @@
-"""Tools as the interfaces have them: functions offered, which of them may be called, calls told, and results taken back.
+"""Tools as the interfaces have them: functions offered, which of them may be called, calls in an answer, and their results.
 
 A tool of another type is one that its service runs itself, such as a search of the web: it is left out, with a note.
 

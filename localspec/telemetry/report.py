@@ -20,7 +20,7 @@ from localspec.telemetry.reply import STAGES, ReplyRecord, Shift
 _FEW_ROUNDS, LEAST_ROUNDS = 5, 20
 """Plain rounds at one depth before they count, and before they are believed: in all, or there as they are."""
 _LEAST_REPLIES = 5
-"""Before what drafting saved in them can be told from noise."""
+"""Fewer do not separate what drafting saved from noise."""
 _NORMAL_95 = 1.96
 _HOUR_S = 3600
 _STEPS_H = (1, 24, 7 * 24, 28 * 24, 365 * 24)
