@@ -126,5 +126,5 @@ def test_a_repeated_measurement_names_its_reason(
     monkeypatch.setattr(loading, "calibrated", again)
     measured: list[str] = []
     plan = make_plan(launch(smollm2_path, "auto"))
-    load(plan, on_measure=lambda name, _share: measured.append(name)).assistant.close()
+    load(plan, report=lambda notice: measured.append(notice.model)).assistant.close()
     assert measured == [f"{smollm2_path} (again: busy last time)"]
