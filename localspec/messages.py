@@ -82,6 +82,7 @@ Part = TextPart | DocumentPart | ToolCall | ToolResult
 
 _READ = (TextPart, DocumentPart)
 
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation.

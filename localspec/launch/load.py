@@ -474,7 +474,9 @@ class _Loading:
             **{each: getattr(usual, each) for each in ("repack", "flash_attention", "kv_type")},
         )
         text, ends = f"exact: drafts of up to {longest} tokens", ("", " without --exact")
-        for options, join, end in zip((plan.options, default), ("; a plain token takes", ", and"), ends, strict=True):
+        for options, join, end in zip(
+            (plan.options, default), ("; a plain token takes", ", and"), ends, strict=True
+        ):
             stored = stored_costs(plan.target, options, Role.TARGET)
             if stored is None:
                 break
