@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.request import Request, urlopen
 
 from lab.benchmarks.workbench import machine, opened
-from lab.peers.server import PeerServer
+from lab.peers import PeerServer
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.llama import tiny_models
 from tests.llama.tiny_gguf import TOKENS
