@@ -147,7 +147,7 @@ def test_what_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lab.synthetic.heavier.write_gguf", interrupt)
+    monkeypatch.setitem(heavier.__globals__, "write_gguf", interrupt)
     with pytest.raises(KeyboardInterrupt):
         heavier(toy(tmp_path), 2, tmp_path / "made")
     assert list((tmp_path / "made").iterdir()) == []
