@@ -397,7 +397,9 @@ def test_a_child_that_dies_while_a_server_starts_is_reported_by_the_error_alone(
 
     async def work() -> None:
         flags: Any = SimpleNamespace(parallel=1, forget=True, max_queue=1, max_wait=None)
-        backend = serving._backend(LaunchOptions(pair="a"), Metrics(), ProgressLine(enabled=False), flags)
+        backend = serving._backend(
+            LaunchOptions(pair="a"), Metrics(), ProgressLine(enabled=False), flags
+        )
         with pytest.raises(EngineGone, match="SIGKILL"):
             await backend.start()
         await backend.close()
