@@ -1,4 +1,4 @@
-"""The README's examples of an edit and of Python: they do what the README says."""
+"""The examples of the README and of docs/python.md do what is said of them."""
 
 import re
 import shlex
@@ -48,8 +48,8 @@ def test_the_edited_file_is_whole_and_right(qwen_target_path: Path, tmp_path: Pa
 
 
 def python_example(target: str) -> str:
-    """Return what the README's example in Python prints with a model."""
-    example = (ROOT / "README.md").read_text().split("From Python")[1].split("\n\n")[1:3]
+    """Return what the first example of docs/python.md prints with a model."""
+    example = (ROOT / "docs" / "python.md").read_text().split("\n\n")[1:3]
     code = textwrap.dedent("\n".join(example)).replace("qwen2.5-coder-1.5b", target)
     words = [sys.executable, "-c", code]
     return subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout
@@ -69,3 +69,25 @@ def test_the_python_example_drafts(qwen_target_path: Path) -> None:
     out = python_example("qwen2.5-coder-1.5b")
     assert "def median(" in out
     assert re.search(r"^[1-9]\d* of \d+ drafted tokens accepted$", out, re.MULTILINE)
+
+
+def algorithm(files: str) -> str:
+    """Return the README's algorithm as a program that prints how many tokens were compared."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return code.replace('pull("qwen2.5-coder-1.5b")', files) + "\nprint(len(drafted))\n"
+
+
+@pytest.mark.weights
+def test_the_algorithm_gives_the_same_text_with_a_draft_and_without(smollm2_path: Path) -> None:
+    del smollm2_path
+    words = [sys.executable, "-c", algorithm('pull("smollm2-135m") * 2')]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert int(done.stdout) > 60
+
+
+@pytest.mark.pair
+def test_the_algorithm_as_it_is_printed(qwen_paths: tuple[Path, Path]) -> None:
+    del qwen_paths
+    words = [sys.executable, "-c", algorithm('pull("qwen2.5-coder-1.5b")')]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert int(done.stdout) > 30
