@@ -26,7 +26,8 @@ def killed_writer(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Kill a writer after a while; return the lengths of its complete messages, and of those fed more than a second before its end."""
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "tests.history.streaming_writer", directory, *map(str, seed)]
+    arguments = map(str, (directory, *seed))
+    command = [sys.executable, "-m", "tests.history.streaming_writer", *arguments]
     with subprocess.Popen(command, stdout=writer) as process, os.fdopen(reader) as lines:
         os.close(writer)
         assert lines.readline().startswith("open")

@@ -60,8 +60,8 @@ def test_costs_are_what_the_clock_says_at_every_width() -> None:
 def test_a_disturbed_pass_does_not_count_where_an_undisturbed_one_was_seen() -> None:
     random = Random(3)
     world = World(lambda width, _: staircase_s(width) * random.choice([1.0, 1.0, 1.7, 40.0]))
-    times = {"needed": 4, "enough": 40, "budget_s": 1e9, "most_s": 1e9}
-    costs = world.measure(replace(OF_TARGET, widths=(1, 2, 4, 8), **times)).costs
+    long = replace(OF_TARGET, budget_s=1e9, most_s=1e9, needed=4, enough=40)
+    costs = world.measure(replace(long, widths=(1, 2, 4, 8))).costs
     assert costs.seconds == pytest.approx([staircase_s(width) for width in (1, 2, 4, 8)])
 
 

@@ -68,15 +68,17 @@ def test_a_prompt_wider_than_a_batch_gives_its_last_rows(
 
 
 def test_more_rows_or_tokens_than_the_context_holds_are_refused_and_nothing_is_lost(
-    context: LlamaContext, tokens: list[int]
+    smollm2: LlamaModel, tokens: list[int]
 ) -> None:
+    context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=100))
     context.prefill(tokens)
     with pytest.raises(PassFailed, match="9 rows"):
         context.logits(tokens, rows=9)
     assert context.n_cached == len(tokens)
     with pytest.raises(ContextOverflow, match="--ctx"):
-        context.prefill([*tokens, *(tokens * 20)])
+        context.prefill([*tokens, *tokens])
     assert context.common_prefix(tokens) == len(tokens)
+    context.close()
 
 
 @pytest.mark.first(1)

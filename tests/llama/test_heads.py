@@ -268,7 +268,7 @@ def test_heads_of_a_real_target_change_no_bit_of_its_rows(
     smollm2: LlamaModel, smollm2_path: Path, tokens: list[int], tmp_path: Path
 ) -> None:
     layers = (2, 15, 27)
-    file = tiny_models.write_eagle3_for(smollm2_path, tmp_path / "heads.gguf", layers)
+    file = tiny_models.write_eagle3(tmp_path / "heads.gguf", target=smollm2_path, layers=layers)
     target, alone = LlamaContext(smollm2), LlamaContext(smollm2)
     heads_model = LlamaModel(file, smollm2.options, is_heads=True)
     heads = LlamaHeads(heads_model, target, CancelFlag(), smollm2.options, layers)

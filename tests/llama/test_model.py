@@ -41,8 +41,8 @@ def test_a_file_without_a_tokenizer_is_refused_before_llama_cpp_ends_the_process
 ) -> None:
     source, path = write(tmp_path / "tiny.gguf"), tmp_path / "mute.gguf"
     layout, n_vocab = read_layout(source), read_header(source).tokenizer.n_vocab
-    values = layout.values | {"tokenizer.ggml.model": text("no_vocab")}
-    values["llama.vocab_size"] = number(n_vocab)
+    sizes = {"tokenizer.ggml.model": text("no_vocab"), "llama.vocab_size": number(n_vocab)}
+    values = {**layout.values, **sizes}
     with source.open("rb") as original, path.open("wb") as file:
         tensors = [NewTensor(each.name, each, copied(original, each)) for each in layout.tensors]
         for _ in write_gguf(file, layout.version, values, tensors, layout.alignment):

@@ -10,6 +10,7 @@ from tests.llama.remote import results, rpc_library, workers
 
 pytestmark = [
     pytest.mark.weights,
+    pytest.mark.slow,
     pytest.mark.skipif(rpc_library() is None, reason="llama.cpp was built without GGML_RPC"),
 ]
 Memory = Mapping[str, Mapping[str, tuple[int, int]]]

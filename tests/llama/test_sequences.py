@@ -189,11 +189,10 @@ def test_a_prefix_that_a_neighbour_has_is_copied_where_it_is_worth_it(
     assert made.views[1].common_prefix([*shared, 6, 7]) == len(shared)
     assert made.row(1, [*shared, 6, 7]) == [[2]]
     assert made.views[0].common_prefix([*shared, 5]) == len(shared) + 1, "it keeps its own"
-    made.row(0, [1] * 20)
-    assert made.row(1, [*[1] * 20, 2]) == [[16], [5]]
-    alone = Made(monkeypatch, 2, sharing=False)
-    alone.row(0, [1] * 60)
-    assert sum(map(sum, alone.row(1, [1] * 60))) == 60
+    for length, sharing in ((20, True), (60, False)):
+        made = Made(monkeypatch, 2, sharing=sharing)
+        made.row(0, [1] * length)
+        assert sum(map(sum, made.row(1, [1] * length))) == length
 
 
 def test_neighbours_that_run_get_numbers_without_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:

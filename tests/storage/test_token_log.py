@@ -24,6 +24,7 @@ from tests.examples import examples
 
 SIZE = 1_000_000
 KILLS = pytest.param(100, marks=pytest.mark.slow)
+GROWING = pytest.param((1, 700), marks=pytest.mark.slow)
 
 
 @pytest.fixture
@@ -79,8 +80,8 @@ def test_longest_match_wins_then_the_most_frequent_then_the_latest(log: TokenLog
     log.append("more", [7, 3, 1, 4, 1, 2, 3, 4, 5])
     assert follows_of(log, [7, 3, 1, 4, 1, 2, 3, 4]) == [5]
     assert log.find([7, 3, 1, 4, 1, 2, 3, 4])[:2] == (8, False)  # type: ignore[index]
-    for owner, token in (("later", 7), ("later", 8), ("latest", 8), ("latest", 7)):
-        log.append(owner, [1, 2, 3, 4, token])
+    for name, token in (("later", 7), ("later", 8), ("latest", 8), ("latest", 7)):
+        log.append(name, [1, 2, 3, 4, token])
     assert follows_of(log, [1, 2, 3, 4]) == [7], "as often as 6 and later"
 
 
@@ -107,7 +108,7 @@ def test_a_text_that_grows_is_one_text_and_two_never_are(log: TokenLog, path: Pa
     assert follows_of(small(path, vocabulary=1), [1, 2, 3, 4]) == [5]
 
 
-@pytest.mark.parametrize("lengths", [(1, 700), (700, 1), (5000, 5001)])
+@pytest.mark.parametrize("lengths", [GROWING, (700, 1), (5000, 5001)])
 def test_the_file_has_its_bound_and_the_oldest_text_goes(
     path: Path, lengths: tuple[int, int]
 ) -> None:
