@@ -73,14 +73,14 @@ class StringArray(Sequence[bytes]):
 
     Args:
         raw: every string as its length (8 bytes, little-endian) and its bytes; already checked.
-        count: how many strings there are.
+        size: how many strings there are.
     """
 
     raw: bytes
-    count: int
+    size: int
 
     def __len__(self) -> int:
-        return self.count
+        return self.size
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...
@@ -95,7 +95,7 @@ class StringArray(Sequence[bytes]):
     @cached_property
     def _items(self) -> list[bytes]:
         raw, read, position, items = self.raw, _U64.unpack_from, 0, list[bytes]()
-        for _ in repeat(None, self.count):
+        for _ in repeat(None, self.size):
             start = position + 8
             position = start + read(raw, position)[0]
             items.append(raw[start:position])
