@@ -14,7 +14,7 @@ from localspec.errors import UsageError
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
 from tests.chat.test_calls import FORMS, GEMMA_FORM, HARMONY_FORM, HERMES_FORM, TOOLS, XML_FORM
-from tests.grammar.byte_vocabulary import END, ByteVocabulary
+from tests.grammar.answers import END, ByteVocabulary, passes
 
 GRAMMARS = Grammars(ByteVocabulary())
 
@@ -28,15 +28,6 @@ def rule(
 
 def offer(tools: Sequence[Tool], *, several: bool = True) -> CallOffer:
     return CallPolicy(parallel=several).offer([each.name for each in tools], [])
-
-
-def passes(automaton: GrammarAutomaton, text: str) -> bool:
-    state = automaton.start()
-    for token in [*text.encode(), END]:
-        if not automaton.allows(state, np.array([token]))[0]:
-            return False
-        state = automaton.step(state, token)
-    return True
 
 
 def tool(**schema: Any) -> Tool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.retrieval.index import Index, open_index
+from localspec.retrieval.index import Index
 from localspec.retrieval.update import add
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -36,10 +36,9 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
-    with closing(open_index("docs", make=True)) as index:
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    with closing(Index(tmp_path_factory.mktemp("docs") / "docs.db", make=True)) as index:
         add(index, [DOCS])
         yield index
 

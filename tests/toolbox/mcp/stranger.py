@@ -53,7 +53,10 @@ def initialize() -> dict[str, object]:
 
 def listed() -> list[dict[str, object]]:
     if way == "lies":
-        return [ECHO, *({"name": f"lie{n}", "inputSchema": each} for n, each in enumerate(LIES))]
+        return [
+            ECHO,
+            *({**ECHO, "name": f"lie{n}", "inputSchema": each} for n, each in enumerate(LIES)),
+        ]
     if way == "is no list":
         return [{"name": "lie", "inputSchema": "a text"}]
     if way == "has too many":
