@@ -259,9 +259,7 @@ LONG = "Compare the three longest rivers of Europe with those of"
         ("a question", "a question"),
     ],
 )
-def test_a_title_is_what_was_typed_without_files_until_the_user_gives_one(
-    history: History, typed: str, title: str
-) -> None:
+def test_a_title_is_what_was_typed(history: History, typed: str, title: str) -> None:
     number = history.create()
     history.add_user(number, None, Message.user(typed, [DocumentPart("a.txt", "inside")]))
     assert history.conversation(number).title == title

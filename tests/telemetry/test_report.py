@@ -85,9 +85,7 @@ def test_speed_up_is_against_rounds_without_a_draft_or_the_calibration(tmp_path:
 @pytest.mark.parametrize(
     ("name", "rates"), [("noise", (1.0, 0.0) * 3), ("gain", (1.0, 0.9) * 3), ("few", (1.0,) * 4)]
 )
-def test_a_gain_is_shown_where_it_is_beyond_noise(
-    tmp_path: Path, name: str, rates: tuple[float, ...]
-) -> None:
+def test_a_gain_beyond_noise_is_shown(tmp_path: Path, name: str, rates: tuple[float, ...]) -> None:
     """Of six noisy replies three are twice as fast as plain rounds, and three as much slower."""
     with recording(tmp_path) as talk:
         for rate in rates:
