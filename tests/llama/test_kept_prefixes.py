@@ -156,6 +156,7 @@ def test_a_lost_prefix_comes_back(after: LlamaSequences, tokens: list[int], tmp_
     assert evaluated == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_no_answer_waits_for_the_disk(
     after: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +182,7 @@ def test_no_answer_waits_for_the_disk(
     assert len(files(tmp_path)) == 4
 
 
+@pytest.mark.slow
 def test_what_is_still_to_be_copied_is_neither_stored_nor_written_over(
     before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from tests.examples import examples
 
 SIZE = 1_000_000
 KILLS = pytest.param(100, marks=pytest.mark.slow)
-GROWING = pytest.param((1, 700), marks=pytest.mark.slow)
+GROWING, LONG = (pytest.param(each, marks=pytest.mark.slow) for each in ((1, 700), (5000, 5001)))
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_text_that_grows_is_one_text_and_two_never_are(log: TokenLog, path: Pa
     assert follows_of(small(path, vocabulary=1), [1, 2, 3, 4]) == [5]
 
 
-@pytest.mark.parametrize("lengths", [GROWING, (700, 1), (5000, 5001)])
+@pytest.mark.parametrize("lengths", [GROWING, (700, 1), LONG])
 def test_the_oldest_texts_leave_a_full_file(path: Path, lengths: tuple[int, int]) -> None:
     log, draw = small(path), Random(0)
     texts = list[list[int]]()
