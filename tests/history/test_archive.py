@@ -77,7 +77,8 @@ def test_a_conversation_with_calls_is_there_again_after_a_restart(tmp_path: Path
     assert [each.parent for each in branch] == [None, *(each.id for each in branch[:-1])]
     assert {each.state for each in branch} == {"complete"}
     assert branch[-1].figures == '{"tokens_per_s": 30}'
-    assert second.questions(9) == ["What does a say?"], "a result is no question"
+    talk(second, "And b?", "No.")
+    assert second.questions(9) == ["What does a say?", "And b?"], "a result is no question"
     assert ids(second, "rain") == [number], "results are searched"
     second.close()
 

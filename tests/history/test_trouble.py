@@ -252,11 +252,14 @@ def test_a_full_file_is_tried_at_intervals(tmp_path: Path, monkeypatch: pytest.M
 
     def refused(path: Path, *_: object) -> sqlite3.Connection:
         tries.append(path)
-        raise sqlite3.OperationalError("database or disk is full")
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
 
     monkeypatch.setattr(databases, "open_database", refused)
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     history = databases.HistoryDatabase(tmp_path / "history.db")
+    check_one_line(history.trouble, "is full", "free some space")
     for second, tried in ((1, 1), (9, 1), (11, 2), (20, 2), (22, 3)):
         now_s[0] = 1000.0 + second
         history.retry()

@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.llama.remote import results, rpc_library, workers
+from tests.llama.remote import results
+from tests.workers import working
 
-pytestmark = [
-    pytest.mark.weights,
-    pytest.mark.slow,
-    pytest.mark.skipif(rpc_library() is None, reason="llama.cpp was built without GGML_RPC"),
-]
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 Memory = Mapping[str, Mapping[str, tuple[int, int]]]
 Options = dict[str, Any]
 CPU, REMOTE, BOTH = ["cpu"], ["RPC0"], ["RPC0", "RPC1"]
@@ -46,8 +43,8 @@ def placements() -> dict[str, tuple[Options, Options]]:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[str]]:
-    with workers(2) as places:
-        yield places
+    with working("--device", "CPU") as one, working("--device", "CPU") as other:
+        yield [one.address, other.address]
 
 
 @pytest.fixture(scope="module")
