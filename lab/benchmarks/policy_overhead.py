@@ -30,7 +30,7 @@ from lab.simulator.costs import scaled
 from lab.simulator.loop import Watched, run
 from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
-from localspec.decoding.drafters.growing_draft import GrowingDraft
+from localspec.decoding.drafters.model import GrowingDraft
 from localspec.decoding.drafters.worth import Worth
 from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Round

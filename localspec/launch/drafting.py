@@ -187,4 +187,5 @@ class Drafting:
         draft_costs = None if costs is None else costs.draft_model
         if costs is not None and draft_costs is not None:
             fresh = window_length(costs.target, draft_costs, view.n_ctx)
+        draft_costs = None if fixed else draft_costs
         return entry.make(Material(self.eog, view, spelling, draft_costs, fresh, fixed, self.past))

@@ -44,14 +44,14 @@ class Believing(AdaptivePolicy):
         self, costs: TrueCosts, longest: int, drafters: Iterable[Drafter], branches: int
     ) -> None:
         super().__init__(costs.target, longest, tuple(drafters), branches)
-        self._costs = costs
+        self._true = costs
         self.seconds = 0.0
 
     def learn(self, done: Round) -> None:
         """Take in what came of a round, as if it had been made there."""
         forecast = self._planned.forecast
         draft_s = 0.0 if forecast is None else done.draft.passes * forecast.step_s
-        verify_s = self._costs.target.of(done.width + self._again)
+        verify_s = self._true.target.of(done.width + self._again)
         self.seconds += verify_s + draft_s
         super().learn(replace(done, spent=Spent(draft_s=draft_s, verify_s=verify_s)))
 
