@@ -224,8 +224,7 @@ def plain_choice(
         others = [each for each in others if allowed[each]][:2]
         gap = float(row[token]) - float(row[others[0]]) if others else 1e6
         return token, 1.0, gap, tuple(others)
-    with np.errstate(over="ignore"):
-        log_weights = (scores[kept] - best) / params.temperature
+    log_weights = (scores[kept] - best) / max(params.temperature, 1e-200)
     perturbed = log_weights + noise[kept]
     ranks = best_first(perturbed)[:3]
     weights = np.exp(log_weights)
