@@ -1,6 +1,6 @@
-"""`choose` draws from exactly its candidates' law, independently where it ought to, and a chooser as a plain reference does.
+"""`choose` draws from exactly its candidates' law, and a chooser as a plain reference does.
 
-The reference sorts the whole row and has noise for all of it. All draws are fixed; see `law` for the false-alarm rate of
+That draws are independent follows from the noise: `test_noise`. The reference sorts the whole row and has noise for all of it. All draws are fixed; see `law` for the false-alarm rate of
 a check, one in a thousand.
 """
 
@@ -41,14 +41,6 @@ KEPT = weighted(IDS, WEIGHTS)
 def counted(draw: Draw, ids: Sequence[int] = IDS, n_draws: int = N_DRAWS) -> NDArray[np.int64]:
     index = {token: i for i, token in enumerate(ids)}
     return np.bincount([index[draw(i)] for i in range(n_draws)], minlength=len(ids))
-
-
-def counted_pairs(left: Draw, right: Draw, ids: Sequence[int] = IDS) -> NDArray[np.int64]:
-    index = {token: i for i, token in enumerate(ids)}
-    counts = np.zeros((len(ids), len(ids)), dtype=np.int64)
-    for i in range(N_DRAWS):
-        counts[index[left(i)], index[right(i)]] += 1
-    return counts
 
 
 def at_positions(seed: int, start: int = 0, kept: Candidates = KEPT) -> Draw:
@@ -92,41 +84,9 @@ def test_choices_follow_the_weights_whatever_the_ids_are_and_however_many(start:
         assert follows(counted(at_positions(4, kept=weighted(ids, law)), ids), law)
 
 
-@pytest.mark.long
-@pytest.mark.first(1)
-@pytest.mark.parametrize("step", [1, 2, 64])
-def test_choices_at_neighbouring_positions_are_independent(step: int) -> None:
-    draw = at_positions(2)
-    # Pairs do not overlap: each position is in one of them.
-    starts = [i for i in range(2 * step * (N_DRAWS // step + 1)) if i // step % 2 == 0]
-    pairs = counted_pairs(lambda i: draw(starts[i]), lambda i: draw(starts[i] + step))
-    assert follows(pairs, np.outer(WEIGHTS, WEIGHTS))
-
-
-@pytest.mark.long
-def test_choices_of_neighbouring_seeds_and_of_swapped_ones_are_independent() -> None:
-    for seed in (0, 2**64 - 1):
-        pairs = counted_pairs(at_positions(seed), at_positions(seed + 1))
-        assert follows(pairs, np.outer(WEIGHTS, WEIGHTS))
-    swapped = counted_pairs(
-        lambda i: choose(KEPT, Noise(i % 141), 141 + i // 141),
-        lambda i: choose(KEPT, Noise(141 + i // 141), i % 141),
-    )
-    assert follows(swapped, np.outer(WEIGHTS, WEIGHTS))
-
-
-@pytest.mark.long
-def test_choices_among_neighbouring_ids_are_independent() -> None:
-    """Disjoint candidates at one position share a seed and nothing else."""
-    even, odd = (weighted(range(first, first + 10, 2), WEIGHTS) for first in (0, 1))
-    right = at_positions(8, kept=odd)
-    pairs = counted_pairs(at_positions(8, kept=even), lambda i: right(i) - 1, (0, 2, 4, 6, 8))
-    assert follows(pairs, np.outer(WEIGHTS, WEIGHTS))
-
-
 @pytest.mark.slow
 def test_law_check_catches_a_wrong_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Normal noise, Gumbel noise a tenth too small, positions that share theirs in twos."""
+    """Normal noise, and Gumbel noise that is a tenth too small."""
     gumbel, draw = Noise.gumbel, at_positions(0)
 
     def normal(self: Noise, position: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -135,9 +95,6 @@ def test_law_check_catches_a_wrong_law(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (normal, lambda *args: 0.9 * gumbel(*args)):
         monkeypatch.setattr(Noise, "gumbel", wrong)
         assert not follows(counted(draw, n_draws=20_000), WEIGHTS)
-    monkeypatch.setattr(Noise, "gumbel", lambda self, at, ids: gumbel(self, at // 2, ids))
-    pairs = counted_pairs(lambda i: draw(2 * i), lambda i: draw(2 * i + 1))
-    assert not follows(pairs, np.outer(WEIGHTS, WEIGHTS))
 
 
 @pytest.mark.long

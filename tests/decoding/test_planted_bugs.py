@@ -27,7 +27,7 @@ from localspec.errors import PassFailed
 from localspec.llama.token_map import MappedIds, TokenMap
 from tests.decoding.company import check_company
 from tests.decoding.worlds import OTHER, RENAMED, SHARED, check_same_text, random_world
-from tests.support.planting import Bug, plant
+from tests.support.planting import Bug, plant, table
 from tests.toy import CachedModel
 
 FAILURES = (AssertionError, PassFailed, KeyError, IndexError, ValueError)
@@ -52,156 +52,75 @@ def check_without_constraint(random: Random) -> None:
     check_same_text(replace(random_world(random), constraint_salt=None))
 
 
-BONUS = "choose(chooser.candidates(logits[len(draft.tokens)], {}), {}, {})"
-BUGS = (
-    Bug("bonus row off by one", verify, "index", "_ - 1", 4),
-    Bug(
-        "correction row off by one",
-        verify,
-        "call Verdict",
-        "Verdict(row, chooser.choose(logits[row + 1], prefix))",
-        1,
-    ),
-    Bug(
-        "correction from the row before",
-        verify,
-        "call Verdict",
-        "Verdict(row, chooser.choose(logits[max(0, row - 1)], prefix))",
-        1,
-    ),
-    Bug(
-        "the first rejected token counts as accepted",
-        verify,
-        "call Verdict",
-        "Verdict(row + 1, token)",
-        1,
-    ),
-    Bug("overshoot past end of generation", Generation._until_end, "if", "self._looped"),
-    Bug(
-        "only the last confirmed token is checked for end of generation",
-        Generation._until_end,
-        "if",
-        "_ and index == len(tokens) - 1",
-    ),
-    Bug("overshoot past the limit", Generation._plan, "call min", "min(plan.draft_length, room)"),
-    Bug("the context is no limit", Generation.__post_init__, "call min", "len(self.prompt) + most"),
-    Bug("stale cache: rejected tokens stay", CachedModel.truncate, "delete", "pass"),
-    Bug("stale cache: one rejected token stays", CachedModel.truncate, "bound", "_ + 1"),
-    Bug("stale cache: compared by length", CachedModel.common_prefix, "compare", "False"),
-    Bug(
-        "position of a whole round is that of its first token",
-        verify,
-        "call choose",
-        "choose(chooser.candidates(logits[row], prefix), chooser.noise, len(tokens))",
-    ),
-    Bug(
-        "position of the bonus is that of the last drafted token",
-        verify,
-        "call choose",
-        BONUS.format("prefix", "chooser.noise", "len(prefix) - bool(draft.tokens)"),
-        2,
-    ),
-    Bug("every position off by one", Chooser.choose, "call len", "_ + 1"),
-    Bug("a draft goes past an id that its model has not", SharedIds.read, "if", "True"),
-    Bug("a draft of ids that the target has not", SharedIds.row, "return", "logits"),
-    Bug(
-        "a draft goes past its model's context",
-        ModelDrafter.propose,
-        "choice",
-        "plan.draft_length if visible else 0",
-        1,
-    ),
-    Bug(
-        "a grammar's state that a rejected draft leaves behind",
-        AnswerConstraint._follow,
-        "delete",
-        "pass",
-        1,
-    ),
-    Bug(
-        "the grammar masks after top-k",
-        candidates,
-        "call allowed_ids",
-        "(lambda ids: ids[allows(ids) & (row[ids] > -np.inf)])(top_ids(row, 1 if greedy else params.top_k))",
-    ),
-    Bug("the grammar binds the prompt, too", AnswerConstraint.allows, "bound", "0"),
-    Bug(
-        "a draft follows the token before",
-        ModelDrafter.propose,
-        "call Pass",
-        "Pass(Role.DRAFT_MODEL, visible[:-1] or visible, rows=1, more=draft)",
-        1,
-    ),
-    Bug(
-        "a draft goes on without the token that it proposed",
-        Scheduler._deliver,
-        "call append",
-        "tokens.append(tokens[-1])",
-    ),
-    Bug("the row of another branch", verify, "call index", "0"),
-    Bug("the row of the token that a branch stands beside", verify, "index", "row + 1", 3),
-    Bug(
-        "what follows a branch has its parent's position",
-        verify,
-        "call choose",
-        "choose(chooser.candidates(logits[own], [*prefix, token]), chooser.noise, len(prefix))",
-        1,
-    ),
-    Bug(
-        "a branch goes on from the token before its parent",
-        speculative_round,
-        "add",
-        "max(n_past, _ - 1)",
-    ),
-    Bug(
-        "a branch goes on from the token that it stands beside",
-        speculative_round,
-        "add",
-        "min(_ + 1, n_past + len(draft.tokens) - 1)",
-    ),
-    Bug(
-        "a branch that was accepted is not in the text",
-        Generation.advance,
-        "star",
-        "(verdict.next_token,)",
-        1,
-    ),
-    Bug(
-        "a third choice counts as the second",
-        verify,
-        "compare",
-        "token in draft.alternatives[row]",
-        2,
-    ),
-    Bug("a branch is accepted whatever the target says", verify, "compare", "True", 2),
-    Bug(
-        "the first token is chosen at another position",
-        Generation.advance,
-        "call speculative_round",
-        "speculative_round(tokens if self._decoding_since else [*tokens[:1], *tokens], plan, self.chooser)",
-    ),
+FUNCTIONS = (
+    verify, speculative_round, candidates, Generation.advance, Generation._until_end, Generation._plan,
+    Generation.__post_init__, CachedModel.truncate, CachedModel.common_prefix, Chooser.choose, Chooser._allows,
+    SharedIds.read, SharedIds.row, ModelDrafter.propose, GrowingDraft.__call__, GrowingDraft._append,
+    AnswerConstraint.allows, AnswerConstraint._follow, Scheduler._deliver, Scheduler._merged, Scheduler._pass,
+    Scheduler._passes, Scheduler._update_backlog, Scheduler._feed_prompt, Scheduler._interrupted, Scheduler.start,
+    Scheduler._end_cancelled, MappedIds.row, MappedIds.next, MappedIds.spell, MappedIds.read, MappedIds._return_to,
+    TokenMap._join,
+)  # fmt: skip
+BUGS = table(
+    """
+    verify
+        bonus row off by one | index 4 | _ - 1
+        correction row off by one | call Verdict 1 | Verdict(row, chooser.choose(logits[row + 1], prefix))
+        correction from the row before | call Verdict 1 | Verdict(row, chooser.choose(logits[max(0, row - 1)], prefix))
+        the first rejected token counts as accepted | call Verdict 1 | Verdict(row + 1, token)
+        position of a whole round is that of its first token | call choose | choose(chooser.candidates(logits[row], prefix), chooser.noise, len(tokens))
+        position of the bonus is that of the last drafted token | call choose 2 | choose(chooser.candidates(logits[len(draft.tokens)], prefix), chooser.noise, len(prefix) - bool(draft.tokens))
+        the row of another branch | call index | 0
+        the row of the token that a branch stands beside | index 3 | row + 1
+        what follows a branch has its parent's position | call choose 1 | choose(chooser.candidates(logits[own], [*prefix, token]), chooser.noise, len(prefix))
+        a third choice counts as the second | compare 2 | token in draft.alternatives[row]
+        a branch is accepted whatever the target says | compare 2 | True
+    Generation._until_end
+        overshoot past end of generation | if | self._looped
+        only the last confirmed token is checked for end of generation | if | _ and index == len(tokens) - 1
+    Generation._plan
+        overshoot past the limit | call min | min(plan.draft_length, room)
+    Generation.__post_init__
+        the context is no limit | call min | len(self.prompt) + most
+    CachedModel.truncate
+        stale cache: rejected tokens stay | delete | pass
+        stale cache: one rejected token stays | bound | _ + 1
+    CachedModel.common_prefix
+        stale cache: compared by length | compare | False
+    Chooser.choose
+        every position off by one | call len | _ + 1
+    SharedIds.read
+        a draft goes past an id that its model has not | if | True
+    SharedIds.row
+        a draft of ids that the target has not | return | logits
+    ModelDrafter.propose
+        a draft goes past its model's context | choice 1 | plan.draft_length if visible else 0
+        a draft follows the token before | call Pass 1 | Pass(Role.DRAFT_MODEL, visible[:-1] or visible, rows=1, more=draft)
+    AnswerConstraint._follow
+        a grammar's state that a rejected draft leaves behind | delete 1 | pass
+    candidates
+        the grammar masks after top-k | call allowed_ids | (lambda ids: ids[allows(ids) & (row[ids] > -np.inf)])(top_ids(row, 1 if greedy else params.top_k))
+    AnswerConstraint.allows
+        the grammar binds the prompt, too | bound | 0
+    Scheduler._deliver
+        a draft goes on without the token that it proposed | call append | tokens.append(tokens[-1])
+    speculative_round
+        a branch goes on from the token before its parent | add | max(n_past, _ - 1)
+        a branch goes on from the token that it stands beside | add | min(_ + 1, n_past + len(draft.tokens) - 1)
+    Generation.advance
+        a branch that was accepted is not in the text | star 1 | (verdict.next_token,)
+        the first token is chosen at another position | call speculative_round | speculative_round(tokens if self._decoding_since else [*tokens[:1], *tokens], plan, self.chooser)
+    """,
+    *FUNCTIONS,
 )
-PENALTIES = (
-    Bug(
-        "penalties forget the drafted prefix",
-        verify,
-        "call choose",
-        "choose(chooser.candidates(logits[row], tokens), chooser.noise, len(prefix))",
-    ),
-    Bug(
-        "penalties of the bonus forget the drafted prefix",
-        verify,
-        "call choose",
-        BONUS.format("tokens", "chooser.noise", "len(prefix)"),
-        2,
-    ),
-    Bug(
-        "what follows a branch forgets it",
-        verify,
-        "call choose",
-        "choose(chooser.candidates(logits[own], prefix), chooser.noise, len(prefix) + 1)",
-        1,
-    ),
+PENALTIES = table(
+    """
+    verify
+        penalties forget the drafted prefix | call choose | choose(chooser.candidates(logits[row], tokens), chooser.noise, len(prefix))
+        penalties of the bonus forget the drafted prefix | call choose 2 | choose(chooser.candidates(logits[len(draft.tokens)], tokens), chooser.noise, len(prefix))
+        what follows a branch forgets it | call choose 1 | choose(chooser.candidates(logits[own], prefix), chooser.noise, len(prefix) + 1)
+    """,
+    *FUNCTIONS,
 )
 NAMES: dict[str, object] = {"choose": choose, "top_ids": top_ids, "np": np}
 
@@ -237,109 +156,42 @@ def test_noise_that_depends_on_the_draft_is_caught(monkeypatch: pytest.MonkeyPat
     assert first_failing(check_world, 300) is not None
 
 
-COMPANY_BUGS = (
-    Bug(
-        "rows of another sequence",
-        Scheduler._merged,
-        "call zip",
-        "zip(group, reversed(answers), strict=True)",
-    ),
-    Bug(
-        "a draft model's row of another slot",
-        Scheduler._merged,
-        "call zip",
-        "zip(group, reversed(answers) if role is Role.DRAFT_MODEL else answers, strict=True)",
-    ),
-    Bug("what another slot asked for", Scheduler._pass, "index", "group[0]"),
-    Bug(
-        "rows are looked at when another pass was made",
-        Scheduler._merged,
-        "call zip",
-        "(_, self._pass(role, group[-1:]) if len(group) > 1 else None)[0]",
-    ),
-    Bug(
-        "position of another sequence",
-        verify,
-        "call choose",
-        BONUS.format("prefix", "chooser.noise", "(last.append(len(prefix)) or last[-2])"),
-        2,
-    ),
-    Bug(
-        "noise of another seed",
-        verify,
-        "call choose",
-        BONUS.format(
-            "prefix", "(last.append(chooser.noise) or last[-1 - (len(last) > 2)])", "len(prefix)"
-        ),
-        2,
-    ),
-    Bug(
-        "grammar of another sequence",
-        Chooser._allows,
-        "call partial",
-        "partial((last.append(self.constraint) or last[-1 - (len(last) > 2)]).allows, prefix)",
-    ),
-    Bug(
-        "a prompt is merged before it is evaluated",
-        Scheduler._update_backlog,
-        "compare",
-        "missing <= most + 3",
-        2,
-    ),
-    Bug(
-        "more is given to a draft model than a pass holds",
-        Scheduler._update_backlog,
-        "call min",
-        "request.rows + lag",
-    ),
-    Bug(
-        "a prompt counts as evaluated after its first chunk",
-        Scheduler._feed_prompt,
-        "choice",
-        "self._resumed(slot, NO_ROWS)",
-        -1,
-    ),
-    Bug("more rows than a pass gives", Scheduler._passes, "compare", "rows > model.most_rows + 1"),
-    Bug("more tokens than a pass holds", Scheduler._passes, "compare", "False", 1),
-    Bug(
-        "who fails takes the others along",
-        Scheduler._merged,
-        "call _merged",
-        "self._resumed(slot, error)",
-    ),
-    Bug("who is cancelled takes the others along", Scheduler._interrupted, "if", "True", 1),
-    Bug(
-        "who was not cancelled goes on without its rows",
-        Scheduler._interrupted,
-        "call _update_backlog",
-        "self._resumed(slot, NO_ROWS)",
-    ),
-    Bug(
-        "who was cancelled while another pass ran is asked again",
-        Scheduler._merged,
-        "if",
-        "True",
-    ),
-    Bug("who is cancelled goes on", Scheduler._end_cancelled, "name slots", "_[1:]"),
-    Bug(
-        "a cancel that came too late is for whoever comes next",
-        Scheduler.start,
-        "call discard",
-        "None",
-    ),
-    Bug("a cancel that came too late is for all", Scheduler.start, "call resume", "None"),
-    Bug(
-        "a cancel of one swallows that of all",
-        Scheduler._end_cancelled,
-        "call resume",
-        "self.flag.clear()",
-    ),
-    Bug(
-        "a cache that another sequence of the slot left is compared by length",
-        CachedModel.common_prefix,
-        "compare",
-        "False",
-    ),
+COMPANY_BUGS = table(
+    """
+    Scheduler._merged
+        rows of another sequence | call zip | zip(group, reversed(answers), strict=True)
+        a draft model's row of another slot | call zip | zip(group, reversed(answers) if role is Role.DRAFT_MODEL else answers, strict=True)
+        rows are looked at when another pass was made | call zip | (_, self._pass(role, group[-1:]) if len(group) > 1 else None)[0]
+        who fails takes the others along | call _merged | self._resumed(slot, error)
+        who was cancelled while another pass ran is asked again | if | True
+    Scheduler._pass
+        what another slot asked for | index | group[0]
+    verify
+        position of another sequence | call choose 2 | choose(chooser.candidates(logits[len(draft.tokens)], prefix), chooser.noise, (last.append(len(prefix)) or last[-2]))
+        noise of another seed | call choose 2 | choose(chooser.candidates(logits[len(draft.tokens)], prefix), (last.append(chooser.noise) or last[-1 - (len(last) > 2)]), len(prefix))
+    Chooser._allows
+        grammar of another sequence | call partial | partial((last.append(self.constraint) or last[-1 - (len(last) > 2)]).allows, prefix)
+    Scheduler._update_backlog
+        a prompt is merged before it is evaluated | compare 2 | missing <= most + 3
+        more is given to a draft model than a pass holds | call min | request.rows + lag
+    Scheduler._feed_prompt
+        a prompt counts as evaluated after its first chunk | choice -1 | self._resumed(slot, NO_ROWS)
+    Scheduler._passes
+        more rows than a pass gives | compare | rows > model.most_rows + 1
+        more tokens than a pass holds | compare 1 | False
+    Scheduler._interrupted
+        who is cancelled takes the others along | if 1 | True
+        who was not cancelled goes on without its rows | call _update_backlog | self._resumed(slot, NO_ROWS)
+    Scheduler._end_cancelled
+        who is cancelled goes on | name slots | _[1:]
+        a cancel of one swallows that of all | call resume | self.flag.clear()
+    Scheduler.start
+        a cancel that came too late is for whoever comes next | call discard | None
+        a cancel that came too late is for all | call resume | None
+    CachedModel.common_prefix
+        a cache that another sequence of the slot left is compared by length | compare | False
+    """,
+    *FUNCTIONS,
 )
 
 
@@ -353,37 +205,28 @@ def test_planted_bug_is_caught_by_a_company(bug: Bug, monkeypatch: pytest.Monkey
 # Vocabularies that differ. No slip in the mapping can change the text, since the target verifies: a part of the worlds has
 # a draft model that says by other ids what the target says, and all that it proposes has to be accepted.
 
-MAPPING_BUGS = (
-    Bug(
-        "a row by the draft model's own ids",
-        MappedIds.row,
-        "return",
-        "np.resize(logits, self._row.shape)",
-    ),
-    Bug("a choice among the draft model's own ids", GrowingDraft.__call__, "call row", "row"),
-    Bug("the draft model goes on with the target's id", MappedIds.next, "call int", "token"),
-    Bug(
-        "the draft model's id is proposed",
-        MappedIds.spell,
-        "choice",
-        "(drafted,) if before is None else table.joined(before, drafted)",
-    ),
-    Bug(
-        "the draft model's id is proposed after another",
-        TokenMap._join,
-        "return",
-        "(before, drafted)",
-    ),
-    Bug("the text is read as the target's ids", MappedIds.read, "return", "tokens"),
-    Bug("what was read of another text", MappedIds._return_to, "compare", "False", 2),
-    Bug("several tokens overshoot", GrowingDraft._append, "compare", "True", 1),
-    Bug("passes beyond the draft model's context", GrowingDraft.__call__, "compare", "True", -1),
-    Bug(
-        "another text of the same length",
-        MappedIds.read,
-        "compare",
-        "len(tokens) != len(self._text)",
-    ),
+MAPPING_BUGS = table(
+    """
+    MappedIds.row
+        a row by the draft model's own ids | return | np.resize(logits, self._row.shape)
+    GrowingDraft.__call__
+        a choice among the draft model's own ids | call row | row
+        passes beyond the draft model's context | compare -1 | True
+    MappedIds.next
+        the draft model goes on with the target's id | call int | token
+    MappedIds.spell
+        the draft model's id is proposed | choice | (drafted,) if before is None else table.joined(before, drafted)
+    TokenMap._join
+        the draft model's id is proposed after another | return | (before, drafted)
+    MappedIds.read
+        the text is read as the target's ids | return | tokens
+        another text of the same length | compare | len(tokens) != len(self._text)
+    MappedIds._return_to
+        what was read of another text | compare 2 | False
+    GrowingDraft._append
+        several tokens overshoot | compare 1 | True
+    """,
+    *FUNCTIONS,
 )
 
 

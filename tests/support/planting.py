@@ -7,6 +7,7 @@ takes its place is an expression in which `_` is the node that stood there, or a
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from types import FunctionType
@@ -23,6 +24,20 @@ class Bug(NamedTuple):
     kind: str
     wrong: str
     which: int = 0
+
+
+def table(text: str, *functions: object) -> list[Bug]:
+    """Return bugs of a table: the name of a function, and below it `name | kind, and which | what takes the place`."""
+    by_name = {getattr(each, "__qualname__", ""): each for each in functions}
+    bugs, function = list[Bug](), functions[0]
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, *cells = line.split(" | ")
+        if not cells:
+            function = by_name[name]
+            continue
+        kind, which = re.fullmatch(r"(.*?) ?(-?\d*)", cells[0]).groups()  # type: ignore[union-attr]
+        bugs.append(Bug(name, function, kind, cells[1], int(which or 0)))
+    return bugs
 
 
 def _parts(node: ast.AST, kind: str) -> Iterator[ast.AST | None]:
