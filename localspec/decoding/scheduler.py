@@ -23,6 +23,8 @@ NO_ROWS: Logits = np.empty((0, 0), dtype=np.float32)
 """The answer to a pass without rows."""
 _OVERTAKEN = 10
 """Prompts may be overtaken by a share of one in so many of their tokens."""
+_TOGETHER = 8
+"""An answer that has just begun waits for prompts beside it, if that takes no more than so many shared chunks."""
 _SMALL_LAG = 16
 """Tokens that a draft model may catch up with in a pass that it shares; its bits decide no token."""
 
@@ -116,6 +118,7 @@ class _Running(Generic[T]):
     missing: int = 0
     shares: bool = False  # its pass with those of others: a prompt goes by itself
     overtaken: int = 0  # tokens of later ones that were evaluated before its own
+    patience: int = 0  # tokens of others' prompts that it still waits for
     evaluated: int = 0
     own_s: float = 0.0  # its share of passes, what was removed from caches included
     more_s: float = 0.0
@@ -172,7 +175,7 @@ class Scheduler(Generic[T]):
     def start(self, slot: int, generator: Generator[Pass, Passed, T]) -> list[Ended[T]]:
         """Run a generator of passes on a free slot; return what came of it if it requests no pass."""
         assert slot not in self._running, f"slot {slot} is taken"  # noqa: S101
-        self._running[slot] = _Running(generator)
+        self._running[slot] = _Running(generator, patience=_TOGETHER * (self._shared_chunk or 0))
         with self._lock:
             self._cancelled.discard(slot)  # that was for another one
             if not self._cancelled:
@@ -200,6 +203,8 @@ class Scheduler(Generic[T]):
         """Make a chunk of prompts, and one round of every sequence that is ready; return what has ended."""
         ended = self._end_cancelled() if self._cancelled else []
         ended += self._feed_prompts()
+        if self._gathers():
+            return ended
         while drafting := self._ready(Role.DRAFT_MODEL):
             ended += self._passes(Role.DRAFT_MODEL, drafting)
         if verifying := self._ready(Role.TARGET):
@@ -228,6 +233,20 @@ class Scheduler(Generic[T]):
             ended += self._feed_prompt(slot, left, behind)
             fed += max(left, 1)
         return ended
+
+    def _gathers(self) -> bool:
+        """Return whether all that are ready have just begun, and wait for the prompts that came with theirs.
+
+        Then their rounds are shared by all, and none is held up by a prompt between two of its tokens later.
+        """
+        running = self._running.values()
+        ready = [each for each in running if each.shares]
+        waiting = sum(each.missing for each in running if not each.shares)
+        if waiting and ready and waiting <= min(each.patience for each in ready):
+            return True
+        for each in ready:
+            each.patience = 0
+        return False
 
     def _next_prompt(self, behind: Sequence[int]) -> tuple[int, int]:
         """Return which request gets the next chunk, and how many tokens neither its sequence nor another one has cached.
@@ -258,6 +277,8 @@ class Scheduler(Generic[T]):
         if left <= most + most // 2 and left <= model.n_batch:
             most = left  # a rest would be a pass that mostly reads weights
         count = min(most, left)
+        for each in self._running.values():
+            each.patience -= count * each.shares
         oldest.overtaken = max(0, oldest.overtaken + (-count if oldest is running else count))
         if left <= most and request.rows:
             running.missing = left  # what another one has is copied

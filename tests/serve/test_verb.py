@@ -1,7 +1,5 @@
 """`localspec serve` itself: a process on real weights, asked over a real port, and what it refuses to start with."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -10,20 +8,15 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import jsonschema
 import pytest
 
 from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec, started
-from tests.serve.clients import Package
+from tests.serve.clients import openai
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    import openai
-else:
-    openai = Package("openai")
 
 PERSON = {
     "type": "object",
