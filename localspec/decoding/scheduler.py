@@ -118,7 +118,10 @@ class _Running(Generic[T]):
     missing: int = 0
     shares: bool = False  # its pass with those of others: a prompt goes by itself
     overtaken: int = 0  # tokens of later ones that were evaluated before its own
-    patience: int = 0  # tokens of others' prompts that it still waits for
+    began: bool = False  # its first token is there
+    patience: int = (
+        0  # tokens of others' prompts that it waits for between its first token and the second
+    )
     evaluated: int = 0
     own_s: float = 0.0  # its share of passes, what was removed from caches included
     more_s: float = 0.0
@@ -154,6 +157,7 @@ class Scheduler(Generic[T]):
         self._cancel = cancel
         self._clock = clock
         self._shared_chunk = shared_chunk
+        self._together = _TOGETHER * (shared_chunk or 0)
         self._on_chunk = on_chunk
         self._running: dict[int, _Running[T]] = {}  # the oldest first
         self._cancelled: set[int] = set()
@@ -175,7 +179,7 @@ class Scheduler(Generic[T]):
     def start(self, slot: int, generator: Generator[Pass, Passed, T]) -> list[Ended[T]]:
         """Run a generator of passes on a free slot; return what came of it if it requests no pass."""
         assert slot not in self._running, f"slot {slot} is taken"  # noqa: S101
-        self._running[slot] = _Running(generator, patience=_TOGETHER * (self._shared_chunk or 0))
+        self._running[slot] = _Running(generator)
         with self._lock:
             self._cancelled.discard(slot)  # that was for another one
             if not self._cancelled:
@@ -241,8 +245,9 @@ class Scheduler(Generic[T]):
         """
         running = self._running.values()
         ready = [each for each in running if each.shares]
-        waiting = sum(each.missing for each in running if not each.shares)
-        if waiting and ready and waiting <= min(each.patience for each in ready):
+        behind = sum(each.evaluated + each.missing for each in running if not each.shares)
+        just_begun = ready and min(each.patience for each in ready) > 0
+        if just_begun and 0 < behind <= self._together:
             return True
         for each in ready:
             each.patience = 0
@@ -278,7 +283,7 @@ class Scheduler(Generic[T]):
             most = left  # a rest would be a pass that mostly reads weights
         count = min(most, left)
         for each in self._running.values():
-            each.patience -= count * each.shares
+            each.patience -= count
         oldest.overtaken = max(0, oldest.overtaken + (-count if oldest is running else count))
         if left <= most and request.rows:
             running.missing = left  # what another one has is copied
@@ -422,6 +427,8 @@ class Scheduler(Generic[T]):
                 truncate_s, own_s = view.truncate_s - running.truncate_s, running.own_s
                 waited_s = max(0.0, self._all_s - running.all_s - own_s)
                 own_s = max(0.0, own_s - truncate_s)
+                if not running.began and running.request.role is Role.TARGET:
+                    running.began, running.patience = True, self._together
                 evaluated, more_s = running.evaluated, running.more_s
                 passed = Passed(answer, evaluated, own_s, truncate_s, waited_s, more_s)
                 running.request = running.generator.send(passed)

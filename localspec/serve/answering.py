@@ -7,11 +7,12 @@ give up on a silent server, and send the request again.
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect
@@ -268,11 +269,11 @@ class Answers:
         done: dict[int, Finished] = {}
         async with self._events(request, PromptProgress()) as events:
             while len(done) < len(answers):
-                at, event = _sound(await events.get())
-                if isinstance(event, Finished):
-                    done[at] = event
-                else:
-                    answers[at].append(event)
+                match await events.next():
+                    case at, Finished() as end:
+                        done[at] = end
+                    case at, event:
+                        answers[at].append(event)
         body = self.form.whole(answers, [done[at] for at in sorted(done)])
         await JSONResponse(body)(request.scope, request.receive, send)
 
@@ -283,20 +284,20 @@ class Answers:
 
         progress = PromptProgress()
         async with self._events(request, progress) as events:
-            first = await _next(events, HEADERS_WITHIN_S)
+            first = await events.next(HEADERS_WITHIN_S)
             if first is None and not progress.total:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(CHECKED_WITHIN_S):
                         for each in self.prompts:
                             await self.service.check(each)
-                first = await _next(events, 0)
+                first = await events.next(0)
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             try:
                 if opening := _encoded(self.form.opening(progress)):
                     await write(opening)
                 left, pings = len(self.prompts), count(1)
                 while left:
-                    happened = first or await _next(events, PING_EVERY_S)
+                    happened = first or await events.next(PING_EVERY_S)
                     first = None
                     if happened is None:
                         ping = _encoded(self.form.ping(next(pings))) or "\n"
@@ -309,48 +310,41 @@ class Answers:
             except LocalspecError as error:
                 await write(_encoded([_error(request.scope, error)]), more=False)
 
-    @asynccontextmanager
-    async def _events(
-        self, request: HttpRequest, progress: PromptProgress
-    ) -> AsyncIterator["_Events"]:
-        """Yield a queue of what happens of all answers; they end with this."""
-        events: _Events = asyncio.Queue()
-
-        async def follow(at: int, prompt: Request) -> None:
-            try:
-                reply = self.service.reply(request, prompt, progress, empty=self.empty)
-                async for event in reply:
-                    events.put_nowait((at, event))
-            except Exception as error:  # raised where the events are read
-                events.put_nowait(error)
-
-        tasks = [asyncio.create_task(follow(*each)) for each in enumerate(self.prompts)]
-        try:
-            yield events
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    def _events(self, request: HttpRequest, progress: PromptProgress) -> "_Events":
+        reply = partial(self.service.reply, request, progress=progress, empty=self.empty)
+        return _Events([reply(each) for each in self.prompts])
 
 
-_Happened = tuple[int, Told | Finished]
-_Events = asyncio.Queue[_Happened | Exception]
+class _Events:
+    """The events of several answers as they come, each with its place; left, all of them end."""
 
+    def __init__(self, replies: Sequence[AsyncGenerator[Told | Finished]]) -> None:
+        self._replies = replies
+        # Tasks are kept while nobody waits: an event is never lost.
+        self._next = {asyncio.ensure_future(anext(each)): at for at, each in enumerate(replies)}
 
-async def _next(events: _Events, within_s: float) -> _Happened | None:
-    """Return the next event; None where there is none in time. A queue loses nothing when waiting for it is cancelled."""
-    try:
-        async with asyncio.timeout(within_s):
-            happened = await events.get()
-    except TimeoutError:
-        return None
-    return _sound(happened)
+    async def __aenter__(self) -> Self:
+        return self
 
+    async def __aexit__(self, *_: object) -> None:
+        for each in self._next:
+            each.cancel()
+        await asyncio.gather(*self._next, return_exceptions=True)
+        for reply in self._replies:
+            await reply.aclose()
 
-def _sound(happened: _Happened | Exception) -> _Happened:
-    if isinstance(happened, Exception):
-        raise happened
-    return happened
+    async def next(self, within_s: float | None = None) -> tuple[int, Told | Finished] | None:
+        """Return the next event; None where there is none in time. An error of one answer is raised."""
+        done, _ = await asyncio.wait(self._next, timeout=within_s, return_when="FIRST_COMPLETED")
+        if not done:
+            return None
+        task = done.pop()
+        at, event = self._next.pop(task), task.result()
+        if isinstance(event, Finished):
+            await self._replies[at].aclose()
+        else:
+            self._next[asyncio.ensure_future(anext(self._replies[at]))] = at
+        return at, event
 
 
 def _encoded(events: Iterable[Body]) -> str:
