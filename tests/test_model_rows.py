@@ -6,7 +6,6 @@ from click.testing import CliRunner
 
 from localspec.cli.main import localspec as cli
 from localspec.launch.rows import ModelRow, choices, model_rows
-from localspec.models.entries import ModelEntry
 from localspec.models.recommend import Memory
 from localspec.models.registry import Registry, load_registry, parse_registry
 
@@ -80,14 +79,17 @@ def test_what_suits_this_machine_comes_first_then_the_toy_and_what_does_not_fit(
     assert [each.drafts for each in found] == [True, None, None, None]
 
 
+def _place(blobs: Path, **sizes: int) -> None:
+    blobs.mkdir(parents=True, exist_ok=True)
+    for sha256, size in sizes.items():
+        with (blobs / sha256).open("wb") as file:
+            file.truncate(size)
+
+
 def test_what_the_user_has_comes_first_imported_models_too(
     registry: Registry, tmp_path: Path
 ) -> None:
-    blobs = tmp_path / "data" / "blobs"
-    blobs.mkdir(parents=True)
-    for sha256, size in (("a", 100_000_000), ("c", 500 * GB), ("d", 10)):
-        with (blobs / (sha256 * 64)).open("wb") as file:
-            file.truncate(size)
+    _place(tmp_path / "data/blobs", **{"a" * 64: 100_000_000, "c" * 64: 500 * GB, "d" * 64: 10})
     (tmp_path / "data" / "imports.toml").write_text(
         f'[models.mine]\norigin = "/tmp/mine.gguf"\nsize_bytes = 10\nsha256 = "{"d" * 64}"\n'
     )
@@ -107,31 +109,18 @@ def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> 
     ]
 
 
-def test_the_first_choice_is_told_in_full(registry: Registry, tmp_path: Path) -> None:
+def test_the_hint_of_a_choice_has_all_that_is_known(registry: Registry, tmp_path: Path) -> None:
     best = choices(registry, memory(28 * GB))[0]
-    assert (
-        best.hint
-        == "2.0 GB to download · about 14 tokens/s · chat · its draft model could make it faster"
-    )
-    blobs = tmp_path / "data" / "blobs"
-    blobs.mkdir(parents=True)
-    with (blobs / ("b" * 64)).open("wb") as file:
-        file.truncate(2 * GB)
-    best = choices(registry, memory(None))[0]
-    assert best.hint == "2.0 GB, here · chat · its draft model could make it faster"
+    rest = "chat · its draft model could make it faster"
+    assert best.hint == f"2.0 GB to download · about 14 tokens/s · {rest}"
+    _place(tmp_path / "data/blobs", **{"b" * 64: 2 * GB})
+    assert choices(registry, memory(None))[0].hint == f"2.0 GB, here · {rest}"
 
 
 def test_rows_fit_into_forty_columns() -> None:
     widest = max(choices(), key=lambda each: len(each.name))
     row = ModelRow(widest.name, 120 * GB, False, True, "chat", True, 9.9).line(len(widest.name))
     assert row.index("  chat") <= 34
-
-
-def _place(path: Path, *models: ModelEntry) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-    for model in models:
-        with (path / model.sha256).open("wb") as file:
-            file.truncate(model.size_bytes)
 
 
 def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +130,7 @@ def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
     registry = load_registry()
     here = [registry.model(each) for each in ("smollm2-135m", "qwen2.5-coder-1.5b")]
     here += [registry.model(each) for each in ("qwen2.5-coder-0.5b", "bge-small-en-v1.5")]
-    _place(tmp_path / "data" / "blobs", *here)
+    _place(tmp_path / "data/blobs", **{each.sha256: each.size_bytes for each in here})
     ram = Memory("RAM", 16 * GB, 60e9, free_bytes=9 * GB)
     rows = {row.name: row for row in model_rows(registry, [ram])}
     assert rows.keys() >= {*registry.pairs, *(model.name for model in here)}
@@ -202,7 +191,8 @@ def test_a_draft_model_names_the_model_that_one_has(
         return next(row for row in model_rows(registry) if row.name == "qwen3-0.6b").about
 
     assert label() == "draft model for qwen3-4b"  # the smallest
-    _place(tmp_path / "data" / "blobs", registry.model("qwen3-8b"))
+    model = registry.model("qwen3-8b")
+    _place(tmp_path / "data/blobs", **{model.sha256: model.size_bytes})
     assert label() == "draft model for qwen3-8b"
 
 
@@ -211,7 +201,8 @@ def test_a_model_whose_bare_name_is_a_pair_with_other_weights_has_its_full_name(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     registry = load_registry()
-    _place(tmp_path / "data" / "blobs", registry.model("qwen3-1.7b:Q8_0"))
+    model = registry.model("qwen3-1.7b:Q8_0")
+    _place(tmp_path / "data/blobs", **{model.sha256: model.size_bytes})
     rows = {row.name: row for row in choices(registry)}
     assert not rows["qwen3-1.7b"].here
     assert rows["qwen3-1.7b:Q8_0"].here
