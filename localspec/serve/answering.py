@@ -22,7 +22,7 @@ from starlette.types import Scope, Send
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import Finished, Prefilling, Started, StreamEvent, Told
+from localspec.chat.events import Delta, Finished, Prefilling, Started, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.engine import Busy
@@ -128,7 +128,7 @@ class Service:
 
     async def reply(
         self, http: HttpRequest, request: Request, progress: PromptProgress, *, empty: bool = False
-    ) -> AsyncGenerator[Told | Finished]:
+    ) -> AsyncGenerator[Delta | Finished]:
         """Yield the pieces of an answer, and in the end the whole, once the model is there; raises as `Backend.answers` does.
 
         Args:
@@ -151,7 +151,7 @@ class Service:
                     yield _emptied(notice) if empty else notice
                 elif isinstance(notice, ReplyEvents):
                     for event in notice.events:
-                        if not isinstance(event, Told):
+                        if not isinstance(event, Delta):
                             progress.note(event)
                         elif not empty:
                             yield event
@@ -210,7 +210,7 @@ class Form(ABC):
         return ()
 
     @abstractmethod
-    def pieces(self, at: int, event: Told | Finished) -> Iterable[Body]:
+    def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:
         """Return the events for what happened of one answer.
 
         Args:
@@ -227,7 +227,7 @@ class Form(ABC):
         return ()
 
     @abstractmethod
-    def whole(self, answers: Sequence[Sequence[Told]], done: Sequence[Finished]) -> Any:
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Any:
         """Return a whole answer as JSON.
 
         Args:
@@ -265,7 +265,7 @@ class Answers:
         await unless_gone(request, way(request, send))
 
     async def _whole(self, request: HttpRequest, send: Send) -> None:
-        answers: list[list[Told]] = [[] for _ in self.prompts]
+        answers: list[list[Delta]] = [[] for _ in self.prompts]
         done: dict[int, Finished] = {}
         async with self._events(request, PromptProgress()) as events:
             while len(done) < len(answers):
@@ -318,7 +318,7 @@ class Answers:
 class _Events:
     """The events of several answers as they come, each with its place; left, all of them end."""
 
-    def __init__(self, replies: Sequence[AsyncGenerator[Told | Finished]]) -> None:
+    def __init__(self, replies: Sequence[AsyncGenerator[Delta | Finished]]) -> None:
         self._replies = replies
         # Tasks are kept while nobody waits: an event is never lost.
         self._next = {asyncio.ensure_future(anext(each)): at for at, each in enumerate(replies)}
@@ -333,7 +333,7 @@ class _Events:
         for reply in self._replies:
             await reply.aclose()
 
-    async def next(self, within_s: float | None = None) -> tuple[int, Told | Finished] | None:
+    async def next(self, within_s: float | None = None) -> tuple[int, Delta | Finished] | None:
         """Return the next event; None where there is none in time. An error of one answer is raised."""
         done, _ = await asyncio.wait(self._next, timeout=within_s, return_when="FIRST_COMPLETED")
         if not done:

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Finished, Reply, Told
+from localspec.chat.events import Delta, Finished, Reply
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
@@ -117,7 +117,7 @@ class MessageForm(Form):
         message: Body = {**self._head, "content": [], **ending, "usage": usage}
         yield {"type": "message_start", "message": message}
 
-    def pieces(self, at: int, event: Told | Finished) -> Iterable[Body]:  # noqa: ARG002 - the only one
+    def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:  # noqa: ARG002 - the only one
         """Return the events of the blocks, and the end."""
         for step, block in self._blocks.take(event):
             body: Body = {"type": f"content_block_{step}", "index": block.index}
@@ -143,7 +143,7 @@ class MessageForm(Form):
             nothing = {"stop_reason": None, "stop_sequence": None}
             yield {"type": "message_delta", "delta": nothing, "usage": {"output_tokens": 0}}
 
-    def whole(self, answers: Sequence[Sequence[Told]], done: Sequence[Finished]) -> Body:
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Body:
         """Return the message."""
         for event in (*answers[0], *done):
             for _ in self._blocks.take(event):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from localspec.chat.events import CallBegun, CallDelta, Finished, Text, Told
+from localspec.chat.events import CallBegun, CallDelta, Delta, Finished, Text
 from localspec.messages import ToolCall
 
 Kind = Literal["thinking", "text", "call"]
@@ -50,7 +50,7 @@ class Block:
 class Blocks(list[Block]):
     """The blocks of one answer, as its events come."""
 
-    def take(self, event: Told | Finished) -> Iterator[tuple[Step, Block]]:
+    def take(self, event: Delta | Finished) -> Iterator[tuple[Step, Block]]:
         """Take an event in, and yield each step of a block right after it; a delta is the last of its pieces.
 
         The end stops the last block; an answer without a word and a call has an empty block of text.

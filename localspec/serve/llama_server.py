@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Finished, Text, Told
+from localspec.chat.events import Delta, Finished, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Detokenize, Tokenize
@@ -90,14 +90,14 @@ class InfillForm(Form):
         self._service = service
         self._fields = fields
 
-    def pieces(self, at: int, event: Told | Finished) -> Iterable[Body]:
+    def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:
         """Return a piece of text, or the end; there are no calls."""
         if isinstance(event, Finished):
             yield self._filled(at, event, "")
         elif isinstance(event, Text):
             yield {"index": at, "content": event.text, "stop": False}
 
-    def whole(self, answers: Sequence[Sequence[Told]], done: Sequence[Finished]) -> Any:  # noqa: ARG002 - the replies have it
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Any:  # noqa: ARG002 - the replies have it
         """Return the answer, or a list of several."""
         filled = [self._filled(at, each, each.reply.text) for at, each in enumerate(done)]
         return filled if len(filled) > 1 else filled[0]

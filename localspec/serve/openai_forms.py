@@ -12,11 +12,11 @@ from localspec.chat.events import (
     CallBegun,
     CallDelta,
     CallDone,
+    Delta,
     Finished,
     Reply,
     Text,
     TokenLogprob,
-    Told,
 )
 from localspec.chat.reply_figures import speculation, timings
 from localspec.decoding.round import StopReason
@@ -91,10 +91,10 @@ class CompletionForm(Form):
         """Return one whole answer."""
 
     @abstractmethod
-    def piece(self, at: int, event: Told | None) -> Body:
+    def piece(self, at: int, event: Delta | None) -> Body:
         """Return a part of one streamed answer; without an event its end."""
 
-    def pieces(self, at: int, event: Told | Finished) -> Iterable[Body]:
+    def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:
         """Return the part of an answer that an event is."""
         if isinstance(event, Finished):
             self._done.append(event)
@@ -110,7 +110,7 @@ class CompletionForm(Form):
             usage = _usage([each.reply for each in self._done])
             yield {**self._head, "object": self.chunk, "choices": [], "usage": usage}
 
-    def whole(self, answers: Sequence[Sequence[Told]], done: Sequence[Finished]) -> Body:
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Body:
         """Return all answers, with the figures of the first."""
         choices = [
             {
@@ -154,7 +154,7 @@ class ChatForm(CompletionForm):
         message = {"role": "assistant", "content": content, "refusal": None, **more}
         return {"message": message, "logprobs": self._likely(texts)}
 
-    def piece(self, at: int, event: Told | None) -> Body:
+    def piece(self, at: int, event: Delta | None) -> Body:
         """Return a part of one streamed answer; without an event its end."""
         match event:
             case Text():
@@ -186,7 +186,7 @@ class TextForm(CompletionForm):
         """Return one whole answer."""
         return {"text": reply.text, "logprobs": self._likely(texts, 0)}
 
-    def piece(self, at: int, event: Told | None) -> Body:
+    def piece(self, at: int, event: Delta | None) -> Body:
         """Return a part of one streamed answer; without a text its end."""
         if not isinstance(event, Text):
             return {"text": "", "logprobs": None}

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from starlette.requests import Request as HttpRequest
 
-from localspec.chat.events import Finished, Text, Told
+from localspec.chat.events import Delta, Finished, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
@@ -99,7 +99,7 @@ class ResponseForm(Form):
         for kind in ("created", "in_progress"):
             yield self._event(kind, response=self._shell)
 
-    def pieces(self, at: int, event: Told | Finished) -> Iterable[Body]:  # noqa: ARG002 - the only one
+    def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:  # noqa: ARG002 - the only one
         """Return the events of items, and the end."""
         status = _status(event) if isinstance(event, Finished) else "completed"
         for step, block in self._blocks.take(event):
@@ -107,7 +107,7 @@ class ResponseForm(Form):
         if isinstance(event, Finished):
             yield self._event(status, response=self._ended(event))
 
-    def whole(self, answers: Sequence[Sequence[Told]], done: Sequence[Finished]) -> Body:
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Body:
         """Return the response."""
         for event in (*answers[0], *done):
             for _ in self._blocks.take(event):
