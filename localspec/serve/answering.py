@@ -199,7 +199,7 @@ def _emptied(done: Finished) -> Finished:
     return msgspec.structs.replace(done, reply=reply)
 
 
-class Form(ABC):
+class AnswerForm(ABC):
     """Writes the answers to one request as an interface has them; an event of a stream is a JSON object."""
 
     end = ""
@@ -250,7 +250,7 @@ class Answers:
 
     service: Service
     prompts: Sequence[Request]
-    form: Form
+    form: AnswerForm
     stream: bool = False
     empty: bool = False
 

@@ -16,8 +16,15 @@ from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.messages import Message, from_json
-from localspec.serve.answering import Answers, Body, Form, PromptProgress, Service, unless_gone
-from localspec.serve.blocks import Block, Blocks
+from localspec.serve.answering import (
+    AnswerForm,
+    Answers,
+    Body,
+    PromptProgress,
+    Service,
+    unless_gone,
+)
+from localspec.serve.blocks import AnswerBlock, Blocks
 from localspec.serve.bodies import AnswerFields, body_of, reply_options
 from localspec.serve.openai_forms import CUT, figures
 from localspec.serve.steady import steady
@@ -94,7 +101,7 @@ async def count_tokens(request: HttpRequest, service: Service) -> Response:
     return JSONResponse({"input_tokens": tokens})
 
 
-class MessageForm(Form):
+class MessageForm(AnswerForm):
     """The form of a message.
 
     Args:
@@ -174,7 +181,7 @@ def _messages(body: CountBody) -> tuple[Message, ...]:
     return steady([from_json(each, f"message {at}") for at, each in enumerate(given, 1)])
 
 
-def _block(block: Block) -> Body:
+def _block(block: AnswerBlock) -> Body:
     """Return a block as it is by now."""
     if block.kind == "call":
         call = block.call

@@ -13,7 +13,7 @@ Step = Literal["start", "delta", "stop"]
 
 
 @dataclass(slots=True)
-class Block:
+class AnswerBlock:
     """A stretch of an answer.
 
     Args:
@@ -47,30 +47,30 @@ class Block:
         return ToolCall(self.begun.id, self.begun.name, self.text)
 
 
-class Blocks(list[Block]):
+class Blocks(list[AnswerBlock]):
     """The blocks of one answer, as its events come."""
 
-    def take(self, event: Delta | Finished) -> Iterator[tuple[Step, Block]]:
+    def take(self, event: Delta | Finished) -> Iterator[tuple[Step, AnswerBlock]]:
         """Take an event in, and yield each step of a block right after it; a delta is the last of its pieces.
 
         The end stops the last block; an answer without a word and a call has an empty block of text.
         """
         match event:
             case CallBegun():
-                yield from self._follow(Block("call", len(self), event))
+                yield from self._follow(AnswerBlock("call", len(self), event))
             case Text(thinking=thinking):
                 kind: Kind = "thinking" if thinking else "text"
                 if not self or self[-1].kind != kind:
-                    yield from self._follow(Block(kind, len(self)))
+                    yield from self._follow(AnswerBlock(kind, len(self)))
             case Finished():
                 if all(each.kind == "thinking" for each in self):
-                    yield from self._follow(Block("text", len(self)))
+                    yield from self._follow(AnswerBlock("text", len(self)))
                 yield "stop", self[-1]
         if isinstance(event, Text | CallDelta):
             self[-1].pieces.append(event)
             yield "delta", self[-1]
 
-    def _follow(self, block: Block) -> Iterator[tuple[Step, Block]]:
+    def _follow(self, block: AnswerBlock) -> Iterator[tuple[Step, AnswerBlock]]:
         if self:
             yield "stop", self[-1]
         self.append(block)

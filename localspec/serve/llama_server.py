@@ -15,7 +15,7 @@ from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Detokenize, Tokenize
 from localspec.messages import Infill
-from localspec.serve.answering import Answers, Body, Form, Service, unless_gone
+from localspec.serve.answering import AnswerForm, Answers, Body, Service, unless_gone
 from localspec.serve.bodies import body_of, reply_options
 from localspec.serve.openai import CompletionBody, choices
 from localspec.serve.openai_forms import drafting
@@ -78,7 +78,7 @@ async def infill(request: HttpRequest, service: Service) -> Answers:
     return Answers(service, prompts, form, body.stream, body.n_predict == 0)
 
 
-class InfillForm(Form):
+class InfillForm(AnswerForm):
     """The form of what fills a gap.
 
     Args:

@@ -21,7 +21,7 @@ from localspec.chat.events import (
 from localspec.chat.reply_figures import speculation, timings
 from localspec.decoding.round import StopReason
 from localspec.messages import ToolCall
-from localspec.serve.answering import Body, Form, PromptProgress
+from localspec.serve.answering import AnswerForm, Body, PromptProgress
 from localspec.serve.tools import openai_call
 
 CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
@@ -49,7 +49,7 @@ def figures(done: Finished, notes: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-class CompletionForm(Form):
+class CompletionForm(AnswerForm):
     """The common form of completions.
 
     Args:
@@ -139,7 +139,7 @@ class ChatForm(CompletionForm):
         super().__init__(model, **given)
         self._calls: dict[int, int] = {}
 
-    def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - see Form
+    def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - see AnswerForm
         """Return an empty part of every answer."""
         for at in range(self._count):
             yield self._chunk(at, {"delta": {"role": "assistant", "content": ""}})

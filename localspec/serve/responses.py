@@ -18,8 +18,8 @@ from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.messages import Message, from_json
 from localspec.options import ReplyOptions
-from localspec.serve.answering import Answers, Body, Form, PromptProgress, Service
-from localspec.serve.blocks import Block, Blocks
+from localspec.serve.answering import AnswerForm, Answers, Body, PromptProgress, Service
+from localspec.serve.blocks import AnswerBlock, Blocks
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
 from localspec.serve.openai_forms import CUT, figures, likely
 from localspec.serve.steady import steady
@@ -80,7 +80,7 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
     return Answers(service, [prompt], form, body.stream, limit == 0)
 
 
-class ResponseForm(Form):
+class ResponseForm(AnswerForm):
     """The form of a response.
 
     Args:
@@ -94,7 +94,7 @@ class ResponseForm(Form):
         self._numbers = count()
         self._blocks = Blocks()
 
-    def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - see Form
+    def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - see AnswerForm
         """Return the empty response."""
         for kind in ("created", "in_progress"):
             yield self._event(kind, response=self._shell)
@@ -114,7 +114,7 @@ class ResponseForm(Form):
                 pass
         return self._ended(done[0])
 
-    def _item(self, step: str, block: Block, status: str) -> Iterable[Body]:
+    def _item(self, step: str, block: AnswerBlock, status: str) -> Iterable[Body]:
         index, name = block.index, _NAMES[block.kind]
         at = {"item_id": _id(block), "output_index": index}
         at |= {} if block.kind == "call" else {"content_index": 0}
@@ -169,11 +169,11 @@ def _status(done: Finished) -> str:
     return "incomplete" if cut else "completed"
 
 
-def _id(block: Block) -> str:
+def _id(block: AnswerBlock) -> str:
     return f"{_IDS[block.kind]}_{block.id}"
 
 
-def _output(block: Block, status: str) -> Body:
+def _output(block: AnswerBlock, status: str) -> Body:
     """Return an item of the output."""
     head = {"id": _id(block), "status": status}
     if block.kind == "thinking":
@@ -184,11 +184,11 @@ def _output(block: Block, status: str) -> Body:
     return {**head, "type": "function_call", "call_id": block.call.id, **_content(block)}
 
 
-def _part(block: Block) -> Body:
+def _part(block: AnswerBlock) -> Body:
     return {"type": "output_text", "annotations": [], **_content(block)}
 
 
-def _content(block: Block) -> Body:
+def _content(block: AnswerBlock) -> Body:
     """Return what an item says."""
     if block.kind == "call":
         return {"name": block.call.name, "arguments": block.text}
