@@ -24,13 +24,7 @@ WIDTHS = range(2, 17)
 
 @dataclass(slots=True)
 class Rounding:
-    """A model whose rows, and whose memory, depend on the width of passes as planted.
-
-    Args:
-        rows_off: by width, what its rows are off.
-        memory_off: by width, what the rows after it are off.
-        off_from: the last position of a pass from which on rows are off at all.
-    """
+    """A model whose rows, and the rows after it, are off by the width of a pass as planted, from a last position on."""
 
     rows_off: dict[int, float] = field(default_factory=dict)
     memory_off: dict[int, float] = field(default_factory=dict)
@@ -129,9 +123,7 @@ def test_where_nothing_is_safe_the_other_depths_are_not_looked_at() -> None:
 
 
 @pytest.mark.weights
-def test_exact_kernels_have_safe_widths_and_without_flash_attention_none_is(
-    smollm2: LlamaModel,
-) -> None:
+def test_exact_kernels_have_safe_widths(smollm2: LlamaModel) -> None:
     options = replace(smollm2.options, threads=1)
     safe = safe_widths(smollm2, options, depths=(250, 300))
     assert safe.widths[:4] == (1, 2, 3, 4)
@@ -144,9 +136,7 @@ def test_exact_kernels_have_safe_widths_and_without_flash_attention_none_is(
 
 
 @pytest.mark.weights
-def test_contexts_of_the_same_weights_are_left_alone_and_comparing_can_be_cancelled(
-    smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
-) -> None:
+def test_contexts_stay(smollm2: LlamaModel, context: LlamaContext, tokens: list[int]) -> None:
     options, cancel = replace(smollm2.options, threads=1), CancelFlag()
     row = context.logits(tokens, rows=1)
     before = row.copy()
