@@ -153,7 +153,7 @@ def test_the_chat_alone_imports_its_screens() -> None:
         for imported in imports(tree)
         if room(imported) == "tui" and room(name) != "tui"
     }
-    assert wrong == {"localspec.cli.chat"}
+    assert wrong == {"localspec.cli.conversing"}
 
 
 def test_external_packages_have_one_home() -> None:

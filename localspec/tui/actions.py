@@ -350,7 +350,8 @@ async def stats(front: Front, _: str) -> None:
 
 async def reveal(front: Front, _: str) -> None:
     """Show what a rule of --gate masked until you ask."""
-    masked = front.session.engine.withheld
+    exchange = front.session.exchange
+    masked = [] if exchange is None else exchange.withheld
     if not masked:
         raise UsageError(
             'nothing to reveal: rules with action = "ask" found nothing in the last answer'
@@ -376,7 +377,7 @@ async def race(front: Front, argument: str) -> None:
 
 async def restart(front: Front, _: str) -> None:
     """Restart the model."""
-    front.session.restart()
+    await front.session.restart()
     await front.show_conversation(known=True)
     front.report("restarting the model")
     await front.show_loading()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli import chat as chat_verb
+from localspec.cli import conversing
 from localspec.cli.main import localspec
 from localspec.cli.options import Settings
 from localspec.cli.prompt import SystemFlags
@@ -31,7 +31,7 @@ def at_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     monkeypatch.setattr(run, "_at_terminal", lambda: True)
-    monkeypatch.setattr(chat_verb, "start_chat", start_chat)
+    monkeypatch.setattr(conversing, "start_chat", start_chat)
 
 
 @pytest.mark.usefixtures("at_terminal")
@@ -63,7 +63,7 @@ def test_many_lines_on_a_pipe_are_warned_of(
 ) -> None:
     for quiet, said in ((False, 1), (True, 0)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\nc\nd\n")))
-        assert list(chat_verb._typed_lines(quiet=quiet)) == ["a", "b", "c", "d"]
+        assert list(conversing._typed_lines(quiet=quiet)) == ["a", "b", "c", "d"]
         assert capsys.readouterr().err.count("each line is a separate question") == said
 
 
@@ -85,7 +85,7 @@ def test_ctrl_c_takes_a_line_back_and_twice_it_leaves(
         raise line
 
     monkeypatch.setattr("builtins.input", read)
-    lines = chat_verb._lines_of_a_person([])
+    lines = conversing._lines_of_a_person([])
     assert [next(lines) for _ in range(3)] == ["one", None, "two"]
     assert "Ctrl-C again quits" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt):

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from localspec.chat.events import Finished, RoundDone, Started, StreamEvent, Text
 from localspec.decoding.round import Round
-from localspec.engine.client import EngineClient
+from tests.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyEvents
 from localspec.options import LaunchOptions
 from tests.engine.double import command

@@ -7,7 +7,7 @@ import pytest
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, StreamEvent
 from localspec.chat.request import Request
-from localspec.engine.client import EngineClient
+from tests.engine.client import EngineClient
 from localspec.engine.protocol import Count, Counted, Failed, ReplyEvents
 from localspec.messages import Message, ToolResult
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams

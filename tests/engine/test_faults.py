@@ -18,7 +18,7 @@ import pytest
 
 from localspec.chat.events import Finished
 from localspec.chat.request import Request
-from localspec.engine.client import EngineClient
+from tests.engine.client import EngineClient
 from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.engine.link import cause_of_death
 from localspec.engine.protocol import (
@@ -152,7 +152,7 @@ def test_it_has_a_session_of_its_own_so_that_the_terminal_cannot_reach_it() -> N
 PARENT = """
 import os, sys, time
 from localspec.chat.events import Finished, Prefilling
-from localspec.engine.client import EngineClient
+from tests.engine.client import EngineClient
 from localspec.engine.protocol import Ready
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions

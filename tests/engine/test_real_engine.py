@@ -9,7 +9,7 @@ import pytest
 
 from localspec.chat.events import Finished, Prefilling, Text
 from localspec.decoding.round import StopReason
-from localspec.engine.client import EngineClient
+from tests.engine.client import EngineClient
 from localspec.engine.protocol import (
     Failed,
     LoadCancelled,

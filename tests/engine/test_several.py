@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from localspec.chat.events import Finished, Prefilling, RoundDone, Started, Text, Withheld
+from localspec.chat.events import Finished, Prefilling, RoundDone, Started, Text
 from localspec.decoding.round import StopReason
-from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Counted,
     Failed,
@@ -21,6 +20,7 @@ from localspec.engine.protocol import (
 )
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from tests.engine.client import EngineClient
 from tests.engine.double import command
 from tests.engine.talking import Heard, double, hear, hear_all, hear_event, hear_of
 
@@ -316,15 +316,3 @@ def test_nothing_is_written_of_what_a_gate_has_masked(tmp_path: Path) -> None:
             assert isinstance(told, kind)
     finally:
         engine.close()
-
-
-def test_what_is_withheld_of_an_aside_is_held_nowhere() -> None:
-    engine = EngineClient()
-    answer = engine.ask([Message.user("the mail?")])
-    aside = engine.ask([Message.user("the mail?")], ephemeral=True)
-    mails = {
-        number: Withheld("mail", f"{number}@example.org", "[mail]") for number in (answer, aside)
-    }
-    for number, withheld in mails.items():
-        engine._deliver(ReplyEvents(number, (withheld,)))
-    assert engine.withheld == [mails[answer]]

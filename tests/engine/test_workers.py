@@ -3,7 +3,7 @@
 import pytest
 
 from localspec.chat.events import Finished, Text
-from localspec.engine.client import EngineClient
+from tests.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, Ready
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.engine.client import EngineClient
+from tests.engine.client import EngineClient
 from localspec.engine.protocol import Load, encode
 from localspec.options import LaunchOptions
 from tests.cli.command import Done, localspec

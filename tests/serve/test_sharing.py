@@ -15,7 +15,7 @@ import pytest
 from localspec.chat.events import Finished, RoundDone, Started, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.client import EngineClient
+from tests.engine.client import EngineClient
 from localspec.engine.engine import EngineGone, RemoteEngine, iterate
 from localspec.engine.link import ChildLink, ServerLink
 from localspec.engine.protocol import (

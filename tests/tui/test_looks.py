@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.engine.protocol import ReplyEvents
-from localspec.messages import Message
-from localspec.options import ReplyOptions
+from localspec.chat.request import Request
 from localspec.session.preferences import read_preferences
 from localspec.tui.history_sheet import HistorySheet
 from localspec.tui.race import Race
@@ -70,12 +68,9 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
         cursor = chat.app.view.entry.composer.get_component_rich_style("text-area--cursor")
         assert cursor.reverse or not no_color, "it would not be seen"
         drafted = tokens(INDENTED, by="model", drafted=1, accepted=1)
-        made = exchange(INDENTED, done=True)
-        made.take(ReplyEvents(made.id, (drafted, tokens("\n" * 40))))
+        made = exchange(INDENTED, tokens=[drafted, tokens("\n" * 40)], done=finished())
         chat.session.exchange = made
-        await chat.press("f3")
-        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
-        await chat.settle()
+        await chat.until_sheet(TextSheet, "f3")
         shown = chat.text()
         assert f"│     {'[' * no_color}return some_function" in shown
         # Marks only where there are no colours; what they mean stays in sight.
@@ -84,11 +79,12 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
         assert "proposed by the draft model" in chat.text()
         await chat.press("escape")
 
-        race = Race(chat.session.engine, (Message.user("q"),), ReplyOptions())
-        for number, speed in ((1, 30.0), (2, 15.0)):
-            lane = exchange(INDENTED, number)
-            lane.finished = finished(number, INDENTED, tokens_per_s=speed)
-            race.lanes.append(lane)
+        race = Race(chat.session.engine, Request(0))
+        race.lanes = [
+            exchange(INDENTED, done=finished(text=INDENTED, tokens_per_s=speed))
+            for speed in (30.0, 15.0)
+        ]
+        race.done = True
         chat.app.push_screen(RaceSheet(race))
         await chat.until(lambda: "30.0 tokens/s" in chat.text())
         lines = chat.text().splitlines()
@@ -132,7 +128,7 @@ def test_a_killed_engine_is_told_until_it_is_back(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.begin("one?")
         assert "Assistant" not in chat.text()
-        await chat.until(lambda: "memory ran out; starting it again" in chat.text())
+        await chat.until(lambda: "memory ran out; restarting it" in chat.text())
         await chat.ready()
         await chat.until(lambda: "memory ran out" not in chat.text())
         assert "interrupted, /continue resumes" in chat.text()

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import RoundDone
-from localspec.engine.protocol import ReplyEvents
+from localspec.chat.events import Forecast, RoundDone
+from localspec.chat.request import Request
 from localspec.launch.rows import ModelRow
 from localspec.messages import Message
-from localspec.options import ReplyOptions
 from localspec.session.preferences import Preferences
 from localspec.tui import picker
 from localspec.tui.history_sheet import HistorySheet
@@ -53,10 +52,10 @@ PAIRS = [
 def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
     """Give the last answer figures that do not depend on the machine."""
     made = exchange(rounds=[plain(0.02), round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
-    for each in seen:
-        made.take(ReplyEvents(made.id, (each,)))
-    made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
+    made.happened += seen
+    made.finished = finished(forecast=Forecast(1.3, None, "drafting 3 tokens at a time"))
     chat.session.exchange = made
+    chat.session.gains = [1.1, 1.2, 1.25, 1.15, 1.3, 1.2]
     chat.app.view.show_state()
 
 
@@ -118,26 +117,17 @@ async def test_lens(chat: Chat) -> None:
     await assert_picture(chat, "lens")
 
 
-class Lanes(Race):
-    """A race that was run."""
-
-    def start(self) -> None:
-        for number, end, speed in (
-            (1, "Paris, of course.", 30.0),
-            (2, "Paris, on the Seine.", 20.0),
-        ):
-            text = f"The capital of France is {end}"
-            rounds = [round_of(3, 2, 0.1)] * 30 if number == 1 else [plain(0.05)] * 90
-            lane = exchange(text, number, rounds)
-            lane.finished = finished(number, text, tokens_per_s=speed)
-            self.lanes.append(lane)
-
-
 @driven()
 async def test_race(chat: Chat) -> None:
     await chat.ready()
-    race = Lanes(chat.session.engine, (Message.user("q"),), ReplyOptions())
-    race.start()
+    race = Race(chat.session.engine, Request(0))
+    for end, rounds, speed in (
+        ("Paris, of course.", [round_of(3, 2, 0.1)] * 30, 30.0),
+        ("Paris, on the Seine.", [plain(0.05)] * 90, 20.0),
+    ):
+        text = f"The capital of France is {end}"
+        race.lanes.append(exchange(text, rounds, done=finished(text=text, tokens_per_s=speed)))
+    race.done = True
     chat.app.push_screen(RaceSheet(race))
     await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
     await chat.until(lambda: "differ after" in chat.text())
