@@ -184,7 +184,7 @@ class Session:
         for each in self._loads:
             each.cancel()
         self.models.wanted.clear()
-        self._load(self.models.loaded or self.models.named(""), anew=True)
+        self._load(self.models.loaded or self.models.named(""), restarts=True)
 
     def close(self) -> None:
         """Save what the models have evaluated, and end the engine."""
@@ -230,15 +230,15 @@ class Session:
         other: LaunchOptions | None = None,
         *,
         fetch: bool = True,
-        anew: bool = False,
+        restarts: bool = False,
         resized: bool = False,
     ) -> None:
-        """Load behind what is being loaded; see `Models.load`, and for `anew` in a new process."""
+        """Load behind what is being loaded; see `Models.load`, and where it `restarts` in a new process."""
 
         async def load(before: list[asyncio.Task[None]]) -> None:
             if before:
                 await asyncio.wait(before)
-            if anew:
+            if restarts:
                 await self.engine.end(0)
             try:
                 await self.models.load(wanted, other, fetch=fetch)
@@ -249,8 +249,8 @@ class Session:
             self._suit(resized=resized)
 
         self.models.wanted.append(wanted)
-        before = [] if anew else [*self._loads]
-        if anew:
+        before = [] if restarts else [*self._loads]
+        if restarts:
             self._loads.clear()
         task = self._spawn(load(before))
         self._loads.append(task)
@@ -372,11 +372,11 @@ class Session:
             turns = (*before, self._with_files(text, before))
         else:
             turns = self.talk.turns(self.talk.question().id)
-        self.race = Race(self.engine, self._asked(turns, self.settings.options))
+        self.race = Race(self.engine, self._request_of(turns, self.settings.options))
         return self.race
 
     async def answer(self) -> AsyncGenerator[Happened]:
-        """Answer what was asked: yield what happens, saved as it comes, and so of its calls and of the answers to those.
+        """Answer the question: yield what happens, saved as it comes, and so of its calls and of the answers to those.
 
         What goes wrong is the exchange's `failure`.
         """
@@ -414,8 +414,8 @@ class Session:
             return
         while work.busy:
             await asyncio.sleep(_LOOK_S)
-            asked, question = question, work.question
-            if question is not None and question is not asked:
+            before, question = question, work.question
+            if question is not None and question is not before:
                 yield question
             for each in work.take():
                 if not isinstance(each, str):
@@ -460,7 +460,7 @@ class Session:
         last = self._message(parent)
         if is_request(last):
             work, options = None, options_for(options, 0 if ready is None else ready.n_ctx)
-        request = self._asked(
+        request = self._request_of(
             turns,
             options,
             drop_oldest=self.drop_oldest,
@@ -472,7 +472,7 @@ class Session:
         self.exchange = Exchange(request, parent, continued)
         self._recorder = self._answered = None
 
-    def _asked(self, turns: Sequence[Message], options: ReplyOptions, **more: Any) -> Request:
+    def _request_of(self, turns: Sequence[Message], options: ReplyOptions, **more: Any) -> Request:
         return Request(0, tuple(turns), options, gate=self._gate, **more)
 
     def _message(self, number: int) -> StoredMessage:

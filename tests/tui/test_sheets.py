@@ -119,7 +119,7 @@ async def test_a_download_shows_its_progress_and_esc_stops_it(chat: Chat) -> Non
     await chat.until_text("no model loaded")
 
 
-@driven(DRAFTING)
+@driven({**DRAFTING, "drafts": 2})
 async def test_a_race_shows_both_texts_and_whether_they_are_equal(chat: Chat) -> None:
     await chat.run("/lens")
     assert "nothing to show yet" in chat.text()

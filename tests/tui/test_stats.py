@@ -58,7 +58,7 @@ UNKNOWN = " to tell whether drafting helps; /race measures both."
     ("gains", "sentence"),
     [
         ([1.2] * 5, f"Not enough data yet{UNKNOWN}"),
-        ([1.1, 1.2, 1.3] * 4, "Drafting: 1.20\u00d7 (1.13 to 1.26) over 12 answers"),
+        ([1.1, 1.2, 1.3] * 4, "Drafting: 1.20\u00d7 (1.14 to 1.26) over 12 answers"),
         ([0.8, 1.3] * 4, "Drafting: 1.02\u00d7 (0.81 to 1.29) over 8 answers: no clear difference"),
         ([0.8, 0.9] * 4, "Drafting: 0.85\u00d7 (0.80 to 0.90) over 8 answers"),
     ],
