@@ -47,96 +47,16 @@ MODES: dict[str, Flags] = {
     "model:3": ("--draft", "model", "--draft-length", "3"),
 }
 
-PERSON = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 20},
-        "age": {"type": "integer", "minimum": 0, "maximum": 150},
-        "likes": {"type": "array", "items": {"enum": ["tea", "coffee", "milk"]}, "maxItems": 3},
-    },
-    "required": ["name", "age", "likes"],
-    "additionalProperties": False,
-}
-LIST = {"type": "array", "items": {"type": "integer"}, "minItems": 3, "maxItems": 6}
-GRAMMAR = 'root ::= "Answer: " ("yes" | "no" | [0-9]+) ". " [A-Z] [a-z ]{5,40} "."'
-
-# What a line may say of how it is answered, each tried alone.
+REQUESTS: dict[str, Any] = json.loads((HERE / "golden_requests.json").read_text())
+"""What a line of `batch` may say of how it is answered, each tried alone; and calls of `run --json`: flags, and what stdin
+brings. Without `--draft`, nothing is drafted. Schemas and the grammar stand there under a name."""
+NAMED = {**REQUESTS["schemas"], "GRAMMAR": REQUESTS["grammar"]}
 OPTIONED: dict[str, Line] = {
-    "schema person": {"prompt": "Describe Anna, 34, who likes tea.", "json_schema": PERSON},
-    "schema list": {"prompt": "Give me the first prime numbers.", "json_schema": LIST},
-    "schema any": {"prompt": "Give me a small JSON object.", "json_schema": {}},
-    "schema hot": {"prompt": "Invent a person.", "json_schema": PERSON, "temperature": 1.5},
-    "grammar": {"prompt": "Is the earth round?", "grammar": GRAMMAR},
-    "grammar greedy": {"prompt": "Is water wet?", "grammar": GRAMMAR, "temperature": 0},
-    "response_format": {
-        "custom_id": "response_format",
-        "body": {
-            "messages": [{"role": "user", "content": "JSON with the keys a and b, please."}],
-            "response_format": {"type": "json_object"},
-            "max_completion_tokens": 40,
-        },
-    },
-    "stop": {"prompt": "Count from one to twenty in words.", "stop": "five", "temperature": 0},
-    "stops": {"prompt": "Name ten fruits in a list.", "stop": ["3.", "\n\n", "banana"]},
-    "stop across tokens": {"prompt": "Say hello to the world.", "stop": ["lo ", "elp"]},
-    "repeat_penalty": {"prompt": "Write ha ha ha ha many times.", "repeat_penalty": 1.3},
-    "presence_penalty": {"prompt": "List words about the sea.", "presence_penalty": 1.5},
-    "frequency_penalty": {"prompt": "List words about the sea.", "frequency_penalty": 1.5},
-    "penalty_last_n": {
-        "prompt": "Write ha ha ha ha many times.",
-        "repeat_penalty": 1.5,
-        "penalty_last_n": 8,
-        "temperature": 0,
-    },
-    "logit_bias": {
-        "prompt": "What is the capital of France?",
-        "logit_bias": {"28": -100, "30": 4.5, "504": -2.25},
-        "temperature": 0,
-    },
-    "logit_bias and penalty": {
-        "prompt": "Tell me about rain.",
-        "logit_bias": {"198": -5},
-        "repeat_penalty": 1.2,
-        "presence_penalty": 0.5,
-    },
-    "top_k": {"prompt": "Tell me about snow.", "top_k": 3},
-    "top_k off": {"prompt": "Tell me about snow.", "top_k": 0, "min_p": 0, "top_p": 1},
-    "top_p": {"prompt": "Tell me about snow.", "top_p": 0.5},
-    "min_p": {"prompt": "Tell me about snow.", "min_p": 0.3},
-    "hot": {"prompt": "Tell me about snow.", "temperature": 2.0},
-    "seed": {"prompt": "Tell me about snow.", "seed": 12345},
-    "one token": {"prompt": "Tell me about snow.", "max_tokens": 1},
-    "two tokens": {"prompt": "Tell me about snow.", "max_tokens": 2},
-    "system": {"prompt": "Who are you?", "system": "You are a pirate. Answer in one sentence."},
-    "turns": {
-        "messages": [
-            {"role": "system", "content": "You answer briefly."},
-            {"role": "user", "content": "My name is Ada."},
-            {"role": "assistant", "content": "Hello Ada!"},
-            {"role": "user", "content": "What is my name, and how do you spell it?"},
-        ]
-    },
-    "turns go on": {
-        "messages": [
-            {"role": "user", "content": "My name is Ada."},
-            {"role": "assistant", "content": "Hello Ada!"},
-            {"role": "user", "content": "What is my name, and how do you spell it?"},
-            {"role": "assistant", "content": "Your name is"},
-        ]
-    },
-    "parts": {
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "Name two rivers of Europe."}]}
-        ]
-    },
-    "own raw text": {
-        "custom_id": "own raw text",
-        "url": "/v1/completions",
-        "body": {"prompt": "def fibonacci(n):\n", "max_tokens": 30, "temperature": 0},
-    },
-    "bad temperature": {"prompt": "Tell me about snow.", "temperature": "hot"},
-    "bad schema": {"prompt": "Tell me about snow.", "json_schema": {"type": "nothing"}},
-    "no prompt": {"text": "Tell me about snow."},
+    name: {
+        key: NAMED.get(value, value) if isinstance(value, str) else value
+        for key, value in line.items()
+    }
+    for name, line in REQUESTS["batch"].items()
 }
 
 
@@ -196,42 +116,6 @@ def batches(models: Flags, count: int | None) -> Iterator[Batch]:
         yield Batch(f"parallel exact {mode}", few, (*told, "--exact"))
 
 
-RUNS: dict[str, tuple[Flags, str]] = {
-    "greedy": (("--temperature", "0", "What is the capital of France?"), ""),
-    "seeded": (("--seed", "11", "Tell me a story about a fox."), ""),
-    "lookup": (
-        ("--seed", "11", "--draft", "lookup", "--draft-length", "5", "Count: one two one two one"),
-        "",
-    ),
-    "raw": (("--seed", "11", "--raw", "Once upon a time there was"), ""),
-    "system": (("--seed", "11", "--system", "You are a poet.", "Who are you?"), ""),
-    "stops": (("--seed", "11", "--stop", ".", "--stop", "!", "Tell me about whales."), ""),
-    "schema": (("--seed", "11", "--json-schema", json.dumps(PERSON), "Invent a person."), ""),
-    "grammar": (("--seed", "11", "--grammar", "GRAMMAR", "Is snow white?"), ""),
-    "material": (("--seed", "11", "Summarise this."), "The bridge was closed for repairs. " * 12),
-    "stdin": (("--seed", "11", "-"), "Wie heißt die Hauptstadt von Österreich? 🏔"),
-    "exact": (("--seed", "11", "--exact", "--draft", "off", "Explain a rainbow."), ""),
-    "exact drafted": (("--seed", "11", "--exact", "Explain a rainbow."), ""),
-    "context full": (
-        ("--seed", "11", "--ctx", "64", "--max-tokens", "400", "Tell a long story about a dog."),
-        "",
-    ),
-    "q8_0": (("--seed", "11", "--kv-type", "q8_0", "Explain a rainbow."), ""),
-    "sampling": (
-        (
-            "--seed=11",
-            "--top-k=5",
-            "--top-p=0.7",
-            "--min-p=0.1",
-            "--repeat-penalty=1.2",
-            "Explain a rainbow.",
-        ),
-        "",
-    ),
-}
-"""Calls of `run --json`: flags, and what stdin brings. Without `--draft`, nothing is drafted."""
-
-
 class Recorder:
     """Calls a program and keeps what it gives.
 
@@ -276,19 +160,20 @@ class Recorder:
     def record_runs(self) -> None:
         """Ask with `run --json`, one process each."""
         grammar = self._folder / "answer.gbnf"
-        grammar.write_text(GRAMMAR)
-        for name, (flags, stdin) in RUNS.items():
-            told = [str(grammar) if each == "GRAMMAR" else each for each in flags]
+        grammar.write_text(REQUESTS["grammar"])
+        words_of = {"PERSON": json.dumps(NAMED["PERSON"]), "GRAMMAR": str(grammar)}
+        for name, call in REQUESTS["run"].items():
+            flags = [words_of.get(each, each) for each in call["flags"]]
             exact_auto = "--exact" in flags and "--draft" not in flags
             draft = () if exact_auto or "--draft" in flags else MODES["off"]
             limit = () if "--max-tokens" in flags else ("--max-tokens", "32")
             words = ("run", "--json", "--quiet", "--pair", SMALL, *self._plain, *draft, *limit)
-            out = self._call(name, (*words, *told), stdin, allowed=(0,))
+            out = self._call(name, (*words, *flags), call["stdin"], allowed=(0,))
             kept = _kept(json.loads(out), plan=not exact_auto)
             if not any(each.startswith("--seed") for each in flags):
                 del kept["seed"]  # drawn anew for every run
             self.lines[f"run | {name}"] = kept
-        print(f"run: {len(RUNS)} calls", file=sys.stderr)
+        print(f"run: {len(REQUESTS['run'])} calls", file=sys.stderr)
 
     def _call(self, name: str, words: Sequence[str], stdin: str, allowed: Sequence[int]) -> str:
         done = subprocess.run(

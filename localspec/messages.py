@@ -5,18 +5,19 @@ form of OpenAI's chat bodies, which chat templates read as well.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
+from localspec.display import printable
 from localspec.errors import UsageError
 
 Role = Literal["system", "user", "assistant", "tool"]
 
-_ROLES: Mapping[str, Role] = {"developer": "system", **{each: each for each in get_args(Role)}}
 _HEADER = re.compile(r'\n\n<file name="([^"\n]*)">\n')
+_HALF = "half of a character (a lone surrogate)"
 _LOST = "this call was not carried out: the program ended before it"
 _END, _BROKEN_END = "</file>", "<\\/file>"
 
@@ -80,12 +81,6 @@ class ToolResult(Tagged, frozen=True):
 Part = TextPart | DocumentPart | ToolCall | ToolResult
 
 _READ = (TextPart, DocumentPart)
-_HELD: Mapping[Role, tuple[type, ...]] = {
-    "system": _READ,
-    "user": _READ,
-    "assistant": (*_READ, ToolCall),
-    "tool": (ToolResult,),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +91,11 @@ class Message:
         role: who says it.
         parts: what is said: texts and documents; calls only of the assistant; a tool says one result and nothing else.
         thinking: the thoughts of a reply, apart from its answer.
-
-    Raises:
-        UsageError: a part that this role cannot say.
     """
 
     role: Role
     parts: tuple[Part, ...] = ()
     thinking: str = ""
-
-    def __post_init__(self) -> None:
-        wrong = next((each for each in self.parts if not isinstance(each, _HELD[self.role])), None)
-        if wrong is not None:
-            raise UsageError(
-                f"a message of role {self.role} holds a {type(wrong).__name__}: leave it out"
-            )
-        if self.role == "tool" and len(self.parts) != 1:
-            raise UsageError(
-                f"a message of role tool holds {len(self.parts)} results: give every result one of its own"
-            )
 
     @classmethod
     def system(cls, text: str) -> "Message":
@@ -230,6 +211,31 @@ def to_json(message: Message) -> dict[str, Any]:
     return value
 
 
+class _TextForm(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class _FunctionForm(msgspec.Struct):
+    name: str
+    arguments: str
+
+
+class _CallForm(msgspec.Struct):
+    id: str
+    function: _FunctionForm
+
+
+class _MessageForm(msgspec.Struct):
+    """A message as OpenAI's chat bodies have it."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[_TextForm] | msgspec.UnsetType | None = msgspec.UNSET
+    reasoning_content: str | None = None
+    tool_calls: list[_CallForm] | None = None
+    tool_call_id: str | None = None
+    is_error: bool | None = None
+
+
 def from_json(value: Any, what: str = "the message") -> Message:
     """Return the message in a JSON value: what `to_json` returns, or a body of OpenAI's form.
 
@@ -242,36 +248,27 @@ def from_json(value: Any, what: str = "the message") -> Message:
     Raises:
         UsageError: it is no such message, or has no words where some are needed.
     """
-    if not isinstance(value, dict):
-        raise UsageError(f"{what} is not an object: write its role and content")
-    role = value.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        known = ", ".join(("system", "developer", "user", "assistant", "tool"))
-        raise UsageError(f"{what} has the role {str(role)[:40]!r}: choose one of {known}")
-    content = value.get("content")
+    try:
+        form = msgspec.convert(value, _MessageForm)
+        msgspec.json.encode(form)  # which no half of a character can be
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        reason = _HALF if isinstance(error, UnicodeEncodeError) else printable(str(error))[:160]
+        raise UsageError(f"{what} cannot be read ({reason}): only text is supported") from None
+    content = form.content
     if isinstance(content, list):
-        content = "".join(_text_of_part(each, what) for each in content)
+        content = "".join(checked_text(each.text, f"a part of {what}") for each in content)
+    role: Role = "system" if form.role == "developer" else form.role
     if role == "tool":
-        return Message(
-            "tool",
-            (
-                ToolResult(
-                    _string(value.get("tool_call_id"), f"tool_call_id of {what}"),
-                    _string(content, f"the content of {what}"),
-                    value.get("is_error") is True,
-                ),
-            ),
-        )
-    calls = tuple(_calls(value.get("tool_calls"), what)) if role == "assistant" else ()
-    if role == "assistant" and (
-        content == "" or (content is None and (calls or "content" in value))
-    ):
-        text = ""
-    else:
-        text = checked_text(content, f"the content of {what}")
-    thinking = _string(value.get("reasoning_content") or "", f"reasoning_content of {what}")
-    message = Message.from_text(_ROLES[role], text, thinking)
-    return replace(message, parts=(*message.parts, *calls))
+        if form.tool_call_id is None or not isinstance(content, str):
+            raise UsageError(f"{what} lacks its tool_call_id or its content: write both, as text")
+        result = ToolResult(form.tool_call_id, content, form.is_error is True)
+        return Message("tool", (result,))
+    calls = form.tool_calls or [] if role == "assistant" else []
+    empty = content in ("", None) or (content is msgspec.UNSET and calls)
+    text = "" if role == "assistant" and empty else checked_text(content, f"the content of {what}")
+    message = Message.from_text(role, text, form.reasoning_content or "")
+    parts = (ToolCall(each.id, each.function.name, each.function.arguments) for each in calls)
+    return replace(message, parts=(*message.parts, *parts))
 
 
 def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -303,7 +300,11 @@ def checked_text(value: Any, what: str) -> str:
     """
     if not isinstance(value, str) or not value.strip():
         raise UsageError(f"{what} is empty or not text: write a prompt")
-    return _string(value, what)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} has {_HALF}: fix it") from None
+    return value
 
 
 def _words(text: str) -> tuple[Part, ...]:
@@ -326,36 +327,3 @@ def _with_documents(text: str) -> Iterator[Part]:
             done = after = at.start() + len(document.block)
         at = _HEADER.search(text, after)
     yield from _words(text[done:])
-
-
-def _text_of_part(value: Any, what: str) -> str:
-    if not isinstance(value, dict) or value.get("type") != "text":
-        raise UsageError(f"{what} has a part that is not text: only text is supported")
-    return checked_text(value.get("text"), f"a part of {what}")
-
-
-def _calls(value: Any, what: str) -> Iterator[ToolCall]:
-    if value is None:
-        return
-    if not isinstance(value, list):
-        raise UsageError(f"tool_calls of {what} is not a list: write a list of calls")
-    for number, each in enumerate(value, 1):
-        call = f"call {number} of {what}"
-        function = each.get("function") if isinstance(each, dict) else None
-        if not isinstance(function, dict):
-            raise UsageError(f"{call} has no function: write its name and its arguments")
-        yield ToolCall(
-            _string(each.get("id"), f"the id of {call}"),
-            _string(function.get("name"), f"the name of {call}"),
-            _string(function.get("arguments"), f"the arguments of {call}"),
-        )
-
-
-def _string(value: Any, what: str) -> str:
-    if not isinstance(value, str):
-        raise UsageError(f"{what} is not text: write some")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{what} has half of a character (a lone surrogate): fix it") from None
-    return value

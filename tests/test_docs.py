@@ -19,19 +19,18 @@ def anchors(document: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: str(each.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
-    for path, heading in _LINK.findall(document.read_text()):
+def test_links_and_programs_that_are_named_are_there(document: Path) -> None:
+    text = document.read_text()
+    for path, heading in _LINK.findall(text):
         target = document.parent / path if path else document
         assert target.exists(), path
         if heading:
             assert heading in anchors(target), f"{path}#{heading}"
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: str(each.relative_to(ROOT)))
-def test_programs_that_are_named_are_there(document: Path) -> None:
-    for name in _PROGRAM.findall(document.read_text()):
+    for name in _PROGRAM.findall(text):
         path = ROOT.joinpath(*name.split("."))
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), name
+    # There, each line is a question of its own.
+    assert not re.search(r"\| localspec chat", text)
 
 
 def test_every_decision_stands_in_the_index_under_its_title() -> None:
@@ -44,9 +43,3 @@ def test_every_decision_stands_in_the_index_under_its_title() -> None:
 def test_the_documents_are_short_enough_to_be_read() -> None:
     pages = (ROOT / "docs").rglob("*.md")
     assert sum(len(each.read_text().split()) for each in pages) <= 45_000
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: str(each.relative_to(ROOT)))
-def test_nobody_is_told_to_pipe_a_text_into_a_chat(document: Path) -> None:
-    """There, each line is a question of its own."""
-    assert not re.search(r"\| localspec chat", document.read_text())

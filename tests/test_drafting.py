@@ -48,16 +48,15 @@ def test_a_mode_is_a_kind_and_for_some_a_length(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "on", "auto:3", "off:", "model:", "model:x", "model:-1", "a:1"]
+    ("text", "words"),
+    [
+        *((each, "choose off, auto, lookup or model") for each in ("", "on", "auto:3", "off:")),
+        *((each, "choose off, auto, lookup or") for each in ("model:", "model:x", "model:-1")),
+        *((each, "must be from 1 to 63") for each in ("model:0", "lookup:64", "model:99999")),
+    ],
 )
-def test_what_is_no_mode_is_refused_by_name(text: str) -> None:
-    with pytest.raises(UsageError, match="choose off, auto, lookup or model"):
-        draft_mode(text)
-
-
-@pytest.mark.parametrize("text", ["model:0", "lookup:64", "model:99999"])
-def test_a_length_out_of_range_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="it must be from 1 to 63"):
+def test_a_text_that_is_no_mode_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
         draft_mode(text)
 
 
@@ -101,16 +100,10 @@ def test_each_sequence_of_a_batch_drafts_for_itself() -> None:
     assert [each.name for each in beside.drafters] == ["lookup", "forced"]
 
 
-def test_every_policy_is_without_memories() -> None:
+def test_policies_are_new_each_time_and_need_what_they_draft_with() -> None:
     made = drafting()
     assert made.policy("auto") is not made.policy("auto")
-
-
-def test_without_costs_auto_looks_up() -> None:
     assert drafting(costs=None).policy("auto").name == "lookup"
-
-
-def test_a_mode_that_needs_a_draft_model_says_so() -> None:
     with pytest.raises(UsageError, match="'model:3' needs a draft model: none is loaded"):
         drafting(model=False).policy("model")
 

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -127,29 +126,12 @@ def test_messages_can_be_compared_and_kept_in_sets() -> None:
     assert Message.user("") == Message("user")
 
 
-@pytest.mark.parametrize(
-    ("role", "parts", "told"),
-    [
-        ("user", (ToolCall("1", "f", "{}"),), "role user holds a ToolCall"),
-        ("system", (TextPart("x"), ToolResult("1", "x")), "role system holds a ToolResult"),
-        ("assistant", (ToolResult("1", "x"),), "role assistant holds a ToolResult"),
-        ("tool", (TextPart("x"),), "role tool holds a TextPart"),
-        ("tool", (), "holds 0 results"),
-        ("tool", (ToolResult("1", "x"), ToolResult("2", "x")), "holds 2 results"),
-    ],
+@given(
+    canonical(),
+    messages(WORDS).filter(lambda message: message.role == "assistant" or message.parts),
 )
-def test_a_role_says_only_what_is_its_own(role: Any, parts: tuple[Part, ...], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        Message(role, parts)
-
-
-@given(canonical())
-def test_json_comes_back_as_the_same_message(message: Message) -> None:
-    assert from_json(json.loads(json.dumps(to_json(message)))) == message
-
-
-@given(messages(WORDS).filter(lambda message: message.role == "assistant" or message.parts))
-def test_json_loses_no_byte_of_any_message(message: Message) -> None:
+def test_json_loses_no_byte_of_any_message(as_read: Message, message: Message) -> None:
+    assert from_json(json.loads(json.dumps(to_json(as_read)))) == as_read
     value = to_json(message)
     again = from_json(value)
     assert (again.text, again.thinking, again.calls) == (
@@ -199,34 +181,37 @@ CALL = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "words"),
     [
-        ("Hi", "message 3 is not an object"),
-        ({}, "message 3 has the role 'None': choose one of system, developer, user"),
-        ({"role": ["user"], "content": "x"}, "has the role"),
-        ({"role": "x\n\x1b[2J" * 50, "content": "x"}, r"'x\\n\\x1b"),
+        ("Hi", "object"),
+        ({}, "role"),
+        ({"role": ["user"], "content": "x"}, "role"),
+        ({"role": "x\n\x1b[2J" * 50, "content": "x"}, r"x\\n\\x1b"),
         ({"role": "user"}, "the content of message 3 is empty or not text"),
         ({"role": "user", "content": " \n"}, "is empty"),
         ({"role": "assistant"}, "is empty"),
+        ({"role": "user", "content": 5}, "content"),
         ({"role": "user", "content": "\ud800"}, "half of a character"),
-        ({"role": "user", "content": [{"type": "image_url"}]}, "a part that is not text"),
-        ({"role": "user", "content": ["x"]}, "a part that is not text"),
-        ({"role": "user", "content": [{"type": "text"}]}, "a part of message 3 is empty"),
-        ({"role": "assistant", "content": "x", "reasoning_content": 5}, "reasoning_content of"),
-        ({"role": "tool", "content": "x"}, "tool_call_id of message 3 is not text"),
-        ({"role": "tool", "tool_call_id": "1"}, "content of message 3 is not text"),
-        ({"role": "assistant", "content": "x", "tool_calls": {}}, "tool_calls of message 3"),
-        ({"role": "assistant", "tool_calls": ["x"]}, "call 1 of message 3 has no function"),
-        ({"role": "assistant", "tool_calls": [CALL, {**CALL, "id": 2}]}, "the id of call 2"),
+        ({"role": "user", "content": [{"type": "image_url"}]}, "'image_url'.*only text is"),
+        ({"role": "user", "content": ["x"]}, r"content\[0\]"),
+        ({"role": "user", "content": [{"type": "text"}]}, "`text`"),
+        ({"role": "user", "content": [{"type": "text", "text": ""}]}, "a part of message 3"),
+        ({"role": "assistant", "content": "x", "reasoning_content": 5}, "reasoning_content"),
+        ({"role": "tool", "content": "x"}, "tool_call_id"),
+        ({"role": "tool", "tool_call_id": "1"}, "content"),
+        ({"role": "assistant", "content": "x", "tool_calls": {}}, "tool_calls"),
+        ({"role": "assistant", "tool_calls": ["x"]}, r"tool_calls\[0\]"),
+        ({"role": "assistant", "tool_calls": [CALL, {**CALL, "id": 2}]}, r"tool_calls\[1\].id"),
         (
             {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]},
-            "the arguments of call 1 of message 3",
+            "arguments",
         ),
     ],
 )
-def test_json_that_is_no_message_is_refused_in_one_line(value: object, told: str) -> None:
-    with pytest.raises(UsageError, match=told) as caught:
+def test_json_that_is_no_message_is_refused_in_one_line(value: object, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
         from_json(value, "message 3")
+    assert "message 3" in str(caught.value)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300
 

@@ -155,7 +155,7 @@ def _batch(load: Load, form: Form, *_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("verb", ["run", "chat", "batch"])
-def test_a_models_own_settings_hold_where_nobody_sets_others(
+def test_a_models_own_settings_hold_where_nothing_else_is_set(
     arrived: Callable[..., dict[str, Any]], tmp_path: Path, verb: str
 ) -> None:
     (tmp_path / "settings/models.toml").unlink()
@@ -172,132 +172,85 @@ def test_a_models_own_settings_hold_where_nobody_sets_others(
     assert arrived(verb, "--target", "some-name")["repeat_penalty"] == 1.0
 
 
-def test_run_chat_and_batch_take_every_flag_that_there_is() -> None:
-    flags = {each.name for each in ALL if each.group}
-    for verb in ("run", "chat", "batch"):
-        assert {each.name for each in takers(verb)} == flags
-
-
-@pytest.mark.parametrize(
-    ("verb", "option"),
-    [
-        pytest.param(verb, option, id=f"{verb}-{option.name}")
-        for verb in VERBS
-        for option in takers(verb)
-    ],
-)
-def test_a_flag_arrives(
-    arrived: Callable[..., dict[str, Any]], tmp_path: Path, verb: str, option: Option
-) -> None:
-    usual = {**_usual(verb), option.name: another(option)}
-    assert arrived(verb, *flag_of(option, tmp_path)) == usual
+def _usual(verb: str) -> dict[str, Any]:
+    usual = values_of(LaunchOptions()) | values_of(ReplyOptions())
+    return usual | ({"seed": 1, "max_tokens": 160} if verb == "bench" else {})
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_without_flags_all_is_as_declared(
-    arrived: Callable[..., dict[str, Any]], verb: str
-) -> None:
+def test_a_flag_arrives(arrived: Callable[..., dict[str, Any]], tmp_path: Path, verb: str) -> None:
+    names = {each.name for each in takers(verb)}
+    assert verb == "bench" or names == {each.name for each in ALL if each.group}
     assert arrived(verb) == _usual(verb)
+    for option in takers(verb):
+        expected = {**_usual(verb), option.name: another(option)}
+        assert arrived(verb, *flag_of(option, tmp_path)) == expected, option.name
 
 
-def _usual(verb: str) -> dict[str, Any]:
-    usual = values_of(LaunchOptions()) | values_of(ReplyOptions())
-    measured = {"bench": {"seed": 1, "max_tokens": 160}}
-    return usual | measured.get(verb, {})
-
-
-def settable(verb: str) -> list[Option]:
-    """Return the options that settings are heard for; modes say what drafts in a bench."""
-    return [
-        each
-        for each in ALL
-        if each.key and not (verb == "bench" and each.name in {"draft", "draft_length"})
-    ]
-
-
-CASES = [
-    pytest.param(verb, option, id=f"{verb}-{option.name}")
-    for verb in VERBS
-    for option in settable(verb)
-]
-
-
-@pytest.mark.parametrize(("verb", "option"), CASES)
-def test_a_setting_arrives(
-    arrived: Callable[..., dict[str, Any]], tmp_path: Path, verb: str, option: Option
-) -> None:
-    value = another(option)
-    text = json.dumps(list(value) if isinstance(value, tuple) else value)
-    (tmp_path / "settings/config.toml").write_text(f"{option.name} = {text}\n")
-    assert arrived(verb)[option.name] == value
-
-
-@pytest.mark.parametrize(("verb", "option"), CASES)
-def test_a_variable_arrives(
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_setting_and_a_variable_arrive(
     arrived: Callable[..., dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     verb: str,
-    option: Option,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    value = another(option)
-    text = shlex.join(value) if isinstance(value, tuple) else str(value)
-    monkeypatch.setenv(f"LOCALSPEC_{option.name.upper()}", text)
-    assert arrived(verb)[option.name] == value
+    of_modes = {"draft", "draft_length"} if verb == "bench" else set()
+    file = tmp_path / "settings/config.toml"
+    for option in (each for each in ALL if each.key and each.name not in of_modes):
+        value = another(option)
+        text = json.dumps(list(value) if isinstance(value, tuple) else value)
+        file.write_text(f"{option.name} = {text}\n")
+        assert arrived(verb)[option.name] == value, option.name
+        file.unlink()
+        text = shlex.join(value) if isinstance(value, tuple) else str(value)
+        with monkeypatch.context() as patched:
+            patched.setenv(f"LOCALSPEC_{option.name.upper()}", text)
+            assert arrived(verb)[option.name] == value, option.name
 
 
 @pytest.mark.parametrize("option", OF_REPLY, ids=lambda option: option.name)
-def test_a_line_of_a_batch_says_it(option: Option) -> None:
+def test_a_line_of_a_batch_and_the_chat_take_it(option: Option) -> None:
     value = plain = another(option)
     if option.name == "logit_bias":
         plain = dict(value)
     elif isinstance(value, tuple):
         plain = list(value)
-    line = Line(1, "", {"prompt": "Hi", option.name: plain})
-    assert values_of(line_request(line, Form(ReplyOptions()), 1).options)[option.name] == value
-    if option.kind in {"whole", "number"}:
-        fields = from_text({"prompt": "Hi", option.name: str(value)})
-        told = line_request(Line(1, "", fields), Form(ReplyOptions()), 1).options
-        assert values_of(told)[option.name] == value
+    bodies = [{"prompt": "Hi", option.name: plain}]
+    is_number = option.kind in {"whole", "number"}
+    if is_number:
+        bodies.append(from_text({"prompt": "Hi", option.name: str(value)}))
+    for body in bodies:
+        options = line_request(Line(1, "", body), Form(ReplyOptions()), 1).options
+        assert values_of(options)[option.name] == value
+    assert (option.name in _NUMBERS) == is_number
+    if is_number:
+        settings = ChatSettings().changed(option.name, str(value))
+        options = settings.options
+        assert options == changed(ReplyOptions(), {option.name: value})
+        assert settings.text_of(option.name) == str(value)
+        kept = ReplyOptions() if option.name == "seed" else options
+        assert ChatSettings().from_json(settings.as_json()).options == kept
 
 
 @pytest.mark.parametrize("option", ALL, ids=lambda option: option.name)
-def test_it_goes_over_the_wire(option: Option) -> None:
-    change = {option.name: another(option)}
-    if option in OF_LAUNCH:
-        load = COMMANDS.decode(encode(Load(changed(LaunchOptions(), change))))
-        assert isinstance(load, Load)
-        assert values_of(load.options) == values_of(LaunchOptions()) | change
-    else:
-        ask = COMMANDS.decode(encode(Request(1, (), changed(ReplyOptions(), change))))
-        assert isinstance(ask, Request)
-        assert values_of(ask.options) == values_of(ReplyOptions()) | change
-
-
-@pytest.mark.parametrize(
-    "option", [each for each in OF_LAUNCH if each.name in ARM_KEYS], ids=lambda option: option.name
-)
-def test_an_arm_says_it(option: Option) -> None:
+def test_it_goes_over_the_wire_and_an_arm_of_a_comparison_takes_it(option: Option) -> None:
     value = another(option)
-    text = ("on" if value else "off") if option.kind == "switch" else value
-    arm = parse_arm("a", f"{option.name}={text}", LaunchOptions())
-    if option.name == "draft":
-        assert arm.mode == value
-    else:
-        assert values_of(arm.launch) == values_of(LaunchOptions()) | {option.name: value}
-
-
-@pytest.mark.parametrize("option", OF_REPLY, ids=lambda option: option.name)
-def test_the_chat_sets_and_keeps_what_is_a_number(option: Option) -> None:
-    assert (option.name in _NUMBERS) == (option.kind in {"whole", "number"})
-    if option.name not in _NUMBERS:
+    change = {option.name: value}
+    if option in OF_REPLY:
+        request = COMMANDS.decode(encode(Request(1, (), changed(ReplyOptions(), change))))
+        assert isinstance(request, Request)
+        assert values_of(request.options) == values_of(ReplyOptions()) | change
         return
-    value = another(option)
-    settings = ChatSettings().changed(option.name, str(value))
-    options = settings.options
-    assert options == changed(ReplyOptions(), {option.name: value})
-    assert settings.text_of(option.name) == str(value)
-    kept = ReplyOptions() if option.name == "seed" else options
-    assert ChatSettings().from_json(settings.as_json()).options == kept
+    load = COMMANDS.decode(encode(Load(changed(LaunchOptions(), change))))
+    assert isinstance(load, Load)
+    assert values_of(load.options) == values_of(LaunchOptions()) | change
+    if option.name in ARM_KEYS:
+        text = ("on" if value else "off") if option.kind == "switch" else value
+        arm = parse_arm("a", f"{option.name}={text}", LaunchOptions())
+        if option.name == "draft":
+            assert arm.mode == value
+        else:
+            assert values_of(arm.launch) == values_of(LaunchOptions()) | change
 
 
 def test_load_takes_the_fields_of_launch_options(monkeypatch: pytest.MonkeyPatch) -> None:

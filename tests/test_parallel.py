@@ -12,6 +12,7 @@ from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.model import Role
 from localspec.decoding.policy import AdaptivePolicy, FixedPolicy
+from localspec.engine.protocol import Loading, Measuring
 from localspec.errors import ModelLoadError
 from localspec.launch import load as loading
 from localspec.launch import plan as planning
@@ -124,7 +125,8 @@ def test_a_repeated_measurement_names_its_reason(
         return Calibration(PairCosts(PassCosts((1, 64), (1.0, 60.0))))
 
     monkeypatch.setattr(loading, "calibrated", again)
-    measured: list[str] = []
+    reports: list[Loading | Measuring] = []
     plan = make_plan(launch(smollm2_path, "auto"))
-    load(plan, on_measure=lambda name, _share: measured.append(name)).assistant.close()
+    load(plan, report=reports.append).assistant.close()
+    measured = [each.model for each in reports if isinstance(each, Measuring)]
     assert measured == [f"{smollm2_path} (again: busy last time)"]

@@ -5,28 +5,21 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from localspec.calibration.calibrated import StoredCosts
 from localspec.cli.main import localspec
-from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.errors import ModelUnavailable
 from localspec.launch import memories as memories_module
-from localspec.launch import plan as planning
 from localspec.launch import worth
-from localspec.launch.drafting import DraftMode
-from localspec.launch.load import _Loading
 from localspec.launch.names import with_full_names
-from localspec.launch.plan import LoadPlan, make_plan
-from localspec.llama.model import LlamaModel
+from localspec.launch.plan import make_plan
 from localspec.models.entries import ModelEntry
-from localspec.models.fit import FitPlan
-from localspec.models.gguf import GgufHeader
 from localspec.models.recommend import best
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
@@ -68,61 +61,63 @@ def test_where_nothing_was_measured_a_cpu_is_taken_as_it_is_known(
 
 def test_on_a_gpu_it_could(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worth, "offloads", lambda options: options.gpu_layers != 0)
-    registry = load_registry()
-    models = registry.model(CODER), registry.model("qwen2.5-coder-0.5b")
-    assert worth.draft_model_could_pay(*models)
-    assert not worth.draft_model_could_pay(*models, LoadOptions(gpu_layers=0))
+    assert worth.draft_model_could_pay(*_pair())
+    assert not worth.draft_model_could_pay(*_pair(), LoadOptions(gpu_layers=0))
 
 
-def _target_here(tmp_path: Path) -> tuple[ModelEntry, ModelEntry]:
-    """Return a pair whose target is here, and its draft model is not."""
+def _pair() -> tuple[ModelEntry, ModelEntry]:
     registry = load_registry()
-    target = registry.model(CODER)
+    return registry.model(CODER), registry.model("qwen2.5-coder-0.5b")
+
+
+def _place(tmp_path: Path, model: ModelEntry) -> None:
     blobs = tmp_path / "data/blobs"
     blobs.mkdir(parents=True)
-    with (blobs / target.sha256).open("wb") as file:
-        file.truncate(target.size_bytes)
-    return target, registry.model("qwen2.5-coder-0.5b")
+    with (blobs / model.sha256).open("wb") as file:
+        file.truncate(model.size_bytes)
 
 
-def test_what_was_measured_beside_busy_programs_does_not_change_the_answer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.fixture
+def target_here(tmp_path: Path) -> tuple[ModelEntry, ModelEntry]:
+    """A pair whose target is here, and its draft model is not."""
+    _place(tmp_path, _pair()[0])
+    return _pair()
+
+
+def test_a_measurement_beside_busy_programs_does_not_change_the_answer(
+    monkeypatch: pytest.MonkeyPatch, target_here: tuple[ModelEntry, ModelEntry]
 ) -> None:
-    pair = _target_here(tmp_path)
-    before = worth.draft_model_could_pay(*pair)
-    answers = []
+    answers = [worth.draft_model_could_pay(*target_here)]
     for doubts in (2, 1, 0):
         kept = StoredCosts(WIDE_IS_CHEAP, doubts)
         monkeypatch.setattr(worth, "stored_costs", lambda *_, kept=kept: kept)
-        answers.append(worth.draft_model_could_pay(*pair))
-    assert (before, answers) == (False, [False, False, True])
+        answers.append(worth.draft_model_could_pay(*target_here))
+    assert answers == [False, False, False, True]
 
 
 def test_a_draft_model_near_break_even_is_neither_fetched_nor_praised(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, target_here: tuple[ModelEntry, ModelEntry]
 ) -> None:
     near = PassCosts((1, 2, 4, 8, 16, 24, 32), (0.03, 0.048, 0.078, 0.12, 0.15, 0.22, 0.26))
-    target, draft_model = _target_here(tmp_path)
     monkeypatch.setattr(worth, "stored_costs", lambda *_: StoredCosts(near))
-    assert worth.draft_model_could_pay(target, draft_model) is None
-    assert worth.without_draft_model(CODER, target, draft_model) == ""
-    why = worth.why_idle(CODER, target, draft_model)
-    assert why is not None
-    assert "because it may not make this machine faster" in why
+    assert worth.draft_model_could_pay(*target_here) is None
+    assert worth.without_draft_model(CODER, *target_here) == ""
+    assert "may not make this machine faster" in (worth.why_idle(CODER, *target_here) or "")
 
 
 @pytest.mark.parametrize(("costs", "could"), [(WIDE_IS_CHEAP, True), (WIDE_IS_DEAR, False)])
-def test_what_was_measured_here_decides(
-    costs: PassCosts, could: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_costs_that_were_measured_here_decide(
+    costs: PassCosts,
+    could: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    target_here: tuple[ModelEntry, ModelEntry],
 ) -> None:
-    target, draft_model = _target_here(tmp_path)
     monkeypatch.setattr(worth, "stored_costs", lambda file, *_: file and StoredCosts(costs))
-    assert worth.draft_model_could_pay(target, draft_model) is could
-    # Nothing is fetched unasked beside a target that is here; what could pay is told.
-    told = worth.without_draft_model(CODER, target, draft_model)
-    assert told is not None
-    assert ("could make answers faster on this machine: `localspec pull" in told) is could
-    assert worth.without_draft_model(CODER, target, draft_model) == ""  # it was told
+    assert worth.draft_model_could_pay(*target_here) is could
+    # Beside a target that is here nothing is fetched unasked; a note says what could pay, once.
+    note = worth.without_draft_model(CODER, *target_here) or ""
+    assert ("could make answers faster on this machine: `localspec pull" in note) is could
+    assert worth.without_draft_model(CODER, *target_here) == ""
 
 
 @pytest.mark.parametrize(
@@ -176,46 +171,9 @@ def test_pull_leaves_out_what_would_not_pay_and_says_how_to_fetch_it(
 
 
 def test_a_draft_model_that_is_here_is_taken_along(tmp_path: Path) -> None:
-    registry = load_registry()
-    target, draft_model = registry.model(CODER), registry.model("qwen2.5-coder-0.5b")
-    assert "is not downloaded" in (worth.why_idle(CODER, target, draft_model) or "")
-    blobs = tmp_path / "data/blobs"
-    blobs.mkdir(parents=True)
-    with (blobs / draft_model.sha256).open("wb") as file:
-        file.truncate(draft_model.size_bytes)
-    assert worth.why_idle(CODER, target, draft_model) is None
-
-
-@pytest.mark.parametrize(("asked", "given"), [(None, True), (True, True), (False, False)])
-def test_many_sequences_have_flash_attention_unless_it_is_forced_off(
-    asked: bool | None, given: bool
-) -> None:
-    options = LoadOptions(gpu_layers=0, flash_attention=asked)
-    assert planning._for_many(options).flash_attention is given
-
-
-def test_what_was_told_before_stays_beside_what_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fit = FitPlan(1024, "f16", 0, None, (), given_up=("less context",), shrunk=True)
-    monkeypatch.setattr(planning, "plan_fit", lambda *_, **__: fit)
-    plan = LoadPlan(Path("a"), None, {}, (DraftMode("off"),), 0, LoadOptions(), notes=("alone",))
-    header = cast("GgufHeader", None)
-    assert planning._fitted(plan, [header]).notes == ("alone", "less context")
-
-
-def test_the_context_is_what_was_asked_for_up_to_what_the_model_was_trained_for() -> None:
-    def nothing(_name: str, _share: float) -> None:
-        pass
-
-    notes: list[str] = []
-    plan = LoadPlan(Path("a"), None, {}, (DraftMode("off"),), 0, LoadOptions())
-    loading = _Loading(plan, CancelFlag(), nothing, nothing, None, None, notes)
-    model = cast("LlamaModel", SimpleNamespace(n_ctx_train=512))
-    assert loading._trained_for(model, LoadOptions(n_ctx=512)).n_ctx == 512
-    assert notes == []
-    assert loading._trained_for(model, LoadOptions(n_ctx=513)).n_ctx == 512
-    assert "512 tokens, not 513" in notes[0]
+    assert "is not downloaded" in (worth.why_idle(CODER, *_pair()) or "")
+    _place(tmp_path, _pair()[1])
+    assert worth.why_idle(CODER, *_pair()) is None
 
 
 def test_a_name_means_the_same_whatever_lies_in_the_directory(

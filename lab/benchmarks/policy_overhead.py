@@ -1,22 +1,16 @@
 """Processor time that policy and scheduler take a round, in microseconds.
 
     python -m lab.benchmarks.policy_overhead [WORLD ...]
-    python -m lab.benchmarks.policy_overhead --vocabularies 151936,262144 [--pass-ms 5] [WORLD ...]
 
 Runs the real loop in simulated worlds. The policy plans, decides after each drafted token whether to
 go on, and learns; the scheduler does what lies between what asks for passes and the models that make
 them. Neither models nor choosing tokens are counted, nor what the stopwatches add. Wanted: 150 or less.
-
-With --vocabularies, rows of logits are as wide as those of real models, of which 40 tokens are kept, and all costs are
-scaled so that the target's pass of one token takes 5 ms. Then the shares of a round are printed that policy and
-scheduler take, and that all of this program's work between the passes takes, choosing tokens included. Wanted: 3 % or less.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -26,7 +20,6 @@ from lab.benchmarks.workbench import machine
 from lab.simulator.alone import Alone
 from lab.simulator.catalogue import build
 from lab.simulator.contenders import adaptive
-from lab.simulator.costs import scaled
 from lab.simulator.loop import Watched, run
 from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
@@ -160,70 +153,12 @@ def overhead(world: World) -> tuple[list[float], list[float], float]:
     return list(spent[:, 0]), list(spent[:, 1]), float(np.mean(drafted))
 
 
-ON_GPUS = (
-    "stationary-rtx3090-q4_0-0.7", "stationary-rtx3090-f16-0.85", "stationary-metal-q8_0-0.85",
-    "bimodal-rtx3090-q4_0", "bimodal-copy-rtx3090-q4_0", "hopeless-rtx3090-q4_0",
-)  # fmt: skip
-
-
-def widened(name: str, seed: int, n_vocab: int, pass_s: float) -> World:
-    """Return a world whose rows are so wide, and whose target takes so long for one token; odd seeds sample."""
-    world = build(name, seed)
-    factor = pass_s / world.costs.target.of(1)
-    target, draft = (scaled(each, factor) for each in world.tables)
-    world.costs, world.tables = replace(world.costs, target=target, draft=draft), (target, draft)
-    world.n_vocab, world.top_k = n_vocab, 40
-    noise = np.random.default_rng(seed).normal(-60, 3, n_vocab)
-    world.others = noise.astype(np.float32)
-    return world
-
-
-def everything(world: World) -> tuple[float, float, int]:
-    """Return the seconds of all that is no model's, those that its passes took, and the rounds."""
-    stepping, models = Stopwatch(), Stopwatch()
-    places = [
-        (stepping, Scheduler, "step"), (models, Alone, "missing"), (models, Alone, "evaluate"),
-        (models, Alone, "together"), (models, VirtualModel, "common_prefix"),
-    ]  # fmt: skip
-    with ExitStack() as patched:
-        for watch, owner, name in places:
-            timed = watch.timed(getattr(owner, name))
-            patched.enter_context(patch.object(owner, name, timed))
-        ran = run(world, adaptive)
-    own_s = stepping.seconds - models.seconds - models.calls * _TIMING_S
-    return own_s, float(ran.seconds[-1]), ran.rounds
-
-
-def shares(worlds: Sequence[str], vocabularies: Sequence[int], pass_s: float) -> None:
-    """Print which share of a round this program takes, by world, vocabulary and temperature."""
-    print(
-        f"{'world':30} {'ids':>7} {'temp.':>5} {'tokens':>6} {'passes ms':>9} {'policy %':>8} {'all %':>6}"
-    )
-    for name in worlds:
-        for n_vocab in vocabularies:
-            for seed in (0, 1):
-                policy, scheduler, drafted = overhead(widened(name, seed, n_vocab, pass_s))
-                own_s, passes_s, rounds = everything(widened(name, seed, n_vocab, pass_s))
-                ours_s = sum(policy) + sum(scheduler)
-                print(
-                    f"{name:30} {n_vocab:7} {0.8 * seed:5.1f} {drafted:6.1f} {1e3 * passes_s / rounds:9.1f} "
-                    f"{100 * ours_s / (ours_s + passes_s):8.2f} {100 * own_s / (own_s + passes_s):6.2f}",
-                    flush=True,
-                )
-
-
 def main() -> None:
-    """Print medians by world, or shares of a round."""
+    """Print medians by world."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("worlds", nargs="*")
-    parser.add_argument("--vocabularies", help="ids, as in 151936,262144")
-    parser.add_argument("--pass-ms", type=float, default=5.0)
     asked = parser.parse_args()
     print(machine())
-    if asked.vocabularies:
-        sizes = [int(each) for each in asked.vocabularies.split(",")]
-        shares(asked.worlds or ON_GPUS, sizes, asked.pass_ms / 1000)
-        return
     worlds = asked.worlds or WORLDS
     print(f"{'world':24} {'drafted':>7} {'policy':>7} {'scheduler':>9} {'both':>7} {'90 %':>7}")
     for name in worlds:

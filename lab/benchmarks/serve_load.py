@@ -44,7 +44,7 @@ from urllib.request import urlopen
 import numpy as np
 
 from lab.benchmarks.workbench import machine, prompts
-from lab.peers.server import PeerServer
+from lab.peers import PeerServer
 from lab.serving import ServeProcess, cpu_s
 from localspec.models.pull import pull
 from localspec.resources import default_threads

@@ -18,7 +18,7 @@ class Subject:
     Args:
         name: how the page calls it.
         target: its file.
-        draft_model: likewise; None without one.
+        draft_model: its file; None without one.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Stage:
     """One measurement of one subject.
 
     Args:
-        kind: what is measured, and the page's section.
+        kind: what is measured.
         subject: of what.
         weight: its share of the time, in seconds of a campaign of 25 minutes.
         command: program and arguments; it prints JSON on stdout, and again whenever it has found more.
@@ -98,15 +98,12 @@ def stages(
 
 
 def _speed(subject: Subject, tools: Tools, settings: Sequence[str], *, brief: bool) -> Stage:
-    """Return plain and drafted speed, beside llama-server where there is one, as `localspec bench` measures it.
-
-    Not beside llama-server on workers: each serves one program at a time, and bench keeps its own models there.
-    """
+    """Return plain and drafted speed, beside llama-server where there is one, as `localspec bench` measures it."""
     modes = ["off", "auto", "lookup"]
     if subject.draft_model is not None:
         modes += ["model:3", "model:7"]
     program: tuple[str, ...] = ("localspec", "bench")
-    if tools.server is not None and "workers" not in by_name(settings):
+    if tools.server is not None:
         of_server = "server:none" if subject.draft_model is None else "server:none,server:draft"
         program = ("lab.peers", str(tools.server), "--server-modes", of_server, "--")
     command = (
@@ -123,16 +120,15 @@ def _speed(subject: Subject, tools: Tools, settings: Sequence[str], *, brief: bo
 
 def _same_text(subject: Subject, own: Sequence[str], *, exact: bool, brief: bool) -> Stage:
     modes = ["off", "auto", "lookup", *(["model:3"] if subject.draft_model is not None else [])]
+    name = f"{subject.name}{' --exact' if exact else ''}"
     command = (
-        *(sys.executable, "-m", "lab.benchmarks.exact", "--target", str(subject.target)),
+        *(sys.executable, "-m", "lab.same_text", "/dev/null", "--target", str(subject.target)),
         *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
-        *("--modes", ",".join(modes)),
+        *("--modes", ",".join(modes), "--kernels", "exact" if exact else "default"),
         *("--prompts", "1" if brief else "6", "--max-tokens", "8" if brief else "96"),
-        *(() if exact else ("--default-kernels",)),
         *own,
     )
-    name = f"{subject.name}{' --exact' if exact else ''}"
-    return Stage("same text", name, 45, command, told_by=("mode",))
+    return Stage("same text", name, 45, command, told_by=("mode", "temperature"))
 
 
 def _several(subject: Subject, own: Sequence[str], *, brief: bool) -> Stage:
@@ -158,7 +154,6 @@ def _llama_bench(program: Path, subject: Subject, settings: Sequence[str], *, br
         *("-p", "1,4,32" if brief else "1,2,4,8,16,32,512"),
         *("-ngl", "99" if layers == "auto" else layers),
         *(("-t", known["threads"]) if "threads" in known else ()),
-        *(("-rpc", known["workers"]) if "workers" in known else ()),
         *_bench_devices(known.get("device", "auto")),
     )
     return Stage("llama-bench", subject.name, 35, command, told_by=("n_prompt", "n_gen"))

@@ -1,6 +1,5 @@
-"""Models made from a real one: `heavier` costs more and says the same; `shuffled` costs the same and says noise."""
+"""Heavier targets, and the reader and writer of GGUF files that makes them."""
 
 from lab.synthetic.heavier import heavier
-from lab.synthetic.shuffled import shuffled
 
-__all__ = ["heavier", "shuffled"]
+__all__ = ["heavier"]

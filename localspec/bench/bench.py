@@ -21,7 +21,7 @@ from localspec.bench.measure import (
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy import Policy
-from localspec.launch.load import Runtime, load
+from localspec.launch.load import Report, Runtime, load
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.llama.backend import build
 from localspec.models.transfer import Progress
@@ -43,8 +43,7 @@ class Watchers:
     """Callbacks that show how far fetching, loading and calibrating are."""
 
     download: Callable[[Progress], None] = lambda _: None
-    load: Callable[[str, float], None] = lambda _name, _share: None
-    measure: Callable[[str, float], None] = lambda _name, _share: None
+    load: Report = lambda _notice: None
 
 
 OtherRuns = Callable[[BenchModels, ExitStack], Mapping[str, Runs]]
@@ -77,7 +76,7 @@ def run_bench(
             modes = {arm.name: arm.mode for arm in bench.arms if arm.models == models}
             request = replace(models, further=tuple(modes.values()))
             plan = make_plan(request, watchers.download)
-            runtime = load(plan, cancel, watchers.load, watchers.measure)
+            runtime = load(plan, cancel, watchers.load)
             stack.callback(runtime.assistant.close)
             prompt_tokens(runtime.assistant, bench.prompts)  # one that is too long ends it here
             policy = partial(_policy, runtime, modes)

@@ -106,9 +106,7 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
 
     try:
         with unwind_on_terminate(), line, cancel_on_interrupt(cancel):
-            result = run_bench(
-                request, cancel, Watchers(line.download, line.load, line.measure), show
-            )
+            result = run_bench(request, cancel, Watchers(line.download, line.show), show)
     except Cancelled:
         return INTERRUPTED
     if not result.trials or (request.verdict and compared(result) is None):

@@ -22,7 +22,6 @@ from localspec.decoding.costs import PairCosts
 from localspec.decoding.policy import Policy
 from localspec.decoding.round import Round
 from localspec.engine.forecast import (
-    break_even,
     by_draft_model,
     chance_of_acceptance,
     forecast,
@@ -79,7 +78,7 @@ class Loaded(Protocol):
 
 def ready_of(loaded: Loaded) -> Ready:
     """Return what clients get to know of what is loaded."""
-    assistant, costs = loaded.assistant, loaded.costs
+    assistant = loaded.assistant
     try:
         thinks = bool(thinking_tags(assistant.template.source))
     except TemplateError:  # which every request reports
@@ -92,7 +91,6 @@ def ready_of(loaded: Loaded) -> Ready:
         notes=assistant.notes,
         load_s=assistant.load_s,
         thinks=thinks,
-        break_even=None if costs is None else break_even(costs),
     )
 
 

@@ -101,20 +101,6 @@ def by_draft_model(rounds: Sequence[Round]) -> list[Round]:
     return [each for each in rounds if uses_passes(each.draft.drafter)]
 
 
-def break_even(costs: PairCosts) -> float | None:
-    """Return the chance of acceptance from which on the draft model pays; None without one, or where none does."""
-    if costs.draft_model is None or _best(costs, costs.draft_model, 1.0) <= 1:
-        return None
-    low, high = 0.0, 1.0
-    while high - low > 0.001:
-        middle = (low + high) / 2
-        if _best(costs, costs.draft_model, middle) > 1:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
 def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]:
     table_s = sum(costs.target.of(each.width) for each in rounds)
     now = sum(each.spent.verify_s for each in rounds) / table_s

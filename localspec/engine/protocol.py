@@ -157,8 +157,6 @@ class Ready(Tagged, frozen=True):
         notes: notes on how it was set up, for the user, a sentence each.
         load_s: seconds that loading took.
         thinks: whether the target's template knows thinking blocks.
-        break_even: from which chance of acceptance on the draft model pays, 0 to 1; None where it never does, or is
-            not there, or was not measured.
     """
 
     target: str
@@ -168,7 +166,6 @@ class Ready(Tagged, frozen=True):
     notes: tuple[str, ...]
     load_s: float
     thinks: bool
-    break_even: float | None = None
 
 
 class LoadCancelled(Tagged, frozen=True):

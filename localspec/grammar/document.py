@@ -1,7 +1,7 @@
-"""Document: a JSON schema, all of which a mask can enforce, and whose parts are known by JSON pointers."""
+"""A JSON schema's keywords, parts and references, of which a mask can keep all, or an error names the place."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,19 +15,18 @@ BY_TYPE = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }  # fmt: skip
 """Keywords that constrain one type of value alone."""
-NAMED = ("properties", "patternProperties", "dependencies", "dependentRequired", "dependentSchemas")
-JOINS = ("$ref", "allOf", "anyOf", "oneOf")
-_SCHEMAS = ("items", "additionalItems", "additionalProperties")
+CHOICES = ("allOf", "anyOf", "oneOf")
 _REFUSED = (
     *("not", "if", "propertyNames", "contains", "$dynamicRef", "$recursiveRef"),
     *("unevaluatedProperties", "unevaluatedItems"),
+    *("dependencies", "dependentRequired", "dependentSchemas"),
 )
 KEYWORDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((each for some in BY_TYPE.values() for each in some), (int, float)),
-    **dict.fromkeys(NAMED, (dict,)),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems", "required", "enum"), (list,)),
+    **dict.fromkeys(("properties", "patternProperties"), (dict,)),
+    **dict.fromkeys((*CHOICES, "prefixItems", "required", "enum"), (list,)),
     **dict.fromkeys(("$ref", "pattern", "format"), (str,)),
-    **dict.fromkeys(_SCHEMAS, (dict, bool, list)),
+    **dict.fromkeys(("items", "additionalItems", "additionalProperties"), (dict, bool, list)),
     "type": (str, list),
     "const": (object,),
 }
@@ -61,84 +60,46 @@ def types_of(keywords: Collection[str]) -> list[str]:
     return [kind for kind, some in BY_TYPE.items() if any(each in keywords for each in some)]
 
 
-class Document:
-    """A JSON schema.
-
-    Args:
-        schema: as `json.loads` gives it.
+def part_at(schema: Any, reference: str, path: str) -> Any:
+    """Return what a `$ref` at a place of a schema leads to.
 
     Raises:
-        UsageError: a part that can be reached is no schema, or has what a mask cannot enforce, or a wrong value.
+        UsageError: it leads to nothing, or out of the schema.
     """
-
-    def __init__(self, schema: object) -> None:
-        self._schema = schema
-        todo = [""]
-        for pointer in todo:
-            for reference, path in self._references(self.at(pointer), pointer):
-                if (target := self._target(reference, path)) not in todo:
-                    todo.append(target)
-
-    def at(self, pointer: str) -> Any:
-        """Return the part that a pointer leads to.
-
-        Raises:
-            LookupError: there is none.
-        """
-        value: Any = self._schema
-        for part in pointer.split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(value, dict) and not (isinstance(value, list) and name.isdecimal()):
-                raise LookupError
-            value = value[int(name)] if isinstance(value, list) else value[name]
-        return value
-
-    def parts(self, schema: Any) -> Iterator[dict[str, Any]]:
-        """Yield a schema, what it refers to, and what it joins, alternatives as well."""
-        todo, references = [schema], set[str]()
-        for part in todo:
-            if isinstance(part, dict):
-                yield part
-                todo += (
-                    each for name in ("allOf", "anyOf", "oneOf") for each in part.get(name, ())
-                )
-                todo += (each for name in NAMED[2:] for each in part.get(name, {}).values())
-                if "$ref" in part and part["$ref"] not in references:
-                    references.add(part["$ref"])
-                    todo.append(self.at(unquote(part["$ref"][1:])))
-
-    def _references(self, schema: Any, path: str) -> Iterator[tuple[str, str]]:
-        """Yield what a part refers to, with the place; raise where it cannot be enforced."""
-        if isinstance(schema, bool):
-            return
-        _require_known(schema, path)
-        if "$ref" in schema:
-            yield schema["$ref"], path
-        for keyword, value in schema.items():
-            inner: Iterable[tuple[str | int, Any]] = ()
-            if keyword in NAMED:
-                inner = value.items()
-            elif isinstance(value, list) and keyword in {*JOINS, *_SCHEMAS, "prefixItems"}:
-                inner = enumerate(value)
-            elif keyword in _SCHEMAS:
-                yield from self._references(value, member(path, keyword))
-            for name, each in inner:
-                if keyword not in NAMED[2:] or not isinstance(each, list):
-                    yield from self._references(each, member(path, keyword, name))
-
-    def _target(self, reference: str, path: str) -> str:
-        """Return the pointer to what a `$ref` leads to."""
-        name = f"$ref {reference[:80]!r}"
-        if reference != "#" and not reference.startswith("#/"):
-            raise schema_error(path, f"{name} points out of the schema, or to a name: write it as #/$defs/name")  # fmt: skip
-        try:
-            self.at(unquote(reference[1:]))
-        except LookupError:
-            raise schema_error(path, f"{name} points to nothing") from None
-        return unquote(reference[1:])
+    name = f"$ref {reference[:80]!r}"
+    if reference != "#" and not reference.startswith("#/"):
+        raise schema_error(path, f"{name} points out of the schema, or to a name: write it as #/$defs/name")  # fmt: skip
+    try:
+        for part in unquote(reference).split("/")[1:]:
+            key = part.replace("~1", "/").replace("~0", "~")
+            schema = schema[int(key) if isinstance(schema, list) and key.isdecimal() else key]
+    except (LookupError, TypeError):
+        raise schema_error(path, f"{name} points to nothing") from None
+    return schema
 
 
-def _require_known(schema: Any, path: str) -> None:
+def joined_parts(whole: Any, schema: Any, path: str) -> list[dict[str, Any]]:
+    """Return a part of a schema, what it refers to, and what it joins, alternatives as well."""
+    todo, references, parts = [(schema, path)], set[str](), list[dict[str, Any]]()
+    for part, place in todo:
+        if isinstance(part, bool):
+            continue
+        require_known(part, place)
+        parts.append(part)
+        todo += (
+            (each, member(place, name, number))
+            for name in CHOICES
+            for number, each in enumerate(part.get(name, ()))
+        )
+        reference = part.get("$ref")
+        if reference is not None and reference not in references:
+            references.add(reference)
+            todo.append((part_at(whole, reference, place), unquote(reference[1:])))
+    return parts
+
+
+def require_known(schema: Any, path: str) -> None:
+    """Raise where a part is no schema, or has a keyword that a mask cannot keep, or a wrong value of one."""
     if not isinstance(schema, dict):
         raise schema_error(path, f"{str(schema)[:40]!r} is not a schema: write an object")
     if path and isinstance(schema.get("$id"), str) and '"$ref"' in json.dumps(schema):

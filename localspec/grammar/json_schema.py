@@ -6,34 +6,33 @@ schema does not name are written only where it describes them.
 
 import json
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Collection
 from math import inf, nextafter
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from localspec.grammar.document import (  # fmt: skip
-    JOINS,
+    CHOICES,
     KEYWORDS,
-    NAMED,
-    Document,
+    joined_parts,
     member,
+    part_at,
+    require_known,
     schema_error,
     types_of,
 )
 from localspec.grammar.patterns import FORMATS, NATIVE_FORMATS, REFUSED_FORMATS, rust_pattern
 
+_JOINS = ("$ref", *CHOICES)
+_PROPERTIES = ("properties", "patternProperties")
+_ITEMS = ("items", "prefixItems", "additionalItems", "additionalProperties")
 _UPWARD = ("minimum", "exclusiveMinimum")
 _UNWRITABLE = re.compile(r"\\u00(?:[01]|7f)")
 """Characters that llguidance leaves out of a text."""
 _MOST_INLINE = 4
-_MOST_VALUES = 8
-"""Of which lists of different values are written out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
+class Rewritten(NamedTuple):
     """A schema as llguidance takes it.
 
     Args:
@@ -65,18 +64,18 @@ def rewritten(schema: object, *, proven: bool = False) -> Rewritten:
 
 class _Writer:
     def __init__(self, schema: object, *, proven: bool) -> None:
-        self._document = Document(schema)
-        self._proven = proven
+        self._schema, self._proven = schema, proven
         self._unproven = False
         self._names: dict[tuple[str, bool], str] = {}
         self._parts: list[tuple[str, Any]] = []
         self._inline = 0
 
     def whole(self) -> Rewritten:
-        root = self._reference("#", closed=True)
-        definitions: dict[str, Any] = {}
-        for (pointer, closed), name in _growing(self._names):
-            definitions[name] = self._written(self._document.at(pointer), pointer, closed)
+        root, definitions = self._reference("#", "", closed=True), dict[str, Any]()
+        while len(definitions) < len(self._names):  # which writing one may add to
+            reference, closed = [*self._names][len(definitions)]
+            part = part_at(self._schema, reference, "")
+            definitions[str(len(definitions))] = self._written(part, unquote(reference[1:]), closed)
         ending = set[str]()
         while more := {n for n in definitions.keys() - ending if _ends(definitions[n], ending)}:
             ending |= more
@@ -89,17 +88,18 @@ class _Writer:
                 part["enum"] = []
         return Rewritten({"$ref": root, "$defs": definitions}, self._parts, self._unproven)
 
-    def _reference(self, reference: str, *, closed: bool) -> str:
-        key = (unquote(reference[1:]), closed)
-        return f"#/$defs/{self._names.setdefault(key, str(len(self._names)))}"
+    def _reference(self, reference: str, path: str, *, closed: bool) -> str:
+        part_at(self._schema, reference, path)
+        return f"#/$defs/{self._names.setdefault((reference, closed), str(len(self._names)))}"
 
     def _written(self, schema: Any, path: str, closed: bool) -> Any:
         """Return a part; where `closed`, it alone constrains a value, which is written without what it does not name."""
         if isinstance(schema, bool):
             return schema
+        require_known(schema, path)
         schema = {keyword: value for keyword, value in schema.items() if keyword in KEYWORDS}
         alone = len(schema) == 1 == len(schema.get("allOf", "1")) and not schema.keys().isdisjoint(
-            JOINS
+            _JOINS
         )
         inner = closed and alone and ("oneOf" not in schema or self._proven)
         part: dict[str, Any] = {}
@@ -107,42 +107,33 @@ class _Writer:
         for keyword, value in schema.items():
             place = member(path, keyword)
             if keyword == "$ref":
-                part[keyword] = self._reference(value, closed=inner)
+                part[keyword] = self._reference(value, path, closed=inner)
             elif keyword == "oneOf" and not self._proven:
                 also.append({"oneOf": self._unproven_alternatives(value, place)})
-            elif keyword in JOINS:
+            elif keyword in CHOICES:
                 name = keyword if keyword == "allOf" else "anyOf"
                 joined = {name: self._listed(value, place, inner)}
                 # llguidance reads it before the alternatives of `oneOf`, which may contain this part.
                 is_first = keyword == "anyOf" and "oneOf" in schema
                 part |= joined if is_first else {}
                 also += [] if is_first else [joined]
-            elif keyword in NAMED[2:]:
-                also += self._dependent(value, place)
-            elif keyword in {*NAMED, "items", "prefixItems", "additionalItems", "additionalProperties"}:  # fmt: skip
+            elif keyword in {*_PROPERTIES, *_ITEMS}:
                 part |= self._inner(keyword, value, schema, path, closed)
             else:
                 part |= _of_values(keyword, value, schema, path, also)
         if closed and not inner:
-            self._close(part, also, schema)
+            self._close(part, also, schema, path)
         if also:
             part["allOf"] = also
         self._parts.append((path, part))
         return part
-
-    def _dependent(self, needs: dict[str, Any], path: str) -> Iterator[Any]:
-        """Yield what holds where a property is there: it is not, or more holds."""
-        for name, need in needs.items():
-            more = {"required": need} if isinstance(need, list) else need
-            more = self._written(more, member(path, name), False)
-            yield {"anyOf": [{"properties": {name: False}}, more]}
 
     def _inner(
         self, keyword: str, value: Any, schema: dict[str, Any], path: str, closed: bool
     ) -> dict[str, Any]:
         """Return what a keyword says of properties or items."""
         place = member(path, keyword)
-        if keyword in NAMED:
+        if keyword in _PROPERTIES:
             _require_writable([*value], path)
             spell = rust_pattern if keyword == "patternProperties" else str
             parts = value.items()
@@ -151,8 +142,8 @@ class _Writer:
             return {"prefixItems": self._listed(value, place, closed)}
         if keyword == "additionalItems" and not isinstance(schema.get("items"), list):
             return {}
-        keyword = keyword.replace("additionalItems", "items")
-        return {keyword: self._written(value, place, closed)}
+        name = keyword.replace("additionalItems", "items")
+        return {name: self._written(value, place, closed)}
 
     def _listed(self, schemas: list[Any], path: str, closed: bool) -> list[Any]:
         return [self._written(each, member(path, i), closed) for i, each in enumerate(schemas)]
@@ -163,7 +154,7 @@ class _Writer:
         self._inline += 1
         if self._inline <= _MOST_INLINE:
             alternatives = [
-                self._document.at(unquote(each["$ref"][1:]))
+                part_at(self._schema, each["$ref"], path)
                 if isinstance(each, dict) and KEYWORDS.keys() & each.keys() == {"$ref"}
                 else each
                 for each in alternatives
@@ -172,16 +163,18 @@ class _Writer:
         self._inline -= 1
         return listed
 
-    def _close(self, part: dict[str, Any], also: list[Any], schema: dict[str, Any]) -> None:
+    def _close(
+        self, part: dict[str, Any], also: list[Any], schema: dict[str, Any], path: str
+    ) -> None:
         """Add the types that a schema speaks of, and that no other properties are written than it describes."""
-        parts = [*self._document.parts(schema)]
+        parts = joined_parts(self._schema, schema, path)
         keywords = {keyword for each in parts for keyword in each}
         if not keywords.isdisjoint({"const", "enum"}):
             return
         if "type" not in keywords and (types := types_of(keywords)):
             part["type"] = types
         is_open = any(each.get("additionalProperties", False) is not False for each in parts)
-        if is_open or keywords.isdisjoint({"properties", "patternProperties"}):
+        if is_open or keywords.isdisjoint(_PROPERTIES):
             return
         names, patterns = (
             [name for each in parts for key in keys for name in each.get(key, ())]
@@ -196,20 +189,13 @@ class _Writer:
         )
 
 
-def _growing(names: dict[tuple[str, bool], str]) -> Iterator[tuple[tuple[str, bool], str]]:
-    """Yield the items of a dict that gets more of them meanwhile."""
-    at = 0
-    while at < len(names):
-        yield [*names.items()][at]
-        at += 1
-
-
 def _of_values(
     keyword: str, value: Any, schema: dict[str, Any], path: str, also: list[Any]
 ) -> dict[str, Any]:
     """Return what a keyword says of values; what else it says comes to `also`."""
     if keyword == "uniqueItems":
-        also += [_different(schema, path)] if value and schema.get("maxItems") not in {0, 1} else []
+        if value and schema.get("maxItems") not in {0, 1}:
+            raise schema_error(path, "uniqueItems cannot be enforced: remove it")
         return {}
     if keyword == "format":
         if value in REFUSED_FORMATS:
@@ -230,18 +216,6 @@ def _of_values(
         return {keyword: int(near) if near.is_integer() else near}
     _require_writable(value, path)
     return {keyword: value}
-
-
-def _different(schema: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the arrays of different values out of a few, in their order, as alternatives."""
-    items = schema.get("items")
-    values = items.get("enum", ()) if isinstance(items, dict) else ()
-    if not 0 < len(values) <= _MOST_VALUES or "prefixItems" in schema:
-        only = f"for items from an enum of at most {_MOST_VALUES}"
-        raise schema_error(path, f"uniqueItems can only be enforced {only}: remove it")
-    most = min(schema.get("maxItems", _MOST_VALUES), len(values))
-    sizes = range(schema.get("minItems", 0), most + 1)
-    return {"enum": [[*some] for size in sizes for some in combinations(values, size)]}
 
 
 def _require_writable(value: Any, path: str) -> None:

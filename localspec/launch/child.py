@@ -10,7 +10,8 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.engine.child import serve
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.launch.load import HOLD_UP_S, Runtime
-from localspec.launch.observe import load_observed
+from localspec.launch.load import load as load_plan
+from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.model import give_back_memory
 
@@ -37,7 +38,15 @@ class RuntimeFactory:
         give_back_memory()
         # One conversation grows; several share the memory.
         plan = make_plan(load.options, parallel=load.parallel, roomy=load.parallel == 1)
-        runtime, _ = load_observed(plan, load, cancel, send, HOLD_UP_S)
+        runtime = load_plan(
+            plan,
+            cancel,
+            send,
+            parallel=load.parallel,
+            hold_up_s=HOLD_UP_S,
+            observe=Telemetry(load.workload).observe,
+            keep=load.keep,
+        )
         self._assistant = runtime.assistant
         return runtime
 

@@ -3,13 +3,12 @@
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.calibration.key import file_identity
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.state import (
     StateCopy,
@@ -20,7 +19,6 @@ from localspec.llama.state import (
     state_copy,
 )
 from localspec.storage.files import private_directory, write_atomic
-from localspec.storage.paths import data_dir
 
 MOST_STATES = 8
 """Of one model."""
@@ -180,12 +178,6 @@ class KeptPrefixes:
                 if each != self._shelf and sum(sizes.values()) > MOST_BYTES:
                     shutil.rmtree(each, ignore_errors=True)
                     del sizes[each]
-
-
-def keeper(target: Path) -> Callable[[Sequence[LlamaSequence]], KeptPrefixes]:
-    """Return what makes the files of a model's sequences, in the usual place."""
-    directory, identity = data_dir() / "prefixes", file_identity(target)
-    return lambda sequences: KeptPrefixes(directory, sequences, identity)
 
 
 def common(some: Sequence[int], others: Sequence[int]) -> int:

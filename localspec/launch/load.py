@@ -1,7 +1,7 @@
 """Load: a plan becomes a runtime: models, their sequences, what passes cost, and the assistant that answers."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -21,7 +21,7 @@ from localspec.chat import jinja
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.request import Observer, Prefixes
+from localspec.chat.request import Observer
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, best_count, draft_model_could_win
 from localspec.decoding.drafters.branches import MOST_BRANCHES
@@ -29,25 +29,23 @@ from localspec.decoding.model import Role
 from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Sequences
 from localspec.engine.answering import StateLeftError
-from localspec.engine.protocol import StateSaved
+from localspec.engine.protocol import Loading, Measuring, StateSaved
 from localspec.errors import ModelLoadError
 from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
+from localspec.launch.kept_prefixes import KeptPrefixes
 from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import store_megabytes
-from localspec.llama.allocated import together
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
-from localspec.models.fit import PlaceUse
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
-from localspec.resources import Usage
-from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.decoding.drafters.spelling import Spelling
@@ -71,8 +69,10 @@ _WHY_NOT_SEVERAL = (
     "several run without drafting"
 )
 
-OnShare = Callable[[str, float], None]
-"""Is told a model's name, and the share that is done of what happens with it, 0 to 1."""
+Report = Callable[[Loading | Measuring], None]
+"""Gets how far loading or measuring a model is."""
+Observe = Callable[[LoadedModels, PairCosts | None, int], Collection[Observer]]
+"""Returns what sees the replies of models, by the costs of their passes, and how many at once there are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,46 +125,36 @@ def segments_of(remembered: object) -> tuple[Segment, ...]:
     return tuple(Segment(text, tokens) for text, tokens in pairs)
 
 
-Keep = Callable[[Sequence[LlamaSequence]], Prefixes]
-"""Returns what keeps what the target's sequences have evaluated."""
-Observe = Callable[[LoadedModels, PairCosts | None, int], Collection[Observer]]
-"""Returns who is to see the replies of models, by the costs of their passes, and how many at once there are."""
-
-
 def load(
     plan: LoadPlan,
     cancel: CancelFlag | None = None,
-    on_load: OnShare = lambda _name, _share: None,
-    on_measure: OnShare = lambda _name, _share: None,
+    report: Report = lambda _notice: None,
     *,
     parallel: int | None = 1,
     hold_up_s: float | None = None,
     observe: Observe | None = None,
-    keep: Keep | None = None,
+    keep: bool = False,
 ) -> Runtime:
     """Load the models, and measure what their passes cost where that is not known.
 
     Args:
         plan: what to load.
         cancel: stops loading, and later every reply.
-        on_load: called while a model is loaded.
-        on_measure: called while its passes are measured.
+        report: called while models are loaded, and while their passes are measured.
         parallel: how many requests are answered at once; None takes what the costs of passes and the
             memory suggest.
         hold_up_s: seconds that a prompt may hold up those who are being answered, with each chunk of it;
             None cuts prompts as if they were alone, and so does `exact`.
-        observe: says who sees the replies.
-        keep: makes what keeps what is evaluated; not asked under `exact`, where it would have to be evaluated in
-            the same chunks.
+        observe: returns what sees the replies.
+        keep: keep what is evaluated for later runs; never under `exact`, where it would have to be evaluated in the same
+            chunks.
 
     Raises:
         Cancelled: `cancel` was set while loading.
         ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
     """
     jinja.start()  # it takes about 50 ms, which loading hides
-    loading = _Loading(
-        plan, cancel or CancelFlag(), on_load, on_measure, hold_up_s, keep, list(plan.notes)
-    )
+    loading = _Loading(plan, cancel or CancelFlag(), report, hold_up_s, keep, list(plan.notes))
     try:
         return loading.runtime(parallel, observe)
     except BaseException:
@@ -178,10 +168,9 @@ class _Loading:
 
     plan: LoadPlan
     cancel: CancelFlag
-    on_load: OnShare
-    on_measure: OnShare
+    report: Report
     hold_up_s: float | None
-    keep: Keep | None
+    keep: bool
     notes: list[str]
     start_s: float = field(default_factory=time.perf_counter)
     models: list[LlamaModel] = field(default_factory=list)
@@ -242,7 +231,6 @@ class _Loading:
         if draft_model is not None:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=1)
             draft_models = self._draft_sequences(draft_model, small, parallel)
-        self.notes += self._unforeseen(targets, draft_models, parallel)
         return self._assembled(targets, draft_models, costs, longest, parallel, observe)
 
     @property
@@ -295,6 +283,10 @@ class _Loading:
             fim=vocabulary.fim(),
         )
         known = plan.left_out or costs
+        prefixes = None
+        if self.keep and not plan.exact:
+            identity = file_identity(plan.target)
+            prefixes = KeptPrefixes(data_dir() / "prefixes", targets.views, identity)
         assistant = Assistant(
             models,
             [drafting.policy(plan.modes[0], slot) for slot in range(parallel)],
@@ -302,19 +294,9 @@ class _Loading:
             notes=tuple(self.notes),
             load_s=time.perf_counter() - self.start_s,
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),
-            prefixes=None if plan.exact or self.keep is None else self.keep(targets.views),
+            prefixes=prefixes,
         )
         return Runtime(assistant, drafting, known, targets.views[0], plan.target)
-
-    def _unforeseen(
-        self, targets: LlamaSequences, draft_models: Sequences | None, parallel: int
-    ) -> Iterator[str]:
-        """Return where llama.cpp took more than was planned; several sequences were not planned."""
-        contexts = [targets.native.allocated]
-        if isinstance(draft_models, LlamaSequences):
-            contexts.append(draft_models.native.allocated)
-        taken = together([*(model.allocated for model in self.models), *contexts])
-        return unforeseen(self.plan.uses if parallel == 1 else (), taken)
 
     def _model(
         self,
@@ -330,7 +312,7 @@ class _Loading:
             path,
             options,
             self.cancel,
-            lambda share: self.on_load(name, share),
+            lambda share: self.report(Loading(name, share)),
             lora,
             mtp=mtp,
             is_heads=is_heads,
@@ -393,7 +375,7 @@ class _Loading:
 
     def _with_heads(self, costs: PairCosts, heads: "LlamaHeads") -> PairCosts:
         name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)
-        measured = calibrated_heads(heads, lambda share: self.on_measure(f"heads of {name}", share))
+        measured = calibrated_heads(heads, self._measuring(f"heads of {name}"))
         return PairCosts(costs.target, measured.costs, costs.sure and measured.sure)
 
     def _draft_sequences(
@@ -410,6 +392,9 @@ class _Loading:
         )
         self._let_go(model)
         return None
+
+    def _measuring(self, name: str) -> Callable[[float], None]:
+        return lambda share: self.report(Measuring(name, share))
 
     def _let_go(self, model: LlamaModel) -> None:
         self.models.remove(model)
@@ -430,18 +415,15 @@ class _Loading:
                 target,
                 draft_model,
                 self.cancel,
-                lambda role, share, again: self.on_measure(
-                    plan.name(role) + " (again: busy last time)" * again, share
-                ),
+                lambda role, share, again: self._measuring(
+                    plan.name(role) + " (again: busy last time)" * again
+                )(share),
             )
             costs = measured.costs
             self.notes += measured.notes
         if plan.exact and (drafts or parallel != 1):
-            name = f"{plan.name(Role.TARGET)} for --exact"
-            widths = calibrated_widths(
-                target, self.cancel, lambda share: self.on_measure(name, share)
-            ).widths
-            safe = consecutive(widths)
+            measuring = self._measuring(f"{plan.name(Role.TARGET)} for --exact")
+            safe = consecutive(calibrated_widths(target, self.cancel, measuring).widths)
         return costs, safe
 
     def _count(
@@ -485,23 +467,21 @@ class _Loading:
         )
 
     def _price(self, longest: int) -> str:
-        """Say what `--exact` costs, as far as it was ever measured."""
+        """Return what `--exact` costs, as far as it was ever measured."""
         plan, usual = self.plan, LoadOptions()
         default = replace(
             plan.options,
-            repack=usual.repack,
-            flash_attention=usual.flash_attention,
-            kv_type=usual.kv_type,
+            **{each: getattr(usual, each) for each in ("repack", "flash_attention", "kv_type")},
         )
-        exact_costs = stored_costs(plan.target, plan.options, Role.TARGET)
-        usual_costs = stored_costs(plan.target, default, Role.TARGET)
-        text = f"exact: drafts of up to {longest} tokens"
-        if exact_costs is None:
-            return text
-        text = f"{text}; a plain token takes {1000 * exact_costs.costs.of(1):.1f} ms"
-        if usual_costs is None:
-            return f"{text}, and less without --exact: how much is known after a run without it"
-        return f"{text}, and {1000 * usual_costs.costs.of(1):.1f} ms without --exact"
+        text, ends = f"exact: drafts of up to {longest} tokens", ("", " without --exact")
+        for options, join, end in zip(
+            (plan.options, default), ("; a plain token takes", ", and"), ends, strict=True
+        ):
+            stored = stored_costs(plan.target, options, Role.TARGET)
+            if stored is None:
+                break
+            text += f"{join} {1000 * stored.costs.of(1):.1f} ms{end}"
+        return text
 
 
 def _spelling(
@@ -536,27 +516,3 @@ def shared_chunk(costs: PairCosts | None, hold_up_s: float | None) -> int | None
     widest = max(costs.target.widths)
     steps = int(hold_up_s * widest / costs.target.of(widest) / _CHUNK_STEP)
     return max(_LEAST_CHUNK, _CHUNK_STEP * steps)
-
-
-def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Usage]) -> Iterator[str]:
-    """Yield where llama.cpp took more than planned and kept free, a sentence each.
-
-    Weights are left out: they are what the file's header says, and of a mapped file llama.cpp logs the whole range that it
-    maps, parts of which may be weights that are on a GPU.
-
-    Args:
-        planned: what a plan takes of each place.
-        allocated: what llama.cpp logged, by the same names.
-    """
-    for use in planned:
-        taken = _without_weights(allocated.get(use.place.name, Usage()))
-        expected = _without_weights(use.target) + _without_weights(use.draft_model)
-        if taken > expected + use.place.headroom_bytes:
-            yield (
-                f"caches and scratch take {size_text(taken)} of {use.place.name}, and {size_text(expected)} were planned: "
-                "if memory runs short, use a smaller --ctx or --gpu-layers"
-            )
-
-
-def _without_weights(taken: Usage) -> int:
-    return taken.total_bytes - taken.weights_bytes

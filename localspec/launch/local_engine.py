@@ -26,7 +26,8 @@ from localspec.engine.protocol import (
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.launch.kept_prefixes import common
 from localspec.launch.load import Runtime
-from localspec.launch.observe import Telemetry, load_observed
+from localspec.launch.load import load as load_plan
+from localspec.launch.observe import Telemetry
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.messages import Message
 
@@ -160,10 +161,17 @@ class _Opening:
             )
 
     def engine(self, plan: LoadPlan) -> LocalEngine:
-        cancel = CancelFlag()
+        cancel, telemetry = CancelFlag(), Telemetry(self.load.workload)
         try:
             with self.signals.running(cancel.set):
-                runtime, telemetry = load_observed(plan, self.load, cancel, self.progress)
+                runtime = load_plan(
+                    plan,
+                    cancel,
+                    self.progress,
+                    parallel=self.load.parallel,
+                    observe=telemetry.observe,
+                    keep=self.load.keep,
+                )
         except Cancelled:
             raise Interrupted("loading was stopped") from None
         return LocalEngine(runtime, cancel, telemetry, self.notify, keep=self.load.keep)

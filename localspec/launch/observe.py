@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Request
-from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import AdaptivePolicy, Policy
-from localspec.engine.protocol import Load, Loading, Measuring
-from localspec.launch.kept_prefixes import keeper
-from localspec.launch.load import Runtime
-from localspec.launch.load import load as load_plan
-from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import recording, telemetry_dir
 
 if TYPE_CHECKING:
@@ -110,36 +104,6 @@ class Telemetry:
                 prior = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
                 self._known[kind] = prior.get(drafter.name, {})
             drafter.expect(self._known[kind])
-
-
-def load_observed(
-    plan: LoadPlan,
-    load: Load,
-    cancel: CancelFlag,
-    send: Callable[[Loading | Measuring], None],
-    hold_up_s: float | None = None,
-) -> tuple[Runtime, Telemetry]:
-    """Load the models of a plan as a client wants them, and return them with what records their replies.
-
-    Args:
-        plan: what to load.
-        load: how.
-        cancel: as for `load`.
-        send: takes how far that is.
-        hold_up_s: as for `load`.
-    """
-    telemetry = Telemetry(load.workload)
-    runtime = load_plan(
-        plan,
-        cancel,
-        lambda name, share: send(Loading(name, share)),
-        lambda name, share: send(Measuring(name, share)),
-        parallel=load.parallel,
-        hold_up_s=hold_up_s,
-        observe=telemetry.observe,
-        keep=keeper(plan.target) if load.keep else None,
-    )
-    return runtime, telemetry
 
 
 def workload_of(question: str, reply: str = "") -> str:

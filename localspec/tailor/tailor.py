@@ -253,7 +253,11 @@ class Tailor:
         self._name = job.pair.target
         self._cancel = cancel
         self._on_measure = on_measure
-        runtime = load(make_plan(job.request), cancel, on_load)
+        runtime = load(
+            make_plan(job.request),
+            cancel,
+            lambda loading: on_load(loading.model, loading.share),
+        )
         self._assistant, self._target = runtime.assistant, runtime.target.model
         try:
             self.costs: PairCosts = calibrated(

@@ -166,7 +166,7 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"prompt": "Hi", "id": 1 << 64}, "id is neither"),
         ({"messages": []}, "messages is empty"),
         ({"messages": {"role": "user"}}, "messages is empty, or not a list"),
-        ({"messages": ["Hi"]}, "message 1 is not an object"),
+        ({"messages": ["Hi"]}, "message 1 cannot be read"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "message 1 has the role 'tool'"),
         ({"messages": [{"role": ["user"], "content": "x"}]}, "message 1 has the role \"['user']"),
         (
@@ -177,7 +177,7 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"messages": [*USER, {"role": "user"}]}, "content of message 2 is empty"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-            "message 1 has a part that is not text",
+            "only text is supported",
         ),
         ({"body": "x"}, "body is not an object"),
         ({"body": {"model": "m"}}, "body.prompt is empty"),

@@ -109,10 +109,10 @@ def test_a_question_is_not_saved_before_the_model_is_loaded_for_good(
     def load(*_: object, **__: object) -> object:
         if next(loads):
             raise Cancelled
-        return runtime, SimpleNamespace(trouble=None)
+        return runtime
 
     monkeypatch.setattr(local_engine, "make_plan", lambda *_, **__: plan)
-    monkeypatch.setattr(local_engine, "load_observed", load)
+    monkeypatch.setattr(local_engine, "load_plan", load)
     monkeypatch.setattr(local_engine, "may_need_more", lambda *_: True)
 
     def asked() -> Request:

@@ -1,38 +1,140 @@
-"""Who is heard: flag, environment, user's file, default."""
+"""Settings: flag over environment over the user's file over default, and what is refused, and how."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from localspec.config.resolve import Level, Resolved, with_recommended
+from localspec.config.keys import KEYS, Setting
+from localspec.config.resolve import Level, Resolved, resolve, with_recommended
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 
 Settings = Callable[..., dict[str, Resolved]]
 
 
-def test_the_higher_level_is_heard(settings: Settings, user: Path) -> None:
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the user's own file belongs, in a home with nothing set."""
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "settings").mkdir()
+    return tmp_path / "settings/config.toml"
+
+
+@pytest.fixture
+def settings(user: Path) -> Settings:
+    """Resolves under the flags and variables that are given."""
+
+    def run(environ: dict[str, str] | None = None, **flags: Setting) -> dict[str, Resolved]:
+        return resolve(flags, environ or {})
+
+    return run
+
+
+def problem(settings: Settings, environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(UsageError) as caught:
+        settings(environ)
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tempreature = 1", "'tempreature' is not a known setting: did you mean temperature?"),
+        ("xyzzy = 1", "'xyzzy' is not a known setting: use one of pair, "),
+        ("ctx = true", "'ctx' is True, but takes a whole number"),
+        ("ctx = 1.5", "'ctx' is 1.5, but takes a whole number"),
+        ("temperature = 'hot'", "'temperature' is 'hot', but takes a number"),
+        ("temperature = nan", "'temperature' is nan, but takes a number"),
+        ("draft = 'maybe'", "'draft' is 'maybe', but takes one of auto, off, lookup, model"),
+        ("pair = ''", "'pair' is '', but takes a text"),
+        ("[run]\nctx = 1", "'run' is not a known setting"),
+        ("ctx =", "is not TOML (Invalid value"),
+        ('"a\\nb" = 1', r"'a\nb' is not a known setting"),
+        (b"\xff\xfe", "is not TOML"),
+        ("#" * 70_000, "is longer than 64 KB"),
+        ("# mine\n\ndraft_length = 64", ", line 3: 'draft_length' cannot be used: draft_length is"),
+    ],
+    ids=lambda each: str(each)[:20],
+)
+def test_a_file_that_cannot_be_read_is_refused_in_one_line_with_file_and_key(
+    settings: Settings, user: Path, text: str | bytes, words: str
+) -> None:
+    user.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert problem(settings).startswith(str(user))
+    assert words in problem(settings)
+
+
+def test_a_directory_or_a_pipe_is_refused(settings: Settings, user: Path) -> None:
+    user.mkdir()
+    assert "not a regular file" in problem(settings)
+    user.rmdir()
+    os.mkfifo(user)
+    assert "not a regular file" in problem(settings)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("temperature", "-0.5", "temperature is -0.5"),
+        ("top_k", "-1", "top_k is -1"),
+        ("top_p", "1.5", "top_p is 1.5"),
+        ("min_p", "-0.1", "min_p is -0.1"),
+        ("repeat_penalty", "0", "repeat_penalty is 0"),
+        ("max_tokens", "0", "max_tokens is 0"),
+        ("ctx", "1", "n_ctx is 1: it must be from 2 to 16777216"),
+        ("threads", "0", "threads is 0: it must be from 1 to 512"),
+        ("gpu_layers", "99999", "gpu_layers is 99999"),
+        ("gpu_layers", "-1", "gpu_layers is -1: it must be from 0 to 10000"),
+        ("draft_length", "64", "draft_length is 64: it must be from 1 to 63"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_wherever_it_stands(
+    settings: Settings, user: Path, key: str, value: str, words: str
+) -> None:
+    variable = f"LOCALSPEC_{key.upper()}"
+    told = problem(settings, {variable: value})
+    assert told.startswith(f"environment variable {variable} cannot be used: {words}")
+    user.write_text(f"# mine\n\n{key} = {value}\n")
+    assert problem(settings).startswith(f"{user}, line 3: {key!r} cannot be used: {words}")
+
+
+def test_defaults_are_in_range_and_the_user_may_set_every_key(
+    settings: Settings, user: Path
+) -> None:
+    assert [name for name, key in KEYS.items() if key.problem(key.default)] == []
+    user.write_text(
+        'target = "~/m.gguf"\nthreads = 2\ngpu_layers = 7\ndevice = ["CUDA0"]\noffline = true\n'
+        'fit = false\nmirrors = ["/srv/models"]'
+    )
+    found = settings()
+    assert found["target"].value == "~/m.gguf"
+    assert found["gpu_layers"].value == 7
+    assert found["mirrors"].value == ("/srv/models",)
+    assert (found["offline"].value, found["fit"].value) == (True, False)
+
+
+def test_the_higher_level_is_heard_key_by_key(settings: Settings, user: Path) -> None:
     def temperature(environ: dict[str, str] | None = None, **flags: float) -> tuple[object, str]:
         found = settings(environ, **flags)["temperature"]
         return found.value, str(found.origin)
 
     assert temperature() == (0.8, "default")
-    user.write_text("temperature = 0.1")
+    user.write_text("temperature = 0.1\nthreads = 3")
     assert temperature() == (0.1, str(user))
     variable = {"LOCALSPEC_TEMPERATURE": "0.3"}
     assert temperature(variable) == (0.3, "LOCALSPEC_TEMPERATURE")
     assert temperature(variable, temperature=0.4) == (0.4, "--temperature")
-
-
-def test_levels_are_heard_key_by_key(settings: Settings, user: Path) -> None:
-    user.write_text("temperature = 0.1\nthreads = 3")
     found = settings({"LOCALSPEC_DRAFT": "off"}, temperature=0.2, ctx=512)
     values = {name: found[name].value for name in ("temperature", "threads", "ctx", "draft")}
     assert values == {"temperature": 0.2, "threads": 3, "ctx": 512, "draft": "off"}
 
 
-def test_what_the_makers_recommend_is_heard_where_nobody_set_anything(
+def test_what_the_makers_recommend_holds_where_nothing_is_set(
     settings: Settings, user: Path
 ) -> None:
     def sampling(**flags: object) -> dict[str, tuple[object, str]]:
@@ -40,21 +142,17 @@ def test_what_the_makers_recommend_is_heard_where_nobody_set_anything(
         names = ("temperature", "top_k", "repeat_penalty")
         return {name: (found[name].value, str(found[name].origin)) for name in names}
 
-    of_toy = "recommended for smollm2-135m"
-    usual = {
-        "temperature": (0.2, of_toy),
-        "top_k": (40, "default"),
-        "repeat_penalty": (1.1, of_toy),
-    }
+    of_toy, default = "recommended for smollm2-135m", "default"
+    usual = {"temperature": (0.2, of_toy), "top_k": (40, default), "repeat_penalty": (1.1, of_toy)}
     assert sampling() == usual
     user.write_text("temperature = 0.8")
     assert sampling() == {**usual, "temperature": (0.8, str(user))}
     assert sampling(temperature=0.3, pair="qwen3-4b") == {
         "temperature": (0.3, "--temperature"),
         "top_k": (20, "recommended for qwen3-4b"),
-        "repeat_penalty": (1.0, "default"),
+        "repeat_penalty": (1.0, default),
     }
-    assert sampling(target="mine.gguf")["repeat_penalty"] == (1.0, "default")
+    assert sampling(target="mine.gguf")["repeat_penalty"] == (1.0, default)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +173,8 @@ def test_variables_are_read_as_what_their_key_takes(
     settings: Settings, variable: str, text: str, value: object
 ) -> None:
     assert settings({f"LOCALSPEC_{variable}": text})[variable.lower()].value == value
+    # Variables that are no keys are not looked at.
+    assert settings({"LOCALSPEC_DATA_DIR": "x", "LOCALSPEC_NOVEL": "y"}) == settings()
 
 
 @pytest.mark.parametrize(
@@ -92,15 +192,10 @@ def test_variables_are_read_as_what_their_key_takes(
 def test_a_variable_that_cannot_be_read_is_named_with_its_value(
     settings: Settings, variable: str, text: str, wanted: str
 ) -> None:
-    with pytest.raises(UsageError) as caught:
-        settings({f"LOCALSPEC_{variable}": text})
-    assert str(caught.value).startswith(f"environment variable LOCALSPEC_{variable} is ")
-    assert str(caught.value).endswith(f"but takes {wanted}")
-    assert text.removeprefix("'").removesuffix("'") in str(caught.value)
-
-
-def test_variables_that_are_no_keys_are_not_looked_at(settings: Settings) -> None:
-    assert settings({"LOCALSPEC_DATA_DIR": "x", "LOCALSPEC_NOVEL": "y"}) == settings()
+    told = problem(settings, {f"LOCALSPEC_{variable}": text})
+    assert told.startswith(f"environment variable LOCALSPEC_{variable} is ")
+    assert told.endswith(f"but takes {wanted}")
+    assert text.strip("'") in told
 
 
 def test_a_flag_for_the_target_puts_aside_what_was_set_for_another(
@@ -113,11 +208,6 @@ def test_a_flag_for_the_target_puts_aside_what_was_set_for_another(
     assert found["pair"].origin.level is Level.DEFAULT
     assert settings(draft_model="d", target="t")["draft_model"].value == "d"
     assert settings(draft_model="d")["pair"].value == "big"
-
-
-def test_pair_and_target_of_one_level_are_left_to_contradict_each_other(
-    settings: Settings, user: Path
-) -> None:
+    # Of one level, both are left to contradict each other.
     user.write_text('pair = "big"\ntarget = "other"')
-    found = settings()
-    assert (found["pair"].value, found["target"].value) == ("big", "other")
+    assert (settings()["pair"].value, settings()["target"].value) == ("big", "other")

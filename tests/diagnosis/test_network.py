@@ -58,47 +58,38 @@ def hub(
     return list(network(offline=offline, deadline_s=deadline_s))[-1]
 
 
-def test_a_hub_that_answers_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving("application/json; charset=utf-8") as address:
-        assert hub(monkeypatch, address) == Fact("hub 127.0.0.1", "answers")
+LOGIN = "a web page came instead of the file: a login page of the network"
 
 
-def test_a_captive_portal_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving("text/html") as address:
-        fact = hub(monkeypatch, address)
-    assert fact.state == "warning"
-    assert "a web page came instead of the file: a login page of the network" in fact.value
-
-
-def test_a_portal_that_redirects_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving("text/html") as portal, serving("text/plain", 302, portal) as address:
-        fact = hub(monkeypatch, address)
-    assert "a web page came instead of the file: a login page of the network" in fact.value
-
-
-def test_a_refusal_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving("application/json", 503) as address:
-        assert hub(monkeypatch, address).value.startswith("does not answer (HTTP 503); ")
-
-
-def test_nobody_there_is_a_warning_that_says_what_still_works(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("kind", "status", "words", "state"),
+    [
+        ("application/json; charset=utf-8", 200, "answers", "ok"),
+        ("text/html", 200, LOGIN, "warning"),
+        ("text/plain", 302, LOGIN, "warning"),  # to a login page
+        ("application/json", 503, "does not answer (HTTP 503); ", "warning"),
+    ],
+)
+def test_a_hub_that_answers(
+    monkeypatch: pytest.MonkeyPatch, kind: str, status: int, words: str, state: str
 ) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        fact = hub(monkeypatch, f"http://127.0.0.1:{nobody.getsockname()[1]}")
+    with serving("text/html") as portal, serving(kind, status, portal) as address:
+        fact = hub(monkeypatch, address)
+    assert (fact.name, fact.state) == ("hub 127.0.0.1", state)
+    assert words in fact.value
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_without_an_answer_it_says_what_still_works(
+    monkeypatch: pytest.MonkeyPatch, listens: bool
+) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listens:
+            silent.listen()
+        fact = hub(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}", deadline_s=0.5)
     assert fact.state == "warning"
-    assert fact.value.startswith("does not answer (no connection)")
     assert fact.value.endswith("; models on this machine work")
-
-
-def test_silence_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as mute:
-        mute.bind(("127.0.0.1", 0))
-        mute.listen()
-        # It says nothing for as long as this is asked.
-        fact = hub(monkeypatch, f"http://127.0.0.1:{mute.getsockname()[1]}", deadline_s=0.5)
-    assert fact.state == "warning"
 
 
 def test_offline_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,29 @@
 """Waiting for what an engine says."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from localspec.chat.events import Finished, RoundDone, Started, StreamEvent, Text
+from localspec.chat.request import Request
 from localspec.decoding.round import Round
-from tests.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyEvents
-from localspec.options import LaunchOptions
+from localspec.engine.engine import COMMAND, RemoteEngine
+from localspec.engine.protocol import (
+    Count,
+    EngineDied,
+    Failed,
+    Notice,
+    Question,
+    Ready,
+    ReplyEvents,
+)
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.engine.double import command
 
 M = TypeVar("M")
@@ -19,7 +31,61 @@ E = TypeVar("E", bound=StreamEvent)
 POLL_S = 0.005
 PATIENCE = 48_000
 # What was drained together with the notice that somebody waited for.
-_UNHEARD: WeakKeyDictionary[EngineClient, list[Notice]] = WeakKeyDictionary()
+_UNHEARD: WeakKeyDictionary[Any, list[Notice]] = WeakKeyDictionary()
+GREEDY = ReplyOptions(SamplingParams(temperature=0))
+
+
+class Drained(Protocol):
+    """An engine whose notices are collected."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    def drain(self) -> list[Notice]: ...
+
+
+class Talker(RemoteEngine):
+    """An engine whose notices are collected, those of its models and of all requests, in their order."""
+
+    def __init__(self, command: Sequence[str] = COMMAND, gate: str = "", **more: Any) -> None:
+        super().__init__(command, **more)
+        self.gate, self.collected = gate, list[Notice]()
+
+    def ask(
+        self, messages: str | Sequence[Message], options: ReplyOptions = GREEDY, **more: Any
+    ) -> int:
+        """Ask for a reply; return the number of its notices."""
+        said = (Message.user(messages),) if isinstance(messages, str) else tuple(messages)
+        return self.question(Request(0, said, options, gate=self.gate, **more))
+
+    def count_of(self, *messages: Message) -> int:
+        """Ask how many tokens a conversation takes; return the number of the answer."""
+        return self.question(Count(0, messages))
+
+    def question(self, question: Question) -> int:
+        """Send a question; return the number of its notices."""
+        number = next(self._ids)
+        if self._link is None:
+            self._deliver(EngineDied("the engine is not running: restart it"))
+        self._send(msgspec.structs.replace(question, id=number))
+        return number
+
+    def reply(
+        self, messages: str | Sequence[Message], options: ReplyOptions = GREEDY, **more: Any
+    ) -> "Heard":
+        """Return all notices of a reply."""
+        return hear_all(self, self.ask(messages, options, **more))
+
+    def drain(self) -> list[Notice]:
+        """Return what came in since the last call."""
+        while self.receive() and self._link is not None and self._link.wait(0):
+            pass
+        collected, self.collected = self.collected, []
+        return collected
+
+    def _deliver(self, notice: Notice) -> None:
+        super()._deliver(notice)
+        self.collected.append(notice)
 
 
 class Heard(list[Notice]):
@@ -37,6 +103,12 @@ class Heard(list[Notice]):
         """Return what happened of replies, as far as it is of a kind."""
         events = (event for each in self.of(ReplyEvents) for event in each.events)
         return [event for event in events if isinstance(event, kind)]
+
+    @property
+    def done(self) -> Finished:
+        """The end of the reply."""
+        assert isinstance(self[-1], Finished), self[-1]
+        return self[-1]
 
     @property
     def text(self) -> str:
@@ -69,7 +141,7 @@ class Heard(list[Notice]):
         return started
 
 
-def hear(engine: EngineClient, until: Callable[[Notice], bool]) -> Heard:
+def hear(engine: Drained, until: Callable[[Notice], bool]) -> Heard:
     """Collect what the engine says up to the first notice that `until` is true of."""
     heard = Heard()
     waiting = _UNHEARD.setdefault(engine, [])
@@ -86,7 +158,7 @@ def hear(engine: EngineClient, until: Callable[[Notice], bool]) -> Heard:
     raise AssertionError(f"waited in vain after {heard[-3:]}; its process: {_state(engine)}")
 
 
-def _state(engine: EngineClient) -> str:
+def _state(engine: Drained) -> str:
     """Return what an engine's process does, in the system's letters: R, S, D, T where it is stopped; empty if unknown."""
     try:
         return Path(f"/proc/{engine.pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -94,17 +166,24 @@ def _state(engine: EngineClient) -> str:
         return ""
 
 
-def hear_of(engine: EngineClient, *kinds: type[Notice]) -> Heard:
+def hear_of(engine: Drained, *kinds: type[Notice]) -> Heard:
     """Collect what the engine says up to a notice of one of these kinds, a failure, or its death."""
     return hear(engine, lambda notice: isinstance(notice, (*kinds, Failed, EngineDied)))
 
 
-def hear_event(engine: EngineClient, kind: type[StreamEvent]) -> Heard:
+def hear_last(engine: Drained, kind: type[M]) -> M:
+    """Return the next notice of a kind, before which nothing fails."""
+    last = hear_of(engine, kind)[-1]  # type: ignore[arg-type]  # kinds of notices
+    assert isinstance(last, kind), last
+    return last
+
+
+def hear_event(engine: Drained, kind: type[StreamEvent]) -> Heard:
     """Collect what the engine says up to an event of a reply."""
     return hear(engine, lambda notice: bool(Heard([notice]).events(kind)))
 
 
-def hear_all(engine: EngineClient, request: int) -> Heard:
+def hear_all(engine: Drained, request: int) -> Heard:
     """Collect what the engine says up to the end of a request."""
 
     def ends(notice: Notice) -> bool:
@@ -116,15 +195,14 @@ def hear_all(engine: EngineClient, request: int) -> Heard:
 
 
 @contextmanager
-def double(script: dict[str, Any] | None = None, *, load: bool = True) -> Iterator[EngineClient]:
+def double(script: dict[str, Any] | None = None, *, load: bool = True) -> Iterator[Talker]:
     """Start a double, and load what it has."""
-    engine = EngineClient(command(script))
+    engine = Talker(command(script))
     engine.start()
     try:
         if load:
             engine.load(LaunchOptions(pair="a-pair"))
-            last = hear_of(engine, Ready)[-1]
-            assert isinstance(last, Ready), last
+            hear_last(engine, Ready)
         yield engine
     finally:
         engine.close()

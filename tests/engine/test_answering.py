@@ -1,25 +1,25 @@
-"""Answering, in this process: what a cancel meets that comes at an awkward moment."""
+"""Answering, in this process: cancels at awkward moments, what is sent, and what is remembered or left out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
-import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation, KnownConversations
 from localspec.chat.events import Event, Finished, RoundDone, Started, StreamEvent
-from localspec.chat.request import Request
+from localspec.chat.request import Observer, Request
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy import Policy
 from localspec.decoding.round import StopReason
-from localspec.engine.answering import Answering
+from localspec.engine.answering import Answering, dropped_to_fit
 from localspec.engine.protocol import Notice, ReplyEvents
 from localspec.messages import Message
-from localspec.options import ReplyOptions, SamplingParams
 from tests.engine.double import loaded
-
-GREEDY = ReplyOptions(SamplingParams(temperature=0))
+from tests.engine.talking import GREEDY
 
 
 class Meddler:
@@ -43,81 +43,76 @@ class Meddler:
             self.cancel(key)
 
 
-def reasons(meddler: Meddler, asked: int, parallel: int) -> dict[int, StopReason]:
-    """Have requests answered while somebody meddles; return why each ended."""
-    made = loaded("toy", {"parallel": parallel}, CancelFlag())
-    assistant = Assistant(made.assistant.models, made.assistant.policies, observers=[meddler])
-    told: list[Notice] = []
-    answering = Answering(replace(made, assistant=assistant), told.append)
-    meddler.cancel = answering.cancel
-    for number in range(1, asked + 1):
-        answering.submit(Request(number, (Message.user(f"question {number}"),), GREEDY))
+def observed(script: dict[str, Any], observer: Observer, notices: list[Notice]) -> Answering:
+    made = loaded("toy", script, CancelFlag())
+    assistant = Assistant(made.assistant.models, made.assistant.policies, observers=[observer])
+    return Answering(replace(made, assistant=assistant), notices.append)
+
+
+def finish(answering: Answering, *requests: Request) -> None:
+    for each in requests:
+        answering.submit(each)
     while answering.busy:
         answering.step()
-    return {each.id: each.reply.stop_reason for each in told if isinstance(each, Finished)}
+
+
+def reasons(meddler: Meddler, asked: int, parallel: int) -> dict[int, StopReason]:
+    """Have requests answered while somebody meddles; return why each ended."""
+    notices: list[Notice] = []
+    answering = observed({"parallel": parallel}, meddler, notices)
+    meddler.cancel = answering.cancel
+    questions = [(Message.user(f"question {number}"),) for number in range(1, asked + 1)]
+    finish(answering, *(Request(at, each, GREEDY) for at, each in enumerate(questions, 1)))
+    return {each.id: each.reply.stop_reason for each in notices if isinstance(each, Finished)}
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-@pytest.mark.parametrize("moment", ["begin", "Started", "RoundDone"])
-def test_a_cancel_is_heard_from_the_first_moment_on(moment: str, parallel: int) -> None:
-    told = reasons(Meddler(moment, 2), asked=3, parallel=parallel)
-    assert told == {1: StopReason.EOG, 2: StopReason.CANCELLED, 3: StopReason.EOG}
+@pytest.mark.parametrize("moment", ["begin", "Started", "RoundDone", "Finished"])
+def test_a_cancel_ends_its_own_reply_from_the_first_moment_to_the_last(
+    moment: str, parallel: int
+) -> None:
+    ends = dict.fromkeys(range(1, 5), StopReason.EOG)
+    if moment != "Finished":  # with the end it comes too late
+        ends[2] = StopReason.CANCELLED
+    assert reasons(Meddler(moment, 2), asked=4, parallel=parallel) == ends
 
 
-@pytest.mark.parametrize("parallel", [1, 2])
-def test_a_cancel_that_comes_with_the_end_stops_nobody_else(parallel: int) -> None:
-    told = reasons(Meddler(Finished.__name__, 2), asked=4, parallel=parallel)
-    assert told == dict.fromkeys(range(1, 5), StopReason.EOG)
-
-
-def test_that_a_reply_begins_is_told_before_its_first_pass() -> None:
+def test_a_reply_begins_before_its_first_pass() -> None:
     made = loaded("toy", {}, CancelFlag())
     evaluated: list[int] = []
 
-    def tell(notice: Notice) -> None:
+    def take(notice: Notice) -> None:
         if isinstance(notice, ReplyEvents) and isinstance(notice.events[0], Started):
             evaluated.append(made.assistant.models.target.common_prefix(prompt))
 
-    answering = Answering(made, tell)
     question = (Message.user("x" * 300),)
     prompt = made.assistant.prompt_tokens(Conversation(messages=question))
-    answering.submit(Request(1, question, GREEDY))
-    while answering.busy:
-        answering.step()
+    finish(Answering(made, take), Request(1, question, GREEDY))
     assert evaluated == [0]
 
 
-def told_of(ask: Request) -> list[Notice]:
-    """Return all that is told of a request."""
-    told: list[Notice] = []
-    answering = Answering(loaded("toy", {"drafts": 3}, CancelFlag()), told.append)
-    answering.submit(ask)
-    while answering.busy:
-        answering.step()
-    return told
-
-
-def test_who_wants_no_rounds_is_told_all_else_of_them() -> None:
-    ask = Request(1, (Message.user("hello"),), GREEDY)
-    with_rounds, without = told_of(ask), told_of(msgspec.structs.replace(ask, rounds=False))
-    rounds = [each for each in events_of(with_rounds) if isinstance(each, RoundDone)]
-    assert len(rounds) > 1
-    others = [each for each in events_of(with_rounds) if not isinstance(each, RoundDone)]
-    assert events_of(without) == others
-    one, other = with_rounds[-1], without[-1]
-    assert isinstance(one, Finished)
-    assert isinstance(other, Finished)
+def test_without_rounds_all_else_of_them_is_sent() -> None:
+    sent: list[tuple[list[StreamEvent], Finished]] = []
+    for rounds in (True, False):
+        notices: list[Notice] = []
+        answering = Answering(loaded("toy", {"drafts": 3}, CancelFlag()), notices.append)
+        finish(answering, Request(1, (Message.user("hello"),), GREEDY, rounds=rounds))
+        events = [
+            event for each in notices if isinstance(each, ReplyEvents) for event in each.events
+        ]
+        assert isinstance(notices[-1], Finished)
+        sent.append((events, notices[-1]))
+    (every, one), (without, other) = sent
+    rounds_done = [each for each in every if isinstance(each, RoundDone)]
+    assert len(rounds_done) > 1
+    assert without == [each for each in every if not isinstance(each, RoundDone)]
     assert (other.reply.text, other.reason, other.widths) == (
         one.reply.text,
         one.reason,
         one.widths,
     )
     assert other.reply.acceptance == one.reply.acceptance
-    assert one.reply.acceptance.rounds == len(rounds) - 1, "the prompt's own token is none"
-
-
-def events_of(told: Sequence[Notice]) -> list[StreamEvent]:
-    return [event for each in told if isinstance(each, ReplyEvents) for event in each.events]
+    assert one.reply.acceptance.rounds == len(rounds_done) - 1, "the prompt's own token is none"
 
 
 class Listener:
@@ -139,17 +134,13 @@ class Listener:
 
 
 def test_of_several_conversations_each_finds_its_own_ids_again() -> None:
-    made, listener = loaded("toy", {"parallel": 2}, CancelFlag()), Listener()
-    assistant = Assistant(made.assistant.models, made.assistant.policies, observers=[listener])
-    listener.known = assistant.known
-    told: list[Notice] = []
-    answering = Answering(replace(made, assistant=assistant), told.append)
+    listener, notices = Listener(), list[Notice]()
+    answering = observed({"parallel": 2}, listener, notices)
+    listener.known = known = answering._assistant.known
 
     def ask(number: int, *said: Message) -> Message:
-        answering.submit(Request(number, said, GREEDY))
-        while answering.busy:
-            answering.step()
-        done = told[-1]
+        finish(answering, Request(number, said, GREEDY))
+        done = notices[-1]
         assert isinstance(done, Finished)
         return done.message
 
@@ -163,4 +154,32 @@ def test_of_several_conversations_each_finds_its_own_ids_again() -> None:
     assert first.text in listener.remembered[3]
     for number in range(6, 20):
         ask(number, Message.user(f"question {number}"))
-    assert len(assistant.known._known) == 4, "no more than may be of use"
+    assert len(known._known) == 4, "no more than may be of use"
+
+
+def length(turns: Sequence[Message]) -> int:
+    return sum(len(turn.text) + 1 for turn in turns)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=20),
+    system=st.none() | st.integers(0, 30),
+    n_ctx=st.integers(4, 400),
+    max_tokens=st.none() | st.integers(1, 100),
+)
+@example(sizes=[50], system=None, n_ctx=10, max_tokens=None)
+def test_as_few_turns_as_will_do_are_left_out(
+    sizes: list[int], system: int | None, n_ctx: int, max_tokens: int | None
+) -> None:
+    said = [(Message.user, Message.assistant)[i % 2]("x" * size) for i, size in enumerate(sizes)]
+    first = [] if system is None else [Message.system("s" * system)]
+    dropped = dropped_to_fit([*first, *said], n_ctx, max_tokens, length)
+    room = n_ctx - min(n_ctx // 4, max_tokens or n_ctx)
+    rest = said[dropped:]
+    assert rest[0].role == "user"
+    fits = length([*first, *rest]) <= room
+    last_question = max(i for i, turn in enumerate(said) if turn.role == "user")
+    assert fits or dropped == last_question
+    if dropped:
+        assert length([*first, *said[dropped - 2 :]]) > room
+    assert dropped_to_fit([Message.assistant("x" * 50)], n_ctx, max_tokens, length) == 0

@@ -7,13 +7,12 @@ import pytest
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, StreamEvent
 from localspec.chat.request import Request
-from tests.engine.client import EngineClient
 from localspec.engine.protocol import Count, Counted, Failed, ReplyEvents
 from localspec.messages import Message, ToolResult
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.chat.toy_calls import AREA, NOW, hermes
 from tests.engine.double import command
-from tests.engine.talking import hear_all, hear_of
+from tests.engine.talking import Talker, hear_all, hear_last
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0), seed=1)
 SCRIPT = {
@@ -22,7 +21,7 @@ SCRIPT = {
 }
 
 
-def answered(client: EngineClient, asked: Request) -> tuple[list[StreamEvent], Finished | Failed]:
+def answered(client: Talker, asked: Request) -> tuple[list[StreamEvent], Finished | Failed]:
     number, events = client.question(asked), list[StreamEvent]()
     heard = hear_all(client, number).about(number)
     for each in heard.of(ReplyEvents):
@@ -33,15 +32,15 @@ def answered(client: EngineClient, asked: Request) -> tuple[list[StreamEvent], F
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[EngineClient]:
-    made = EngineClient(command(SCRIPT))
+def client() -> Iterator[Talker]:
+    made = Talker(command(SCRIPT))
     made.start()
     made.load(LaunchOptions())
     yield made
     made.close()
 
 
-def test_a_call_goes_out_and_its_result_in(client: EngineClient) -> None:
+def test_a_call_goes_out_and_its_result_in(client: Talker) -> None:
     messages = [Message.user("Peru?")]
     events, done = answered(client, Request(0, tuple(messages), GREEDY, tools=(AREA, NOW)))
     assert isinstance(done, Finished)
@@ -59,7 +58,7 @@ def test_a_call_goes_out_and_its_result_in(client: EngineClient) -> None:
     assert last.reply.cached_tokens == done.reply.prompt_tokens + len(done.reply.tokens) - 1
 
 
-def test_a_policy_goes_in(client: EngineClient) -> None:
+def test_a_policy_goes_in(client: Talker) -> None:
     asked = Request(0, (Message.user("Peru?"),), GREEDY, tools=(AREA,))
     never = Request(0, asked.messages, GREEDY, tools=(AREA,), call_policy=CallPolicy(at_most=(("*", 0),), choice="required"))  # fmt: skip
     _, failed = answered(client, never)
@@ -67,12 +66,11 @@ def test_a_policy_goes_in(client: EngineClient) -> None:
     assert "allow none now" in failed.reason
 
 
-def test_tools_count(client: EngineClient) -> None:
+def test_tools_count(client: Talker) -> None:
     counted = []
     for tools in ((), (AREA,)):
         number = client.question(Count(0, (Message.user("x"),), tools))
-        told = hear_of(client, Counted)[-1]
-        assert isinstance(told, Counted)
-        assert told.id == number
-        counted.append(told.tokens)
+        count = hear_last(client, Counted)
+        assert count.id == number
+        counted.append(count.tokens)
     assert counted[1] > counted[0] + 100

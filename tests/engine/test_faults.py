@@ -10,15 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from localspec.chat.events import Finished
 from localspec.chat.request import Request
-from tests.engine.client import EngineClient
 from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.engine.link import cause_of_death
 from localspec.engine.protocol import (
@@ -33,21 +30,20 @@ from localspec.engine.protocol import (
     encode,
 )
 from localspec.messages import Message
-from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from localspec.options import LaunchOptions
 from tests.engine.double import command
-from tests.engine.talking import double, hear_all, hear_of
+from tests.engine.talking import GREEDY, Talker, double, hear_all, hear_last
 from tests.waiting import PATIENCE_S
 
-GREEDY = ReplyOptions(SamplingParams(temperature=0))
 HELLO = [Message.user("hello")]
+LOAD = encode(Load(LaunchOptions(pair="a-pair")))
 
 OUT_OF_MEMORY = "was killed (SIGKILL), most likely because memory ran out"
 
 
-def died(engine: EngineClient) -> str:
+def died(engine: Talker) -> str:
     """Return why it died, and see that it is said once, in one line."""
-    last = hear_of(engine)[-1]
-    assert isinstance(last, EngineDied), last
+    last = hear_last(engine, EngineDied)
     assert "\n" not in last.reason
     time.sleep(0.1)
     assert engine.drain() == []
@@ -68,7 +64,7 @@ def died(engine: EngineClient) -> str:
 def test_a_death_in_the_middle_of_a_reply_is_told_in_words(how: str | int, words: str) -> None:
     script = {"otherwise": ["x" * 100], "death": {"on": "token", "at": 20, "how": how}}
     with double(script) as engine:
-        engine.ask(HELLO, GREEDY)
+        engine.ask(HELLO)
         assert words in died(engine)
 
 
@@ -76,7 +72,7 @@ def test_a_death_in_the_middle_of_a_reply_is_told_in_words(how: str | int, words
 def test_it_may_die_at_any_stage(on: str) -> None:
     with double({"death": {"on": on}}, load=False) as engine:
         engine.load(LaunchOptions(pair="a-pair"))
-        engine.ask([Message.user("x" * 1000)], GREEDY)
+        engine.ask("x" * 1000)
         assert OUT_OF_MEMORY in died(engine)
 
 
@@ -92,27 +88,19 @@ def test_an_unknown_signal_has_a_number() -> None:
     assert cause_of_death(-250, b"") == "the engine was ended by signal 250"
 
 
-def test_after_a_death_it_is_restarted_with_what_was_loaded() -> None:
-    with double() as engine:
+def test_after_a_death_it_is_restarted_with_what_was_loaded_and_not_with_its_cause() -> None:
+    with double({"deadly": "too-large"}) as engine:
         assert engine.pid is not None
         os.kill(engine.pid, signal.SIGKILL)
         assert OUT_OF_MEMORY in died(engine)
-        engine.ask(HELLO, GREEDY)  # to nobody: no error, no message
+        engine.ask("hello")  # to nobody: no error, no message
         engine.restart()
-        ready = hear_of(engine, Ready)[-1]
-        assert isinstance(ready, Ready)
-        assert ready.target == "a-pair"
-        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
-
-
-def test_a_pair_that_it_died_of_is_not_loaded_again() -> None:
-    with double({"deadly": "too-large"}) as engine:
+        assert hear_last(engine, Ready).target == "a-pair"
         engine.load(LaunchOptions(pair="too-large"))
         assert OUT_OF_MEMORY in died(engine)
         engine.restart()
-        ready = hear_of(engine, Ready)[-1]
-        assert isinstance(ready, Ready)
-        assert ready.target == "a-pair"
+        assert hear_last(engine, Ready).target == "a-pair"
+        assert engine.reply("hello").done
 
 
 def test_a_load_that_it_dies_of_brings_nothing_else_back_in_its_place() -> None:
@@ -134,9 +122,9 @@ def test_one_that_hangs_is_restarted_by_force() -> None:
         before = engine.pid
         assert before is not None
         os.kill(before, signal.SIGSTOP)
-        engine.ask([Message.user("x" * 1_000_000)], GREEDY)  # more than a pipe holds: nobody waits
+        engine.ask("x" * 1_000_000)  # more than a pipe holds: nobody waits
         engine.restart()
-        assert isinstance(hear_of(engine, Ready)[-1], Ready)
+        hear_last(engine, Ready)
         with pytest.raises(ProcessLookupError):
             os.kill(before, 0)
 
@@ -146,25 +134,22 @@ def test_it_has_a_session_of_its_own_so_that_the_terminal_cannot_reach_it() -> N
         assert engine.pid is not None
         assert os.getsid(engine.pid) == engine.pid
         os.kill(engine.pid, signal.SIGINT)  # and where it does, nothing happens
-        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
+        assert engine.reply(HELLO).done
 
 
 PARENT = """
 import os, sys, time
-from localspec.chat.events import Finished, Prefilling
-from tests.engine.client import EngineClient
+from localspec.chat.events import Prefilling
 from localspec.engine.protocol import Ready
-from localspec.messages import Message
-from localspec.options import LaunchOptions, ReplyOptions
+from localspec.options import LaunchOptions
 from tests.engine.double import command
-from tests.engine.talking import hear_event, hear_of
+from tests.engine.talking import Talker, hear_event, hear_of
 
-engine = EngineClient(command({"chunk_s": 0.05, "load_s": float(sys.argv[2])}))
-engine.start()
+engine = Talker(command({"chunk_s": 0.05, "load_s": float(sys.argv[2])}))
 engine.load(LaunchOptions(pair="a-pair"))
 if sys.argv[1] == "prefill":
     hear_of(engine, Ready)
-    engine.ask([Message.user("x" * 3900)], ReplyOptions())
+    engine.ask("x" * 3900)
     hear_event(engine, Prefilling)
 if sys.argv[3] == "heir":
     # A child that keeps all of our pipes open, as a shell that was forked would.
@@ -258,12 +243,7 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
 )
 def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str) -> None:
     with raw() as process:
-        say(
-            process,
-            line,
-            encode(Load(LaunchOptions(pair="a-pair"))),
-            encode(Request(1, tuple(HELLO), GREEDY)),
-        )
+        say(process, line, LOAD, encode(Request(1, tuple(HELLO), GREEDY)))
         failed = reply(process, "Failed")
         assert (failed["id"], failed["kind"]) == (None, "FrameError")
         assert told in failed["reason"]
@@ -274,7 +254,7 @@ def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str
 def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with raw({"otherwise": ["x" * 1500]}) as process:
-        say(process, encode(Load(LaunchOptions(pair="a-pair"))))
+        say(process, LOAD)
         for number in range(1, 6):  # far more than the pipe holds, tokens and rounds included
             say(process, encode(Request(number, tuple(HELLO), GREEDY, keep=0)))
         say(process, encode(SaveState(str(state))))
@@ -291,7 +271,7 @@ def test_half_a_frame_at_the_end_is_no_frame() -> None:
     with raw() as process:
         assert process.stdin is not None
         reply(process, "Hello")
-        say(process, encode(Load(LaunchOptions(pair="a-pair")))[:-5])
+        say(process, LOAD[:-5])
         process.stdin.close()
         assert process.stdout is not None
         assert process.stdout.read() == b""
@@ -307,29 +287,32 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        say(
-            process,
-            encode(Load(LaunchOptions(pair="a-pair"))),
-            encode(Request(1, tuple(HELLO), GREEDY)),
-        )
+        say(process, LOAD, encode(Request(1, tuple(HELLO), GREEDY)))
         assert reply(process, "Finished")["id"] == 1  # all before it were frames, too
         assert b"stray" not in process.communicate(encode(Bye()))[0]
         assert process.returncode == 0
 
 
+def saying(line: str) -> str:
+    return f"import time; print({line!r}, flush=True); time.sleep(60)"
+
+
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("program", "words"),
     [
-        ("hello", "the engine sent an invalid message: a frame is wrong: JSON is malformed"),
-        ('{"v": 99, "type": "Hello"}', f"a frame is of protocol 99, this side speaks {VERSION}"),
-        (f'{{"v": {VERSION}, "type": "Load"}}', "a frame is wrong: Invalid value 'Load'"),
+        (saying("hello"), "an invalid message: a frame is wrong: JSON is malformed"),
+        (saying('{"v": 99, "type": "Hello"}'), f"protocol 99, this side speaks {VERSION}"),
+        (saying(f'{{"v": {VERSION}, "type": "Load"}}'), "a frame is wrong: Invalid value 'Load'"),
+        ("import os, time; os.close(1); time.sleep(60)", "the engine"),
+        ("raise SystemExit(3)", "ended by itself (exit code 3)"),
+        ('import os; os.write(1, b\'{"v": 2, "type\'); os.kill(os.getpid(), 9)', OUT_OF_MEMORY),
     ],
+    ids=["no JSON", "version", "kind", "closed pipe", "exit code", "half a frame"],
 )
-def test_an_engine_that_speaks_nonsense_is_ended(said: str, told: str) -> None:
-    program = f"import time; print({said!r}, flush=True); time.sleep(60)"
-    engine = EngineClient((sys.executable, "-c", program))
+def test_an_engine_that_speaks_nonsense_or_nothing_is_ended(program: str, words: str) -> None:
+    engine = Talker((sys.executable, "-S", "-c", program))
     engine.start()
-    assert told in died(engine)
+    assert words in died(engine)
     engine.close()
 
 
@@ -352,31 +335,6 @@ def test_what_was_said_before_the_engine_was_left_is_no_news() -> None:
     asyncio.run(work(RemoteEngine((sys.executable, "-c", program))))
 
 
-def test_an_engine_that_closes_its_pipe_is_ended() -> None:
-    engine = EngineClient((sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"))
-    engine.start()
-    died(engine)
-    engine.close()
-
-
-def test_one_that_is_dead_before_all_of_our_threads_run_is_dead_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As on a machine so busy that the child ends while we are still starting."""
-    start = Thread.start
-
-    def late(thread: Thread) -> None:
-        if thread.name == "localspec-engine-_listen":
-            time.sleep(0.5)
-        start(thread)
-
-    monkeypatch.setattr(Thread, "start", late)
-    engine = EngineClient((sys.executable, "-S", "-c", "raise SystemExit(3)"))
-    engine.start()
-    assert "ended by itself (exit code 3)" in died(engine)
-    engine.close()
-
-
 def test_one_that_cannot_be_heard_for_want_of_memory_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -384,17 +342,9 @@ def test_one_that_cannot_be_heard_for_want_of_memory_is_ended(
         raise MemoryError
 
     monkeypatch.setattr("localspec.engine.engine.NOTICES", SimpleNamespace(decode=no_room))
-    engine = EngineClient(command())
+    engine = Talker(command())
     engine.start()
     assert died(engine) == "lost contact with the engine (MemoryError)"
-    engine.close()
-
-
-def test_one_that_dies_in_the_middle_of_a_frame_is_dead_and_no_nonsense() -> None:
-    program = 'import os; os.write(1, b\'{"v": 2, "type\'); os.kill(os.getpid(), 9)'
-    engine = EngineClient((sys.executable, "-c", program))
-    engine.start()
-    assert OUT_OF_MEMORY in died(engine)
     engine.close()
 
 
@@ -402,10 +352,10 @@ def test_what_is_asked_of_a_deaf_engine_waits_for_it(tmp_path: Path) -> None:
     hears = tmp_path / "hears"
     with double({"deaf": str(hears)}, load=False) as engine:
         engine.load(LaunchOptions(pair="a-pair"))
-        asked = engine.ask([Message.user("x" * 200_000)], GREEDY)  # more than a pipe holds
+        asked = engine.ask("x" * 200_000)  # more than a pipe holds
         assert engine.drain() == []  # so it heard nothing yet, and we did not wait
         hears.touch()
-        assert isinstance(hear_of(engine, Hello)[-1], Hello)
+        hear_last(engine, Hello)
         assert hear_all(engine, asked)[-1].id == asked  # type: ignore[union-attr]
 
 
@@ -413,7 +363,7 @@ def test_what_is_asked_of_a_deaf_engine_waits_for_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("polite", [True, False])
 def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None:
     with raw({"chunk_s": 5.0}) as process:  # all of it would take five minutes
-        say(process, encode(Load(LaunchOptions(pair="a-pair"))))
+        say(process, LOAD)
         say(process, encode(Request(1, (Message.user("x" * 3900),), GREEDY)))
         while reply(process, "ReplyEvents")["events"][-1]["type"] != "Prefilling":
             pass
@@ -428,7 +378,7 @@ def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None
 @pytest.mark.slow
 def test_what_watches_no_flag_is_ended_all_the_same() -> None:
     with raw({"stubborn_s": 300}) as process:
-        say(process, encode(Load(LaunchOptions(pair="a-pair"))))
+        say(process, LOAD)
         reply(process, "Loading")
         assert process.stdin is not None
         process.stdin.close()

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import Finished, Prefilling, Text
+from localspec.chat.events import Prefilling, Text
 from localspec.decoding.round import StopReason
-from tests.engine.client import EngineClient
 from localspec.engine.protocol import (
     Failed,
     LoadCancelled,
@@ -21,7 +20,7 @@ from localspec.engine.protocol import (
 )
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from tests.engine.talking import Heard, hear_all, hear_event, hear_of
+from tests.engine.talking import Talker, hear_all, hear_event, hear_last, hear_of
 
 pytestmark = pytest.mark.weights
 
@@ -30,16 +29,15 @@ QUESTION = [Message.system("You are brief."), Message.user("Name three rivers of
 
 
 @contextmanager
-def engine(path: Path, draft: str = "lookup") -> Iterator[EngineClient]:
-    client = EngineClient()
+def engine(path: Path, draft: str = "lookup") -> Iterator[Talker]:
+    client = Talker()
     client.start()
     try:
         load = LaunchOptions(
             target=str(path), draft=draft, load=LoadOptions(threads=1, gpu_layers=0, n_ctx=2048)
         )
         client.load(load)
-        ready = hear_of(client, Ready)[-1]
-        assert isinstance(ready, Ready), ready
+        ready = hear_last(client, Ready)
         assert (ready.target, ready.n_ctx) == (str(path), 2048)
         yield client
     finally:
@@ -47,27 +45,21 @@ def engine(path: Path, draft: str = "lookup") -> Iterator[EngineClient]:
 
 
 @pytest.fixture(scope="module")
-def client(smollm2_path: Path) -> Iterator[EngineClient]:
+def client(smollm2_path: Path) -> Iterator[Talker]:
     with engine(smollm2_path) as client:
         yield client
 
 
-def ended(heard: Heard) -> Finished:
-    last = heard[-1]
-    assert isinstance(last, Finished), last
-    return last
-
-
 @pytest.mark.slow
-def test_a_conversation_evaluates_only_what_is_new(client: EngineClient) -> None:
-    first = hear_all(client, client.ask(QUESTION, GREEDY, keep=0))
-    assert ended(first).message.text == first.text != ""
-    talk = [*QUESTION, ended(first).message, Message.user("And of Asia?")]
-    second = hear_all(client, client.ask(talk, GREEDY))
-    new = ended(second).reply.prompt_tokens - ended(second).reply.cached_tokens
+def test_a_conversation_evaluates_only_what_is_new(client: Talker) -> None:
+    first = client.reply(QUESTION, GREEDY, keep=0)
+    assert first.done.message.text == first.text != ""
+    talk = [*QUESTION, first.done.message, Message.user("And of Asia?")]
+    second = client.reply(talk, GREEDY)
+    new = second.done.reply.prompt_tokens - second.done.reply.cached_tokens
     # The end of the first reply, and the second question with what the template puts around it.
     assert new < 40
-    assert second.started.cached_tokens == ended(second).reply.cached_tokens
+    assert second.started.cached_tokens == second.done.reply.cached_tokens
     assert second.written == second.text
 
 
@@ -78,63 +70,53 @@ def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
     state = str(tmp_path / "state" / "1")
     more = Message.user("Which of them is the longest?")
     with engine(smollm2_path) as before:
-        first = ended(hear_all(before, before.ask(QUESTION, GREEDY)))
+        first = before.reply(QUESTION, GREEDY).done
         talk = [*QUESTION, first.message, more]
         before.save_state(state)
-        saved = hear_of(before, StateSaved)[-1]
-        assert isinstance(saved, StateSaved)
-        uninterrupted = ended(hear_all(before, before.ask(talk, GREEDY)))
+        saved = hear_last(before, StateSaved)
+        uninterrupted = before.reply(talk, GREEDY).done
     with engine(smollm2_path) as after:
         after.restore_state(state)
         assert hear_of(after, StateRestored)[-1] == StateRestored(state, saved.tokens)
-        resumed = ended(hear_all(after, after.ask(talk, GREEDY)))
+        resumed = after.reply(talk, GREEDY).done
     assert resumed.message == uninterrupted.message
     assert resumed.reply.cached_tokens == uninterrupted.reply.cached_tokens == saved.tokens
     with engine(smollm2_path) as afresh:
         (tmp_path / "state" / "1" / "target.kv").write_bytes(b"damaged")
         afresh.restore_state(state)
         assert hear_of(afresh, StateLeft)[-1] == StateLeft(state, "it is damaged")
-        again = ended(hear_all(afresh, afresh.ask(talk, GREEDY)))
+        again = afresh.reply(talk, GREEDY).done
     assert again.reply.cached_tokens == 0
     assert again.reply.prompt_tokens == resumed.reply.prompt_tokens
 
 
 @pytest.mark.slow
-def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineClient) -> None:
+def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: Talker) -> None:
     long = [Message.user("The weather is nice today. " * 120)]
     number = client.ask(long, GREEDY, keep=0)
     told = hear_event(client, Prefilling).events(Prefilling)[-1]
     client.cancel(number)
-    stopped = ended(hear_all(client, number))
+    stopped = hear_all(client, number).done
     assert (stopped.reply.stop_reason, stopped.message.text) == (StopReason.CANCELLED, "")
-    heard = hear_all(
-        client, client.ask(long, ReplyOptions(SamplingParams(temperature=0), max_tokens=2))
-    )
+    heard = client.reply(long, replace(GREEDY, max_tokens=2))
     started = heard.started
     # What was told to be evaluated is kept, and a whole prompt was not.
     assert told.done_tokens <= started.cached_tokens < started.prompt_tokens - 128
-    assert ended(heard).reply.stop_reason is StopReason.LENGTH
+    assert heard.done.reply.stop_reason is StopReason.LENGTH
 
 
 @pytest.mark.slow
-def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
+def test_a_reply_stops_in_the_middle_and_goes_on(client: Talker) -> None:
     story = [Message.user("Tell me a long story about a fox.")]
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=60)
-    whole = ended(hear_all(client, client.ask(story, options, keep=0)))
+    whole = client.reply(story, options, keep=0).done
     number = client.ask(story, replace(options, max_tokens=1000), keep=0)
     hear_event(client, Text)
     client.cancel(number)
-    cut = ended(hear_all(client, number))
+    cut = hear_all(client, number).done
     assert cut.reply.stop_reason is StopReason.CANCELLED
     left = max(60 - cut.reply.completion_tokens, 8)
-    rest = ended(
-        hear_all(
-            client,
-            client.ask(
-                [*story, cut.message], ReplyOptions(SamplingParams(temperature=0), max_tokens=left)
-            ),
-        )
-    )
+    rest = client.reply([*story, cut.message], replace(options, max_tokens=left)).done
     assert rest.reply.cached_tokens == rest.reply.prompt_tokens - 1
     both = min(len(whole.message.text), len(cut.message.text))
     assert whole.message.text[:both] == cut.message.text[:both]
@@ -142,33 +124,29 @@ def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
     assert len(rest.message.text) > len(cut.message.text)
 
 
-def test_every_token_says_where_it_came_from(client: EngineClient) -> None:
+def test_every_token_says_where_it_came_from(client: Talker) -> None:
     repeat = [Message.user("Repeat five times: the cat sat on the mat and looked at the dog.")]
-    drafted = hear_all(client, client.ask(repeat, GREEDY))
-    plain = hear_all(client, client.ask(repeat, GREEDY, draft="off"))
+    drafted = client.reply(repeat, GREEDY)
+    plain = client.reply(repeat, GREEDY, draft="off")
     origins = drafted.origins
     assert origins[0] == "first"
     assert set(origins) <= {"first", "plain", "lookup", "correction", "bonus"}
-    accepted = ended(drafted).reply.acceptance.accepted
+    accepted = drafted.done.reply.acceptance.accepted
     assert origins.count("lookup") > 0
     assert accepted - origins.count("lookup") in {0, 1}  # what ends the reply is no text
     assert set(plain.origins) == {"first", "plain"}
-    assert ended(plain).reply.acceptance.drafted == 0
+    assert plain.done.reply.acceptance.drafted == 0
 
 
-def test_a_file_that_is_none_is_refused_and_the_pair_stays(
-    client: EngineClient, tmp_path: Path
-) -> None:
+def test_a_file_that_is_none_is_refused_and_the_pair_stays(client: Talker, tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"GGUF nonsense")
     client.load(LaunchOptions(target=str(tmp_path / "x.gguf")))
-    failed = hear_of(client, Ready)[-1]
-    assert isinstance(failed, Failed)
-    assert failed.kind == "ModelFileError"
-    assert ended(hear_all(client, client.ask(QUESTION, GREEDY))).message.text != ""
+    assert hear_last(client, Failed).kind == "ModelFileError"
+    assert client.reply(QUESTION, GREEDY).done.message.text != ""
 
 
 def test_a_load_is_stopped_in_the_middle(smollm2_path: Path) -> None:
-    client = EngineClient()
+    client = Talker()
     client.start()
     client.load(LaunchOptions(target=str(smollm2_path), load=LoadOptions(threads=1, gpu_layers=0)))
     client.cancel()

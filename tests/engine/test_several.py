@@ -19,25 +19,17 @@ from localspec.engine.protocol import (
     StateSaved,
 )
 from localspec.messages import Message
-from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
-from tests.engine.client import EngineClient
+from localspec.options import LaunchOptions
 from tests.engine.double import command
-from tests.engine.talking import Heard, double, hear, hear_all, hear_event, hear_of
+from tests.engine.talking import Heard, Talker, double, hear, hear_all, hear_event, hear_of
 
-GREEDY = ReplyOptions(SamplingParams(temperature=0))
 RIVERS = {
     "Rhine": "The Rhine is 1233 km long.",
     "Danube": "Die Donau fließt nach Osten. " * 3,
     "Volga": "No.",
 }
 STORY = "x" * 150
-SLOW = {"answers": RIVERS, "pass_s": 0.01}
 LONG = {"answers": {**RIVERS, "story": STORY}, "pass_s": 0.01}
-
-
-def resting(go_on: Path, **more: Any) -> dict[str, Any]:
-    """Return a script of long answers that rest after twenty bytes, until a file is there."""
-    return {**LONG, "rests": {"at": 20, "until": str(go_on)}, **more}
 
 
 @pytest.fixture
@@ -45,12 +37,16 @@ def go_on(tmp_path: Path) -> Path:
     return tmp_path / "go on"
 
 
-def asked(engine: EngineClient, *questions: str) -> list[int]:
-    """Ask all of them, and return their ids."""
-    return [engine.ask([Message.user(each)], GREEDY) for each in questions]
+def resting(go_on: Path, **more: Any) -> dict[str, Any]:
+    """Return a script of long answers that rest after twenty bytes, until a file is there."""
+    return {**LONG, "rests": {"at": 20, "until": str(go_on)}, **more}
 
 
-def hear_ends(engine: EngineClient, *requests: int) -> Heard:
+def asked(engine: Talker, *questions: str) -> list[int]:
+    return [engine.ask(each) for each in questions]
+
+
+def hear_ends(engine: Talker, *requests: int) -> Heard:
     """Collect what the engine says up to the end of all of these requests."""
     left = set(requests)
 
@@ -65,13 +61,10 @@ def hear_ends(engine: EngineClient, *requests: int) -> Heard:
 def whole(heard: Heard, request: int) -> str:
     """Return the text of a reply, and see that its events add up to it, in their order, and end with it."""
     mine = heard.about(request)
-    (done,) = mine.of(Finished)
-    assert mine[-1] is done, "nothing comes after its end"
-    assert mine.of(Failed) == []
+    done = mine.done
     assert [type(each) for each in mine[:-1]] == [ReplyEvents] * (len(mine) - 1)
     events = [event for each in mine.of(ReplyEvents) for event in each.events]
-    assert [type(each) for each in events].index(Started) == 0
-    assert len(mine.events(Started)) == 1
+    assert [isinstance(each, Started) for each in events] == [True, *[False] * (len(events) - 1)]
     assert mine.text == mine.written == done.reply.text == done.message.text
     confirmed = [token for each in mine.events(RoundDone) for token in each.round.confirmed]
     assert len(confirmed) == done.reply.completion_tokens
@@ -79,36 +72,31 @@ def whole(heard: Heard, request: int) -> str:
     return mine.text
 
 
-@pytest.mark.parametrize("parallel", [1, 2, 3])
-@pytest.mark.parametrize("drafts", [0, 3])
+def order(heard: Heard, *kinds: type[Notice]) -> list[str]:
+    return [type(each).__name__ for each in heard if isinstance(each, kinds)]
+
+
+@pytest.mark.parametrize(("parallel", "drafts"), [(1, 3), (2, 0), (3, 0), (3, 3)])
 def test_each_has_its_own_events_and_its_own_end(parallel: int, drafts: int) -> None:
     with double({"answers": RIVERS, "parallel": parallel, "drafts": drafts}) as engine:
         numbers = asked(engine, *RIVERS, *RIVERS)
         heard = hear_ends(engine, *numbers)
     assert [whole(heard, each) for each in numbers] == [*RIVERS.values()] * 2
-    assert {each.id for each in heard.of(ReplyEvents)} == set(numbers)
+    ids = [each.id for each in heard if isinstance(each, ReplyEvents | Finished)]
+    assert set(ids) == set(numbers)
+    assert (ids == sorted(ids)) is (parallel == 1), "with one sequence, one after the other"
 
 
-def test_several_go_on_at_once_and_the_short_one_does_not_wait_for_the_long_one() -> None:
+def test_the_short_one_does_not_wait_for_the_long_one() -> None:
     with double({**LONG, "parallel": 2}) as engine:
         story, volga = asked(engine, "a story", "Volga")
         heard = hear_ends(engine, story, volga)
     assert [each.id for each in heard.of(Finished)] == [volga, story]
-    assert whole(heard, story) == STORY
-    assert whole(heard, volga) == "No."
-
-
-def test_where_there_is_one_sequence_they_are_answered_one_after_the_other() -> None:
-    with double({"answers": RIVERS, "parallel": 1}) as engine:
-        numbers = asked(engine, *RIVERS)
-        heard = hear_ends(engine, *numbers)
-    told = [each.id for each in heard if isinstance(each, ReplyEvents | Finished)]
-    assert told == sorted(told)
+    assert (whole(heard, story), whole(heard, volga)) == (STORY, "No.")
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize("parallel", [1, 3])
-@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize(("parallel", "which"), [(1, 0), (1, 2), (3, 0), (3, 1)])
 def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int, go_on: Path) -> None:
     with double(resting(go_on, parallel=parallel)) as engine:
         numbers = asked(engine, "story 1", "story 2", "story 3")
@@ -116,16 +104,11 @@ def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int, go_o
         engine.cancel(numbers[which])
         go_on.touch()
         heard = hear_ends(engine, *numbers)
-    reasons = {each.id: each.reply.stop_reason for each in heard.of(Finished)}
-    expected = dict.fromkeys(numbers, StopReason.EOG) | {numbers[which]: StopReason.CANCELLED}
-    assert reasons == expected
     for each in heard.of(Finished):
-        assert each.message.text == "x" * (
-            len(each.message.text) if each.id == numbers[which] else len(STORY)
-        )
-    assert len(next(e for e in heard.of(Finished) if e.id == numbers[which]).message.text) < len(
-        STORY
-    )
+        ended = each.id == numbers[which]
+        assert each.reply.stop_reason is (StopReason.CANCELLED if ended else StopReason.EOG)
+        assert STORY.startswith(each.message.text)
+        assert (each.message.text == STORY) is not ended
 
 
 def test_a_prompt_that_is_cancelled_leaves_the_one_that_is_written(go_on: Path) -> None:
@@ -146,16 +129,10 @@ def test_one_that_was_cancelled_goes_on_from_what_it_has(go_on: Path) -> None:
         hear(engine, lambda each: bool(Heard([each]).about(numbers[0]).events(Text)))
         engine.cancel(numbers[0])
         go_on.touch()
-        heard = hear_ends(engine, *numbers)
-        cut = next(each for each in heard.of(Finished) if each.id == numbers[0])
-        talk = [Message.user("story 1"), cut.message]
-        rest = hear_all(engine, engine.ask(talk, GREEDY))
+        cut = hear_ends(engine, *numbers).about(numbers[0]).done
+        rest = engine.reply([Message.user("story 1"), cut.message])
     assert cut.message.text + rest.text == STORY
     assert rest.started.cached_tokens == rest.started.prompt_tokens - 1
-
-
-def order(heard: Heard, *kinds: type[Notice]) -> list[str]:
-    return [type(each).__name__ for each in heard if isinstance(each, kinds)]
 
 
 def test_a_load_waits_until_no_answer_is_under_way() -> None:
@@ -177,142 +154,112 @@ def test_a_load_that_is_cancelled_while_it_waits_costs_no_answer(go_on: Path) ->
         engine.cancel()
         go_on.touch()
         heard = hear_of(engine, LoadCancelled)
-        assert heard[-1] == LoadCancelled("a-pair")
-        assert [each.id for each in heard.of(Finished)] == numbers
-        assert [each.message.text for each in heard.of(Finished)] == [STORY] * 2
+    assert heard[-1] == LoadCancelled("a-pair")
+    ends = [(each.id, each.message.text) for each in heard.of(Finished)]
+    assert ends == [(each, STORY) for each in numbers]
 
 
-def test_a_goodbye_waits_for_no_answer_and_keeps_the_state_all_the_same(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    state = tmp_path_factory.mktemp("history") / "7"
+def test_a_goodbye_waits_for_no_answer_and_keeps_the_state_all_the_same(tmp_path: Path) -> None:
     with double({"otherwise": ["x" * 3000], "pass_s": 0.1}) as engine:
         asked(engine, "a story", "another story")
-        engine.save_state(str(state))
+        engine.save_state(str(tmp_path / "7"))
         hear_event(engine, Text)
         engine.close(wait_s=120)  # all of it would take ten minutes
-    assert (state / "cells.json").exists()
+    assert (tmp_path / "7" / "cells.json").exists()
 
 
 @pytest.mark.slow
-def test_the_state_is_kept_and_put_back_between_answers(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    state = str(tmp_path_factory.mktemp("history") / "7")
+def test_the_state_is_kept_and_put_back_between_answers(tmp_path: Path) -> None:
     with double(LONG) as engine:
         asked(engine, "a story", "another story")
-        engine.save_state(state)
+        engine.save_state(str(tmp_path / "7"))
         asked(engine, "Volga")
-        engine.restore_state(state)
-        (last,) = asked(engine, "a third story")
-        heard = hear_all(engine, last)
-    told = order(heard, Finished, StateSaved, StateRestored, StateLeft)
-    assert told == [
-        "Finished",
-        "Finished",
-        "StateSaved",
-        "Finished",
-        "StateRestored",
-        "Finished",
-    ]
+        engine.restore_state(str(tmp_path / "7"))
+        heard = engine.reply("a third story")
+    saving = ["Finished", "Finished", "StateSaved", "Finished", "StateRestored", "Finished"]
+    assert order(heard, Finished, StateSaved, StateRestored, StateLeft) == saving
     saved, restored = heard.of(StateSaved)[0], heard.of(StateRestored)[0]
     second = heard.of(Finished)[1].reply
     # All but the last token, which nothing has followed yet.
     assert saved.tokens == restored.tokens == second.prompt_tokens + len(second.tokens) - 1
 
 
-def test_a_count_is_answered_beside_a_running_answer(go_on: Path) -> None:
+def test_a_count_is_answered_beside_a_running_answer_and_costs_it_nothing(go_on: Path) -> None:
     with double(resting(go_on)) as engine:
         (story,) = asked(engine, "a story")
         hear_event(engine, Text)
-        count = engine.ask_count([Message.user("hello")])
+        count, wrong = engine.count_of(Message.user("hello")), engine.count_of()
         go_on.touch()
         heard = hear_all(engine, story)
     (counted,) = heard.of(Counted)
     assert (counted.id, counted.n_ctx) == (count, 4000)
-    assert heard.index(counted) < len(heard) - 1
+    assert [(each.id, each.kind) for each in heard.of(Failed)] == [(wrong, "UsageError")]
     assert heard.events(Text)[-1:] != [], "and the answer goes on behind it"
-
-
-def test_a_count_that_fails_costs_no_answer() -> None:
-    with double(LONG) as engine:
-        (story,) = asked(engine, "a story")
-        hear_event(engine, Text)
-        count = engine.ask_count([])
-        heard = hear_all(engine, story)
-    assert [(each.id, each.kind) for each in heard.of(Failed)] == [(count, "UsageError")]
-    assert heard.of(Finished)[0].message.text == STORY
+    assert heard.done.message.text == STORY
 
 
 @pytest.mark.parametrize(
-    ("where", "kind", "told"),
+    ("where", "parallel", "kind", "words"),
     [
-        ("pass", "PassFailed", "llama_decode returned -3"),
-        ("draft", "Fault", "RuntimeError: a drafter out of its mind"),
+        ("pass", 1, "PassFailed", "llama_decode returned -3"),
+        ("pass", 3, "PassFailed", "llama_decode returned -3"),
+        ("draft", 3, "Fault", "RuntimeError: a drafter out of its mind"),
     ],
 )
-@pytest.mark.parametrize("parallel", [1, 3])
-def test_a_fault_in_one_is_its_own_affair(where: str, kind: str, told: str, parallel: int) -> None:
+def test_a_fault_in_one_is_its_own_affair(where: str, parallel: int, kind: str, words: str) -> None:
     script = {
         "answers": RIVERS, "parallel": parallel, "drafts": 2, "fails": {"Danube": [where, 9]}
     }  # fmt: skip
     with double(script) as engine:
         rhine, danube, volga = asked(engine, *RIVERS)
         heard = hear_ends(engine, rhine, danube, volga)
-        again = asked(engine, "Rhine")
-        assert whole(hear_ends(engine, *again), *again) == RIVERS["Rhine"]
-    assert whole(heard, rhine) == RIVERS["Rhine"]
-    assert whole(heard, volga) == RIVERS["Volga"]
+        assert engine.reply("Rhine").text == RIVERS["Rhine"]
+    assert (whole(heard, rhine), whole(heard, volga)) == (RIVERS["Rhine"], RIVERS["Volga"])
     (failed,) = heard.of(Failed)
     assert (failed.id, failed.kind) == (danube, kind)
-    assert told in failed.reason
+    assert words in failed.reason
     assert "\n" not in failed.reason
     assert heard.about(danube)[-1] is failed, "what was written before stays, and nothing follows"
     assert RIVERS["Danube"].startswith(heard.about(danube).text)
 
 
 def test_one_that_is_too_long_is_refused_and_the_others_go_on() -> None:
-    with double({**SLOW, "parallel": 2, "n_ctx": 500}) as engine:
+    with double({**LONG, "parallel": 2, "n_ctx": 500}) as engine:
         rhine, long, volga = asked(engine, "Rhine", "x" * 600, "Volga")
         heard = hear_ends(engine, rhine, long, volga)
     assert [(each.id, each.kind) for each in heard.of(Failed)] == [(long, "ContextOverflow")]
-    assert whole(heard, rhine) == RIVERS["Rhine"]
-    assert whole(heard, volga) == RIVERS["Volga"]
+    assert (whole(heard, rhine), whole(heard, volga)) == (RIVERS["Rhine"], RIVERS["Volga"])
 
 
-def test_a_fault_that_nobody_foresaw_ends_what_runs_and_not_the_models() -> None:
+def test_an_unforeseen_fault_ends_what_runs_and_not_the_models() -> None:
     script = {"answers": RIVERS, "parallel": 3, "fails": {"Danube": ["model", 9]}}
     with double(script) as engine:
         numbers = asked(engine, "Rhine", "Danube", "Rhine", "Rhine")
-        heard = hear_ends(engine, *numbers)
-        failed = [each.id for each in heard.of(Failed)]
+        failed = hear_ends(engine, *numbers).of(Failed)
         # The first may have been done before the second was heard.
-        assert failed in (numbers, numbers[1:])
-        assert {each.kind for each in heard.of(Failed)} == {"Fault"}
-        assert "a model out of its mind" in heard.of(Failed)[0].reason
+        assert [each.id for each in failed] in (numbers, numbers[1:])
+        assert {each.kind for each in failed} == {"Fault"}
+        assert "a model out of its mind" in failed[0].reason
         after = asked(engine, "Rhine", "Volga")
         heard = hear_ends(engine, *after)
     assert [whole(heard, each) for each in after] == [RIVERS["Rhine"], RIVERS["Volga"]]
 
 
 def test_a_conversation_that_is_asked_twice_at_once_is_answered_twice() -> None:
-    with double({**SLOW, "parallel": 2}) as engine:
-        numbers = [engine.ask([Message.user("Rhine")], GREEDY, ephemeral=bool(i)) for i in range(2)]
+    with double({**LONG, "parallel": 2}) as engine:
+        numbers = [engine.ask("Rhine", ephemeral=bool(i)) for i in range(2)]
         heard = hear_ends(engine, *numbers)
     assert [whole(heard, each) for each in numbers] == [RIVERS["Rhine"]] * 2
 
 
 def test_nothing_is_written_of_what_a_gate_has_masked(tmp_path: Path) -> None:
     script = {"answers": {"mail": "It is ann@example.org.", "river": "The Rhine."}}
-    engine = EngineClient(command(script), gate="usual")
-    engine.start()
+    engine = Talker(command(script), gate="usual")
     engine.load(LaunchOptions(pair="toy"))
     try:
-        for asks, kind in (("the mail?", StateLeft), ("a river?", StateSaved)):
-            engine.ask([Message.user(asks)])
-            hear_of(engine, Finished)
+        for question, kind in (("the mail?", StateLeft), ("a river?", StateSaved)):
+            engine.reply(question)
             engine.save_state(str(tmp_path / "7"))
-            told = hear_of(engine, StateLeft, StateSaved)[-1]
-            assert isinstance(told, kind)
+            assert isinstance(hear_of(engine, StateLeft, StateSaved)[-1], kind)
     finally:
         engine.close()

@@ -2,12 +2,11 @@
 
 import pytest
 
-from localspec.chat.events import Finished, Text
-from tests.engine.client import EngineClient
+from localspec.chat.events import Text
 from localspec.engine.protocol import EngineDied, Failed, Ready
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from tests.engine.talking import hear_all, hear_event, hear_of
+from tests.engine.talking import Talker, hear_event, hear_last, hear_of
 from tests.workers import free_address, working
 
 LONG = ReplyOptions(SamplingParams(temperature=0), max_tokens=400)
@@ -17,7 +16,7 @@ STORY = [Message.user("Tell a long story about a river.")]
 
 @pytest.mark.weights
 def test_a_chat_goes_on_when_its_worker_is_back(smollm2_path: object) -> None:
-    address, client = free_address(), EngineClient()
+    address, client = free_address(), Talker()
     load = LaunchOptions(
         target=str(smollm2_path),
         draft="off",
@@ -28,7 +27,7 @@ def test_a_chat_goes_on_when_its_worker_is_back(smollm2_path: object) -> None:
     try:
         with working(at=address) as worker:
             client.load(load)
-            assert isinstance(hear_of(client, Ready)[-1], Ready)
+            hear_last(client, Ready)
             client.ask(STORY, LONG)
             before = hear_event(client, Text).text
             worker.kill()
@@ -38,16 +37,13 @@ def test_a_chat_goes_on_when_its_worker_is_back(smollm2_path: object) -> None:
         assert before + last.text
 
         client.restart()
-        away = hear_of(client, Ready)[-1]
-        assert isinstance(away, Failed)
+        away = hear_last(client, Failed)
         assert (away.id, away.kind) == (None, "UsageError")
         assert away.reason.startswith(f"worker {address} cannot be reached")
 
         with working(at=address):
             client.restart()
-            assert isinstance(hear_of(client, Ready)[-1], Ready)
-            done = hear_all(client, client.ask(STORY, SHORT))[-1]
-            assert isinstance(done, Finished)
-            assert done.reply.completion_tokens == 4
+            hear_last(client, Ready)
+            assert client.reply(STORY, SHORT).done.reply.completion_tokens == 4
     finally:
         client.close()

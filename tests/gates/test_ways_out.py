@@ -64,7 +64,9 @@ def test_leak_is_found_whole_and_in_part() -> None:
 def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
     engine = RemoteEngine(find=lambda _: Spelling(TEXTS, most))
     talk = SavedConversation(History(tmp_path / "history"))
-    session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path, gate="usual")
+    session = Session(
+        engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path, gate="usual"
+    )
     out, err = io.StringIO(), io.StringIO()
     front = Lines(session, Preferences(), out, err, terminal=False)
     lines = list[str]()

@@ -1,7 +1,6 @@
-"""Texts of a grammar, and whether one is, asked of the automaton byte by byte."""
+"""Texts of a grammar by chance, and whether one is, asked of the automaton byte by byte."""
 
 import json
-from collections.abc import Collection
 from functools import cache
 from random import Random
 from typing import Any
@@ -12,22 +11,10 @@ from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
 from localspec.options import ReplyOptions
 from tests.grammar.byte_vocabulary import END, ByteVocabulary
-from tests.grammar.walks import accepts, walk
 
 _IDS = np.arange(END + 1)
-
-
-class Walked:
-    """An automaton at some place in a text; see `tests.grammar.walks.Bytes`."""
-
-    def __init__(self, automaton: GrammarAutomaton) -> None:
-        self._automaton, self._state = automaton, automaton.start()
-
-    def may_follow(self) -> Collection[int]:
-        return set(np.flatnonzero(self._automaton.allows(self._state, _IDS)).tolist())
-
-    def take(self, byte: int) -> None:
-        self._state = self._automaton.step(self._state, byte)
+_LONG, _LONGEST = 120, 2_000
+_CLOSING, _WHITE, _PLAIN = frozenset(b'",}]'), frozenset(b" \t\r\n"), frozenset(range(0x21, 0x7F))
 
 
 @cache
@@ -35,23 +22,56 @@ def _grammars() -> Grammars:
     return Grammars(ByteVocabulary())
 
 
-def automaton(**said: Any) -> GrammarAutomaton:
+def automaton(**options: Any) -> GrammarAutomaton:
     """Return what holds an answer to options, over bytes."""
-    return _grammars()(ReplyOptions(**said))
+    return _grammars()(ReplyOptions(**options))
 
 
-def texts(count: int, **said: Any) -> list[str]:
+def texts(count: int, **options: Any) -> list[str]:
     """Return so many texts by chance, without those that would be very long."""
-    rule = automaton(**said)
-    found = (walk(Walked(rule), Random(seed)) for seed in range(count))
-    return [text.decode() for text in found if text is not None]
+    rule = automaton(**options)
+    walks = (_walk(rule, Random(seed)) for seed in range(count))
+    return [text.decode() for text in walks if text is not None]
 
 
-def takes(text: str, **said: Any) -> bool:
-    """Say whether a text is one of a grammar."""
-    return accepts(Walked(automaton(**said)), text.encode())
+def takes(text: str, **options: Any) -> bool:
+    """Return whether a text is one of a grammar."""
+    rule = automaton(**options)
+    state = rule.start()
+    for token in [*text.encode(), END]:
+        if not rule.allows(state, np.array([token]))[0]:
+            return False
+        state = rule.step(state, token)
+    return True
 
 
 def takes_value(value: Any, schema: Any) -> bool:
-    """Say whether the grammar of a schema takes a value, in the order in which it is given."""
+    """Return whether the grammar of a schema takes a value, in the order in which it is given."""
     return takes(json.dumps(value), json_schema=schema)
+
+
+def _walk(rule: GrammarAutomaton, chance: Random) -> bytes | None:
+    """Return a text of a grammar; None where it is not whole after 2,000 bytes."""
+    text, state = bytearray(), rule.start()
+    while len(text) < _LONGEST:
+        allowed = np.flatnonzero(rule.allows(state, _IDS)).tolist()
+        assert allowed, f"nothing may follow {bytes(text)!r}"
+        byte = _choice(allowed, len(text), chance)
+        if byte == END:
+            return bytes(text)
+        state = rule.step(state, byte)
+        text.append(byte)
+    return None
+
+
+def _choice(allowed: list[int], length: int, chance: Random) -> int:
+    """Return one of these: the end and what leads to it the more often, the longer the text is."""
+    if allowed[-1] == END and (len(allowed) == 1 or chance.random() < 0.5):
+        return END
+    inner = [each for each in allowed if each != END]
+    for wanted, often in ((_CLOSING, 0.15 if length < _LONG else 0.75), (_PLAIN, 0.8)):
+        some = [each for each in inner if each in wanted]
+        if some and chance.random() < often:
+            return chance.choice(some)
+    some = [each for each in inner if each not in _WHITE]
+    return chance.choice(some if some and chance.random() < 0.8 else inner)

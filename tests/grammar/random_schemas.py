@@ -101,9 +101,6 @@ class _Writer:
     def _reference(self, _depth: int) -> Schema:
         schema: dict[str, Any] = {"$ref": f"#/$defs/{self._chance.choice(self._names)}"}
         neighbours: list[dict[str, Any]] = [
-            {"required": ["a"]},
-            {"maxProperties": 3},
-            {"type": "object"},
-            {"default": 1},
-        ]
+            {"required": ["a"]}, {"maxProperties": 3}, {"type": "object"}, {"default": 1}
+        ]  # fmt: skip
         return schema | self._chance.choice(neighbours) if self._may(0.3) else schema

@@ -13,12 +13,8 @@ class Asked(NamedTuple):
 
 def obj(required: list[str] | None = None, **properties: Any) -> Schema:
     """Return a closed object; by default all its properties are required."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties) if required is None else required,
-        "additionalProperties": False,
-    }
+    names = list(properties) if required is None else required
+    return {**typed("object", properties=properties, required=names), "additionalProperties": False}
 
 
 def text(most: int, least: int = 0) -> Schema:
@@ -34,290 +30,155 @@ def number(least: float, most: float) -> Schema:
 
 
 def some(items: Schema, most: int, least: int = 0) -> Schema:
-    return {
-        "type": "array",
-        "items": items,
-        **({"minItems": least} if least else {}),
-        "maxItems": most,
-    }
+    bounds = {**({"minItems": least} if least else {}), "maxItems": most}
+    return {"type": "array", "items": items, **bounds}
 
 
-TEXT, BOOLEAN = {"type": "string"}, {"type": "boolean"}
+def typed(name: str, **more: Any) -> Schema:
+    return {"type": name, **more}
+
+
+def kind(of: str, **properties: Any) -> Schema:
+    return typed("object", properties={"kind": {"const": of}, **properties}, required=["kind", *properties])  # fmt: skip
+
+
+BOOLEAN = {"type": "boolean"}
 
 ASKED = (
     Asked(
-        "person",
-        "Extract the person as JSON: Maria Gomez, 34, lives in Porto and works as a nurse.",
+        "person", "Extract the person as JSON: Maria Gomez, 34, lives in Porto and works as a nurse.",
         obj(name=text(40, 1), age=whole(0, 130), city=text(40), job=text(40)),
     ),
     Asked(
-        "sentiment",
-        "Classify this review: 'The battery lasts two days, but the screen scratches easily.'",
-        obj(
-            sentiment={"enum": ["positive", "neutral", "negative", "mixed"]},
-            confidence=number(0, 1),
-            reasons=some(text(60), 3, 1),
-        ),
+        "sentiment", "Classify this review: 'The battery lasts two days, but the screen scratches easily.'",
+        obj(sentiment={"enum": ["positive", "neutral", "negative", "mixed"]}, confidence=number(0, 1), reasons=some(text(60), 3, 1)),
     ),
     Asked(
-        "recipe",
-        "Give a short recipe for pancakes as JSON.",
+        "recipe", "Give a short recipe for pancakes as JSON.",
         obj(
-            title=text(60),
-            servings=whole(1, 12),
-            ingredients=some(
-                obj(
-                    name=text(30),
-                    amount={"type": "number", "exclusiveMinimum": 0, "maximum": 5000},
-                    unit={"enum": ["g", "ml", "piece", "tsp", "tbsp", "cup"]},
-                ),
-                6,
-                2,
-            ),
+            title=text(60), servings=whole(1, 12),
+            ingredients=some(obj(
+                name=text(30), amount=typed("number", exclusiveMinimum=0, maximum=5000),
+                unit={"enum": ["g", "ml", "piece", "tsp", "tbsp", "cup"]},
+            ), 6, 2),
             steps=some(text(90), 4, 2),
         ),
     ),
     Asked(
-        "pydantic-order",
-        "Make up an order of two items, as JSON.",
+        "pydantic-order", "Make up an order of two items, as JSON.",
         {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "title": "Order",
-            "type": "object",
+            "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Order", "type": "object",
             "properties": {
-                "id": {"type": "string", "format": "uuid"},
-                "placed": {"type": "string", "format": "date-time"},
-                "customer": {"$ref": "#/$defs/Customer"},
-                "lines": some({"$ref": "#/$defs/Line"}, 3, 1),
+                "id": typed("string", format="uuid"), "placed": typed("string", format="date-time"),
+                "customer": {"$ref": "#/$defs/Customer"}, "lines": some({"$ref": "#/$defs/Line"}, 3, 1),
                 "note": {"anyOf": [text(50), {"type": "null"}], "default": None},
             },
             "required": ["id", "placed", "customer", "lines"],
             "$defs": {
-                "Customer": {
-                    "type": "object",
-                    "title": "Customer",
-                    "properties": {
-                        "name": text(40),
-                        "email": {"type": "string", "format": "email"},
-                    },
-                    "required": ["name", "email"],
-                },
-                "Line": {
-                    "type": "object",
-                    "title": "Line",
-                    "properties": {
-                        "sku": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{4}$"},
-                        "quantity": whole(1, 99),
-                        "price": number(0.01, 999.99),
-                    },
-                    "required": ["sku", "quantity", "price"],
-                },
-            },
-        },
-    ),
-    Asked(
-        "tree",
-        "Describe a small family tree of three people as JSON.",
-        {
-            "$ref": "#/$defs/node",
-            "$defs": {"node": obj(name=text(20), children=some({"$ref": "#/$defs/node"}, 2))},
-        },
-    ),
-    Asked(
-        "shapes",
-        "Give two shapes, a circle and a rectangle, as JSON.",
-        some(
-            {
-                "oneOf": [
-                    {
-                        "type": "object",
-                        "properties": {
-                            "kind": {"const": "circle"},
-                            "radius": {"type": "number", "exclusiveMinimum": 0, "maximum": 100},
-                        },
-                        "required": ["kind", "radius"],
-                    },
-                    {
-                        "type": "object",
-                        "properties": {
-                            "kind": {"const": "rectangle"},
-                            "width": number(1, 50),
-                            "height": number(1, 50),
-                        },
-                        "required": ["kind", "width", "height"],
-                    },
-                ]
-            },
-            3,
-            1,
-        ),
-    ),
-    Asked(
-        "tool-call",
-        "What is the weather in Paris in celsius? Call the tool.",
-        {
-            "anyOf": [
-                obj(
-                    tool={"const": "get_weather"},
-                    arguments=obj(
-                        ["city"], city=text(40), unit={"enum": ["celsius", "fahrenheit"]}
-                    ),
+                "Customer": typed(
+                    "object", title="Customer", properties={"name": text(40), "email": typed("string", format="email")},
+                    required=["name", "email"],
                 ),
-                obj(tool={"const": "none"}, reason=text(80)),
-            ]
+                "Line": typed(
+                    "object", title="Line", required=["sku", "quantity", "price"],
+                    properties={
+                        "sku": typed("string", pattern="^[A-Z]{3}-[0-9]{4}$"), "quantity": whole(1, 99), "price": number(0.01, 999.99),
+                    },
+                ),
+            },
         },
     ),
     Asked(
-        "translations",
-        "Translate 'good morning' into Japanese, Greek and French, as JSON.",
+        "tree", "Describe a small family tree of three people as JSON.",
+        {"$ref": "#/$defs/node", "$defs": {"node": obj(name=text(20), children=some({"$ref": "#/$defs/node"}, 2))}},
+    ),
+    Asked(
+        "shapes", "Give two shapes, a circle and a rectangle, as JSON.",
+        some({"oneOf": [
+            kind("circle", radius=typed("number", exclusiveMinimum=0, maximum=100)),
+            kind("rectangle", width=number(1, 50), height=number(1, 50)),
+        ]}, 3, 1),
+    ),
+    Asked(
+        "tool-call", "What is the weather in Paris in celsius? Call the tool.",
+        {"anyOf": [
+            obj(tool={"const": "get_weather"}, arguments=obj(["city"], city=text(40), unit={"enum": ["celsius", "fahrenheit"]})),
+            obj(tool={"const": "none"}, reason=text(80)),
+        ]},
+    ),
+    Asked(
+        "translations", "Translate 'good morning' into Japanese, Greek and French, as JSON.",
         obj(ja=text(30), el=text(30), fr=text(30)),
     ),
     Asked(
-        "unicode-keys",
-        "Gib die Größe und den Preis eines Tisches als JSON an.",
-        {
-            "type": "object",
-            "properties": {
-                "größe": whole(10, 300),
-                "preis €": number(0, 10000),
-                'größe "neu"': BOOLEAN,
-            },
-            "required": ["größe", "preis €"],
-            "additionalProperties": False,
-        },
+        "unicode-keys", "Gib die Größe und den Preis eines Tisches als JSON an.",
+        obj(["größe", "preis €"], **{"größe": whole(10, 300), "preis €": number(0, 10000), 'größe "neu"': BOOLEAN}),
     ),
     Asked(
-        "config",
-        "Write a server configuration as JSON.",
+        "config", "Write a server configuration as JSON.",
         obj(
-            ["host", "port"],
-            host={"type": "string", "format": "hostname"},
-            port=whole(1, 65535),
-            tls=BOOLEAN,
-            level={"enum": ["debug", "info", "warn", "error"]},
-            workers={"type": ["integer", "null"], "minimum": 1, "maximum": 64},
+            ["host", "port"], host=typed("string", format="hostname"), port=whole(1, 65535), tls=BOOLEAN,
+            level={"enum": ["debug", "info", "warn", "error"]}, workers={"type": ["integer", "null"], "minimum": 1, "maximum": 64},
         ),
     ),
     Asked(
-        "labels",
-        "Which of bug, docs, ui, perf fit 'The page renders slowly and the button is misplaced'?",
-        obj(
-            labels={
-                "type": "array",
-                "items": {"enum": ["bug", "docs", "ui", "perf"]},
-                "uniqueItems": True,
-                "minItems": 1,
-            },
-            priority={"type": "integer", "enum": [1, 2, 3]},
-        ),
+        "labels", "Which of bug, docs, ui, perf fit 'The page renders slowly and the button is misplaced'?",
+        obj(labels=some({"enum": ["bug", "docs", "ui", "perf"]}, 4, 1), priority=typed("integer", enum=[1, 2, 3])),
     ),
     Asked(
-        "geojson",
-        "Give the location of Lisbon as GeoJSON.",
+        "geojson", "Give the location of Lisbon as GeoJSON.",
         obj(
             type={"const": "Feature"},
             geometry=obj(
                 type={"const": "Point"},
-                coordinates={
-                    "type": "array",
-                    "prefixItems": [number(-180, 180), number(-90, 90)],
-                    "items": False,
-                    "minItems": 2,
-                },
+                coordinates=typed("array", prefixItems=[number(-180, 180), number(-90, 90)], items=False, minItems=2),
             ),
             properties=obj(name=text(40)),
         ),
     ),
     Asked(
-        "calendar",
-        "Put a one-hour meeting with Ana and Ben on 2026-03-05 at 10:00 UTC.",
+        "calendar", "Put a one-hour meeting with Ana and Ben on 2026-03-05 at 10:00 UTC.",
         obj(
-            ["title", "start"],
-            title=text(50),
-            start={"type": "string", "format": "date-time"},
-            day={"type": "string", "format": "date"},
-            minutes={"type": "integer", "minimum": 15, "maximum": 480, "multipleOf": 15},
-            people=some(text(20), 4),
+            ["title", "start"], title=text(50), start=typed("string", format="date-time"), day=typed("string", format="date"),
+            minutes={**whole(15, 480), "multipleOf": 15}, people=some(text(20), 4),
         ),
     ),
     Asked(
-        "map-of-scores",
-        "Rate apples, pears and plums from 0 to 10, as JSON.",
-        {
-            "type": "object",
-            "additionalProperties": whole(0, 10),
-            "minProperties": 1,
-            "maxProperties": 5,
-        },
+        "map-of-scores", "Rate apples, pears and plums from 0 to 10, as JSON.",
+        typed("object", additionalProperties=whole(0, 10), minProperties=1, maxProperties=5),
     ),
     Asked(
-        "open-object",
-        "Describe a bicycle as JSON with a name and anything else.",
-        {
-            "type": "object",
-            "properties": {"name": text(30)},
-            "required": ["name"],
-            "additionalProperties": {"type": ["string", "number", "boolean"], "maxLength": 30},
-            "maxProperties": 5,
-        },
+        "open-object", "Describe a bicycle as JSON with a name and anything else.",
+        typed(
+            "object", properties={"name": text(30)}, required=["name"], maxProperties=5,
+            additionalProperties={"type": ["string", "number", "boolean"], "maxLength": 30},
+        ),
     ),
     Asked(
-        "inheritance",
-        "Describe an employee with name, email and salary as JSON.",
+        "inheritance", "Describe an employee with name, email and salary as JSON.",
         {
             "allOf": [
                 {"$ref": "#/definitions/person"},
-                {
-                    "type": "object",
-                    "properties": {"salary": whole(1000, 500000), "name": {"maxLength": 30}},
-                    "required": ["salary"],
-                },
+                typed("object", properties={"salary": whole(1000, 500000), "name": {"maxLength": 30}}, required=["salary"]),
             ],
-            "definitions": {
-                "person": {
-                    "type": "object",
-                    "properties": {
-                        "name": {"type": "string", "minLength": 2},
-                        "email": {"type": "string", "format": "email"},
-                    },
-                    "required": ["name"],
-                }
-            },
+            "definitions": {"person": typed(
+                "object", properties={"name": typed("string", minLength=2), "email": typed("string", format="email")}, required=["name"],
+            )},
         },
     ),
     Asked(
-        "chess-move",
-        "Give one opening chess move with a comment, as JSON.",
+        "chess-move", "Give one opening chess move with a comment, as JSON.",
         obj(
-            move={
-                "type": "string",
-                "pattern": "^([KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](=[QRBN])?[+#]?|O-O(-O)?)$",
-            },
-            comment=text(60),
+            move=typed("string", pattern="^([KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](=[QRBN])?[+#]?|O-O(-O)?)$"), comment=text(60),
         ),
     ),
+    Asked("matrix", "Give a 2 by 2 matrix of numbers as JSON.", some(some(number(-10, 10), 2, 2), 2, 2)),
     Asked(
-        "matrix",
-        "Give a 2 by 2 matrix of numbers as JSON.",
-        some(some(number(-10, 10), 2, 2), 2, 2),
+        "quiz", "Write a quiz question about planets with three choices, as JSON.",
+        obj(question=text(90), choices=some(text(25), 3, 3), answer=whole(0, 2), source=typed("string", format="uri")),
     ),
     Asked(
-        "quiz",
-        "Write a quiz question about planets with three choices, as JSON.",
-        obj(
-            question=text(90),
-            choices=some(text(25), 3, 3),
-            answer=whole(0, 2),
-            source={"type": "string", "format": "uri"},
-        ),
+        "yes-no", "Is the sky blue on a clear day? Answer as JSON.",
+        typed("object", properties={"answer": BOOLEAN, "why": text(80, 5)}, required=["answer", "why"]),
     ),
-    Asked(
-        "yes-no",
-        "Is the sky blue on a clear day? Answer as JSON.",
-        {
-            "type": "object",
-            "properties": {"answer": BOOLEAN, "why": text(80, 5)},
-            "required": ["answer", "why"],
-        },
-    ),
-)
+)  # fmt: skip

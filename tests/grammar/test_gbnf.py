@@ -9,8 +9,44 @@ from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
 from tests.grammar.answers import takes, texts
-from tests.grammar.grammars import GRAMMARS
 
+GRAMMARS = (
+    r"""root  ::= (expr "=" ws term "\n")+
+expr  ::= term ([-+*/] term)*
+term  ::= ident | num | "(" ws expr ")" ws
+ident ::= [a-z] [a-z0-9_]* ws
+num   ::= [0-9]+ ws
+ws    ::= [ \t\n]*
+""",
+    r"""# JSON
+root   ::= object
+value  ::= object | array | string | number | ("true" | "false" | "null") ws
+
+object ::=
+  "{" ws (
+            string ":" ws value
+    ("," ws string ":" ws value)*
+  )? "}" ws
+
+array  ::=
+  "[" ws (
+            value
+    ("," ws value)*
+  )? "]" ws
+
+string ::=
+  "\"" (
+    [^"\\\x7F\x00-\x1F] |
+    "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) # escapes
+  )* "\"" ws
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
+ws ::= | " " | "\n" [ \t]{0,20}
+""",
+    'root ::= item+\nitem ::= "- " [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ "\\n"\n',
+    'root ::= "a"{2,5} b{3} | (c | "d"){0,20}\nb ::= [^a-c\\]x]+ # hi\nc ::= . "\\u00e9"',
+    'root ::= x ( "," x ){0,600}\r\nx::= ("a" | "b"\n | "c")? "z"',
+    'root ::=\n  "yes" |\n  "no"',
+)
 ARITHMETIC, JSON, LIST = GRAMMARS[:3]
 
 
@@ -54,34 +90,21 @@ def test_texts_by_chance_are_those_of_the_grammar(count: int) -> None:
 @pytest.mark.parametrize(
     ("gbnf", "reason"),
     [
-        ("", "no rule root"),
-        ('answer ::= "a"', "no rule root"),
-        ('root "a"', "no rule root"),
-        ('root ::= "a', "Unexpected end of input at line 1"),
-        ('root ::= "a"\nroot ::= "b"', "the rule root is defined twice"),
-        ('root ::= "a" b\nc ::= "x"', "Rule 'b' not found"),
-        ("root ::= [a-", "Unexpected end of input at line 1"),
-        ("root ::= []", "unclosed character class"),
-        ("root ::= [z-a]", "invalid character class range"),
-        ('root ::= "a"{3,2}', "range end must be >= start, got (3, 2)"),
-        ('root ::= "a"{99999999999999999999}', "number too large"),
-        ('root ::= * "a"', "Expected name at line 1, 'root ::= ' ^ '*"),
-        ('root ::= ("a" | ?)', "Expected ')' at line 1"),
-        ('root ::= "a"' + "{1}" * 50_000, "Expected name at line 1"),
-        ('root ::= ("a"', "Expected ')' at line 1"),
-        ('root ::= ("a"\nb ::= "c" )', "Expected ')' at line 2"),
-        ('root ::= "a" )', "Expected name at line 1"),
-        ("root ::= " + "(" * 2_000 + '"a"' + ")" * 2_000, "nested too deeply"),
-        ("root ::= <think>", "Expected name at line 1"),
-        ('root ::= "\\q"', "Invalid escape sequence"),
-        ('root ::= "\\u12"', "escape sequence"),
-        ('root ::= "\\ud800"', "is no character"),
-        ('root ::= "a\ud800"', "half of a character"),
-        ('root ::= "\x1b', "Unexpected end of input"),
-        ("#" * ((1 << 20) + 1), "more than 1048576"),
+        ("", "no rule root"), ('answer ::= "a"', "no rule root"), ('root "a"', "no rule root"),
+        ('root ::= "a', "Unexpected end of input at line 1"), ("root ::= [a-", "Unexpected end of input at line 1"),
+        ('root ::= "a"\nroot ::= "b"', "the rule root is defined twice"), ('root ::= "a" b\nc ::= "x"', "Rule 'b' not found"),
+        ("root ::= []", "unclosed character class"), ("root ::= [z-a]", "invalid character class range"),
+        ('root ::= "a"{3,2}', "range end must be >= start, got (3, 2)"), ('root ::= "a"{99999999999999999999}', "number too large"),
+        ('root ::= * "a"', "Expected name at line 1, 'root ::= ' ^ '*"), ('root ::= ("a" | ?)', "Expected ')' at line 1"),
+        ('root ::= "a"' + "{1}" * 50_000, "Expected name at line 1"), ('root ::= ("a"', "Expected ')' at line 1"),
+        ('root ::= ("a"\nb ::= "c" )', "Expected ')' at line 2"), ('root ::= "a" )', "Expected name at line 1"),
+        ("root ::= " + "(" * 2_000 + '"a"' + ")" * 2_000, "nested too deeply"), ("root ::= <think>", "Expected name at line 1"),
+        ('root ::= "\\q"', "Invalid escape sequence"), ('root ::= "\\u12"', "escape sequence"),
+        ('root ::= "\\ud800"', "is no character"), ('root ::= "a\ud800"', "half of a character"),
+        ('root ::= "\x1b', "Unexpected end of input"), ("#" * ((1 << 20) + 1), "more than 1048576"),
     ],
-)
-def test_what_is_wrong_is_said_with_its_place(gbnf: str, reason: str) -> None:
+)  # fmt: skip
+def test_an_error_has_its_place(gbnf: str, reason: str) -> None:
     started = time.process_time()
     with pytest.raises(UsageError) as caught:
         require_sound(ReplyOptions(grammar=gbnf))
@@ -107,3 +130,19 @@ def test_large_grammars_are_followed_or_refused(gbnf: str, text: str) -> None:
         assert takes(text, grammar=gbnf)
     except UsageError as error:
         assert "\n" not in str(error)  # noqa: PT017 - some of them are taken
+
+
+def test_each_option_binds_an_answer_and_none_leaves_it_free() -> None:
+    require_sound(ReplyOptions())
+    for name, source, wrong, reason in (
+        ("grammar", 'root ::= "a"', "", "no rule root"), ("regex", "", "(a", "unclosed group"),
+        ("lark", 'start: "a"', "start: b", "unknown name"), ("json_schema", '{"type": "null"}', {"not": {}}, "'not' is not supported"),
+        ("json_schema", {}, {"default": float("nan")}, "NaN is not valid JSON"),
+    ):  # fmt: skip
+        options = ReplyOptions(**{name: source})  # type: ignore[arg-type]
+        assert options.answer_grammar is not None
+        assert options.answer_grammar[0] == name
+        require_sound(options)
+        with pytest.raises(UsageError, match=reason) as caught:
+            require_sound(ReplyOptions(**{name: wrong}))  # type: ignore[arg-type]
+        assert "\n" not in str(caught.value)

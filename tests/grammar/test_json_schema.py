@@ -24,6 +24,14 @@ def require_valid(schema: Any, count: int) -> int:
     return len(found)
 
 
+def objects(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+WRONG = {"properties": 5, "patternProperties": None, "required": 5, "enum": None, "type": 5}
+CAT, DOG = (objects(("kind",), kind={"const": kind}, age={}) for kind in ("cat", "dog"))
+
+
 @pytest.mark.parametrize("asked", ASKED, ids=[each.name for each in ASKED])
 def test_whatever_a_schema_lets_through_is_valid(asked: Asked) -> None:
     assert require_valid(asked.schema, 12) > 5
@@ -51,11 +59,8 @@ def test_whatever_a_random_schema_lets_through_is_valid(seeds: range) -> None:
         {"allOf": [{"prefixItems": [{"type": "integer"}], "items": False}, {"prefixItems": [True, True]}]},
         # Alternatives that are none of the standard's while they are only parts.
         {"oneOf": [{"properties": {"k": {"const": "x"}, "v": {"type": "integer"}}, "required": ["k"]}, {"properties": {"k": {"const": "y"}}, "required": ["k"]}]},
-        {"properties": {"a": {}, "b": {}, "c": {}}, "dependentRequired": {"a": ["b"], "b": ["c"]}},
-        {"properties": {"a": {}, "b": {}}, "dependencies": {"a": {"properties": {"b": {"type": "null"}}, "required": ["b"]}}},
         {"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "null"}, "minProperties": 1},
         {"properties": {"xa": {}}, "patternProperties": {"^x": {"type": "integer"}}, "required": ["xa", "xb"]},
-        {"type": "array", "items": {"enum": [1, "a", [1], None]}, "uniqueItems": True, "minItems": 2},
         # Older drafts.
         {"$schema": "http://json-schema.org/draft-04/schema#", "type": "number", "minimum": 0, "exclusiveMinimum": True},
         {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "null"}], "additionalItems": False, "type": "array"},
@@ -81,21 +86,14 @@ def test_every_text_of_a_range_of_numbers_lies_in_it() -> None:
             assert "no value is valid" in str(error)  # noqa: PT017 - only some of them have none
 
 
-@pytest.mark.parametrize(
-    ("keyword", "bound", "beyond"),
-    [
-        ("maximum", (1 << 63) - 1, 1 << 63),
-        ("minimum", 1 - (1 << 63), -(1 << 63)),
-        ("exclusiveMaximum", (1 << 53) + 1, (1 << 53) + 2),
-        ("exclusiveMinimum", (1 << 53) + 1, 1 << 53),
-    ],
-)
-def test_a_bound_that_no_double_is_binds_all_the_same(
-    keyword: str, bound: int, beyond: int
-) -> None:
-    schema = {"type": "integer", keyword: bound}
-    assert not takes_value(beyond, schema)
-    assert takes_value(bound - 5000 if "max" in keyword.lower() else bound + 5000, schema)
+def test_a_bound_that_no_double_is_binds_all_the_same() -> None:
+    for keyword, bound, beyond in (
+        ("maximum", (1 << 63) - 1, 1 << 63), ("minimum", 1 - (1 << 63), -(1 << 63)),
+        ("exclusiveMaximum", (1 << 53) + 1, (1 << 53) + 2), ("exclusiveMinimum", (1 << 53) + 1, 1 << 53),
+    ):  # fmt: skip
+        schema = {"type": "integer", keyword: bound}
+        assert not takes_value(beyond, schema)
+        assert takes_value(bound - 5000 if "max" in keyword.lower() else bound + 5000, schema)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +109,14 @@ def test_a_bound_that_no_double_is_binds_all_the_same(
         ({"patternProperties": {"^\\S+$": {"type": "null"}}}, [{"a": None}], [{"a b": None}, {"a": 1}]),
         ({"patternProperties": {"^[a-z]$": {"type": "null"}}, "additionalProperties": {"type": "integer"}}, [{"a": None, "aa": 1}], [{"a": 1}]),
         ({"x-guidance": {"lenient": True}, "type": "null"}, [None], [1]),
+        ({"type": "integer", "title": "t", "default": 3, "examples": [1], "x-own": {"not": 1}, "$comment": "c"}, [3], ["t"]),
+        ({"oneOf": [CAT, DOG]}, [{"kind": "cat", "age": 3}, {"kind": "dog"}], [{"kind": "cow"}, {}]),
+        # llguidance looks at the alternatives themselves, not behind references.
+        (
+            {"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}], "$defs": {"cat": CAT, "dog": DOG}},
+            [{"kind": "cat", "age": 3}, {"kind": "dog"}], [{"kind": "cow"}, {"kind": "cat", "b": 1}],
+        ),
+        ({"oneOf": [CAT], "anyOf": [{"required": ["age"]}, {"required": ["name"]}]}, [{"kind": "cat", "age": 1}], [{"kind": "cat"}]),
         ({"properties": {"a/b": {"$ref": "#/properties/c~0~1d"}, "c~/d": {"type": "null"}}}, [{"a/b": None}], [{"a/b": 1}]),
     ],
 )  # fmt: skip
@@ -118,6 +124,7 @@ def test_what_a_schema_leaves_open_is_written_in_our_own_way(
     schema: Any, taken: list[Any], refused: list[Any]
 ) -> None:
     assert [takes_value(each, schema) for each in taken] == [True] * len(taken)
+    assert all(Judge(schema).valid(each) for each in taken)
     assert [takes_value(each, schema) for each in refused] == [False] * len(refused)
 
 
@@ -171,9 +178,8 @@ def test_white_space_is_a_blank_or_an_indented_line() -> None:
         ({"const": (1 << 53) + 1}, "9007199254740993 cannot be written"),
         ({"enum": [{"a": [10**400]}]}, "cannot be written"),
         ({"type": "array", "minItems": 3, "maxItems": 2}, "no value is valid here"),
-        ({"type": "array", "uniqueItems": True}, "uniqueItems can only be enforced"),
-        ({"items": {"enum": list(range(12))}, "uniqueItems": True}, "from an enum of at most 8"),
-        ({"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": True, "minItems": 3}, "no value is valid here"),
+        ({"type": "array", "uniqueItems": True}, "uniqueItems cannot be enforced"),
+        ({"dependentRequired": {"a": ["b"]}}, "'dependentRequired' is not supported"),
         ({"type": "array", "prefixItems": [{}], "items": False, "minItems": 2}, "no value is valid here"),
         ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "required property 'a' is unsatisfiable"),
         ({"type": "object", "minProperties": 2}, "minProperties cannot be enforced"),
@@ -184,6 +190,11 @@ def test_white_space_is_a_blank_or_an_indented_line() -> None:
         ({"type": "object", "required": "a"}, "required is 'a'"),
         ({"patternProperties": {"^a": {}, "b$": {}}}, "are not disjoint"),
         ({"items": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}, "/items: oneOf: what is valid under one alternative"),
+        ({"items": {"oneOf": [objects(("a",), a={}), objects(a={}, b={})]}}, "/items: oneOf: what is valid"),
+        ({"items": {"oneOf": [{"required": ["a"]}, {"required": ["a", "b"]}]}}, "/items: oneOf: what is valid"),
+        # Closed, the first has no b; but read as the standard reads it, b alone is valid under both.
+        ({"items": {"oneOf": [objects(a={}), objects(("b",), b={})]}}, "/items: oneOf: what is valid"),
+        *(({"items": {"allOf": [{keyword: value}]}}, f"{keyword} is ") for keyword, value in WRONG.items()),
         ({"unevaluatedProperties": False}, "'unevaluatedProperties' is not supported"),
         ({"oneOf": [{"$ref": "#/$defs/any"}, {"type": "string"}], "$defs": {"any": True}}, "what is valid under one alternative"),
         ({"anyOf": []}, "no value is valid here"),
@@ -208,45 +219,25 @@ def test_what_cannot_be_kept_is_named_with_its_place(schema: Any, reason: str) -
     assert len(str(caught.value)) < 420
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"properties": {"\x1b[2J": {"not": {}}}},
-        {"maxItems": "\x1b[2J"},
-        {"$ref": "#/\x1b[2J\n"},
-        {
-            "minimum": "x" * 90 + "é" * 50
-        },  # which ends in a panic of llguidance's where it is handed on
-        {"pattern": "\x1b(" * 40, "type": "string"},
-        {"properties": {"x" * 10_000: {"not": {}}}},
-    ],
-)
-def test_an_error_is_a_short_line_that_a_terminal_shows_and_does_not_obey(
-    schema: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        require_sound(ReplyOptions(json_schema=schema))
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 700
-    assert capfd.readouterr() == ("", "")
+def test_an_error_is_a_short_printable_line(capfd: pytest.CaptureFixture[str]) -> None:
+    schemas: list[dict[str, Any]] = [
+        {"properties": {"\x1b[2J": {"not": {}}}}, {"maxItems": "\x1b[2J"}, {"$ref": "#/\x1b[2J\n"},
+        {"minimum": "x" * 90 + "é" * 50},  # which ends in a panic of llguidance's where it is handed on
+        {"pattern": "\x1b(" * 40, "type": "string"}, {"properties": {"x" * 10_000: {"not": {}}}},
+    ]  # fmt: skip
+    for schema in schemas:
+        with pytest.raises(UsageError) as caught:
+            require_sound(ReplyOptions(json_schema=schema))
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 700
+        assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("keyword", ["const", "enum"])
 @pytest.mark.parametrize(("one", "other"), [(False, 0), (True, 1), ([True], [1]), ({"a": 0}, {"a": False})])  # fmt: skip
-def test_true_is_not_one_however_deep(keyword: str, one: Any, other: Any) -> None:
-    for parts in ((one, other), (other, one)):
-        values = [{keyword: [each] if keyword == "enum" else each} for each in parts]
+def test_true_is_not_one_however_deep(one: Any, other: Any) -> None:
+    for values in ([{"const": one}, {"const": other}], [{"enum": [other]}, {"enum": [one]}]):
         with pytest.raises(UsageError, match="no value is valid"):
             require_sound(ReplyOptions(json_schema={"allOf": values}))
-
-
-@pytest.mark.parametrize(
-    ("keyword", "value"),
-    [("properties", None), ("properties", 5), ("required", 5), ("enum", None), ("type", 5), ("dependencies", 3)],
-)  # fmt: skip
-def test_a_keyword_with_a_value_that_it_does_not_take_is_named(keyword: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=f"{keyword} is "):
-        require_sound(ReplyOptions(json_schema={"items": {"allOf": [{keyword: value}]}}))
 
 
 @pytest.mark.parametrize(
@@ -288,12 +279,6 @@ def test_huge_schemas_end_in_a_grammar_or_an_error(schema: dict[str, Any]) -> No
         require_sound(ReplyOptions(json_schema=schema))
     except UsageError as error:
         assert "\n" not in str(error)  # noqa: PT017 - some of them are taken
-
-
-def test_what_is_no_keyword_says_nothing() -> None:
-    annotated = {"type": "integer", "title": "t", "description": "d", "default": 3, "examples": [1], "x-own": {"not": 1}, "$comment": "c"}  # fmt: skip
-    assert takes_value(3, annotated)
-    assert not takes_value("t", annotated)
 
 
 @pytest.mark.parametrize("name", ["date", "time", "date-time", "duration", "uuid", "ipv4", "ipv6", "email", "hostname", "uri", "uri-reference"])  # fmt: skip

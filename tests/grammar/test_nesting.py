@@ -14,8 +14,8 @@ from tests.grammar.judge import Judge
 
 
 def node(*, required: list[str], **properties: Any) -> dict[str, Any]:
-    found = {"type": "object", "properties": properties, "required": required}
-    return {"$ref": "#/$defs/node", "$defs": {"node": found}}
+    own = {"type": "object", "properties": properties, "required": required}
+    return {"$ref": "#/$defs/node", "$defs": {"node": own}}
 
 
 CHILD = {"$ref": "#/$defs/node"}
@@ -31,36 +31,20 @@ NESTING: dict[str, dict[str, Any]] = {
     "no value of any beside one of itself": {
         "type": "object",
         "properties": {"value": {"type": "integer"}, "list": {"$ref": "#/$defs/list"}},
-        "$defs": {
-            "list": {
-                "type": "array",
-                "items": {
-                    "type": "array",
-                    "oneOf": [{"type": "null"}, {"$ref": "#/$defs/list"}],
-                    "anyOf": [{"type": "integer"}, {"const": "x"}],
-                },
-            }
-        },
+        "$defs": {"list": {"type": "array", "items": {
+            "type": "array", "oneOf": [{"type": "null"}, {"$ref": "#/$defs/list"}], "anyOf": [{"type": "integer"}, {"const": "x"}],
+        }}},
     },
     "mutual": {
         "$ref": "#/$defs/expression",
         "$defs": {
             "expression": {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/sum"}]},
-            "sum": {
-                "type": "object",
-                "properties": {
-                    "terms": {
-                        "type": "array",
-                        "items": {"$ref": "#/$defs/expression"},
-                        "minItems": 1,
-                        "maxItems": 3,
-                    }
-                },
-                "required": ["terms"],
-            },
+            "sum": {"type": "object", "required": ["terms"], "properties": {
+                "terms": {"type": "array", "items": {"$ref": "#/$defs/expression"}, "minItems": 1, "maxItems": 3},
+            }},
         },
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NESTING)
@@ -72,25 +56,14 @@ def test_every_text_is_valid(name: str) -> None:
         assert judge.valid(json.loads(text)), text
 
 
-def chain(depth: int, name: str, **beside: Any) -> dict[str, Any]:
-    value: dict[str, Any] = dict(beside)
-    for _ in range(depth - 1):
-        value = {**beside, name: value}
-    return value
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"$ref": "#"},
-        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
-        node(required=["next"], next=CHILD),
+def test_what_has_to_contain_itself_is_refused() -> None:
+    loop = {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}
+    for schema in (
+        {"$ref": "#"}, {"$ref": "#/$defs/a", "$defs": loop}, node(required=["next"], next=CHILD),
         {"type": "array", "items": {"$ref": "#"}, "minItems": 1},
-    ],
-)
-def test_what_has_to_contain_itself_is_refused(schema: Any) -> None:
-    with pytest.raises(UsageError, match="can never end"):
-        require_sound(ReplyOptions(json_schema=schema))
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="can never end"):
+            require_sound(ReplyOptions(json_schema=schema))
 
 
 def test_what_can_contain_nothing_but_itself_is_written_without_it() -> None:

@@ -1,7 +1,7 @@
 """llama.cpp's parser sees no file that our own checks have not passed: there is one way to it."""
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,64 +20,36 @@ PACKAGE = Path(localspec.__file__).parent
 
 
 @cache
-def _nodes() -> list[tuple[str, ast.Call | ast.Import | ast.ImportFrom]]:
-    """Return every call and import, with the module that has it."""
-    return [
-        (str(path.relative_to(PACKAGE)), node)
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call | ast.Import | ast.ImportFrom)
-    ]
-
-
-def _uses(name: str) -> set[str]:
-    """Return the modules that call something of this name."""
-    found = set()
-    for module, node in _nodes():
-        if isinstance(node, ast.Call):
-            called = node.func
-            last = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-            if last == name:
-                found.add(module)
-    return found
+def _uses() -> dict[str, set[str]]:
+    """Return by the name of what is called or imported the modules that do so."""
+    uses: dict[str, set[str]] = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Call):
+                names = [getattr(node.func, "attr", getattr(node.func, "id", ""))]
+            elif isinstance(node, ast.Import):
+                names = [alias.name.partition(".")[0] for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [(node.module or "").partition(".")[0]]
+            for name in names:
+                uses[name].add(str(path.relative_to(PACKAGE)))
+    return uses
 
 
 @pytest.mark.slow
 def test_there_is_one_way_to_llama_cpp() -> None:
-    assert _uses("llama_model_load_from_file") == {"llama/model.py"}
-    assert _uses("llama_model_load_from_splits") == set()
+    assert _uses()["llama_model_load_from_file"] == {"llama/model.py"}
     # `tailor` loads what a `LoadPlan` names, or what was made of it.
     planned = {"launch/load.py", "tailor/tailor.py"}
-    assert _uses("LlamaModel") == planned | {"retrieval/embedding.py"}
-    assert "retrieval/embedding.py" in _uses("read_header")
+    assert _uses()["LlamaModel"] == planned | {"retrieval/embedding.py"}
+    assert "retrieval/embedding.py" in _uses()["read_header"]
     # Files become a `LoadPlan` in one place, right after their headers were read.
-    assert _uses("LoadPlan") == {"launch/plan.py"}
-
-
-def test_pickles_and_code_are_never_read() -> None:
-    imported = {
-        name.split(".")[0]
-        for _, node in _nodes()
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    assert not imported & {"pickle", "marshal", "shelve", "dill", "joblib", "torch", "yaml"}
-    for name in ("eval", "exec", "extractall"):
-        assert _uses(name) == set(), name
-
-
-def _damaged() -> Iterator[bytes]:
-    whole, chance = model_file(), Random(8)
-    yield b""
-    yield b"PK\x03\x04" + whole
-    for _ in range(60):
-        cut = chance.randrange(len(whole))
-        yield whole[:cut]
+    assert _uses()["LoadPlan"] == {"launch/plan.py"}
+    # Pickles and code are never read.
+    readers = ("pickle", "marshal", "shelve", "dill", "joblib", "torch", "yaml", "eval", "exec", "extractall")  # fmt: skip
+    for name in ("llama_model_load_from_splits", *readers):
+        assert name not in _uses(), _uses()[name]
 
 
 def test_a_damaged_file_never_reaches_llama_cpp(
@@ -85,8 +57,9 @@ def test_a_damaged_file_never_reaches_llama_cpp(
 ) -> None:
     reached: list[int] = []
     monkeypatch.setattr(native, "llama_model_load_from_file", lambda *_: reached.append(1))
-    file = tmp_path / "m.gguf"
-    for content in _damaged():
+    file, whole, chance = tmp_path / "m.gguf", model_file(), Random(8)
+    cuts = [whole[: chance.randrange(len(whole))] for _ in range(60)]
+    for content in (b"", b"PK\x03\x04" + whole, *cuts):
         file.write_bytes(content)
         with pytest.raises(LocalspecError):
             load(make_plan(LaunchOptions(target=str(file))))

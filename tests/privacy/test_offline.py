@@ -1,7 +1,4 @@
-"""No socket is opened where nobody asked for one: the commands, and their children, run with a trap in Python.
-
-What is no Python has none of that trap: for the programs that a command starts, the kernel is asked.
-"""
+"""No socket is opened unasked: commands and their children run with a trap in Python; of other programs the kernel is asked."""
 
 import json
 import os
@@ -50,39 +47,26 @@ def _alone(trap: Mapping[str, str], *arguments: str, stdin: bytes = b"") -> Done
     return done
 
 
-def test_the_trap_sees_a_command_that_uses_the_network(trap: dict[str, str]) -> None:
+def test_the_trap_sees_a_command_and_its_children(trap: dict[str, str]) -> None:
     assert _trapped(trap, "pull", "--yes", "someone/something").code != 0
     assert "socket." in _noted(trap)
-
-
-def test_the_trap_is_set_in_children(trap: dict[str, str]) -> None:
+    Path(trap["LOCALSPEC_NETWORK_LOG"]).unlink()
     assert localspec("pull", "--yes", "someone/something", env=trap).code != 0
     assert "socket." in _noted(trap)
 
 
 @pytest.mark.first(5)
 @pytest.mark.parametrize(
-    "arguments",
+    "command",
     [
-        ("pull", "--offline", "--yes", "smollm2-135m"),
-        ("pull", "--offline", "--yes", "someone/something:Q8_0"),
-        ("run", "--offline", "--pair", "smollm2-135m", "Hi"),
-        ("run", "--offline", "--target", "someone/something", "Hi"),
-        ("chat", "--offline", "--pair", "smollm2-135m"),
-        ("batch", "--offline", "--pair", "smollm2-135m", os.devnull),
-        ("doctor", "--offline"),
-        ("doctor", "--offline", "--json"),
-        ("stats",),
-        ("stats", "--json"),
-        ("telemetry", "status"),
-        ("list",),
-        ("config", "show"),
-        ("pair", "list"),
+        "doctor --offline --json", "run --offline --pair smollm2-135m Hi", "run --offline --target someone/something Hi",
+        "pull --offline --yes smollm2-135m", "chat --offline --pair smollm2-135m", "pull --offline --yes someone/something:Q8_0",
+        f"batch --offline --pair smollm2-135m {os.devnull}", "doctor --offline", "stats", "stats --json", "telemetry status",
+        "list", "config show", "pair list",
     ],
-    ids=" ".join,
-)
-def test_a_bare_machine_asks_nobody(trap: dict[str, str], arguments: tuple[str, ...]) -> None:
-    done = _alone(trap, *arguments)
+)  # fmt: skip
+def test_a_bare_machine_opens_no_connection(trap: dict[str, str], command: str) -> None:
+    done = _alone(trap, *command.split())
     assert "bug in localspec" not in done.err
     assert "Traceback" not in done.err
 
@@ -103,21 +87,16 @@ def test_the_kernel_tells_of_any_program(trap: dict[str, str]) -> None:
 
 @linux
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("index", "add", "repository"),
-        ("doctor", "--offline"),
-        ("run", "--offline", "-f", "repository/new.txt", "Hi"),
-    ],
-    ids=" ".join,
+    "command",
+    ["index add repository", "doctor --offline", "run --offline -f repository/new.txt Hi"],
 )
-def test_no_program_that_is_started_asks_anybody(
-    trap: dict[str, str], tmp_path: Path, arguments: tuple[str, ...]
+def test_no_program_that_is_started_opens_a_connection(
+    trap: dict[str, str], tmp_path: Path, command: str
 ) -> None:
     """Git would connect to the remote of this repository."""
     hostile_repository(tmp_path / "repository", tmp_path / "ran", "http://127.0.0.1:9/x.git")
     env = {key: value for key, value in trap.items() if key != "PYTHONPATH"}
-    done = localspec(*arguments, env=env, shell=_watched(trap), cwd=tmp_path)
+    done = localspec(*command.split(), env=env, shell=_watched(trap), cwd=tmp_path)
     assert "Traceback" not in done.err
     assert _noted(trap) == ""
 
@@ -125,7 +104,7 @@ def test_no_program_that_is_started_asks_anybody(
 @pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("network", [_OFFLINE, ()], ids=["offline", "not offline"])
-def test_answering_with_a_model_that_is_here_asks_nobody(
+def test_answering_with_a_model_that_is_here_opens_none(
     smollm2_path: Path, trap: dict[str, str], tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     model = (*PLAIN, "--target", str(smollm2_path), *network)

@@ -22,18 +22,13 @@ from tests.models.gguf_builder import model_file
 from tests.models.sources import begin
 from tests.telemetry.talking import recording
 
-_ENTRY = ModelEntry(
-    "a/b:Q8_0",
-    5,
-    "0" * 64,
-    sources=(HubSource("a/b", "m.gguf", "a" * 40),),
-    pin=Pin("2026-11-20", "a" * 40),
-)
+_SOURCES, _PIN = (HubSource("a/b", "m.gguf", "a" * 40),), Pin("2026-11-20", "a" * 40)
+_ENTRY = ModelEntry("a/b:Q8_0", 5, "0" * 64, sources=_SOURCES, pin=_PIN)
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A data directory that is not there yet, and a user whose files are open to everybody."""
+    """A data directory that is not there yet, and a user whose files are open to all."""
     root = tmp_path / "share" / "localspec"
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(root))
     before = os.umask(0)
@@ -50,7 +45,7 @@ def _open_to_others(root: Path) -> list[str]:
     ]
 
 
-def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
+def test_everything_that_is_stored_is_private(root: Path, tmp_path: Path) -> None:
     assert data_dir() == root
     history = History(root / "history")
     history.add_user(history.create(), None, Message.user("Hi"))
@@ -77,6 +72,5 @@ def test_commands_leave_only_private_files(smollm2_path: Path, root: Path) -> No
     assert localspec("run", *model, "Hi").code == 0
     done = localspec("chat", *model, stdin=b"Hi\n/quit\n")
     assert done.code == 0, done.err
-    kept = {path.name for path in root.rglob("*")}
-    assert "history.db" in kept
+    assert "history.db" in {path.name for path in root.rglob("*")}
     assert _open_to_others(root.parent) == []

@@ -34,11 +34,6 @@ def pdf(pages: Sequence[str]) -> bytes:
         starts.append(len(made))
         made += f"{number} 0 obj\n{each}\nendobj\n".encode()
     table = "".join(f"{start:010} 00000 n \n" for start in starts)
-    trailer = (
-        f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(made)}\n%%EOF\n"
-    )
-    return (
-        made
-        + f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}".encode()
-        + trailer.encode()
-    )
+    xref = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
+    trailer = f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(made)}\n"
+    return made + f"{xref}{trailer}%%EOF\n".encode()

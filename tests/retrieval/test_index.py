@@ -1,11 +1,11 @@
-"""What is in an index, and stays so, whatever happens to its files and to whoever writes it."""
+"""What is in an index, and stays so, whatever happens to its files and to the process that writes it."""
 
 import os
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -23,12 +23,10 @@ OLD_NS = 1_700_000_000_000_000_000
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "notes"
     for name, text in {
-        "tea.md": "# Tea\n\nGreen tea is brewed at eighty degrees.",
-        "deep/coffee.txt": "Espresso needs nine bars of pressure.",
+        "tea.md": "# Tea\n\nGreen tea is brewed at eighty degrees.", "picture.png": "\0\1",
+        "deep/coffee.txt": "Espresso needs nine bars of pressure.", ".env": "TOKEN=percolate",
         "code.py": "def percolate(water):\n    return water",
-        ".env": "TOKEN=percolate",
-        "picture.png": "\0\1",
-    }.items():
+    }.items():  # fmt: skip
         write(folder / name, text)
     return folder
 
@@ -54,6 +52,10 @@ def names(index: Index, question: str) -> list[str]:
     return [each.path.name for each in index.search(question, 5)]
 
 
+def stored(index: Index) -> bytes:
+    return b"".join(each.read_bytes() for each in index.path.parent.iterdir())
+
+
 def assert_sound(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -62,17 +64,19 @@ def assert_sound(path: Path) -> None:
 
 
 def test_passages_are_found_by_words_names_and_headings(index: Index, folder: Path) -> None:
+    for name, text in {"a": "# Kettle\nboils water", "b": "# Water\nis in a kettle"}.items():
+        write(folder.parent / f"{name}.md", text)
     assert figures(add(index, [folder])) == (3, 0, 0, 0)
-    (found,) = index.search("At how many degrees do I brew green tea?", 5)
-    assert (found.path, found.passage.first, found.passage.last) == (folder / "tea.md", 1, 3)
-    assert found.passage.heading == "Tea"
-    assert names(index, "pressure of an ESPRESSO") == ["coffee.txt"]
-    assert names(index, "the coffees") == ["coffee.txt"]
-    assert names(index, "percolate") == ["code.py"], "nothing hidden"
-    assert index.search("", 5) == index.search('"*(', 5) == index.search("zzz", 5) == []
-    assert names(index, "what is it?") == ["tea.md"], (
-        "where nothing else is asked, such words count"
-    )
+    (first,) = index.search("At how many degrees do I brew green tea?", 5)
+    assert (first.path, first.passage.first, first.passage.last) == (folder / "tea.md", 1, 3)
+    assert first.passage.heading == "Tea"
+    add(index, [folder.parent / "a.md", folder.parent / "b.md"])
+    for question, files in {
+        "pressure of an ESPRESSO": ["coffee.txt"], "the coffees": ["coffee.txt"], "percolate": ["code.py"],
+        "": [], '"*(': [], "zzz": [], "kettle": ["a.md", "b.md"], "water": ["b.md", "code.py", "a.md"],
+    }.items():  # fmt: skip
+        assert names(index, question) == files
+    assert "tea.md" in names(index, "what is it?"), "where nothing else is there, such words count"
 
 
 def test_only_what_changed_is_read_again(index: Index, folder: Path) -> None:
@@ -87,10 +91,13 @@ def test_only_what_changed_is_read_again(index: Index, folder: Path) -> None:
     assert names(index, "black ninety") == ["tea.md"]
     (folder / "deep/coffee.txt").chmod(0)
     assert figures(update(index)) == (0, 0, 3, 0), "what seems unchanged is not even opened"
+    (folder / "tea.md").write_bytes(b"\0\0")
+    assert update(index).not_text == 2
+    assert names(index, "tea") == []
     assert_sound(index.path)
 
 
-def test_a_change_within_a_tick_of_the_clock_is_seen(index: Index, folder: Path) -> None:
+def test_a_change_within_a_tick_of_the_clock_is_read(index: Index, folder: Path) -> None:
     add(index, [folder])
     (folder / "tea.md").write_text("aaaa")
     now = (folder / "tea.md").stat()
@@ -101,38 +108,26 @@ def test_a_change_within_a_tick_of_the_clock_is_seen(index: Index, folder: Path)
     assert names(index, "bbbb") == ["tea.md"]
 
 
-def test_what_has_no_text_any_more_is_not_found(index: Index, folder: Path) -> None:
-    add(index, [folder])
-    (folder / "tea.md").write_bytes(b"\0\0")
-    assert update(index).not_text == 2
-    assert names(index, "tea") == []
-
-
-def test_what_git_ignores_is_left_out_and_so_are_links(index: Index, folder: Path) -> None:
-    subprocess.run(["git", "-C", str(folder), "init", "-q"], check=True)
-    (folder / ".gitignore").write_text("deep/\n")
-    (folder.parent / "secret.txt").write_text("secret")
-    (folder / "link.txt").symlink_to(folder.parent / "secret.txt")
-    add(index, [folder])
-    assert names(index, "espresso") == names(index, "secret") == names(index, "deep") == []
-    assert names(index, "tea") == ["tea.md"]
-
-
-def test_what_gitignore_names_is_left_out_without_a_repository(index: Index, folder: Path) -> None:
+def test_ignored_files_links_and_localspecs_own_are_left_out(index: Index, folder: Path) -> None:
     (folder / ".gitignore").write_text("*.py\n")
     write(folder / "deep/.gitignore", "*\n!kept.md\n")
     write(folder / "deep/kept.md", "Cocoa")
     add(index, [folder])
     assert {Path(each).name for each in index.known()} == {"tea.md", "kept.md"}
     (folder / ".gitignore").unlink()
-    assert figures(update(index)) == (1, 0, 2, 0)
-
-
-def test_localspecs_own_files_are_never_indexed(index: Index, folder: Path) -> None:
-    own = folder.parent / "data"
+    assert figures(update(index)) == (1, 0, 2, 0), "without a repository"
+    subprocess.run(["git", "-C", str(folder), "init", "-q"], check=True)
+    (folder / ".gitignore").write_text("deep/\n")
+    own, outside = folder.parent / "data", folder.parent / "secret.txt"
     (own / "telemetry.jsonl").write_text("espresso")
+    outside.write_text("espresso")
+    (folder / "link.txt").symlink_to(outside)
+    with suppress(OSError):  # a file system may take only UTF-8
+        (folder / os.fsdecode(b"caf\xe9.txt")).write_text("espresso")
     add(index, [folder.parent])
+    assert {Path(each).name for each in index.known()} == {"tea.md", "code.py", "secret.txt"}
     assert [each for each in index.known() if each.startswith(str(own))] == []
+    assert names(index, "espresso") == ["secret.txt"]
 
 
 def test_documents_are_found_by_page_and_paragraph(index: Index, tmp_path: Path) -> None:
@@ -140,17 +135,15 @@ def test_documents_are_found_by_page_and_paragraph(index: Index, tmp_path: Path)
     (tmp_path / "b.docx").write_bytes(docx(("", "Dear all"), ("", "The saucer broke")))
     (tmp_path / "c.html").write_text("<p>one</p>\n<p>The teapot drips</p>")
     add(index, [tmp_path / each for each in ("a.pdf", "b.docx", "c.html")])
-    found = {word: index.search(word, 1)[0] for word in ("whistling", "saucers", "dripping")}
-    assert {word: (each.path.name, each.passage.last) for word, each in found.items()} == {
-        "whistling": ("a.pdf", 2), "saucers": ("b.docx", 2), "dripping": ("c.html", 2),
-    }  # fmt: skip
+    for word, name in {"whistling": "a.pdf", "saucers": "b.docx", "dripping": "c.html"}.items():
+        (first,) = index.search(word, 1)
+        assert (first.path.name, first.passage.last) == (name, 2)
 
 
 def test_what_is_named_and_cannot_be_read_is_refused(index: Index, folder: Path) -> None:
-    with pytest.raises(UsageError, match="not text"):
-        add(index, [folder / "picture.png"])
-    with pytest.raises(UsageError, match="not there"):
-        add(index, [folder / "nothing"])
+    for name, word in (("picture.png", "not text"), ("nothing", "not there")):
+        with pytest.raises(UsageError, match=word):
+            add(index, [folder / name])
     assert index.roots() == ()
 
 
@@ -165,54 +158,31 @@ def test_what_was_added_and_is_away_stays_as_it_was(index: Index, folder: Path) 
     assert figures(update(index)) == (0, 0, 2, 1)
 
 
-def test_a_name_of_other_bytes_is_left_out(index: Index, folder: Path) -> None:
-    try:
-        (folder / os.fsdecode(b"caf\xe9.txt")).write_text("latte")
-    except OSError:
-        pytest.skip("this file system takes only UTF-8")
-    assert figures(add(index, [folder])) == (3, 0, 0, 0)
-
-
-def test_a_word_in_a_heading_counts_more(index: Index, tmp_path: Path) -> None:
-    for name, text in {"a": "# Kettle\nboils water", "b": "# Water\nis in a kettle"}.items():
-        (tmp_path / f"{name}.md").write_text(text)
-    add(index, [tmp_path / "a.md", tmp_path / "b.md"])
-    assert names(index, "kettle") == ["a.md", "b.md"]
-    assert names(index, "water") == ["b.md", "a.md"]
-
-
-@pytest.mark.parametrize("kills", [(100, 250, 430)])
-def test_what_is_killed_while_indexing_goes_on(
-    index: Index, tmp_path: Path, kills: tuple[int, ...]
-) -> None:
-    count = 450
+def test_what_is_killed_while_indexing_goes_on(index: Index, tmp_path: Path) -> None:
+    count, before = 450, 0
     for number in range(count):
         write(tmp_path / "many" / f"{number:03}.txt", f"word{number} and more")
     index.add_roots([(tmp_path / "many").resolve()])
     command = [sys.executable, "-m", "tests.retrieval.indexing", str(index.path)]
-    kept = 0
-    for files in kills:
+    for files in (100, 250, 430):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            for line in process.stdout:
-                if int(line) >= files:
-                    break
+            next(line for line in process.stdout if int(line) >= files)
             process.kill()
         now = index.contents().files
-        assert kept <= now <= count
-        kept = now
+        assert before <= now <= count
+        before = now
         assert_sound(index.path)
-    assert kept, "whole batches are kept"
-    changes = update(index)
-    assert figures(changes) == (count - kept, 0, kept, 0)
+    assert before, "whole batches are written"
+    assert figures(update(index)) == (count - before, 0, before, 0)
     assert [len(index.search(f"word{number}", 2)) for number in range(count)] == [1] * count
     assert_sound(index.path)
 
 
 def test_indexes_are_private_and_known_by_name(index: Index, folder: Path) -> None:
     add(index, [folder])
-    found = [*index.path.parent.iterdir(), index.path.parent]
-    assert all(each.stat().st_mode & 0o077 == 0 for each in found)
+    paths = [*index.path.parent.iterdir(), index.path.parent]
+    assert all(each.stat().st_mode & 0o077 == 0 for each in paths)
     assert indexes.index_names() == ["notes"]
     with pytest.raises(UsageError, match="choose one of notes"):
         open_index("other")
@@ -227,51 +197,38 @@ def test_indexes_are_private_and_known_by_name(index: Index, folder: Path) -> No
 
 def test_a_text_that_is_removed_is_overwritten(index: Index, folder: Path) -> None:
     """Single words of it stay in SQLite's word lists until those are merged."""
-    said = "the passphrase is zyzzyva"
-    write(folder / "key.txt", said)
+    text, log = "the passphrase is zyzzyva", index.path.with_name("notes.db-wal")
+    write(folder / "key.txt", text)
     add(index, [folder])
-    assert said.encode() in index.path.with_name("notes.db-wal").read_bytes()
+    assert text.encode() in log.read_bytes()
     (folder / "key.txt").unlink()
     update(index)
     index.close()
-    assert said.encode() not in index.path.read_bytes()
-    assert not index.path.with_name("notes.db-wal").exists()
-
-
-def test_a_key_of_several_lines_is_masked(index: Index, tmp_path: Path) -> None:
-    key = "\n".join(
-        f"{number:02}MIIEowIBAAKCAQEAx7fooBarBazQuxQuux{number:029}" for number in range(40)
-    )
-    pem = f"-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----"
-    write(tmp_path / "a.md", f"# Deploy\n\n{pem}\n\n# Port\n\nIt is 8080, " + "and so on. " * 40)
-    add(index, [tmp_path / "a.md"])
-    (found,) = index.search("port 8080", 1)
-    assert found.passage.last == 48, "lines keep their numbers"
-    stored = b"".join(each.read_bytes() for each in index.path.parent.iterdir())
-    assert b"fooBarBaz" not in stored
-
-
-def test_what_is_no_index_is_complained_of(tmp_path: Path) -> None:
-    (tmp_path / "x.db").write_bytes(b"something else entirely" * 100)
-    with pytest.raises(LocalspecError, match="cannot be used"):
-        Index(tmp_path / "x.db")
-    with closing(sqlite3.connect(tmp_path / "y.db")) as database:
-        database.execute("PRAGMA user_version = 99")
-    with pytest.raises(LocalspecError, match="of a later localspec, version 99"):
-        Index(tmp_path / "y.db")
+    assert text.encode() not in index.path.read_bytes()
+    assert not log.exists()
 
 
 def test_keys_and_passwords_stay_out_and_addresses_are_found(folder: Path, index: Index) -> None:
-    key = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+    key, other = "ghp_abcdefghijklmnopqrstuvwxyz0123456789", '"x\\nAKIA2E4QRSTUVWXY7Z2A\\npassword = \\"hunterA9b2cQ\\""'  # fmt: skip
+    lines = (f"{number:02}MIIEowIBAAKCAQEAx7fooBarBazQuxQuux{number:029}\n" for number in range(40))
+    pem = f"-----BEGIN PRIVATE KEY-----\n{''.join(lines)}-----END PRIVATE KEY-----"
     write(folder / "setup.md", f"# Setup\n\nThe frobnicator takes {key}.\nAsk ann@example.org.")
-    write(
-        folder / "env.json", '{"env": "x\\nAKIA2E4QRSTUVWXY7Z2A\\npassword = \\"hunterA9b2cQ\\""}'
-    )
+    write(folder / "env.json", f'{{"env": {other}}}')
+    write(folder / "a.md", f"# Deploy\n\n{pem}\n\n# Port\n\nIt is 8080, " + "and so on. " * 40)
     add(index, [folder])
-    (found,) = index.search("frobnicator", 1)
-    assert found.passage.text.endswith("takes [masked: GitHub token].\nAsk ann@example.org.")
-    stored = b"".join(each.read_bytes() for each in index.path.parent.iterdir())
-    assert key[4:].encode() not in stored
-    assert b"[masked: AWS access key]" in stored
-    assert b"AKIA2E4" not in stored
-    assert b"hunterA9" not in stored
+    (first,) = index.search("frobnicator", 1)
+    assert first.passage.text.endswith("takes [masked: GitHub token].\nAsk ann@example.org.")
+    (first,) = index.search("port 8080", 1)
+    assert first.passage.last == 48, "lines keep their numbers"
+    assert b"[masked: AWS access key]" in stored(index)
+    for secret in (key[4:].encode(), b"AKIA2E4", b"hunterA9", b"fooBarBaz"):
+        assert secret not in stored(index)
+
+
+def test_what_is_no_index_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(b"something else entirely" * 100)
+    with closing(sqlite3.connect(tmp_path / "y.db")) as database:
+        database.execute("PRAGMA user_version = 99")
+    for name, word in (("x.db", "cannot be used"), ("y.db", "of a later localspec, version 99")):
+        with pytest.raises(LocalspecError, match=word):
+            Index(tmp_path / name)

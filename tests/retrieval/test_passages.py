@@ -11,9 +11,7 @@ LONG = "some words that fill a passage so that it is not joined with the next on
 
 
 def cut(text: str, code: bool = False) -> list[Passage]:
-    return passages(
-        [NumberedLine(number, each) for number, each in enumerate(text.split("\n"), 1)], code=code
-    )
+    return passages([NumberedLine(*each) for each in enumerate(text.split("\n"), 1)], code=code)
 
 
 def headings(text: str, code: bool = False) -> list[tuple[int, int, str]]:
@@ -39,14 +37,11 @@ def test_code_is_cut_at_definitions_with_what_stands_over_them() -> None:
 
 def test_definitions_of_other_languages_are_found() -> None:
     for line, name in {
-        "pub fn parse(text: &str) -> Tree {": "parse",
-        "export default function parse(text) {": "parse",
-        "func parse(text string) error {": "parse",
-        "static int parse(const char *text) {": "parse",
-        "public final class Parser extends Reader {": "Parser",
-    }.items():
+        "pub fn parse(text: &str) -> Tree {": "parse", "export default function parse(text) {": "parse",
+        "func parse(text string) error {": "parse", "static int parse(const char *text) {": "parse",
+        "public final class Parser extends Reader {": "Parser", "with opened(text) as it:": "",
+    }.items():  # fmt: skip
         assert headings(f"{line}\n{LONG}", code=True) == [(1, 2, name)]
-    assert headings(f"with opened(text) as it:\n{LONG}", code=True) == [(1, 2, "")]
 
 
 def test_manuals_are_cut_at_capitals_and_underlines() -> None:
@@ -56,22 +51,13 @@ def test_manuals_are_cut_at_capitals_and_underlines() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_long_is_cut_at_blank_lines_then_between_lines() -> None:
-    blocks = [f"block {number} {LONG}" for number in range(6)]
-    found = cut("\n\n".join(blocks))
-    assert [each.first % 2 for each in found] == [1] * len(found)
-    assert len(found) == 2
-    lines = [f"line {number} {LONG}" for number in range(9)]
-    assert [(each.first, each.last) for each in cut("\n".join(lines))] == [
-        (1, 3), (4, 6), (7, 9),
-    ]  # fmt: skip
-
-
-def test_short_sections_are_joined_under_what_they_share() -> None:
-    text = f"# Guide\n## One\nshort\n## Two\nshort\n## Three\n{LONG * 4}"
-    (first, *_) = cut(text)
-    assert (first.first, first.last) == (1, 5)
-    assert first.heading == "Guide > One · Two"
+def test_what_is_long_is_cut_at_blank_lines_and_what_is_short_is_joined() -> None:
+    blocks = cut("\n\n".join(f"block {number} {LONG}" for number in range(6)))
+    assert [each.first % 2 for each in blocks] == [1, 1]
+    lines = cut("\n".join(f"line {number} {LONG}" for number in range(9)))
+    assert [(each.first, each.last) for each in lines] == [(1, 3), (4, 6), (7, 9)]
+    (first, *_) = cut(f"# Guide\n## One\nshort\n## Two\nshort\n## Three\n{LONG * 4}")
+    assert (first.first, first.last, first.heading) == (1, 5, "Guide > One · Two")
 
 
 words = st.text(alphabet="ab #=-\n\t(:", max_size=400)

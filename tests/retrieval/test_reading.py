@@ -13,73 +13,6 @@ from localspec.retrieval.passages import NumberedLine
 from localspec.retrieval.reading import MOST_DOCUMENT_BYTES, NotText, Unreadable, place, read
 from tests.retrieval.documents import docx, pdf
 
-
-def said(name: str, content: bytes) -> list[tuple[int, str]]:
-    return [(each.number, each.text) for each in read(name, content)[0] if each.text]
-
-
-def test_text_is_numbered_by_lines_and_its_name_says_whether_it_is_code() -> None:
-    lines, code = read("a/notes.md", b"\xef\xbb\xbfone\r\n\ntwo ")
-    assert (lines, code) == (
-        [NumberedLine(1, "one"), NumberedLine(2, ""), NumberedLine(3, "two")],
-        False,
-    )
-    names = ("a.py", "b.rs", "README", "c.rst", "tar.1", "a.b/notes", "Makefile.am")
-    assert [name for name in names if read(name, b"")[1]] == ["a.py", "b.rs", "Makefile.am"]
-
-
-def test_html_keeps_the_lines_of_its_source_and_drops_what_is_not_read() -> None:
-    page = (
-        b"<html><head><title>T</title><style>p {}</style></head>\n<body><h2>Two\nwords</h2>\n"
-        b"<p>Some <b>bold</b> text &amp;\nmore</p><script>x = '<p>no</p>'</script>\n"
-        b"<pre>a\n  b\n</pre><ul><li>one<li>two</ul>"
-    )
-    assert said("a.html", page) == [
-        (1, "T"), (2, "## Two words"), (4, "Some bold text & more"),
-        (6, "a"), (7, "  b"), (8, "one"), (8, "two"),
-    ]  # fmt: skip
-
-
-def test_docx_is_numbered_by_paragraphs_with_headings() -> None:
-    content = docx(
-        ("Title", "Letter"), ("", "Dear <all>,"), ("Heading 2", "Terms"), ("", "Ten days.")
-    )
-    assert said("letter.docx", content) == [
-        (1, "# Letter"), (2, "Dear <all>,"), (3, "## Terms"), (4, "Ten days."),
-    ]  # fmt: skip
-    for broken in (
-        b"",
-        b"PK\3\4 nonsense",
-        content[:-40],
-        content[:200] + b"x" * 50 + content[250:],
-    ):
-        with pytest.raises(Unreadable, match="damaged"):
-            read("letter.docx", broken)
-
-
-def test_a_docx_has_what_was_inserted_while_changes_were_tracked_and_no_bomb_is_unpacked() -> None:
-    content = docx(("", "Ten days."), ("", "kept"))
-    changed = BytesIO()
-    with ZipFile(BytesIO(content)) as old, ZipFile(changed, "w", ZIP_DEFLATED) as new:
-        for each in old.namelist():
-            xml = old.read(each).replace(b"<w:r><w:t>Ten", b"<w:ins><w:r><w:t>Ten")
-            xml = xml.replace(b"days.</w:t></w:r>", b"days.</w:t></w:r></w:ins>")
-            new.writestr(each, xml)
-            assert (b"<w:ins>" in xml) == (each == "word/document.xml")
-    assert said("letter.docx", changed.getvalue()) == [(1, "Ten days."), (2, "kept")]
-    with ZipFile(changed, "a", ZIP_DEFLATED) as new:
-        new.writestr("word/media/image.bmp", bytes(MOST_DOCUMENT_BYTES))
-    with pytest.raises(Unreadable, match="too long"):
-        read("letter.docx", changed.getvalue())
-
-
-def test_pdf_is_numbered_by_pages() -> None:
-    content = pdf(["The first page", "The second page"])
-    assert said("paper.pdf", content) == [(1, "The first page"), (2, "The second page")]
-    with pytest.raises(Unreadable, match="damaged"):
-        read("paper.pdf", b"%PDF-1.4 nonsense")
-
-
 SEEDS = {
     "a.html": b"<p>a</p><![x[y]]><!--<a b='c>&#x;<pre></body>",
     "a.docx": docx(("Title", "a"), ("Heading 1", "b")),
@@ -88,26 +21,74 @@ SEEDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "package", "extra"),
-    [
-        ("a.pdf", "pypdf", "pdf"),
-        ("a.docx", "docx", "documents"),
-        ("a.html", "lxml", "documents"),
-    ],
-)
+def lines(name: str, content: bytes) -> list[tuple[int, str]]:
+    return [(each.number, each.text) for each in read(name, content)[0] if each.text]
+
+
+def test_text_is_numbered_by_lines_and_its_name_says_whether_it_is_code() -> None:
+    texts = [NumberedLine(1, "one"), NumberedLine(2, ""), NumberedLine(3, "two")]
+    assert read("a/notes.md", b"\xef\xbb\xbfone\r\n\ntwo ") == (texts, False)
+    names = ("a.py", "b.rs", "README", "c.rst", "tar.1", "a.b/notes", "Makefile.am")
+    assert [name for name in names if read(name, b"")[1]] == ["a.py", "b.rs", "Makefile.am"]
+    for content in (b"\x89PNG\0\0", b"caf\xe9"):
+        with pytest.raises(NotText):
+            read("a.txt", content)
+
+
+def test_html_keeps_the_lines_of_its_source_and_drops_what_is_not_read() -> None:
+    page = (
+        b"<html><head><title>T</title><style>p {}</style></head>\n<body><h2>Two\nwords</h2>\n"
+        b"<p>Some <b>bold</b> text &amp;\nmore</p><script>x = '<p>no</p>'</script>\n"
+        b"<pre>a\n  b\n</pre><ul><li>one<li>two</ul>"
+    )
+    assert lines("a.html", page) == [
+        (1, "T"), (2, "## Two words"), (4, "Some bold text & more"),
+        (6, "a"), (7, "  b"), (8, "one"), (8, "two"),
+    ]  # fmt: skip
+    assert lines("a.html", b"<p>a</p><![x[y]]> and more") == [(1, "a"), (1, "and more")]
+    assert lines("a.html", b"") == lines("a.html", b"<!-- nothing -->") == []
+
+
+def test_docx_is_numbered_by_paragraphs_with_headings() -> None:
+    parts = [("Title", "Letter"), ("", "Dear <all>,"), ("Heading 2", "Terms"), ("", "Ten days.")]
+    content = docx(*parts)
+    assert lines("letter.docx", content) == [
+        (1, "# Letter"), (2, "Dear <all>,"), (3, "## Terms"), (4, "Ten days."),
+    ]  # fmt: skip
+    for broken in (b"", b"PK\3\4 nonsense", content[:-40], content[:200] + b"x" * 50 + content[250:]):  # fmt: skip
+        with pytest.raises(Unreadable, match="damaged"):
+            read("letter.docx", broken)
+
+
+def test_a_docx_has_what_was_inserted_while_changes_were_tracked_and_no_bomb_is_unpacked() -> None:
+    content, changed = docx(("", "Ten days."), ("", "kept")), BytesIO()
+    with ZipFile(BytesIO(content)) as old, ZipFile(changed, "w", ZIP_DEFLATED) as new:
+        for each in old.namelist():
+            xml = old.read(each).replace(b"<w:r><w:t>Ten", b"<w:ins><w:r><w:t>Ten")
+            xml = xml.replace(b"days.</w:t></w:r>", b"days.</w:t></w:r></w:ins>")
+            new.writestr(each, xml)
+            assert (b"<w:ins>" in xml) == (each == "word/document.xml")
+    assert lines("letter.docx", changed.getvalue()) == [(1, "Ten days."), (2, "kept")]
+    with ZipFile(changed, "a", ZIP_DEFLATED) as new:
+        new.writestr("word/media/image.bmp", bytes(MOST_DOCUMENT_BYTES))
+    with pytest.raises(Unreadable, match="too long"):
+        read("letter.docx", changed.getvalue())
+
+
+def test_pdf_is_numbered_by_pages() -> None:
+    content = pdf(["The first page", "The second page"])
+    assert lines("paper.pdf", content) == [(1, "The first page"), (2, "The second page")]
+    with pytest.raises(Unreadable, match="damaged"):
+        read("paper.pdf", b"%PDF-1.4 nonsense")
+
+
 def test_a_document_without_its_package_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, name: str, package: str, extra: str
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(Unreadable, match=rf"`pip install 'localspec\[{extra}\]'`"):
-        read(name, SEEDS[name])
-
-
-@pytest.mark.parametrize("content", [b"\x89PNG\0\0", b"caf\xe9"])
-def test_what_is_no_text_is_left_out(content: bytes) -> None:
-    with pytest.raises(NotText):
-        read("a.txt", content)
+    for name, package, extra in (("a.pdf", "pypdf", "pdf"), ("a.docx", "docx", "documents"), ("a.html", "lxml", "documents")):  # fmt: skip
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(Unreadable, match=rf"`pip install 'localspec\[{extra}\]'`"):
+            read(name, SEEDS[name])
 
 
 @pytest.mark.parametrize("name", SEEDS)
@@ -118,16 +99,11 @@ def test_whatever_a_file_holds_is_lines_or_unreadable(
 ) -> None:
     content = SEEDS[name]
     with suppress(Unreadable):
-        lines, _ = read(name, content[:at] + put + content[at + cut :])
-        assert all(each.number >= 1 for each in lines)
+        numbered, _ = read(name, content[:at] + put + content[at + cut :])
+        assert all(each.number >= 1 for each in numbered)
 
 
-def test_html_that_is_damaged_is_read_as_far_as_it_goes() -> None:
-    assert said("a.html", b"<p>a</p><![x[y]]> and more") == [(1, "a"), (1, "and more")]
-    assert said("a.html", b"") == said("a.html", b"<!-- nothing -->") == []
-
-
-def test_places_are_told_in_the_units_of_their_format() -> None:
+def test_places_are_in_the_units_of_their_format() -> None:
     assert place("a/b.md", 10, 14) == "a/b.md:10-14"
     assert place("a.py", 3, 3) == "a.py:3"
     assert place("a.PDF", 2, 3) == "a.PDF:p2-3"

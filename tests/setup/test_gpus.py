@@ -1,6 +1,7 @@
 """What of GPUs is found, on made-up trees and with made-up programs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,22 +38,13 @@ def found(backend: str, root: Path, **programs: str) -> GpuFinding:
     return find_gpus({**TOOLS, **programs}.get, root, "linux")[backend]
 
 
-def test_on_a_bare_machine_there_is_none(tmp_path: Path) -> None:
+def test_a_bare_machine_has_none_and_a_mac_has_metal(tmp_path: Path) -> None:
     machine = find_gpus(TOOLS.get, tmp_path, "linux")
-    assert [(name, each.gpus) for name, each in machine.items()] == [
-        ("cuda", ()),
-        ("rocm", ()),
-        ("vulkan", ()),
-        ("cpu", ()),
-    ]
-    assert found("cpu", tmp_path).lacks == ()
-    assert [each[:3] for each in find_gpus(lambda _name: None, tmp_path, "linux")["cpu"].lacks] == [
-        "cc ",
-        "c++",
-    ]
-
-
-def test_a_mac_has_metal(tmp_path: Path) -> None:
+    assert list(machine) == ["cuda", "rocm", "vulkan", "cpu"]
+    assert {each.gpus for each in machine.values()} == {()}
+    assert machine["cpu"].lacks == ()
+    without = find_gpus(lambda _name: None, tmp_path, "linux")["cpu"].lacks
+    assert [each[:3] for each in without] == ["cc ", "c++"]
     machine = find_gpus(TOOLS.get, tmp_path, "darwin")
     assert machine == {"metal": GpuFinding(("Metal",)), "cpu": GpuFinding()}
 
@@ -158,24 +150,22 @@ def test_headers_of_vulkan_that_are_too_old_are_named_before_anything_is_compile
     assert lacks() == []
 
 
-def test_gpus_with_a_vulkan_driver_are_those_of_vulkaninfo(tmp_path: Path) -> None:
-    devices = (("INTEGRATED_GPU", "Iris (R) Xe"), ("CPU", "llvmpipe"), ("DISCRETE_GPU", "Arc"))
-    vulkan = found("vulkan", tmp_path, vulkaninfo=vulkaninfo(tmp_path, *devices))
-    assert (vulkan.gpus, vulkan.hint, vulkan.variables) == (("Iris (R) Xe", "Arc"), "", {})
+SOFTWARE = {"GGML_VK_VISIBLE_DEVICES": "0", "GGML_VK_DISABLE_FUSION": "1"}
+IRIS, ARC, LLVM = ("INTEGRATED_GPU", "Iris (R) Xe"), ("DISCRETE_GPU", "Arc"), ("CPU", "llvmpipe")
 
 
-def test_software_that_computes_on_the_cpu_is_told_apart(tmp_path: Path) -> None:
-    program = vulkaninfo(tmp_path, ("CPU", "llvmpipe (LLVM 15.0.6, 256 bits)"))
-    vulkan = found("vulkan", tmp_path, vulkaninfo=program)
-    assert vulkan.gpus == ()
-    assert vulkan.hint == "llvmpipe (LLVM 15.0.6, 256 bits) computes on the CPU"
-    assert vulkan.variables == {"GGML_VK_VISIBLE_DEVICES": "0", "GGML_VK_DISABLE_FUSION": "1"}
-
-
-def test_without_vulkaninfo_or_a_driver_vulkan_has_no_gpu(tmp_path: Path) -> None:
-    vulkan = found("vulkan", tmp_path)
-    assert vulkan.gpus == ()
-    assert "vulkaninfo is not installed" in vulkan.hint
-    failing = vulkaninfo(tmp_path, ("DISCRETE_GPU", "Card"), code=1)
-    vulkan = found("vulkan", tmp_path, vulkaninfo=failing)
-    assert (vulkan.gpus, vulkan.hint) == ((), "")
+@pytest.mark.parametrize(
+    ("devices", "code", "gpus", "hint", "variables"),
+    [
+        ((IRIS, LLVM, ARC), 0, ("Iris (R) Xe", "Arc"), "", {}),
+        ((LLVM,), 0, (), "llvmpipe computes on the CPU", SOFTWARE),
+        ((ARC,), 1, (), "", {}),
+        (None, 0, (), "Vulkan was not checked: vulkaninfo is not installed", {}),
+    ],
+)
+def test_gpus_with_a_vulkan_driver_are_those_of_vulkaninfo(
+    tmp_path: Path, devices: Any, code: int, gpus: object, hint: str, variables: object
+) -> None:
+    programs = {} if devices is None else {"vulkaninfo": vulkaninfo(tmp_path, *devices, code=code)}
+    vulkan = found("vulkan", tmp_path, **programs)
+    assert (vulkan.gpus, vulkan.hint, vulkan.variables) == (gpus, hint, variables)

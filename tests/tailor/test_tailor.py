@@ -74,10 +74,6 @@ def tailor(job: TailoringJob, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tailo
     made.close()
 
 
-def refuse(candidate: Candidate, error: LocalspecError) -> None:
-    raise error
-
-
 def paying(tried: Tried) -> Tried:
     """Return a candidate as if it made all texts faster."""
     return replace(tried, by_kind={"code": 2.0})
@@ -96,17 +92,13 @@ def text_with(draft: str) -> tuple[int, ...]:
 def test_candidates_are_measured_and_the_kept_one_is_its_pairs_draft_model(
     tailor: Tailor, job: TailoringJob, data: Path
 ) -> None:
-    answers = tailor.record(PROMPTS)
+    answers, before = tailor.record(PROMPTS), text_with("model:2")
     assert [each.kind for each in answers] == ["code", "chat"]
-    before = text_with("model:2")
     with work_folder() as folder:
         every = candidates(job)
-        assert [each.recipe for each in every] == [
-            "",
-            "all Q4_0",
-            "all Q4_0",  # of the target
-            "its first 1 of 2 layers, Q4_0",
-        ]
+        # The second Q4_0 is of the target.
+        recipes = ["", "all Q4_0", "all Q4_0", "its first 1 of 2 layers, Q4_0"]
+        assert [each.recipe for each in every] == recipes
         itself, smaller = (tailor.measure(each, answers, folder) for each in every[:2])
         # A model agrees with itself, but for two tokens that are nearly tied.
         assert itself.agrees > 0.95
@@ -150,13 +142,13 @@ def test_the_targets_first_layers_draft_and_change_no_text(
 def test_a_target_of_few_bits_gives_its_layers_as_they_are(job: TailoringJob, data: Path) -> None:
     made, first = data.parent / "made.gguf", data.parent / "first.gguf"
     quantise(data.parent / "tiny.gguf", made)
-    job = replace(job, target=made, draft_model=None)
-    (candidate,) = candidates(job)
+    same = candidates(replace(job, target=made, draft_model=made))
+    assert [each.recipe for each in same] == ["", "its first 1 of 2 layers"], "no file twice"
+    (candidate,) = candidates(replace(job, target=made, draft_model=None))
     assert (candidate.recipe, candidate.made) == ("its first 1 of 2 layers", None)
     quantise(made, first, None, candidate.left_out)
-    before, after = (read_header(each).tensors for each in (made, first))
-    kept = {each.name: each.type_name for each in before if "blk.1" not in each.name}
-    assert {each.name: each.type_name for each in after} == kept
+    before, after = ({e.name: e.type_name for e in read_header(f).tensors} for f in (made, first))
+    assert after == {name: kind for name, kind in before.items() if "blk.1" not in name}
 
 
 @pytest.mark.parametrize(
@@ -170,11 +162,7 @@ def test_a_target_of_few_bits_gives_its_layers_as_they_are(job: TailoringJob, da
 def test_layers_may_be_left_out_where_all_are_alike(
     tmp_path: Path, changes: dict[str, Content], separable: bool
 ) -> None:
-    values: dict[str, Content] = {
-        "general.architecture": "llama",
-        "llama.block_count": 2,
-        "llama4.block_count": 2,
-    }
+    values: dict[str, Content] = {"general.architecture": "llama", "llama.block_count": 2, "llama4.block_count": 2}  # fmt: skip
     parts = ("attn_output.weight", "ffn_down.weight")
     tensors = [Tensor(f"blk.{layer}.{part}", (8, 4)) for layer in (0, 1) for part in parts]
     path = tmp_path / "model.gguf"
@@ -182,44 +170,29 @@ def test_layers_may_be_left_out_where_all_are_alike(
     assert (prunable_layers(read_header(path)) == 2) is separable
 
 
-def test_what_no_memory_holds_is_not_loaded(
+def test_of_the_files_made_only_the_best_is_left_and_none_where_there_is_no_room(
     tailor: Tailor, job: TailoringJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, refused = tailor.record(PROMPTS[:1]), list[str]()
+
+    def refuse(_: Candidate, error: LocalspecError) -> None:
+        refused.append(str(error))
+
+    with work_folder() as folder:
+        tried = tailor.measure_all(candidates(job), answers, folder, refuse)
+        best = best_of(tried)
+        assert list(folder.iterdir()) == ([] if best is None else [best.file])
+        assert (len(tried), refused) == (4, [])
     monkeypatch.setattr("localspec.tailor.tailor.free_ram_bytes", lambda: 1000)
     with work_folder() as folder:
-        tried = tailor.measure_all(
-            candidates(job), answers, folder, lambda _, error: refused.append(str(error))
-        )
-    assert tried == []
+        assert tailor.measure_all(candidates(job), answers, folder, refuse) == []
     assert len(refused) == 4
     assert all("of memory, and 0 MB are free" in each for each in refused)
-
-
-def test_a_full_disk_is_reported_before_anything_is_written(
-    tailor: Tailor, job: TailoringJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with work_folder() as folder:
         with pytest.raises(LocalspecError, match="make room"):
             tailor.measure(candidates(job)[1], [], folder)
         assert list(folder.iterdir()) == []
-
-
-def test_of_the_files_made_only_the_best_is_left(tailor: Tailor, job: TailoringJob) -> None:
-    answers = tailor.record(PROMPTS[:1])
-    with work_folder() as folder:
-        tried = tailor.measure_all(candidates(job), answers, folder, refuse)
-        best = best_of(tried)
-        assert list(folder.iterdir()) == ([] if best is None else [best.file])
-        assert len(tried) == 4
-
-
-def test_what_would_be_the_same_file_is_not_made(job: TailoringJob, data: Path) -> None:
-    made = data.parent / "made.gguf"
-    quantise(data.parent / "tiny.gguf", made)
-    found = candidates(replace(job, target=made, draft_model=made))
-    assert [each.recipe for each in found] == ["", "its first 1 of 2 layers"]
 
 
 def kept(data: Path, content: bytes = b"a tailored model") -> str:
@@ -234,19 +207,20 @@ def kept(data: Path, content: bytes = b"a tailored model") -> str:
     return path.name
 
 
-def test_undo_removes_entry_and_file(data: Path) -> None:
+def test_undo_and_rm_remove_entry_and_file(data: Path) -> None:
     sha256 = kept(data)
     assert load_registry().pairs["tiny"].draft_model == "tiny-tailored"
     done = localspec("tailor", "--undo", "tiny")
     assert done.code == 0, done.err
     assert done.out.startswith("removed tiny-tailored")
     assert not (data / "blobs" / sha256).exists()
-    assert load_registry().pairs["tiny"].draft_model == load_registry().pairs["tiny"].target
+    target = load_registry().pairs["tiny"].target
+    assert load_registry().pairs["tiny"].draft_model == target
     with pytest.raises(ModelUnavailable, match="nothing was tailored for tiny"):
         undo("tiny")
-
-
-def test_rm_removes_it_too(data: Path) -> None:
+    kept(data)
+    assert tailoring_job(target, LaunchOptions()).pair.name == "tiny"
+    assert undo(target)[0].name == "tiny-tailored", "a pair is named by its target too"
     kept(data)
     store, registry = Store(data), load_registry()
     assert [each.name for each in inventory(registry, store)] == ["tiny-tailored"]
@@ -263,11 +237,11 @@ def test_a_pair_has_its_own_draft_model_where_the_made_one_does_not_suit(
     if change == "its file is gone":
         (data / "blobs" / sha256).unlink()
     else:
-        settings = data.parent / "settings/models.toml"
         other = write(data.parent / "other.gguf", seed=2)
-        settings.write_text(f'[pairs.tiny]\ntarget = "{other}"\ndraft_model = "{other}"\n')
-    pair = load_registry().pairs["tiny"]
-    assert pair.draft_model == pair.target
+        pair = f'[pairs.tiny]\ntarget = "{other}"\ndraft_model = "{other}"\n'
+        (data.parent / "settings/models.toml").write_text(pair)
+    pair_now = load_registry().pairs["tiny"]
+    assert pair_now.draft_model == pair_now.target
     assert "tiny-tailored" not in load_registry().models
     undo("tiny")  # takes the entry out nevertheless
     assert not (data / "blobs" / sha256).exists()
@@ -284,8 +258,7 @@ def test_a_damaged_list_is_set_aside(data: Path) -> None:
 
 
 def test_the_work_folder_has_one_process_at_a_time_and_is_cleared(data: Path) -> None:
-    data.mkdir()
-    (data / "tailoring").mkdir()
+    (data / "tailoring").mkdir(parents=True)
     (data / "tailoring" / "0.gguf").write_bytes(b"left by a process that was killed")
     with suppress(Cancelled), work_folder() as folder:
         assert list(folder.iterdir()) == []
@@ -296,9 +269,8 @@ def test_the_work_folder_has_one_process_at_a_time_and_is_cleared(data: Path) ->
     assert not folder.exists()
 
 
-def test_quantising_ends_when_it_is_told_to_and_says_why_it_cannot(data: Path) -> None:
-    source = data.parent / "tiny.gguf"
-    cancel = CancelFlag()
+def test_quantising_can_be_cancelled_and_names_what_is_wrong(data: Path) -> None:
+    source, cancel = data.parent / "tiny.gguf", CancelFlag()
     cancel.set()
     with pytest.raises(Cancelled):
         quantise(source, data.parent / "made.gguf", cancel=cancel)
@@ -313,7 +285,7 @@ def tried(recipe: str, *by_kind: float, sure: bool = True) -> Tried:
     return Tried(Candidate(recipe, Path("x"), "tiny", 1), Path("x"), 1, 1.0, 0.1, speeds, sure)
 
 
-def test_only_what_earns_more_than_what_is_there_is_kept() -> None:
+def test_only_what_earns_more_than_what_is_there_is_kept(job: TailoringJob) -> None:
     own, faster = tried("", 1.2), tried("all Q4_0", 1.3)
     assert best_of([own, faster]) is faster
     assert best_of([own, tried("all Q4_0", 1.21)]) is None
@@ -321,39 +293,25 @@ def test_only_what_earns_more_than_what_is_there_is_kept() -> None:
     # Faster over all, but a tenth on no kind of text.
     assert best_of([tried("", 1.0, 1.0), tried("all Q4_0", 1.05, 1.05)]) is None
     assert best_of([]) is None
-
-
-@pytest.mark.parametrize(("of_target", "of_draft"), [(False, True), (True, False)])
-def test_what_was_measured_beside_busy_programs_keeps_nothing(
-    job: TailoringJob, of_target: bool, of_draft: bool
-) -> None:
-    kept, result = _judge(job, [tried("all Q4_0", 1.5, sure=of_draft)], sure=of_target)
-    assert kept is None
-    assert "other programs were busy" in result
+    for of_target, of_draft in ((False, True), (True, False)):
+        best, result = _judge(job, [tried("all Q4_0", 1.5, sure=of_draft)], sure=of_target)
+        assert best is None
+        assert "other programs were busy" in result
     assert load_registry().pairs["tiny"].draft_model != "tiny-tailored"
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("words", "code", "error"),
     [
-        ((), 2, "no model is named or set"),
-        (("nobody",), 3, "no pair 'nobody'"),
+        ((), 2, "no model is named or set"), (("nobody",), 3, "no pair 'nobody'"),
         (("qwen2.5-coder-1.5b",), 3, "is not on this machine: `localspec pull"),
-        (("--per-workload", "0", "tiny"), 2, "must be 1 or more"),
-        (("--undo", "tiny"), 3, "nothing was tailored"),
+        (("--per-workload", "0", "tiny"), 2, "must be 1 or more"), (("--undo", "tiny"), 3, "nothing was tailored"),
     ],
-)
-def test_errors_are_one_line(data: Path, words: tuple[str, ...], code: int, says: str) -> None:
+)  # fmt: skip
+def test_errors_are_one_line(data: Path, words: tuple[str, ...], code: int, error: str) -> None:
     done = localspec("tailor", *words)
     assert_one_complaint(done, code)
-    assert says in done.err
-
-
-def test_a_pair_is_named_by_its_target_too(data: Path) -> None:
-    job = tailoring_job(load_registry().pairs["tiny"].target, LaunchOptions())
-    assert job.pair.name == "tiny"
-    kept(data)
-    assert undo(job.pair.target)[0].name == "tiny-tailored"
+    assert error in done.err
 
 
 @pytest.mark.slow
@@ -367,10 +325,11 @@ def test_the_command_prints_what_it_tried_and_leaves_nothing(data: Path) -> None
     assert "MB of disk" in done.out
     done = localspec("tailor", "tiny", "--json", "--quiet", *flags)
     assert (done.code, done.err) == (0, "")
-    found = json.loads(done.out)
-    assert [each["recipe"] for each in found["tried"]][:2] == ["", "all Q4_0"]
+    result = json.loads(done.out)
+    assert [each["recipe"] for each in result["tried"]][:2] == ["", "all Q4_0"]
     assert not (data / "tailoring").exists()
-    assert (found["kept"] is None) == (load_registry().pairs["tiny"].draft_model != "tiny-tailored")
+    is_made = load_registry().pairs["tiny"].draft_model == "tiny-tailored"
+    assert (result["kept"] is not None) == is_made
 
 
 @pytest.mark.slow
@@ -389,11 +348,5 @@ def test_a_real_model_requantised_still_agrees_mostly(
     assert itself["agrees"] > 0.95
     assert 0.6 < smaller["agrees"] < itself["agrees"]
     assert smaller["size_bytes"] < 0.85 * itself["size_bytes"]
-    assert set(smaller["speed_up_by_workload"]) == {
-        "code",
-        "edit",
-        "chat",
-        "summarise",
-        "extract",
-        "creative",
-    }
+    kinds = {"code", "edit", "chat", "summarise", "extract", "creative"}
+    assert set(smaller["speed_up_by_workload"]) == kinds

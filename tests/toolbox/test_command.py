@@ -24,11 +24,16 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.process
 confined = pytest.mark.skipif(not landlock_version(), reason="this kernel offers no Landlock")
-PYTHON = f"{sys.executable} -I -S -c"
+PYTHON = f"{sys.executable} -I -S"
 
 
 def run(folder: Path, command: str, **limits: float) -> CommandEnded:
     return run_command(command, folder, CommandLimits(**limits), threading.Event())  # type: ignore[arg-type]
+
+
+def run_code(folder: Path, code: str, **limits: float) -> CommandEnded:
+    (folder / "code.py").write_text(code)
+    return run(folder, f"{PYTHON} code.py", **limits)
 
 
 def alive(marker: str) -> list[int]:
@@ -61,15 +66,16 @@ def test_output_and_code_come_back(tmp_path: Path) -> None:
     ended = run(tmp_path, "echo out; echo err >&2; exit 3")
     assert (ended.output, ended.code, ended.why) == (b"out\nerr\n", 3, "")
     assert command_text(ended) == "out\nerr\n[exit code 3]"
+    place = Path(run(tmp_path, "touch $TMPDIR/x; echo $TMPDIR").output.decode().strip())
+    assert place.name
+    assert not place.exists()
 
 
 def test_there_is_no_secret_no_input_and_no_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_hidden")
-    monkeypatch.setenv("MY_API_KEY", "key_hidden")
-    monkeypatch.setenv("LC_TOKEN", "key_hidden")
-    monkeypatch.setenv("LC_ALL", "C")  # `tty` says it in the user's language
+    for name, value in {"HF_TOKEN": "hf_hidden", "MY_API_KEY": "hidden", "LC_TOKEN": "hidden", "LC_ALL": "C"}.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
     text = run(tmp_path, "env; cat; tty; (: < /dev/tty) 2>&1; cat /proc/$PPID/environ 2>&1").output
     assert b"hidden" not in text
     assert b"PATH=" in text
@@ -84,95 +90,63 @@ def test_nothing_outside_the_folder_is_written(tmp_path: Path) -> None:
     (outside / "kept").write_text("kept")
     (inside / "door").symlink_to(outside)
     for command in (
-        f"echo x > {outside}/new",
-        f"echo x > {outside}/kept",
-        "echo x > door/new",
-        f"rm {outside}/kept",
-        f"mv {outside}/kept .",
-        f"ln {outside}/kept hard",
-        f"truncate -s 0 {outside}/kept",
-        "echo x > /tmp/localspec-escape",
-        f"{PYTHON} \"import os; os.chdir('..'); open('outside/new', 'w')\"",
+        f"echo x > {outside}/new", f"echo x > {outside}/kept", "echo x > door/new", f"rm {outside}/kept",
+        f"mv {outside}/kept .", f"ln {outside}/kept hard", f"truncate -s 0 {outside}/kept",
+        "echo x > /tmp/localspec-escape", f"{PYTHON} -c \"import os; os.chdir('..'); open('outside/new', 'w')\"",
         f"unshare -Ur sh -c 'mount --bind {outside} door; echo x > door/new'",
-    ):
+    ):  # fmt: skip
         assert run(inside, command).code != 0, command
     assert [each.name for each in outside.iterdir()] == ["kept"]
     assert (outside / "kept").read_text() == "kept"
     assert not Path("/tmp/localspec-escape").exists()
-    assert (
-        run(
-            inside,
-            "echo x > new && mkdir -p a/b && mv new a/b && echo $TMPDIR && echo y > $TMPDIR/z",
-        ).code
-        == 0
-    )
+    allowed = "echo x > new && mkdir -p a/b && mv new a/b && echo $TMPDIR && echo y > $TMPDIR/z"
+    assert run(inside, allowed).code == 0
     assert (inside / "a/b/new").read_text() == "x\n"
-
-
-@confined
-def test_the_temporary_folder_is_gone_afterwards(tmp_path: Path) -> None:
-    place = run(tmp_path, "touch $TMPDIR/x; echo $TMPDIR").output.decode().strip()
-    assert place
-    assert not Path(place).exists()
 
 
 @confined
 def test_there_is_no_network(tmp_path: Path) -> None:
     code = "import socket; socket.socket(socket.AF_{}, socket.SOCK_{})"
     for family, kind in (("INET", "STREAM"), ("INET6", "DGRAM"), ("UNIX", "STREAM")):
-        ended = run(tmp_path, f'{PYTHON} "{code.format(family, kind)}"')
+        ended = run_code(tmp_path, code.format(family, kind))
         assert b"PermissionError" in ended.output, (family, ended)
-    assert run(tmp_path, f'{PYTHON} "import socket; socket.socketpair()"').code == 0
+    assert run_code(tmp_path, "import socket; socket.socketpair()").code == 0
 
 
 @confined
 def test_keys_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh/id").write_text("hidden")
-    (home / ".bashrc").write_text("seen")
+    home, hub = tmp_path / "home", ".cache/huggingface"
+    for name in (".ssh/id", f"{hub}/token", f"{hub}/stored_tokens", "data/history", ".bashrc"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("shown" if name == ".bashrc" else "hidden")
     (home / "project").mkdir()
+    (home / "project/door").symlink_to(home / ".ssh")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(home / "data"))
     monkeypatch.delenv("HF_HOME", raising=False)
-    (home / ".cache/huggingface").mkdir(parents=True)
-    for name in ("token", "stored_tokens"):
-        (home / ".cache/huggingface" / name).write_text("hidden")
-    (home / "data").mkdir()
-    (home / "data/history").write_text("hidden")
-    (home / "project/door").symlink_to(home / ".ssh")
     text = run(
         home / "project",
-        "cat ~/.cache/huggingface/token ~/.cache/huggingface/stored_tokens; cat ~/.bashrc ../.ssh/id door/id ../data/history; ls ~/.ssh",
+        f"cat ~/{hub}/token ~/{hub}/stored_tokens; cat ~/.bashrc ../.ssh/id door/id ../data/history; ls ~/.ssh",
     ).output
-    assert b"seen" in text
+    assert b"shown" in text
     assert b"hidden" not in text
     assert b"id\n" not in text
 
 
 @confined
-def test_other_processes_are_not_signalled(tmp_path: Path) -> None:
+def test_other_processes_are_not_reached(tmp_path: Path) -> None:
     ended = run(tmp_path, f"kill -0 {os.getpid()} && echo reached")
-    if landlock_version() >= 6:
-        assert b"reached" not in ended.output
-
-
-@confined
-def test_limits_and_pace_of_other_processes_are_not_set(tmp_path: Path) -> None:
+    assert landlock_version() < 6 or b"reached" not in ended.output
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
         try:
             before = Path(f"/proc/{other.pid}/limits").read_text()
-            code = "import os, resource; "
             for call in (
-                "resource.prlimit({}, resource.RLIMIT_NOFILE, (8, 8))",
-                "resource.prlimit({}, resource.RLIMIT_CPU)",
-                "os.setpriority(os.PRIO_PROCESS, {}, 19)",
-                "os.setpriority(os.PRIO_PGRP, {}, 19)",
+                "resource.prlimit({}, resource.RLIMIT_NOFILE, (8, 8))", "resource.prlimit({}, resource.RLIMIT_CPU)",
+                "os.setpriority(os.PRIO_PROCESS, {}, 19)", "os.setpriority(os.PRIO_PGRP, {}, 19)",
                 "os.sched_setaffinity({}, os.sched_getaffinity(0))",
-                "os.sched_setscheduler({}, os.SCHED_BATCH, os.sched_param(0))",
-                "os.sched_setparam({}, os.sched_param(0))",
-            ):
-                ended = run(tmp_path, f'{PYTHON} "{code}{call.format(other.pid)}"')
+                "os.sched_setscheduler({}, os.SCHED_BATCH, os.sched_param(0))", "os.sched_setparam({}, os.sched_param(0))",
+            ):  # fmt: skip
+                ended = run_code(tmp_path, f"import os, resource; {call.format(other.pid)}")
                 assert b"PermissionError" in ended.output, (call, ended)
             assert Path(f"/proc/{other.pid}/limits").read_text() == before
             assert os.getpriority(os.PRIO_PROCESS, other.pid) == os.getpriority(os.PRIO_PROCESS, 0)
@@ -191,7 +165,7 @@ def test_a_command_sets_its_own_limits_and_pace(tmp_path: Path) -> None:
         "open('done', 'w')"
     )
     (tmp_path / "own.py").write_text(code)
-    ended = run(tmp_path, f"ulimit -n 100; nice -n 1 {sys.executable} -I -S own.py")
+    ended = run(tmp_path, f"ulimit -n 100; nice -n 1 {PYTHON} own.py")
     assert (ended.output, ended.code) == (b"", 0)
     assert (tmp_path / "done").exists()
 
@@ -206,8 +180,7 @@ def test_no_shared_memory_outlives_a_command(tmp_path: Path) -> None:
         "    if getattr(c, name)(*given) != -1 or ctypes.get_errno() != 13: print(name, ctypes.get_errno())\n"
     )
     add_key = {"x86_64": "248", "aarch64": "217"}[os.uname().machine]
-    (tmp_path / "shared.py").write_text(code.replace("NUMBER", add_key))
-    ended = run(tmp_path, f"{sys.executable} -I -S shared.py")
+    ended = run_code(tmp_path, code.replace("NUMBER", add_key))
     assert (ended.output, ended.code, ended.why) == (b"", 0, "")
 
 
@@ -225,28 +198,36 @@ def test_programs_that_people_run_still_work(tmp_path: Path) -> None:
         assert (ended.output, ended.code, ended.why) == (b"", 0, ""), command
 
 
-def test_what_ignores_sigterm_ends_with_its_children(tmp_path: Path) -> None:
+def test_whatever_a_command_started_ends_with_it(tmp_path: Path) -> None:
     marker = f"marker-{os.getpid()}-ignores"
-    script = tmp_path / marker
-    script.write_text(
+    (tmp_path / marker).write_text(
         "trap '' TERM INT HUP; (trap '' TERM; sleep 60) & setsid sh $0-2 & sleep 60; sleep 60"
     )
     (tmp_path / f"{marker}-2").write_text("trap '' TERM; sleep 60; sleep 60")
     stop = threading.Event()
     threading.Timer(0.7, stop.set).start()
-    ended = run_command(f"sh {script}", tmp_path, CommandLimits(), stop)
+    ended = run_command(f"sh {tmp_path / marker}", tmp_path, CommandLimits(), stop)
     assert ended.why == "it was stopped by the user"
     assert alive(marker) == []
-
-
-def test_what_is_left_behind_ends_with_the_command(tmp_path: Path) -> None:
-    marker = f"marker-{os.getpid()}-behind"
-    (tmp_path / marker).write_text("sleep 60; sleep 60")
-    ended = run(
-        tmp_path, f"setsid sh {marker} > /dev/null 2>&1 & (sh {marker} &) ; sleep 0.2; echo done"
-    )
+    left = f"setsid sh {marker}-2 > /dev/null 2>&1 & (sh {marker}-2 &) ; sleep 0.2; echo done"
+    ended = run(tmp_path, left)
     assert (ended.output, ended.code) == (b"done\n", 0)
     assert alive(marker) == []
+
+
+def test_it_ends_where_whoever_started_it_is_killed(tmp_path: Path) -> None:
+    marker = f"marker-{os.getpid()}-orphan"
+    (tmp_path / marker).write_text("trap '' TERM HUP; touch begun; sleep 600; sleep 600")
+    code = (
+        "import pathlib, threading\n"
+        "from localspec.toolbox.command import CommandLimits, run_command\n"
+        f"run_command('sh {marker}', pathlib.Path({str(tmp_path)!r}), CommandLimits(), threading.Event())"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code])
+    assert until((tmp_path / "begun").exists)
+    starter.kill()
+    starter.wait()
+    assert until(lambda: not alive(marker)), alive(marker)
 
 
 def test_a_command_that_takes_too_long_is_stopped(
@@ -262,17 +243,13 @@ def test_a_command_that_takes_too_long_is_stopped(
     assert "after 0.5 s" in ended.why
 
 
-def test_a_gigabyte_of_output_stays_small_here(tmp_path: Path) -> None:
-    ended = run(
-        tmp_path, "echo first; head -c 1000000000 /dev/zero | tr '\\0' x", output_bytes=4 << 20
-    )
+def test_output_is_bounded_and_its_middle_left_out(tmp_path: Path) -> None:
+    much = "echo first; head -c 1000000000 /dev/zero | tr '\\0' x"
+    ended = run(tmp_path, much, output_bytes=4 << 20)
     assert "more than 4 MB" in ended.why
     assert ended.output.startswith(b"first\nxxx")
     assert b"bytes left out" in ended.output
     assert len(ended.output) < 20_000
-
-
-def test_the_middle_of_a_long_output_is_left_out(tmp_path: Path) -> None:
     ended = run(tmp_path, "echo first; seq 1 100000; echo last", returned_bytes=1000)
     assert ended.output.startswith(b"first\n1\n2\n")
     assert ended.output.endswith(b"100000\nlast\n")
@@ -291,37 +268,19 @@ def test_a_fork_bomb_ends(tmp_path: Path) -> None:
         "import os, time\nfor _ in range(400):\n    if not os.fork():\n        os.setsid(); time.sleep(60); os._exit(0)\n"
         "time.sleep(60)\n"
     )
-    ended = run(tmp_path, f"{sys.executable} -I -S {bomb}", processes=20, seconds=30)
+    ended = run(tmp_path, f"{PYTHON} {bomb}", processes=20, seconds=30)
     assert "too many processes" in ended.why or ended.code != 0
     assert alive(marker) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems count other memory")
-def test_memory_is_bounded(tmp_path: Path) -> None:
-    ended = run(tmp_path, f"{PYTHON} \"x = b'x' * (1 << 29)\"", memory_bytes=200 << 20)
-    assert ended.code != 0
-    assert b"MemoryError" in ended.output
-
-
-def test_a_file_is_bounded(tmp_path: Path) -> None:
+def test_memory_and_files_are_bounded(tmp_path: Path) -> None:
     ended = run(tmp_path, "head -c 50000000 /dev/zero > big", file_bytes=1 << 20)
     assert ended.code != 0
     assert (tmp_path / "big").stat().st_size <= 1 << 20
-
-
-def test_it_ends_where_whoever_started_it_is_killed(tmp_path: Path) -> None:
-    marker = f"marker-{os.getpid()}-orphan"
-    (tmp_path / marker).write_text("trap '' TERM HUP; touch begun; sleep 600; sleep 600")
-    code = (
-        "import pathlib, threading\n"
-        "from localspec.toolbox.command import CommandLimits, run_command\n"
-        f"run_command('sh {marker}', pathlib.Path({str(tmp_path)!r}), CommandLimits(), threading.Event())"
-    )
-    starter = subprocess.Popen([sys.executable, "-c", code])
-    assert until((tmp_path / "begun").exists)
-    starter.kill()
-    starter.wait()
-    assert until(lambda: not alive(marker)), alive(marker)
+    if sys.platform == "linux":  # other systems count other memory
+        ended = run_code(tmp_path, "x = b'x' * (1 << 29)", memory_bytes=200 << 20)
+        assert ended.code != 0
+        assert b"MemoryError" in ended.output
 
 
 def test_a_file_of_the_folder_is_not_imported(tmp_path: Path) -> None:
@@ -336,26 +295,22 @@ def test_a_file_of_the_folder_is_not_imported(tmp_path: Path) -> None:
 def test_escapes_of_a_program_are_taken_out() -> None:
     raw = b"\x1b[31mred\x1b[0m \x1b]0;title\x07 a\rb \x1b]52;c;eA==\x1b\\ \x9b31m \x08\x00 \xff\n"
     text = command_text(CommandEnded(raw, "", 0))
-    assert "\x1b" not in text
     assert all(each.isprintable() or each == "\n" for each in text)
     assert "title" not in text
     assert "52;c" not in text
 
 
 def test_readable_is_everything_but_what_is_hidden(tmp_path: Path) -> None:
-    for name in ("a/b/hidden", "a/seen", "c"):
+    for name in ("a/b/hidden", "a/shown", "c"):
         (tmp_path / name).mkdir(parents=True)
     start = str(tmp_path)
-    assert list(readable([f"{start}/a/b/hidden"], start)) == [f"{start}/a/seen", f"{start}/c"]
+    assert list(readable([f"{start}/a/b/hidden"], start)) == [f"{start}/a/shown", f"{start}/c"]
     assert list(readable([], start)) == [start]
 
 
-def test_a_profile_of_macos_quotes_names() -> None:
+def test_confinement_is_named_and_a_profile_of_macos_quotes_names() -> None:
     text = profile(['/a "b'], ["/hidden"])
     assert '(allow file-write* (subpath "/a \\"b"))' in text
     assert "(deny network*)" in text
-
-
-def test_what_holds_commands_is_said() -> None:
-    told, holds = confinement()
-    assert told.startswith("confined" if holds else "NOT confined")
+    name, holds = confinement()
+    assert name.startswith("confined" if holds else "NOT confined")

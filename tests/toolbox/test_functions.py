@@ -36,8 +36,14 @@ def call(function: Any, arguments: str) -> tuple[str, bool]:
     return result.text, result.is_error
 
 
+def named(name: str, function: Any) -> Any:
+    function.__name__ = name
+    return function
+
+
 def test_a_schema_comes_from_annotations_and_docstring() -> None:
     tool = Function(area).tool
+    assert isinstance(Functions([area]), Toolbox)
     assert (tool.name, tool.description) == ("area", "Return how large a country is.")
     assert tool.parameters == {
         "type": "object",
@@ -50,31 +56,19 @@ def test_a_schema_comes_from_annotations_and_docstring() -> None:
     }
 
 
-def test_functions_are_a_toolbox() -> None:
-    assert isinstance(Functions([area]), Toolbox)
-
-
-def test_results_are_texts_and_errors_are_told() -> None:
+def test_results_and_errors_are_texts() -> None:
     assert call(area, '{"of": "Peru", "unit": "mi2"}') == ("2.0", False)
-    assert call(lambda_named("echo", lambda text: text), '{"text": "é"}') == ("é", False)
+    assert call(named("echo", lambda text: text), '{"text": "é"}') == ("é", False)
+    assert call(named("when", lambda: {1}), "{}") == (json.dumps("{1}"), False)
     assert call(area, '{"of": "Peru", "unit": null, "around": null}') == ("4.0", False)
-    assert call(area, '{"of": null}')[1]
     assert call(area, '{"of": 3}') == ("area: Expected `str`, got `int` - at `$.of`", True)
-    for wrong in ("{", "[]", "{}", '{"of": "a", "colour": 1}'):
+    long = json.dumps({"of": "a", "\n\x1b[2J" + "x" * 9_000: 1})
+    for wrong in ("{", "[]", "{}", '{"of": null}', '{"of": "a", "colour": 1}', long):
         text, failed = call(area, wrong)
         assert failed
-        assert "\n" not in text
-    proposal = Functions([area]).propose(ToolCall("1", "area", "{}"))
-    assert proposal.error is not None
-    text, failed = call(area, json.dumps({"of": "a", "\n\x1b[2J" + "x" * 9_000: 1}))
-    assert failed
-    assert text.isprintable()
-    assert len(text) < 300
-
-
-def lambda_named(name: str, function: Any) -> Any:
-    function.__name__ = name
-    return function
+        assert text.isprintable()
+        assert len(text) < 300
+    assert Functions([area]).propose(ToolCall("1", "area", "{}")).error is not None
 
 
 def test_what_has_no_schema_is_refused() -> None:
@@ -87,33 +81,15 @@ def test_what_has_no_schema_is_refused() -> None:
             Function(function)
 
 
-def test_a_value_without_json_is_told_as_text() -> None:
-    assert call(
-        lambda_named(
-            "when",
-            lambda: {
-                1,
-            },
-        ),
-        "{}",
-    ) == (json.dumps("{1}"), False)
-
-
 @pytest.mark.parametrize(
     ("schema", "kept"),
     [
-        ({"type": "integer"}, False),
-        ({"type": ["integer", "null"]}, True),
-        ({"enum": ["a", "b"]}, False),
-        ({"enum": ["a", None]}, True),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, True),
-        ({"oneOf": [{"type": "string"}, {"enum": [1]}]}, False),
-        ({}, True),
-        ({"$ref": "#/$defs/x"}, True),
-        ({"type": 5, "enum": 5}, False),
-        (True, True),
+        ({"type": "integer"}, False), ({"type": ["integer", "null"]}, True), ({"enum": ["a", "b"]}, False),
+        ({"enum": ["a", None]}, True), ({"anyOf": [{"type": "string"}, {"type": "null"}]}, True),
+        ({"oneOf": [{"type": "string"}, {"enum": [1]}]}, False), ({}, True), ({"$ref": "#/$defs/x"}, True),
+        ({"type": 5, "enum": 5}, False), (True, True),
     ],
-)
+)  # fmt: skip
 def test_null_is_absent_where_an_optional_argument_has_none(schema: Any, *, kept: bool) -> None:
     tool = Tool("f", {"properties": {"a": schema, "b": schema}, "required": ["b"]})
     given = {"a": None, "b": None, "other": None}

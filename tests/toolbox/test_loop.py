@@ -39,13 +39,7 @@ class Box:
 class Asking(ToolLoop):
     """Takes decisions from a list, in order."""
 
-    def __init__(
-        self,
-        box: Box,
-        decisions: Sequence[Decision] = (),
-        rules: Rules | None = None,
-        rounds: int = 25,
-    ) -> None:
+    def __init__(self, box: Box, decisions: Sequence[Decision] = (), rules: Rules | None = None, rounds: int = 25) -> None:  # fmt: skip
         super().__init__([box], Permissions(rules or Rules()), most_rounds=rounds)
         self.decisions = [*decisions]
         self.questions: list[str] = []
@@ -64,85 +58,55 @@ class Asking(ToolLoop):
 
 YES, NO = Decision(allowed=True), Decision(allowed=False, reason="too soon")
 ALWAYS = Decision(allowed=True, always=True)
-
-
-def calls(*texts: str) -> list[ToolCall]:
-    return [ToolCall(f"c{n}", *text.split(" ", 1)) for n, text in enumerate(texts)]
-
-
-def texts(results: Sequence[ToolResult]) -> list[str]:
-    return [each.text for each in results]
-
-
-def test_each_call_is_asked_about_and_has_a_result_in_order() -> None:
-    tools = Asking(box := Box(), [YES, NO])
-    found = tools.results(calls("write a", "run b"), threading.Event())
-    assert texts(found) == ["done", "the user refused this call: too soon"]
-    assert [each.call_id for each in found] == ["c0", "c1"]
-    assert [each.is_error for each in found] == [False, True]
-    assert box.called == ["write a"]
-    assert [each.begun for each in tools.carried_out] == [True, False]
-
-
-def test_always_is_for_calls_like_it_alone() -> None:
-    tools = Asking(box := Box(), [ALWAYS] * 9)
-    asked = ["look a", "look b", "write a", "write a", "write b", "run a", "run a", "run b"]
-    tools.results(calls(*asked), threading.Event())
-    assert tools.questions == ["look a", "write a", "write b", "run a", "run b"]
-    assert box.called == asked
-    tools.permissions.forget()
-    tools.results(calls("look a"), threading.Event())
-    assert tools.questions[-1] == "look a"
-
-
-@pytest.mark.parametrize(
-    ("name", "access", "subject", "told"),
-    [
-        ("look", Access.READ, "a", "all reading in this folder"),
-        ("write", Access.WRITE, "a", "write on this file"),
-        ("run", Access.RUN, "ls", "this command"),
-        ("server__act", Access.RUN, "", "every server__act"),
-    ],
-)
-def test_what_always_would_allow_is_said(
-    name: str, access: Access, subject: str, told: str
-) -> None:
-    proposal = Proposal(access, name, subject=subject)
-    assert Permissions(Rules()).scope(ToolCall("c", name, "{}"), proposal) == told
-
-
 RULES = Rules(
     allow=(Rule("look"), Rule("write", "a")), deny=(Rule("*", "secret"), Rule("run", "b"))
 )
 NO_SECRETS = Rules(deny=(Rule("look", "secret"),))
 
 
+def calls(*texts: str) -> list[ToolCall]:
+    return [ToolCall(f"c{n}", *text.split(" ", 1)) for n, text in enumerate(texts)]
+
+
+def test_each_call_is_asked_about_and_has_a_result_in_order() -> None:
+    tools = Asking(box := Box(), [YES, NO])
+    results = tools.results(calls("write a", "run b"), threading.Event())
+    assert [(each.call_id, each.text, each.is_error) for each in results] == [
+        ("c0", "done", False), ("c1", "the user refused this call: too soon", True)
+    ]  # fmt: skip
+    assert box.called == ["write a"]
+    assert [each.begun for each in tools.carried_out] == [True, False]
+
+
+def test_always_is_for_calls_like_it_alone() -> None:
+    tools = Asking(box := Box(), [ALWAYS] * 9)
+    wanted = ["look a", "look b", "write a", "write a", "write b", "run a", "run a", "run b"]
+    tools.results(calls(*wanted), threading.Event())
+    assert tools.questions == ["look a", "write a", "write b", "run a", "run b"]
+    assert box.called == wanted
+    tools.permissions.forget()
+    tools.results(calls("look a"), threading.Event())
+    assert tools.questions[-1] == "look a"
+    for access, subject, scope in (
+        (Access.READ, "a", "all reading in this folder"), (Access.WRITE, "a", "f on this file"),
+        (Access.RUN, "ls", "this command"), (Access.RUN, "", "every f"),
+    ):  # fmt: skip
+        proposal = Proposal(access, "f", subject=subject)
+        assert Permissions(Rules()).scope(ToolCall("c", "f", "{}"), proposal) == scope
+
+
 @pytest.mark.parametrize(
     ("rules", "decisions", "wanted", "questions", "called"),
     [
         (Rules(), [YES, YES], ["look a", "look a"], ["look a", "look a"], ["look a", "look a"]),
-        (
-            RULES,
-            [NO],
-            ["look x", "write a", "look secret", "write b", "run b"],
-            ["write b"],
-            ["look x", "write a"],
-        ),
+        (RULES, [NO], ["look x", "write a", "look secret", "write b", "run b"], ["write b"], ["look x", "write a"]),
         (NO_SECRETS, [ALWAYS], ["look a", "look secret"], ["look a"], ["look a"]),
     ],
-    ids=[
-        "once is once",
-        "rules come first, a refusal before all",
-        "a rule refuses what is granted",
-    ],
-)
+    ids=["once is once", "rules come first, a refusal before all", "a rule refuses what is granted"],
+)  # fmt: skip
 def test_decisions_and_rules(
-    rules: Rules,
-    decisions: list[Decision],
-    wanted: list[str],
-    questions: list[str],
-    called: list[str],
-) -> None:
+    rules: Rules, decisions: list[Decision], wanted: list[str], questions: list[str], called: list[str]
+) -> None:  # fmt: skip
     tools = Asking(box := Box(), decisions, rules)
     results = tools.results(calls(*wanted), threading.Event())
     assert (tools.questions, box.called) == (questions, called)
@@ -151,43 +115,33 @@ def test_decisions_and_rules(
         assert ("rules forbid" in result.text) is (text in {"look secret", "run b"})
 
 
-@pytest.mark.parametrize(
-    ("call", "word"), [("nothing x", "no function"), ("look wrong", "no such place")]
-)
-def test_what_cannot_be_called_is_an_error_and_no_question(call: str, word: str) -> None:
-    tools = Asking(box := Box(), ())
-    (result,) = tools.results(calls(call), threading.Event())
-    assert result.is_error
-    assert word in result.text
-    assert box.called == []
-
-
-def test_a_function_that_fails_is_a_result() -> None:
+def test_what_cannot_be_called_or_fails_is_a_result() -> None:
     def fail(_: threading.Event) -> str:
         raise KeyError("x")
 
-    (result,) = Asking(Box(does=fail), [YES]).results(calls("run a"), threading.Event())
-    assert result.is_error
-    assert "KeyError" in result.text
+    tools = Asking(box := Box(does=fail), [YES])
+    for call, word in (("nothing x", "no function"), ("look wrong", "no such place"), ("run a", "KeyError")):  # fmt: skip
+        (result,) = tools.results(calls(call), threading.Event())
+        assert result.is_error
+        assert word in result.text
+    assert (tools.questions, box.called) == (["run a"], ["run a"])
 
 
 def test_a_stop_ends_what_runs_and_what_waits_and_leaves_a_whole_conversation() -> None:
-    stop = threading.Event()
+    stop, rounds = threading.Event(), list[Sequence[Message]]()
 
-    def stopped(seen: threading.Event) -> str:
+    def stopped(same: threading.Event) -> str:
         stop.set()
-        assert seen.is_set()
+        assert same.is_set()
         return "stopped by the user"
 
-    tools = Asking(box := Box(does=stopped), [YES])
-    asked = []
-
-    def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
-        asked.append(results)
+    def answer(results: Sequence[Message]) -> Sequence[ToolCall]:
+        rounds.append(results)
         return calls("run a", "run b")
 
-    tools.converse(ask, stop)
-    assert asked == [()]
+    tools = Asking(box := Box(does=stopped), [YES])
+    tools.converse(answer, stop)
+    assert rounds == [()]
     assert box.called == ["run a"]
     assert [each.result.call_id for each in tools.carried_out] == ["c0", "c1"]
     assert "not carried out" in tools.carried_out[1].result.text
@@ -195,27 +149,26 @@ def test_a_stop_ends_what_runs_and_what_waits_and_leaves_a_whole_conversation() 
 
 def test_a_model_that_goes_round_in_circles_ends() -> None:
     tools = Asking(box := Box(), [ALWAYS], rounds=3)
-    choices, heard = [], list[str]()
+    choices, roles = [], list[str]()
 
-    def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
+    def answer(results: Sequence[Message]) -> Sequence[ToolCall]:
         choices.append(tools.policy.choice)
-        heard.extend(each.role for each in results)
+        roles.extend(each.role for each in results)
         assert len(tools.tools) == 3, "the prompt begins the same to the end"
         return calls("look a")
 
-    tools.converse(ask, threading.Event())
+    tools.converse(answer, threading.Event())
     assert choices == ["auto", "auto", "auto", "none"]
-    assert heard == ["tool"] * len(box.called) == ["tool"] * 3
+    assert roles == ["tool"] * len(box.called) == ["tool"] * 3
     tools.begin()
     assert tools.policy.choice == "auto"
 
 
 def test_a_call_without_a_result_gets_one() -> None:
-    said = Message("assistant", (TextPart("Now."), *calls("look a", "look b")))
-    result = Message("tool", (ToolResult("c0", "x"),))
-    question = Message.user("And?")
-    found = with_results([said, result, question])
-    assert [each.role for each in found] == ["assistant", "tool", "tool", "user"]
-    assert found[2].parts[0].call_id == "c1"  # type: ignore[union-attr]
-    assert with_results(found) == found
+    reply = Message("assistant", (TextPart("Now."), *calls("look a", "look b")))
+    result, question = Message("tool", (ToolResult("c0", "x"),)), Message.user("And?")
+    whole = with_results([reply, result, question])
+    assert [each.role for each in whole] == ["assistant", "tool", "tool", "user"]
+    assert whole[2].parts[0].call_id == "c1"  # type: ignore[union-attr]
+    assert with_results(whole) == whole
     assert with_results([question]) == (question,)

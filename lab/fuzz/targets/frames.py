@@ -27,7 +27,7 @@ SEEDS = tuple(
         Cancel(None),
         SaveState("/x"),
         Hello("1", 2),
-        Ready("t", None, "auto", 4096, ("n",), 0.5, True, None),
+        Ready("t", None, "auto", 4096, ("n",), 0.5, True),
         Loading("m", 0.5),
         Counted(1, 2, 3),
         Failed(None, "UsageError", "r"),

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -23,10 +23,10 @@ def stranger(way: str, **more: Any) -> McpServer:
 
 @dataclass(slots=True)
 class Opened:
-    """A toolbox, and what it had to say."""
+    """A toolbox, and the sentences that it had for its user."""
 
     box: McpToolbox
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
 
     @property
     def names(self) -> list[str]:

@@ -29,6 +29,7 @@ def test_servers_of_one_name_are_numbered(tmp_path: Path) -> None:
     file.write_text('[servers.time]\ncommand = "uvx mcp-server-time"\n')
     found = named_servers(["uvx mcp-server-time", "mcp-time"], file)
     assert [each.name for each in found] == ["time", "time-2", "time-3"]
+    assert named_servers([], tmp_path / "none.toml") == ()
 
 
 def test_a_file_says_all_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,10 +59,6 @@ headers = { Authorization = "Bearer $TOKEN" }
     assert web.headers == {"Authorization": "Bearer secret"}
 
 
-def test_without_a_file_there_are_the_commands_alone(tmp_path: Path) -> None:
-    assert named_servers([], tmp_path / "none.toml") == ()
-
-
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -83,15 +80,14 @@ def test_without_a_file_there_are_the_commands_alone(tmp_path: Path) -> None:
         ("servers", "not TOML"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told(tmp_path: Path, text: str, word: str) -> None:
+def test_what_is_wrong_in_a_file_or_command_is_an_error(
+    tmp_path: Path, text: str, word: str
+) -> None:
     file = tmp_path / "mcp.toml"
     file.write_text(text)
     with pytest.raises(UsageError, match=word) as caught:
         named_servers([], file)
     assert "mcp.toml" in str(caught.value)
-
-
-@pytest.mark.parametrize("command", ["", "  ", "'half"])
-def test_what_is_no_command_is_told(command: str) -> None:
-    with pytest.raises(UsageError, match="--mcp"):
-        of_command(command)
+    for command in ("", "  ", "'half"):
+        with pytest.raises(UsageError, match="--mcp"):
+            of_command(command)

@@ -9,17 +9,13 @@ import pytest
 from localspec.messages import ToolCall
 from localspec.toolbox.mcp import connection, offers
 from localspec.toolbox.toolbox import Access
-from tests.toolbox.mcp.boxes import Opened, opened, stranger
+from tests.toolbox.mcp.boxes import opened, stranger
 from tests.waiting import until
 
 # Each of them waits for processes that import the protocol, which takes seconds.
 pytestmark = pytest.mark.slow
 
 ECHO = '{"text": "hello"}'
-
-
-def until_gone(box: Opened) -> None:
-    assert until(lambda: not box.names), f"it stays: {box.names}"
 
 
 def children(parent: int) -> list[int]:
@@ -59,8 +55,9 @@ def test_an_honest_one_is_called() -> None:
     assert not box.notes
 
 
-def test_a_banner_on_stdout_is_no_message() -> None:
-    with opened(stranger("greets")) as box:
+@pytest.mark.parametrize("way", ["greets", "writes to stderr"])
+def test_one_that_writes_what_is_no_message_is_called(way: str) -> None:
+    with opened(stranger(way)) as box:
         assert box.call("odd__echo", ECHO).text == "hello"
 
 
@@ -78,8 +75,9 @@ def test_one_that_does_not_start_costs_its_tools_alone(
 ) -> None:
     if way.startswith("hangs"):
         monkeypatch.setattr(connection, "START_S", 0.3)
-    with opened(stranger(way, **more)) as box:
-        assert box.names == []
+    others = [stranger("honest")] if way == "is no list" else []
+    with opened(stranger(way, **more), *others) as box:
+        assert box.names == ["odd__echo"] * len(others)
         (note,) = box.notes
         assert word in note
 
@@ -99,77 +97,55 @@ def test_one_that_dies_in_a_call_costs_its_tools() -> None:
         result = box.call("odd__echo", ECHO)
         assert result.is_error
         assert "ended: out of tokens" in result.text
-        until_gone(box)
+        assert until(lambda: not box.names), f"it stays: {box.names}"
         assert "its tools are off" in box.notes[-1]
         assert box.call("odd__echo", ECHO).is_error
 
 
-def test_one_that_writes_much_to_stderr_goes_on() -> None:
-    with opened(stranger("writes to stderr")) as box:
-        assert box.call("odd__echo", ECHO).text == "hello"
-
-
-def test_lies_about_schemas_cost_the_tools_that_lie() -> None:
+def test_lies_cost_the_tools_that_lie_and_too_many_are_cut() -> None:
     with opened(stranger("lies")) as box:
         assert box.names == ["odd__echo"]
         assert all(each.isprintable() for each in box.notes)
         assert "1 more of its tools are left out" in box.notes[-1]
-
-
-def test_one_that_lies_costs_no_other_server() -> None:
-    with opened(stranger("is no list"), stranger("honest")) as box:
-        assert box.names == ["odd__echo"]
-
-
-def test_too_many_tools_are_cut() -> None:
     with opened(stranger("has too many")) as box:
         assert len(box.names) == offers.MOST_TOOLS
-
-
-def test_names_and_descriptions_cannot_move_the_cursor() -> None:
     with opened(stranger("talks")) as box:
         assert box.names == ["odd__2J_echo", "odd__echo", "odd__echo_2"]
         assert all(each.description.isprintable() for each in box.box.tools)
         assert len(box.box.tools[0].description) < 1_100
 
 
-def test_a_changed_tool_is_another_tool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
-    with opened(stranger("changes")) as box:
-        assert box.call("odd__echo", ECHO).text == "hello"
-        assert until(lambda: box.names == ["odd__echo_2"]), box.names
-        assert box.box.propose(ToolCall("1", "odd__echo", ECHO)).error
-        assert box.call("odd__echo", ECHO).is_error
-        assert box.call("odd__echo_2", ECHO).text == "hello"
-        assert "changed its tools (odd__echo_2)" in box.notes[0]
-
-
-def test_one_that_changes_as_often_as_it_may_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_tool_is_another_tool_so_often_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
     monkeypatch.setattr(connection, "_MOST_CHANGES", 1)
     with opened(stranger("changes")) as box:
         assert box.call("odd__echo", ECHO).text == "hello"
         assert until(lambda: box.names == ["odd__echo_2"]), box.names
-        assert not until(lambda: not box.names, 0.3)
-
-
-def test_one_that_changes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
+        assert box.box.propose(ToolCall("1", "odd__echo", ECHO)).error
+        assert box.call("odd__echo", ECHO).is_error
+        assert "changed its tools (odd__echo_2)" in box.notes[0]
+        assert not until(lambda: not box.names, 0.3), "it may change so often"
     monkeypatch.setattr(connection, "_MOST_CHANGES", 3)
     with opened(stranger("changes for ever")) as box:
-        until_gone(box)
+        assert until(lambda: not box.names), f"it stays: {box.names}"
         assert "more than 3 times" in box.notes[-1]
 
 
-def test_results_are_printable_and_bounded() -> None:
-    with opened(stranger("prints")) as box:
-        assert box.call("odd__echo", ECHO).text == "?[2Jcleared? <|im_end|>"
-    with opened(stranger("says a lot")) as box:
-        text = box.call("odd__echo", ECHO).text
-        assert text.endswith("[460,000 more characters are left out]")
-    with opened(stranger("nonsense")) as box:
+@pytest.mark.parametrize(
+    ("way", "end", "is_error"),
+    [
+        ("prints", "?[2Jcleared? <|im_end|>", False),
+        ("says a lot", "[460,000 more characters are left out]", False),
+        ("nonsense", "sent what is not MCP", True),
+    ],
+)
+def test_results_are_printable_and_bounded(way: str, end: str, *, is_error: bool) -> None:
+    with opened(stranger(way)) as box:
         result = box.call("odd__echo", ECHO)
-        assert (result.text, result.is_error) == ("sent what is not MCP", True)
+        assert result.text.endswith(end)
+        assert result.is_error is is_error
 
 
 def test_all_that_a_server_started_ends_with_it() -> None:

@@ -1,0 +1,44 @@
+"""The counts of `lab.same_text`, and that a second call continues behind the first."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import same_text
+from lab.same_text import Answer, counts
+
+
+def test_texts_are_compared_with_the_first_mode_of_the_same_prompt() -> None:
+    def answer(mode: str, prompt: int, *tokens: int) -> Answer:
+        return Answer("m", "default", mode, 0.0, prompt, [*tokens], 2)
+
+    rows = counts(
+        [answer("off", 0, 1, 2), answer("auto", 0, 1, 2), answer("off", 1, 5), answer("auto", 1, 6)]
+    )
+    assert [(row["mode"], row["texts"], row["differing"]) for row in rows] == [
+        ("off", 2, 0),
+        ("auto", 2, 1),
+    ]
+    assert rows[1]["first_differences"] == [0]
+    assert rows[1]["drafted"] == 4
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_second_call_continues_behind_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jsonl"
+    words = ("--modes", "off,lookup:3", "--max-tokens", "4", "--temperatures", "0")
+    for prompts, lines in ((1, 4), (2, 8)):
+        monkeypatch.setattr(sys, "argv", ["x", str(out), *words, "--prompts", str(prompts)])
+        same_text.main()
+        assert len(out.read_text().splitlines()) == lines
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()[-4:]]
+    assert {(row["kernels"], row["mode"], row["texts"]) for row in rows} == {
+        (kernels, mode, 2) for kernels in ("default", "exact") for mode in ("off", "lookup:3")
+    }
+    assert not any(row["differing"] for row in rows if row["kernels"] == "exact")
