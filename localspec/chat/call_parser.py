@@ -22,6 +22,7 @@ from localspec.calls import (
     Tool,
 )
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text, Told
+from localspec.chat.thinking import overlap
 from localspec.messages import ToolCall
 
 _NAME, _KEY = "\ue003", "\ue004"
@@ -63,7 +64,7 @@ class CallParser:
         self._final = self._cut = False
         self.broken_off = False
         self._out: list[Told] = []
-        self._id = self._name = self._arguments = ""
+        self._id = self._name = self._key = self._arguments = ""
         self._ahead = (
             "",
             False,
@@ -185,37 +186,33 @@ class CallParser:
             if match.partial:
                 yield
                 continue
-            key = match["slot"]
+            self._key = match["slot"]
             self._take(match.end())
-            self._add(f"{before}{json.dumps(key, ensure_ascii=False)}: ")
-            close = form.close.replace(NAME_SLOT, key)
+            self._add(f"{before}{json.dumps(self._key, ensure_ascii=False)}: ")
+            close = form.close.replace(NAME_SLOT, self._key)
             is_text = form == tagged.string
             if tagged.string == tagged.other:
-                is_text = _is_text(self._tools[self._name], key)
+                is_text = _is_text(self._tools[self._name], self._key)
             if is_text and not tagged.quoted:
                 whole = yield from self._text(close)
             else:
                 whole = yield from self._value(close, tagged)
             if not whole:
                 return False
-            if not self._goes_on(tagged, 0):
+            following = self._goes_on(tagged, 0) and self._match(self._next(tagged), 0)
+            if not following:
                 self._add("}")
                 return True
-            self._take(len(tagged.next))
+            self._take(following.end())
             before = ", "
 
     def _text(self, close: str) -> Steps:
         """Read a text that stands there as it is; return whether it ended."""
         self._add('"')
         while True:
-            at = self._held.find(close)
-            ends = None
+            at, ends = self._held.find(close), None
             if at < 0:
-                at = len(self._held)
-                overlap = 0 if self._final else min(at, len(close) - 1)
-                while overlap and not close.startswith(self._held[at - overlap :]):
-                    overlap -= 1
-                at -= overlap
+                at = len(self._held) - (0 if self._final else overlap(self._held, close))
             else:
                 ends = self._ends(at + len(close))
                 at += ends is False
@@ -257,20 +254,19 @@ class CallParser:
         """Return whether what may follow a value is at a place."""
         form = self._form
         assert form.tagged is not None, "values are tagged"  # noqa: S101
-        end = self._match(self._named(form.end), at)
-        places = [self._goes_on(form.tagged, at), False if end is None else not end.partial or None]
+        places = [self._goes_on(form.tagged, at), self._is_at(self._named(form.end), at)]
         places += [] if form.next is None else [self._head(self._named(form.next), at)]
-        if True in places:
-            return True
-        return (self._final or None) if None in places else False
+        ends = _any(places)
+        return True if ends is None and self._final else ends
 
     def _goes_on(self, tagged: TaggedArguments, at: int) -> bool | None:
         """Return whether another argument is at a place."""
-        forms = (tagged.string, tagged.other)
-        matches = [self._match(f"{tagged.next}{_KEY}{each.open}", at) for each in forms]
-        if any(each and not each.partial for each in matches):
-            return True
-        return None if any(matches) else False
+        opens = {tagged.string.open, tagged.other.open}
+        return _any([self._is_at(f"{self._next(tagged)}{_KEY}{each}", at) for each in opens])
+
+    def _next(self, tagged: TaggedArguments) -> str:
+        """Return what stands between the last argument and another."""
+        return tagged.next.replace(NAME_SLOT, self._key)
 
     def _named(self, pattern: str) -> str:
         """Return what stands behind the arguments of a call, with the name of its function."""
@@ -279,6 +275,10 @@ class CallParser:
     def _match(self, pattern: str, at: int) -> "regex.Match[str] | None":
         compiled = _compiled(pattern, self._form.tagged is None)
         return compiled.match(self._held, at) or compiled.match(self._held, at, partial=True)
+
+    def _is_at(self, pattern: str, at: int) -> bool | None:
+        match = self._match(pattern, at)
+        return False if match is None else not match.partial or None
 
     def _take(self, size: int) -> str:
         taken, self._held = self._held[:size], self._held[size:]
@@ -289,6 +289,11 @@ class CallParser:
         if text:
             self._arguments += text
             self._out.append(CallDelta(self._id, text))
+
+
+def _any(places: Sequence[bool | None]) -> bool | None:
+    """Return whether one of several is there; None where that may be with more text."""
+    return True if True in places else None if None in places else False
 
 
 def _tails(form: CallFormat) -> Iterator[tuple[bool, str, str]]:

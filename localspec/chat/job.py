@@ -30,6 +30,7 @@ from localspec.decoding.noise import Noise
 from localspec.decoding.policy import Policy
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.sampling import logprobs
+from localspec.decoding.scheduler import SequenceView
 from localspec.decoding.stats import AcceptanceStats
 from localspec.errors import ContextOverflow, PassFailed, UsageError
 from localspec.options import SamplingParams
@@ -156,49 +157,78 @@ class Job:
         drafter = self.policy.name
 
         def run() -> Generator[Pass, Passed, Reply]:
-            branched = False
-            while not (text.stopped or self._is_gated):
-                done = yield from generation.advance()
-                if done is None:
-                    break
-                self._take(done, text, models, emit)
-                branched = done.verdict.branch is not None
-            for each in self._with_logprobs(
-                text.flush(may_go_on=generation.stop_reason is not StopReason.EOG)
-            ):
-                emit(each)
-            evaluated = [*prompt, *text.tokens[:-1]]
-            if branched and target.common_prefix(evaluated) < len(evaluated):
-                with suppress(Cancelled, PassFailed):  # as plain decoding would have evaluated it
-                    yield Pass(Role.TARGET, evaluated, rows=1)
-            # What plain decoding would not have evaluated is forgotten: the next turn then starts
-            # from the same cache, and rounds alike, however this one was drafted.
-            target.truncate(len(prompt) + len(text.tokens) - 1)
+            branched = yield from self._write(generation, text, models, emit)
+            yield from self._settle(target, prompt, text.tokens, branched)
             if self.conversation is not None:
                 markers = () if calling is None else calling.dialect.markers
                 self.conversation.append_reply(
                     text.written, text.tokens, calls=text.calls, words=text.answer, markers=markers
                 )
             first = self._first_token_at
-            return Reply(
-                text=text.answer,
-                thinking=text.thoughts,
-                tokens=text.tokens,
-                stop_reason=self._reason(text, generation.stop_reason),
-                seed=seed,
-                prompt_tokens=len(prompt),
-                cached_tokens=len(prompt) - generation.prefill_tokens,
-                completion_tokens=self._completion_tokens,
-                first_token_s=None if first is None else first - start_s,
-                prefill_s=generation.prefill_s,
-                decode_s=generation.decode_s,
-                spent=self._spent,
-                drafter=drafter,
-                acceptance=self._acceptance,
-                calls=tuple(text.calls),
-            )
+            first_token_s = None if first is None else first - start_s
+            return self._figures(generation, text, len(prompt), seed, drafter, first_token_s)
 
         return run()
+
+    def _write(
+        self,
+        generation: Generation,
+        text: ReplyText,
+        models: LoadedModels,
+        emit: Callable[[Event], None],
+    ) -> Generator[Pass, Passed, bool]:
+        """Make rounds up to the end, and events of them; return whether the last one took a branch."""
+        branched = False
+        while not (text.stopped or self._is_gated):
+            done = yield from generation.advance()
+            if done is None:
+                break
+            self._take(done, text, models, emit)
+            branched = done.verdict.branch is not None
+        may_go_on = generation.stop_reason is not StopReason.EOG
+        for each in self._with_logprobs(text.flush(may_go_on=may_go_on)):
+            emit(each)
+        return branched
+
+    def _settle(
+        self, target: SequenceView, prompt: list[int], tokens: Sequence[int], branched: bool
+    ) -> Generator[Pass, Passed, None]:
+        """Leave the target with what plain decoding would have evaluated, however this reply was drafted.
+
+        The next turn then starts from the same cache, and rounds alike.
+        """
+        evaluated = [*prompt, *tokens[:-1]]
+        if branched and target.common_prefix(evaluated) < len(evaluated):
+            with suppress(Cancelled, PassFailed):
+                yield Pass(Role.TARGET, evaluated, rows=1)
+        target.truncate(len(prompt) + len(tokens) - 1)
+
+    def _figures(
+        self,
+        generation: Generation,
+        text: ReplyText,
+        prompt_tokens: int,
+        seed: int,
+        drafter: str,
+        first_token_s: float | None,
+    ) -> Reply:
+        return Reply(
+            text=text.answer,
+            thinking=text.thoughts,
+            tokens=text.tokens,
+            stop_reason=self._reason(text, generation.stop_reason),
+            seed=seed,
+            prompt_tokens=prompt_tokens,
+            cached_tokens=prompt_tokens - generation.prefill_tokens,
+            completion_tokens=self._completion_tokens,
+            first_token_s=first_token_s,
+            prefill_s=generation.prefill_s,
+            decode_s=generation.decode_s,
+            spent=self._spent,
+            drafter=drafter,
+            acceptance=self._acceptance,
+            calls=tuple(text.calls),
+        )
 
     @property
     def _is_gated(self) -> bool:

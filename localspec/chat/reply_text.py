@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from localspec.chat.events import CallDone, Text, Told
-from localspec.chat.thinking import ThinkingTags
+from localspec.chat.thinking import ThinkingTags, overlap
 from localspec.errors import UsageError
 from localspec.messages import Infill, ToolCall
 
@@ -47,7 +47,7 @@ class ThinkingFilter:
             if block.close:
                 text, closed, rest = self._held.partition(block.close)
             if not (closed or final):
-                size = len(text) - _overlap(text, block.close)
+                size = len(text) - overlap(text, block.close)
                 text, rest = text[:size], text[size:]
             self._block, self._held = block, rest
             if text:
@@ -85,11 +85,6 @@ def split_thinking(
         "".join(span.text for span in spans if span.thinking),
         "".join(span.text for span in spans if not span.thinking),
     )
-
-
-def _overlap(text: str, tag: str) -> int:
-    longest = min(len(text), len(tag) - 1)
-    return next((n for n in range(longest, 0, -1) if tag.startswith(text[-n:])), 0)
 
 
 class StopStrings:

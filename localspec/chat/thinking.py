@@ -46,6 +46,12 @@ KNOWN_TAGS = (
 )
 
 
+def overlap(text: str, tag: str) -> int:
+    """Return how many characters of the beginning of a tag a text ends with; all of it does not count."""
+    longest = min(len(text), len(tag) - 1)
+    return next((n for n in range(longest, 0, -1) if tag.startswith(text[-n:])), 0)
+
+
 def thinking_tags(template_source: str) -> tuple[ThinkingTags, ...]:
     """Return the known tags of which a chat template mentions one side; none for a model that does not think."""
     return tuple(

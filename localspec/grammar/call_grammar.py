@@ -112,8 +112,8 @@ class CallGrammar:
             value = {**value, **definitions} if isinstance(value, Mapping) else value
             pair = " | ".join(self._pair(f"{rule}_{number}", key, value, place, tagged))
             self._rules.append(f"{rule}_{number}: {pair}")
-        for at in range(len(keys), -1, -1):
-            following = f"{self._written(tagged.next)} "
+        for at in range(len(keys), 0, -1):
+            following = f"{self._written(tagged.next, keys[at - 1])} "
             self._rules.append(
                 f"{rule}_after_{at}: {' | '.join(self._next(rule, keys, required, at, following))}"
             )
@@ -140,7 +140,7 @@ class CallGrammar:
         """Yield the ways to write an argument."""
         types = schema.get("type") if isinstance(schema, dict) else None
         if types == "string" and not tagged.quoted:
-            opened = f"{_quoted(key)} {self._written(tagged.string.open)}"
+            opened = f"{_quoted(key)} {self._written(tagged.string.open, key)}"
             close = tagged.string.close.replace(NAME_SLOT, key)
             yield f"{opened} {self._text(rule, schema, path, close)}"
             return
@@ -148,7 +148,7 @@ class CallGrammar:
         opened = tagged.other.open.replace(ID_SLOT, kind if kind in _TYPES else "object")
         close = tagged.other.close.replace(NAME_SLOT, key)
         self._rules.append(f"{rule}_value: {_json(schema)}")
-        yield f"{_quoted(key)} {self._written(opened)} {rule}_value {self._written(close)}"
+        yield f"{_quoted(key)} {self._written(opened, key)} {rule}_value {self._written(close)}"
 
     def _text(self, rule: str, schema: Mapping[str, Any], path: str, close: str) -> str:
         """Return a text that stands there as it is, and what ends it."""

@@ -73,6 +73,7 @@ class Store:
         fetch: Callable[[Partial], None],
         *,
         spare_bytes: int = 0,
+        replaces_link: bool = False,
     ) -> Path:
         """Return the path of a model's file, for which a source delivers what is missing; what came of it stays if it fails.
 
@@ -83,6 +84,7 @@ class Store:
             report: called with the number of bytes that are there.
             fetch: appends to what is there.
             spare_bytes: the room that `fetch` needs beside the file.
+            replaces_link: whether a link to a file elsewhere does not count as the file.
 
         Raises:
             SourceFailedError: the disk has no room; or as `fetch` does.
@@ -99,7 +101,8 @@ class Store:
         try:
             partial = Partial(entry, directory)
             report(partial.size_bytes)
-            if self.path_of(entry) is None:  # else brought by another process meanwhile
+            here = self.path_of(entry)  # brought by another process meanwhile, say
+            if here is None or (replaces_link and here.is_symlink()):
                 partial.fill(fetch)
                 partial.move_to(path)
                 sync_directory(self._blobs)
@@ -126,7 +129,7 @@ class Store:
                     partial.write(chunk, partial.size_bytes)
                     report(partial.size_bytes)
 
-            return self.receive(entry, report, read)
+            return self.receive(entry, report, read, replaces_link=True)
 
     def take(self, file: Path) -> Path:
         """Make a file that was made beside the store, on its disk, one of the store's; return its new path.

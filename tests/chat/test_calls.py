@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.calls import NAME_SLOT, CallFormat, TaggedArguments, Tool, ValueForm
+from localspec.calls.policy import CallPolicy
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser, _Nesting
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text
@@ -19,7 +21,9 @@ from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import KNOWN_TAGS
 from localspec.errors import TemplateError
 from localspec.messages import Message, ToolCall, ToolResult
-from tests.chat.toy_calls import HERMES
+from tests.chat.cutting import cut
+from tests.chat.toy_calls import GRAMMARS, HERMES
+from tests.chat.toy_tokenizer import spelled
 from tests.vocabularies import real_templates
 
 HERMES_FORM = CallFormat(
@@ -56,14 +60,9 @@ HARMONY_FORM = CallFormat(
     also=(" <|constrain|>json<|message|>",),
 )
 
+TYPES = {"city": "string", "days": "integer", "detail": "object", "exact": "boolean"}
 PROPERTIES: dict[str, dict[str, Any]] = {
-    name: {"type": type_, "description": "What it says."}
-    for name, type_ in {
-        "city": "string",
-        "days": "integer",
-        "detail": "object",
-        "exact": "boolean",
-    }.items()
+    name: {"type": type_, "description": "What it says."} for name, type_ in TYPES.items()
 }
 # Command R+ asks what an object holds.
 PROPERTIES["detail"]["additionalProperties"] = {"type": "array"}
@@ -93,19 +92,19 @@ FAILING = {
 
 
 def parsed(form: CallFormat, chunks: Iterable[str]) -> tuple[list[tuple[str, Any]], str]:
-    """Return calls and text; what was told of each call in pieces has to add up to it."""
+    """Return calls and text; the pieces of each call have to add up to it."""
     ids = count()
     parser = CallParser(form, TOOLS, lambda: f"call{next(ids):05}")
-    told = [each for chunk in chunks for each in parser.feed(chunk)] + parser.flush()
+    events = [each for chunk in chunks for each in parser.feed(chunk)] + parser.flush()
     pieces: dict[str, str] = {}
-    for each in told:
+    for each in events:
         if isinstance(each, CallBegun):
             pieces[each.id] = ""
         elif isinstance(each, CallDelta):
             pieces[each.id] += each.text
-    calls = [each.call for each in told if isinstance(each, CallDone)]
+    calls = [each.call for each in events if isinstance(each, CallDone)]
     assert all(pieces[each.id] == each.arguments for each in calls)
-    text = "".join(each.text for each in told if isinstance(each, Text))
+    text = "".join(each.text for each in events if isinstance(each, Text))
     return [(each.name, json.loads(each.arguments)) for each in calls], text
 
 
@@ -116,58 +115,76 @@ def tool_calls(calls: Sequence[tuple[str, Any]]) -> tuple[ToolCall, ...]:
     )
 
 
-def rendered(template: ChatTemplate, calls: Sequence[tuple[str, Any]]) -> str:
+def rendered(chat: ChatTemplate, calls: Sequence[tuple[str, Any]]) -> str:
     """Return the assistant's turn, without what it begins and ends with."""
-    said = [Message.user("QUESTION"), Message("assistant", tool_calls(calls))]
-    text = template.render(said, tools=TOOLS, add_generation_prompt=False)
+    turns = [Message.user("QUESTION"), Message("assistant", tool_calls(calls))]
+    text = chat.render(turns, tools=TOOLS, add_generation_prompt=False)
     return text[text.rindex("QUESTION") :]
 
 
+TOJSON = "{{ call.function.arguments | tojson }}"
+PAIRS = "{% for key, value in call.function.arguments.items() %}<{{ key }}={{ value }}>{% endfor %}"
+NAMING = (
+    "{% for key, value in call.function.arguments.items() %}{{ key }}={{ value }}>"
+    "{% if not loop.last %};{{ key }};<{% endif %}{% endfor %}"
+)
+
+
+def template(source: str) -> ChatTemplate:
+    return ChatTemplate(source, "", "<|im_end|>")
+
+
 def test_a_format_is_what_stands_around_the_parts_of_a_call() -> None:
-    assert call_format(ChatTemplate(HERMES, "", "<|im_end|>")) == HERMES_FORM
-
-
-def test_a_template_without_calls_has_no_format() -> None:
-    source = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
-    assert call_format(ChatTemplate(source, "", "")) is None
-
-
-def test_a_template_that_changes_its_mind_has_no_format() -> None:
-    pairs = (
-        "{% for key, value in call.function.arguments.items() %}<{{ key }}={{ value }}>{% endfor %}"
-    )
+    assert call_format(template(HERMES)) == HERMES_FORM
+    without = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
+    assert call_format(template(without)) is None
+    # One that changes its mind has none.
     one = "call.function.arguments.key_one is string"
-    both = f"{{% if {one} %}}{pairs}{{% else %}}{{{{ call.function.arguments | tojson }}}}{{% endif %}}"
-    source = HERMES.replace("{{ call.function.arguments | tojson }}", both)
-    assert source != HERMES
-    assert call_format(ChatTemplate(source, "", "")) is None
+    both = f"{{% if {one} %}}{PAIRS}{{% else %}}{TOJSON}{{% endif %}}"
+    assert TOJSON in HERMES
+    assert call_format(template(HERMES.replace(TOJSON, both))) is None
+
+
+def test_a_separator_of_arguments_may_name_the_one_before_it() -> None:
+    source = HERMES.replace(f'", "arguments": {TOJSON}}}', f'": <{NAMING}')
+    form = call_format(template(source))
+    assert form is not None
+    assert form.tagged is not None
+    assert form.tagged.next == f";{NAME_SLOT};<"
+    calls = [("get_weather", {"city": "Rio", "days": 3}), *CALLS[2:]]
+    text = rendered(template(source), calls)
+    assert parsed(form, text) == parsed(form, [text])
+    assert parsed(form, text)[0] == calls
+    offer = CallPolicy(choice="required").offer(["get_weather"], [])
+    grammar = GRAMMARS.of_calls(form, TOOLS[:1], offer, {})
+    state = grammar.start()
+    for token in spelled(text[text.index("<tool_call>") : text.index("</tool_call>")]):
+        assert grammar.allows(state, np.array([token]))[0]
+        state = grammar.step(state, token)
 
 
 def test_arguments_are_written_as_json_whether_a_template_adds_up_texts_or_not() -> None:
     as_text = HERMES.replace("call.function.arguments | tojson", "'' + call.function.arguments")
     for source in (HERMES, as_text):
-        assert '"arguments": {"city": "7"}}' in rendered(ChatTemplate(source, "", ""), CALLS[2:])
-
-
-def test_results_are_rendered() -> None:
-    said = [Message.user("?"), Message("assistant", tool_calls(CALLS[:1]))]
-    said.append(Message("tool", (ToolResult("callOne00", "It rains."),)))
-    assert "<|im_start|>tool\nIt rains.<|im_end|>" in ChatTemplate(HERMES, "", "").render(said)
+        assert '"arguments": {"city": "7"}}' in rendered(template(source), CALLS[2:])
+    turns = [Message.user("?"), Message("assistant", tool_calls(CALLS[:1]))]
+    turns.append(Message("tool", (ToolResult("callOne00", "It rains."),)))
+    assert "<|im_start|>tool\nIt rains.<|im_end|>" in template(HERMES).render(turns)
 
 
 @pytest.mark.slow
 def test_calls_that_templates_write_are_read_back_wherever_they_are_cut() -> None:
     failed = set()
     for name, path in real_templates().items():
-        template = ChatTemplate(path.read_text(), "<s>", "</s>")
-        form = call_format(template)
+        chat = ChatTemplate(path.read_text(), "<s>", "</s>")
+        form = call_format(chat)
         if form is None:
             failed.add(name)
             continue
         wanted = [CALLS[:1], CALLS[1:2], CALLS[2:], CALLS]
         for calls in wanted if form.next is not None else wanted[:3]:
             try:
-                text = rendered(template, calls)
+                text = rendered(chat, calls)
             except TemplateError:
                 failed.add(name)
                 continue
@@ -190,24 +207,17 @@ values = st.recursive(
 
 @given(st.data())
 def test_calls_among_text_are_read_back_wherever_they_are_cut(data: st.DataObject) -> None:
-    form = data.draw(st.sampled_from(FORMS))
-    words = st.text("ab \n<{:", max_size=8)
-    some = st.fixed_dictionaries(
-        {"city": st.text('ab7"\\ \n<>/é{,', max_size=9)}, optional={"days": values}
+    form, words = data.draw(st.sampled_from(FORMS)), st.text("ab \n<{:", max_size=8)
+    city = {"city": st.text('ab7"\\ \n<>/é{,', max_size=9)}
+    weather = st.tuples(
+        st.just("get_weather"), st.fixed_dictionaries(city, optional={"days": values})
     )
     calls: list[tuple[str, Any]] = data.draw(
-        st.lists(
-            st.tuples(st.just("get_weather"), some) | st.just(("now", {})), min_size=1, max_size=3
-        )
+        st.lists(weather | st.just(("now", {})), min_size=1, max_size=3)
     )
     before, after = data.draw(words), data.draw(words)
     text = f"{before}{written(tool_calls(calls), form)}{after}"
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
-    chunks = [text[one:two] for one, two in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    found, rest = parsed(form, chunks)
-    assert found == calls
-    assert (found, rest) == parsed(form, [text])
-    assert rest == before + after
+    assert parsed(form, cut(data, text)) == parsed(form, [text]) == (calls, before + after)
 
 
 @given(st.sampled_from(FORMS), st.data())
@@ -220,14 +230,16 @@ def test_what_does_not_parse_is_text(form: CallFormat, data: st.DataObject) -> N
         assert (calls, rest) == ([], text)
 
 
-def test_a_function_that_was_not_offered_is_text() -> None:
+def test_what_was_not_offered_or_bound_is_text_and_white_space_is_up_to_the_model() -> None:
     text = written([ToolCall("", "rm", "{}")], HERMES_FORM)
     assert parsed(HERMES_FORM, text) == ([], text)
-
-
-def test_white_space_is_up_to_the_model_where_json_lets_it_be() -> None:
     text = '<tool_call>{"name":"now","arguments":{}}</tool_call>'
     assert parsed(HERMES_FORM, text) == ([("now", {})], "")
+    # A grammar binds what follows the trigger alone: what the parser reads beside it nothing would have bound.
+    form = CallFormat('{"name": "', '", "arguments": ', "}", None, '{"name": "')
+    bound, loose = '{"name": "now", "arguments": {}}', '{ "name": "now", "arguments": {}}'
+    assert parsed(form, bound) == ([("now", {})], "")
+    assert parsed(form, loose) == ([], loose)
 
 
 ANALYSIS = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
@@ -263,10 +275,16 @@ def test_gpt_oss_calls_from_among_its_thoughts_wherever_they_are_cut(
         assert "".join(span.text for span in spans if span.thinking) == thoughts
 
 
-def test_a_text_arrives_before_it_ends() -> None:
+def test_arguments_arrive_before_they_end_and_a_call_that_breaks_off_is_not_done() -> None:
     parser = CallParser(XML_FORM, TOOLS, lambda: "1")
     parser.feed("<tool_call>\n<function=get_weather>\n<parameter=city>\n")
     assert parser.feed('Rio "de') == [CallDelta("1", 'Rio \\"de')]
+    parser = CallParser(HERMES_FORM, TOOLS, lambda: "1")
+    events = parser.feed('<tool_call>\n{"name": "now", "arguments": {"a": ') + parser.flush()
+    assert events == [CallBegun("1", "now"), CallDelta("1", '{"a": ')]
+
+
+BARE = ValueForm("=", ")")
 
 
 @pytest.mark.parametrize(
@@ -278,12 +296,7 @@ def test_a_text_arrives_before_it_ends() -> None:
         ),
         (
             CallFormat(
-                "<call>",
-                "(",
-                "",
-                None,
-                "<call>",
-                TaggedArguments("(", ValueForm("=", ")"), ValueForm("=", ")"), ",", "()"),
+                "<call>", "(", "", None, "<call>", TaggedArguments("(", BARE, BARE, ",", "()")
             ),
             "<call>now()",
         ),
@@ -335,17 +348,3 @@ def test_a_long_value_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> No
     calls, _ = parsed(GEMMA_FORM, text)
     assert calls == [("get_weather", {"detail": {f"k{number}": "{" for number in range(100)}})]
     assert sum(sizes) <= len(text)
-
-
-def test_a_call_that_breaks_off_is_not_done() -> None:
-    parser = CallParser(HERMES_FORM, TOOLS, lambda: "1")
-    told = parser.feed('<tool_call>\n{"name": "now", "arguments": {"a": ') + parser.flush()
-    assert told == [CallBegun("1", "now"), CallDelta("1", '{"a": ')]
-
-
-def test_a_call_without_its_trigger_to_the_letter_is_text() -> None:
-    # A grammar binds what follows the trigger alone: what the parser reads beside it nothing would have bound.
-    form = CallFormat('{"name": "', '", "arguments": ', "}", None, '{"name": "')
-    bound, loose = '{"name": "now", "arguments": {}}', '{ "name": "now", "arguments": {}}'
-    assert parsed(form, bound) == ([("now", {})], "")
-    assert parsed(form, loose) == ([], loose)

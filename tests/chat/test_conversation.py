@@ -5,8 +5,11 @@ from hypothesis import strategies as st
 from localspec.chat.conversation import NO_ANSWER, Conversation
 from localspec.chat.events import Text
 from localspec.chat.template import ChatTemplate
+from localspec.decoding.round import StopReason
 from localspec.errors import TemplateError
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
+from localspec.options import ReplyOptions, SamplingParams
+from tests.chat.test_assistant import THINKING_TEMPLATE, assistant, said, teller_of
 from tests.chat.toy_tokenizer import CONTROL, ToyTokenizer, shown, spelled
 
 CHATML = (
@@ -29,25 +32,36 @@ def template(source: str = CHATML) -> ChatTemplate:
     return ChatTemplate(source, "<s>", "</s>")
 
 
+def ids(text: str) -> list[int]:
+    return TOY.tokenize(text, add_special=False, parse_special=True)
+
+
+def prompt_of(messages: list[Message], chat: ChatTemplate | None = None) -> list[int]:
+    return Conversation(messages=messages).prompt_tokens(chat or template(), TOY)
+
+
 def fresh(conversation: Conversation, chat: ChatTemplate) -> list[int]:
-    """The ids of the same messages for someone who remembers nothing."""
-    return Conversation(messages=conversation.messages).prompt_tokens(chat, TOY)
+    """Return the ids of the same messages in a conversation that remembers nothing."""
+    return prompt_of([*conversation.messages], chat)
+
+
+def after(chat: ChatTemplate, reply: str, user: str = "hi") -> tuple[Conversation, list[int]]:
+    """Return a conversation that goes on after a reply, and the prompt of that."""
+    conversation = Conversation(messages=[Message.user(user)])
+    prompt = conversation.prompt_tokens(chat, TOY)
+    conversation.append_reply(reply, spelled(reply))
+    conversation.append_user("again")
+    return conversation, prompt
 
 
 def test_the_first_prompt_is_the_whole_text_tokenized_at_once() -> None:
+    messages = [Message.system("hello"), Message.user("world")]
     conversation = Conversation("hello")
     conversation.append_user("world")
-    text = template().render([Message.system("hello"), Message.user("world")])
-    assert conversation.prompt_tokens(template(), TOY) == TOY.tokenize(
-        text, add_special=False, parse_special=True
-    )
-
-
-def test_a_document_is_read_as_the_text_that_it_is_written_as() -> None:
-    said = Message.user("See @a", [DocumentPart("a", "one <|im_end|> two")])
-    attached = Conversation(messages=[said])
-    written = Conversation(messages=[Message.user(said.text)])
-    assert attached.prompt_tokens(template(), TOY) == written.prompt_tokens(template(), TOY)
+    assert conversation.prompt_tokens(template(), TOY) == ids(template().render(messages))
+    # A document is read as the text that it is written as.
+    attached = Message.user("See @a", [DocumentPart("a", "one <|im_end|> two")])
+    assert prompt_of([attached]) == prompt_of([Message.user(attached.text)])
 
 
 def test_calls_and_results_reach_the_template_and_cannot_pass_for_structure() -> None:
@@ -58,35 +72,21 @@ def test_calls_and_results_reach_the_template_and_cannot_pass_for_structure() ->
     )
     called = Message("assistant", (ToolCall("c1", "f<|im_end|>", '{"a": 1}'),))
     result = Message("tool", (ToolResult("c1", "3<|im_end|>"),))
-    conversation = Conversation(messages=[Message.user("Hi"), called, result])
-    ids = conversation.prompt_tokens(template(source), TOY)
-    text = b"".join(map(TOY.piece, ids)).decode()
+    prompt = prompt_of([Message.user("Hi"), called, result], template(source))
+    text = b"".join(map(TOY.piece, prompt)).decode()
     assert text == 'user Hi\nassistant c1 f<|im_end|> {"a": 1}\ntool 3<|im_end|>c1\n'
 
 
-def after(chat: ChatTemplate, reply: str, user: str = "hi") -> tuple[Conversation, list[int]]:
-    """Return a conversation that goes on after a reply, and the prompt of that."""
-    conversation = Conversation()
-    conversation.append_user(user)
-    prompt = conversation.prompt_tokens(chat, TOY)
-    conversation.append_reply(reply, spelled(reply))
-    conversation.append_user("again")
-    return conversation, prompt
+WORDS = st.text(max_size=8)
+TURNS = st.tuples(WORDS, WORDS.filter(lambda text: "<" not in text))
 
 
-replies = st.lists(
-    st.tuples(st.text(max_size=8), st.text(max_size=8).filter(lambda text: "<" not in text)),
-    min_size=1,
-    max_size=4,
-)
-
-
-@given(replies)
+@given(st.lists(TURNS, min_size=1, max_size=4))
 def test_every_turn_begins_with_all_ids_evaluated_before(turns: list[tuple[str, str]]) -> None:
     chat, conversation = template(), Conversation("hello")
     evaluated: list[int] = []
-    for said, reply in turns:
-        conversation.append_user(said)
+    for question, reply in turns:
+        conversation.append_user(question)
         prompt = conversation.prompt_tokens(chat, TOY)
         assert prompt[: len(evaluated)] == evaluated
         assert shown(prompt) == shown(fresh(conversation, chat))
@@ -108,16 +108,16 @@ def test_past_replies_keep_the_ids_that_were_generated(source: str, user: str, r
     conversation, prompt = after(chat, reply, user)
     evaluated = [*prompt, *spelled(reply)]
     assert conversation.prompt_tokens(chat, TOY)[: len(evaluated)] == evaluated
-    assert spelled("hello") != TOY.tokenize("hello", add_special=False, parse_special=True)
+    assert spelled("hello") != ids("hello")
 
 
 def test_only_the_text_after_the_last_reply_is_tokenized_again() -> None:
     conversation, _ = after(template(), "hello")
-    asked: list[str] = []
+    texts: list[str] = []
 
     class Listening(ToyTokenizer):
         def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-            asked.append(text)
+            texts.append(text)
             return super().tokenize(text, add_special=add_special, parse_special=parse_special)
 
         def __eq__(self, other: object) -> bool:
@@ -126,47 +126,35 @@ def test_only_the_text_after_the_last_reply_is_tokenized_again() -> None:
         __hash__ = ToyTokenizer.__hash__
 
     conversation.prompt_tokens(template(), Listening())
-    assert asked
-    assert not any("hi" in text or "hello" in text for text in asked)
+    assert texts
+    assert not any("hi" in text or "hello" in text for text in texts)
 
 
-def test_a_reply_that_the_template_trims_is_tokenized_anew() -> None:
-    chat = template(TRIMMING)
-    conversation, prompt = after(chat, " hello")
-    second = conversation.prompt_tokens(chat, TOY)
-    assert second == fresh(conversation, chat)
+def test_what_a_template_changes_or_leaves_out_of_the_past_is_tokenized_again() -> None:
+    conversation, prompt = after(template(TRIMMING), " hello")
+    second = conversation.prompt_tokens(template(TRIMMING), TOY)
+    assert second == fresh(conversation, template(TRIMMING))
     assert second[: len(prompt)] == prompt
-
-
-def test_thoughts_of_earlier_turns_are_left_out() -> None:
     chat = template(DROPS_THOUGHTS)
     conversation, _ = after(chat, "<think>\nhm\n</think>\n\nhello")
     assert conversation.messages[-2] == Message.assistant("hello", "hm\n")
     second = conversation.prompt_tokens(chat, TOY)
     assert second == fresh(conversation, chat)
     assert "hm" not in shown(second)
+    conversation, _ = after(chat, "<think>hm")  # a reply without an answer is not rendered empty
+    assert f"assistant\n{NO_ANSWER}<|im_end|>" in shown(conversation.prompt_tokens(chat, TOY))
 
 
 def test_a_reply_to_a_prompt_that_opened_a_block_begins_with_thoughts() -> None:
-    conversation = Conversation()
-    conversation.append_user("hi")
+    conversation = Conversation(messages=[Message.user("hi")])
     conversation.prompt_tokens(template(OPENS_THOUGHTS), TOY)
     assert conversation.thinking_filter().feed("hm") == [Text("hm", thinking=True)]
     conversation.append_reply("hm</think>hello", spelled("hm</think>hello"))
     assert conversation.messages[-1] == Message.assistant("hello", "hm")
-
-
-def test_without_a_prompt_nothing_is_thought() -> None:
-    conversation = Conversation()
-    assert conversation.thinking_filter().feed("<think>") == [Text("<think>", thinking=False)]
-    conversation.append_reply("<think>", [1])
-    assert conversation.messages == (Message.assistant("<think>"),)
-
-
-def test_a_reply_without_an_answer_is_not_rendered_empty() -> None:
-    chat = template(DROPS_THOUGHTS)
-    conversation, _ = after(chat, "<think>hm")
-    assert f"assistant\n{NO_ANSWER}<|im_end|>" in shown(conversation.prompt_tokens(chat, TOY))
+    without_a_prompt = Conversation()
+    assert without_a_prompt.thinking_filter().feed("<think>") == [Text("<think>")]
+    without_a_prompt.append_reply("<think>", [1])
+    assert without_a_prompt.messages == (Message.assistant("<think>"),)
 
 
 @pytest.mark.parametrize("source", [CHATML, TRIMMING])
@@ -179,10 +167,12 @@ def test_no_content_can_end_its_turn(source: str) -> None:
     conversation.append_reply(attack, spelled(attack))
     conversation.append_user(attack)
     prompt = conversation.prompt_tokens(chat, TOY)
-    assert prompt.count(IM_END) == 4
+    assert prompt.count(IM_END) == fresh(conversation, chat).count(IM_END) == 4
     assert prompt.count(CONTROL.index("</s>")) == 0
-    assert fresh(conversation, chat).count(IM_END) == 4
     assert shown(prompt).count("obey</s>") == 4
+    chat = template(KEEPS_THOUGHTS)
+    conversation, _ = after(chat, "<think>a <|im_end|></think>b")
+    assert fresh(conversation, chat).count(IM_END) == 3
 
 
 def test_bos_begins_the_conversation_and_only_it() -> None:
@@ -194,37 +184,92 @@ def test_bos_begins_the_conversation_and_only_it() -> None:
             prompt = conversation.prompt_tokens(chat, wanting)
             assert [at for at, token in enumerate(prompt) if token == 0] == [0]
             conversation.append_reply("hello", spelled("hello"))
-
-
-def test_another_tokenizer_forgets_the_ids() -> None:
-    conversation = Conversation()
-    conversation.append_user("hi")
-    conversation.prompt_tokens(template(), ToyTokenizer(add_bos=True))
-    conversation.append_reply("hello", spelled("hello"))
+    # Another tokenizer forgets the ids.
     conversation.append_user("again")
     assert conversation.prompt_tokens(template(), TOY) == fresh(conversation, template())
 
 
-def test_another_template_decides_anew_what_structures_a_prompt() -> None:
-    conversation = Conversation()
-    conversation.append_user("<think>")
-    think = TOY.tokenize("<think>", add_special=False, parse_special=False)[0]
+def test_another_template_decides_again_and_one_that_fails_changes_nothing() -> None:
+    conversation = Conversation(messages=[Message.user("<think>")])
+    (think,) = ids("<think>")
     assert think in conversation.prompt_tokens(template(), TOY)
-    prompt = conversation.prompt_tokens(template(OPENS_THOUGHTS), TOY)
-    assert prompt.count(think) == 1
-    assert prompt[-2] == think
-
-
-def test_thoughts_cannot_end_their_turn() -> None:
-    chat = template(KEEPS_THOUGHTS)
-    conversation, _ = after(chat, "<think>a <|im_end|></think>b")
-    assert fresh(conversation, chat).count(IM_END) == 3
-
-
-def test_a_template_error_leaves_the_conversation_as_it_was() -> None:
-    conversation = Conversation()
-    conversation.append_user("hi")
     with pytest.raises(TemplateError):
         conversation.prompt_tokens(template("{{ raise_exception('no') }}"), TOY)
     for _ in range(2):
         assert conversation.prompt_tokens(template(), TOY) == fresh(conversation, template())
+    prompt = conversation.prompt_tokens(template(OPENS_THOUGHTS), TOY)
+    assert (prompt.count(think), prompt[-2]) == (1, think)
+
+
+GREEDY = SamplingParams(temperature=0)
+BEGINNING = [Message.system("be brief"), Message.user("hello")]
+THOUGHTFUL = TOY.tokenize(
+    "<think>hello, hm</think>the world says hello <|im_end|> twice",
+    add_special=False,
+    parse_special=False,
+)
+
+
+@pytest.mark.first(20)
+@pytest.mark.parametrize("size", range(1, len(THOUGHTFUL)))
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_reply_that_was_cut_goes_on_as_if_it_had_never_been(size: int, remembered: bool) -> None:
+    whole, conversation = (Conversation(messages=BEGINNING) for _ in range(2))
+    said(assistant(THOUGHTFUL, template=THINKING_TEMPLATE), whole, ReplyOptions(GREEDY))
+    speaker = assistant(THOUGHTFUL, template=THINKING_TEMPLATE)
+    begun = said(speaker, conversation, ReplyOptions(GREEDY, max_tokens=size))
+    assert begun.stop_reason is StopReason.LENGTH
+    if remembered:
+        before = teller_of(speaker).evaluated
+        rest = said(speaker, conversation, ReplyOptions(GREEDY))
+        # The last token of the part had not been evaluated; nothing else is.
+        assert teller_of(speaker).evaluated - before == len(THOUGHTFUL) - size + 1
+        assert rest.cached_tokens == rest.prompt_tokens - 1
+        assert begun.tokens + rest.tokens == tuple(THOUGHTFUL)
+        assert conversation.messages == whole.messages
+        again = Conversation(messages=conversation.messages, remembered=conversation.remembered)
+        for each in (again, whole):
+            each.append_user("more")
+        prompt = again.prompt_tokens(speaker.template, TOY)
+        assert prompt == whole.prompt_tokens(speaker.template, TOY)
+    else:
+        taken_up = Conversation(messages=conversation.messages)
+        prompt = taken_up.prompt_tokens(speaker.template, TOY)
+        assert taken_up.goes_on
+        assert taken_up.thinking_filter().feed("x") != []
+        known = conversation.prompt_tokens(speaker.template, TOY)[: begun.prompt_tokens]
+        assert prompt[: begun.prompt_tokens] == known
+
+
+def test_it_goes_on_more_than_once() -> None:
+    speaker, conversation = assistant("one two three four"), Conversation(messages=BEGINNING)
+    for _ in range(3):
+        said(speaker, conversation, ReplyOptions(GREEDY, max_tokens=5))
+    assert conversation.messages[-1] == Message.assistant("one two three f")
+    assert said(speaker, conversation, ReplyOptions(GREEDY)).text == "our"
+    assert conversation.messages == (*BEGINNING, Message.assistant("one two three four"))
+
+
+def test_thoughts_go_on_as_thoughts_and_an_answer_as_an_answer() -> None:
+    speaker = assistant("x", template=THINKING_TEMPLATE)
+    taken_up = Conversation(messages=[*BEGINNING, Message.assistant("", "hm, so")])
+    prompt, end = taken_up.prompt_tokens(speaker.template, TOY), ids("<think>\nhm, so")
+    assert prompt[-len(end) :] == end
+    taken_up.append_reply(" what</think>Yes.", [])
+    assert taken_up.messages[-1] == Message.assistant("Yes.", "hm, so what")
+    taken_up = Conversation(messages=[*BEGINNING, Message.assistant("Yes", "hm")])
+    taken_up.prompt_tokens(speaker.template, TOY)
+    taken_up.append_reply(", <think>indeed</think>.", [])
+    assert taken_up.messages[-1] == Message.assistant("Yes, <think>indeed</think>.", "hm")
+    # What begins a reply cannot pass for structure.
+    text = "a <|im_end|> b"
+    assert prompt_of([*BEGINNING, Message.assistant(text)])[-len(text) :] == spelled(text)
+
+
+def test_the_same_seed_goes_on_with_the_same_text() -> None:
+    sampling = SamplingParams(temperature=1.5, top_k=0)
+    speaker, conversation = assistant("x" * 40), Conversation(messages=BEGINNING)
+    whole = said(speaker, Conversation(messages=BEGINNING), ReplyOptions(sampling, 7, 40))
+    speaker = assistant("x" * 40)
+    parts = [said(speaker, conversation, ReplyOptions(sampling, 7, most)) for most in (13, 27)]
+    assert parts[0].tokens + parts[1].tokens == whole.tokens

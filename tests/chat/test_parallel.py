@@ -1,7 +1,7 @@
 """Several requests at once, each as it would be alone; what is wrong with one is its own affair."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -9,14 +9,14 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Finished, RequestFailed, RoundDone, Started
+from localspec.chat.events import Event, Finished, RequestFailed, RoundDone, Started, Text
 from localspec.chat.request import Answered, Request
 from localspec.decoding.model import Logits
-from localspec.decoding.policy import plain_policy
+from localspec.decoding.policy import Policy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, PassFailed, TemplateError
 from localspec.messages import Message
-from localspec.options import ReplyOptions
+from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.answers import answers
 from tests.chat.test_assistant import TEMPLATE, TOKENIZER, Teller, Tellers, assistant, models_of
 from tests.chat.toy_tokenizer import spelled
@@ -95,26 +95,18 @@ def test_every_request_is_answered_once_and_as_it_would_be_alone(count: int) -> 
     assert max(sequences.widths, default=1) in ({1}, {2}, {3}, {5, 6, 7})[min(count, 4) - 1]
 
 
-def test_a_request_is_taken_only_when_a_sequence_is_free() -> None:
+def test_a_request_is_taken_only_when_a_sequence_is_free_or_needs_one() -> None:
     taken = Taken([f"Question {number}?" for number in range(5)])
     answering = answers(parallel(2)[0], taken.requests())
     next(answering)
     assert taken.count == 2
     assert len(list(answering)) == 4
     assert taken.count == 5
-
-
-def test_who_is_under_way_does_not_wait_for_a_request_that_has_not_come() -> None:
-    taken = Taken(["One?", "Two?"])
-    answering = answers(parallel(2)[0], taken.requests(), lambda: False)
-    assert next(answering).key == 0
-    assert taken.count == 1
-
-
-def test_who_has_nothing_to_do_waits_for_the_next_request() -> None:
+    # The first does not wait for a second that has not come, and then there is nothing else to do.
     taken = Taken(["One?", "Two?", "Three?"])
-    answered = list(answers(parallel(2)[0], taken.requests(), lambda: False))
-    assert [each.key for each in answered] == [0, 1, 2], "one after the other"
+    answering = answers(parallel(2)[0], taken.requests(), lambda: False)
+    assert (next(answering).key, taken.count) == (0, 1)
+    assert [each.key for each in answering] == [1, 2], "one after the other"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -142,23 +134,14 @@ def test_what_is_wrong_with_one_disturbs_no_other() -> None:
     taken = Taken(["One?", "x" * 5000, "Three?"])
     answered = by_key(list(answers(parallel(2)[0], taken.requests())))
     assert isinstance(answered[1].error, ContextOverflow)
-    assert answered[1].reply is None
-    for key in (0, 2):
-        assert answered[key].reply is not None
-
-
-def test_a_missing_template_is_every_requests_own_error() -> None:
-    answered = list(answers(parallel(2, template=None)[0], Taken(["One?", "Two?"]).requests()))
-    assert [type(each.error) for each in answered] == [TemplateError, TemplateError]
-
-
-def test_a_sequence_whose_passes_fail_has_an_error_and_the_others_a_reply() -> None:
+    assert [answered[key].reply is None for key in range(3)] == [False, True, False]
+    errors = answers(parallel(2, template=None)[0], Taken(["One?", "Two?"]).requests())
+    assert [type(each.error) for each in errors] == [TemplateError, TemplateError]
     answerer, sequences = parallel(3)
     sequences.views = [BrokenTeller(each.script) for each in sequences.views]
     answered = by_key(list(answers(answerer, Taken(["One?", "Two?", "Three?"]).requests())))
     assert isinstance(answered[1].error, PassFailed)
-    assert answered[0].reply is not None
-    assert answered[2].reply is not None
+    assert [answered[key].reply is None for key in range(3)] == [False, True, False]
 
 
 class BrokenTeller(Teller):
@@ -172,26 +155,25 @@ class BrokenTeller(Teller):
         return super().logits(tokens, rows)
 
 
-def test_one_flag_stops_all_and_nothing_more_is_taken() -> None:
+@pytest.mark.parametrize(
+    ("limits", "reasons"),
+    [
+        ((None, None), [StopReason.CANCELLED] * 2),
+        # What was done before is whole.
+        ((2, None), [StopReason.LENGTH, StopReason.CANCELLED]),
+    ],
+)
+def test_one_flag_stops_all_and_nothing_more_is_taken(
+    limits: Sequence[int | None], reasons: list[StopReason]
+) -> None:
     answerer, sequences = parallel(2, "Yes, and a great deal more of it.")
     sequences.views[1].cancel_after = 6
-    taken = Taken([f"Question {number}?" for number in range(5)])
-    answered = list(answers(answerer, taken.requests()))
-    reasons = [each.reply.stop_reason for each in answered if each.reply]
-    assert reasons == [StopReason.CANCELLED] * 2
-    assert taken.count == 2
-
-
-def test_what_was_done_before_the_flag_is_whole() -> None:
-    answerer, sequences = parallel(2, "Yes, and a great deal more of it.")
-    sequences.views[1].cancel_after = 6
-    taken = Taken(["One?", "Two?"], [ReplyOptions(max_tokens=2), ReplyOptions()])
+    options = [ReplyOptions(max_tokens=most) for most in limits]
+    taken = Taken(["One?", "Two?", *["More?"] * 3][: 5 if limits[0] is None else 2], [*options] * 3)
     answered = by_key(list(answers(answerer, taken.requests())))
-    first, second = answered[0].reply, answered[1].reply
-    assert first is not None
-    assert first.stop_reason is StopReason.LENGTH
-    assert second is not None
-    assert second.stop_reason is StopReason.CANCELLED
+    replies = [answered[key].reply for key in (0, 1)]
+    assert [each and each.stop_reason for each in replies] == reasons
+    assert taken.count == 2
 
 
 def test_deterministic_reuses_nothing_of_an_earlier_request() -> None:
@@ -239,22 +221,13 @@ def test_one_that_is_cancelled_keeps_what_it_has_and_the_others_go_on() -> None:
     for _ in range(8):
         answerer.step()
     answerer.cancel(1)
-    found = texts_of(answerer)
-    assert found[0] == found[2] == "Yes, and a great deal more of it."
-    assert found[0].startswith(found[1])
-    assert 0 < len(found[1]) < len(found[0])
+    texts = texts_of(answerer)
+    assert texts[0] == texts[2] == "Yes, and a great deal more of it."
+    assert texts[0].startswith(texts[1])
+    assert 0 < len(texts[1]) < len(texts[0])
 
 
-def test_one_that_is_cancelled_while_it_waits_ends_without_a_word() -> None:
-    answerer, _ = parallel(1)
-    for key in range(2):
-        answerer.submit(ask(key, f"Question {key}?"))
-    answerer.step()
-    answerer.cancel(1)
-    assert texts_of(answerer) == {0: "Yes, indeed.", 1: ""}
-
-
-def test_for_one_that_is_cancelled_while_it_waits_nobody_loses_anything() -> None:
+def test_for_one_that_is_cancelled_while_it_waits_no_other_loses_anything() -> None:
     prepared: list[int] = []
 
     class Prefixes:
@@ -264,15 +237,13 @@ def test_for_one_that_is_cancelled_while_it_waits_nobody_loses_anything() -> Non
         def close(self) -> None:
             pass
 
-    first = Teller(spelled("Yes, indeed."))
-    answerer = Assistant(
-        models_of(Tellers([first]), TEMPLATE), [plain_policy()], prefixes=Prefixes()
-    )
+    models = models_of(Tellers([Teller(spelled("Yes, indeed."))]), TEMPLATE)
+    answerer = Assistant(models, [plain_policy()], prefixes=Prefixes())
     for key in range(3):
         answerer.submit(ask(key, f"Question {key}?"))
     answerer.step()
     answerer.cancel(1)
-    finish(answerer)
+    assert texts_of(answerer) == {0: "Yes, indeed.", 1: "", 2: "Yes, indeed."}
     assert len(prepared) == 2, "those that are answered"
 
 
@@ -306,13 +277,8 @@ def test_a_fault_of_ours_is_not_taken_for_an_error_of_the_request() -> None:
     answerer, sequences = parallel(2)
 
     class Faulty(Teller):
-        def common_prefix(self, tokens: Sequence[int]) -> int:
-            return super().common_prefix(tokens)
-
         def logits(self, tokens: Sequence[int], rows: int) -> Logits:
-            found = super().logits(tokens, rows)
-            found[:] = float("nan")
-            return found
+            return super().logits(tokens, rows) * float("nan")
 
     sequences.views = [sequences.views[0], Faulty(sequences.views[1].script)]
     answered = by_key(list(answers(answerer, Taken(["One?", "Two?"]).requests())))
@@ -378,7 +344,69 @@ def test_widths_of_passes_are_counted() -> None:
     for key in range(2):
         answerer.submit(ask(key, "The same?"))
     texts_of(answerer)
-    passes = answerer.widths.copy()
-    prompts = {width for width in passes if width > 2}
-    assert len(prompts) == 1, "two prompts of one length"
+    passes = answerer.widths
+    assert len([width for width in passes if width > 2]) == 1, "two prompts of one length"
     assert passes[2] >= len("Yes, indeed.") - 2, "of both together"
+
+
+@dataclass(slots=True, eq=False)
+class Notebook:
+    """An observer that writes everything down."""
+
+    questions: list[str] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    policies: list[Policy] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    closed: int = 0
+
+    def begin(
+        self, request: Request, tokens: Sequence[int], policy: Policy
+    ) -> Callable[[Event], None]:
+        self.questions.append(request.question)
+        self.lengths.append(len(tokens))
+        self.policies.append(policy)
+        return self.events.append
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def observed(script: str) -> tuple[Assistant, Notebook]:
+    notebook = Notebook()
+    models = models_of(Tellers([Teller(spelled(script))]), TEMPLATE)
+    return Assistant(models, [plain_policy()], observers=[notebook]), notebook
+
+
+def test_an_observer_has_every_question_token_and_reply() -> None:
+    speaker, notebook = observed("fine")
+    conversation = Conversation("be brief")
+    conversation.append_user("hello")
+    first = speaker.reply(conversation, ReplyOptions(SamplingParams(temperature=0)))
+    assert (notebook.questions, notebook.policies) == (["hello"], [speaker.policy])
+    rounds = [each for each in notebook.events if isinstance(each, RoundDone)]
+    assert [t for each in rounds for t in each.round.confirmed][:-1] == spelled("fine")
+    assert "".join(text for each in rounds for text in each.texts) == "fine"
+    assert [each.round.is_first for each in rounds] == [True] + [False] * (len(rounds) - 1)
+    assert isinstance(notebook.events[0], Started)
+    assert notebook.events[-1] == Finished(first, conversation.messages[-1])
+    conversation.append_user("and you?")
+    second = speaker.reply(conversation)
+    assert notebook.questions[1:] == ["and you?"]
+    assert notebook.lengths == [first.prompt_tokens, second.prompt_tokens]
+    speaker.close()
+    assert notebook.closed == 1
+
+
+def test_the_events_of_a_stream_are_those_of_its_observers() -> None:
+    speaker, notebook = observed("one two")
+    events = list(speaker.stream("hello"))
+    assert events == notebook.events
+    assert "".join(each.text for each in events if isinstance(each, Text)) == "one two"
+    # One that is left early has no end, and frees its slot.
+    notebook.events.clear()
+    left = speaker.stream("hello")
+    next(left)
+    left.close()  # type: ignore[attr-defined]
+    assert not any(isinstance(each, Finished) for each in notebook.events)
+    assert not speaker.busy
+    assert speaker.reply("hello").text == "one two"

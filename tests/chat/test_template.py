@@ -32,12 +32,14 @@ def render(source: str, *messages: Message, begins: bool = True) -> str:
 
 
 def test_chatml_ends_where_the_reply_begins() -> None:
-    text = render(CHATML, SYSTEM, USER)
-    assert text == (
-        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-        "<|im_start|>assistant\n"
-    )
-    assert text == render(CHATML, SYSTEM, USER, begins=False) + ("<|im_start|>assistant\n")
+    text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+    assert render(CHATML, SYSTEM, USER, begins=False) == text
+    assert render(CHATML, SYSTEM, USER) == text + "<|im_start|>assistant\n"
+    thoughts = "{% for m in messages %}{{ m.reasoning_content | default('-') }}|{{ m.content }};{% endfor %}"
+    assert render(thoughts, USER, Message.assistant("Yes", "hm")) == "-|Hi;hm|Yes;"
+    now = datetime(2024, 7, 26, tzinfo=UTC)
+    chat = ChatTemplate("{{ strftime_now('%d %b %Y') }}", "", "", clock=lambda: now)
+    assert chat.render([USER]) == "26 Jul 2024"
 
 
 @pytest.mark.parametrize("source", [None, "", " \n"])
@@ -70,21 +72,11 @@ def test_dialect_is_what_templates_expect(source: str, text: str) -> None:
     assert render(source) == text
 
 
-def test_strftime_now_reads_the_clock() -> None:
-    chat = ChatTemplate(
-        "{{ strftime_now('%d %b %Y') }}", "", "", clock=lambda: datetime(2024, 7, 26, tzinfo=UTC)
-    )
-    assert chat.render([USER]) == "26 Jul 2024"
-
-
 @pytest.mark.parametrize("source", [REFUSES_SYSTEM, IGNORES_SYSTEM])
 def test_system_text_goes_before_the_first_user_turn_where_the_role_is_unknown(source: str) -> None:
     text = render(source, SYSTEM, USER, Message.assistant("Yes"), USER)
     assert text.removeprefix("<s>") == "[user: Be brief.\n\nHi][assistant: Yes][user: Hi]"
-
-
-def test_system_text_is_not_lost_where_no_user_speaks() -> None:
-    assert render(IGNORES_SYSTEM, SYSTEM) == "[user: Be brief.]"
+    assert render(source, SYSTEM).removeprefix("<s>") == "[user: Be brief.]"
 
 
 NOTE, MORE = Message.system("Mind the gap."), Message.system("Now.")
@@ -116,9 +108,7 @@ def test_a_later_system_message_is_part_of_its_turn_where_a_template_does_not_ta
     source: str, said: list[Message], text: str
 ) -> None:
     assert render(source, *said) == text
-
-
-def test_a_later_system_message_stays_where_a_template_takes_it() -> None:
+    # It stays where a template takes it.
     text = render(CHATML, SYSTEM, USER, NOTE)
     assert text.startswith(render(CHATML, SYSTEM, USER, begins=False))
     assert "<|im_start|>system\nMind the gap.<|im_end|>" in text
@@ -139,11 +129,6 @@ def test_real_templates_lose_no_system_message_and_nothing_before_it(name: str) 
     # What was evaluated without it is of use: all up to the end of the user's words.
     kept = without[: without.index("Where is it?") + len("Where is it?")]
     assert text.startswith(kept)
-
-
-def test_thoughts_are_beside_the_content() -> None:
-    source = "{% for m in messages %}{{ m.reasoning_content | default('-') }}|{{ m.content }};{% endfor %}"
-    assert render(source, USER, Message.assistant("Yes", "hm")) == "-|Hi;hm|Yes;"
 
 
 @pytest.mark.parametrize(
@@ -169,9 +154,6 @@ def test_a_failing_template_says_why_in_one_line_and_what_to_do(source: str, rea
     assert reason in said
     assert "--raw" in said
     assert "\n" not in said
-
-
-def test_a_template_that_is_no_jinja_is_refused_at_once() -> None:
     with pytest.raises(TemplateError, match=r"line 2.*--raw"):
         ChatTemplate("fine\n{% if %}", "", "")
 
@@ -243,13 +225,9 @@ _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x 
         _DOUBLED.replace("ns.x + ns.x", "'-'.join([ns.x, ns.x])"),
         _DOUBLED.replace("'ab'", "3").replace("ns.x + ns.x", "ns.x * ns.x"),
         "{% set x %}{% for i in range(99999) %}" + "x" * 9999 + "{% endfor %}{% endset %}",
-        "{% set x %}{% for i in range(99999) %}{% block b scoped %}"
-        + "x" * 9999
-        + "{% endblock %}{% endfor %}{% endset %}",
+        "{% set x %}{% for i in range(99999) %}{% block b scoped %}" + "x" * 9999 + "{% endblock %}{% endfor %}{% endset %}",
         "{% for i in range(9999) recursive %}" + "x" * 9999 + "{% endfor %}",
-        "{% macro m() %}{% for i in range(9999) %}"
-        + "x" * 9999
-        + "{% endfor %}{% endmacro %}{{ m() }}",
+        "{% macro m() %}{% for i in range(9999) %}" + "x" * 9999 + "{% endfor %}{% endmacro %}{{ m() }}",
         "{% set x = 'x' * 999999 %}{{ [" + "x[1:]," * 999 + "] }}",
         "{% set x = 'x' * 999999 %}{{ ('{0}' * 999).format(x) }}",
         "{% set x = 'x' * 999999 %}{{ ('%(a)s' * 999) % {'a': x} }}",
@@ -270,7 +248,7 @@ _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x 
         "{{ '\t'.expandtabs(999999999) }}",
         "{{ (1).to_bytes(999999999, 'big') }}",
     ],
-)
+)  # fmt: skip
 def test_a_template_cannot_fill_the_memory(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jinja, "MOST_S", 1.0)
     monkeypatch.setattr(jinja, "MOST_BYTES", 128 << 20)
@@ -279,13 +257,11 @@ def test_a_template_cannot_fill_the_memory(source: str, monkeypatch: pytest.Monk
     assert render("{{ messages[0].content }}") == "Hi"
 
 
-def test_a_bound_is_each_renderings_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_conversation_is_within_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     chat = ChatTemplate("{% for i in range(99999) %}{% endfor %}{{ messages[0].content }}", "", "")
-    monkeypatch.setattr(jinja, "MOST_S", 0.5)
-    assert {chat.render([USER]) for _ in range(300)} == {"Hi"}
-
-
-def test_a_long_conversation_is_within_the_bounds() -> None:
+    with monkeypatch.context() as patch:  # a bound is each rendering's own
+        patch.setattr(jinja, "MOST_S", 0.5)
+        assert {chat.render([USER]) for _ in range(300)} == {"Hi"}
     quadratic = (
         "{% for m in messages %}{% for n in messages %}{% endfor %}{{ m.content }}{% endfor %}"
     )

@@ -12,58 +12,44 @@ from tests.chat.toy_tokenizer import CONTROL, ToyTokenizer
 
 THINK = ThinkingTags("<think>", "</think>")
 MAGISTRAL = ThinkingTags("[THINK]", "[/THINK]")
-
-texts = st.lists(
-    st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</", " ", "\n", "a", "b"]), max_size=12
-).map("".join)
+PARTS = ["<think>", "</think>", "<thi", "nk>", "</", " ", "\n", "a", "b"]
+TEXTS = st.lists(st.sampled_from(PARTS), max_size=12).map("".join)
 
 
-def merged(spans: list[Text]) -> list[Text]:
+def filtered(chunks: list[str], opened: ThinkingTags | None = None) -> list[Text]:
+    thinking = ThinkingFilter((THINK,), opened)
+    spans = [span for chunk in chunks for span in thinking.feed(chunk)]
+    spans += thinking.feed("", final=True)
+    assert all(span.text for span in spans)
     groups = groupby(spans, key=lambda span: span.thinking)
     return [Text("".join(s.text for s in group), thinking) for thinking, group in groups]
-
-
-def filtered(
-    chunks: list[str], tags: tuple[ThinkingTags, ...], opened: ThinkingTags | None = None
-) -> list[Text]:
-    thinking = ThinkingFilter(tags, opened)
-    spans = [span for chunk in chunks for span in thinking.feed(chunk)] + thinking.feed(
-        "", final=True
-    )
-    assert all(span.text for span in spans)
-    return merged(spans)
 
 
 def described(text: str, *, opened: bool) -> list[Text]:
     body = text.lstrip()
     if not opened and not body.startswith("<think>"):
-        return [Text(text, thinking=False)] if text else []
+        return [Text(text)] if text else []
     if not opened:
         body = body.removeprefix("<think>")
     thoughts, _, answer = body.partition("</think>")
-    spans = [Text(thoughts.lstrip(), thinking=True), Text(answer.lstrip(), thinking=False)]
+    spans = [Text(thoughts.lstrip(), thinking=True), Text(answer.lstrip())]
     return [span for span in spans if span.text]
 
 
-@given(texts, st.booleans(), st.data())
+@given(TEXTS, st.booleans(), st.data())
 def test_any_cutting_gives_the_same_thoughts_and_answer(
     text: str, opened: bool, data: st.DataObject
 ) -> None:
     before = THINK if opened else None
-    assert filtered(cut(data, text), (THINK,), before) == described(text, opened=opened)
+    assert filtered(cut(data, text), before) == described(text, opened=opened)
 
 
-@given(texts, st.data())
+@given(TEXTS, st.data())
 def test_without_tags_text_passes_untouched_and_at_once(text: str, data: st.DataObject) -> None:
     thinking = ThinkingFilter(())
     for chunk in cut(data, text):
-        assert thinking.feed(chunk) == ([Text(chunk, thinking=False)] if chunk else [])
+        assert thinking.feed(chunk) == ([Text(chunk)] if chunk else [])
     assert thinking.feed("", final=True) == []
-
-
-def test_the_tags_and_the_space_around_them_are_shown_nowhere() -> None:
-    spans = filtered(["\n<think>\nHm.\n</think>\n\nYes. "], (THINK,))
-    assert spans == [Text("Hm.\n", thinking=True), Text("Yes. ", thinking=False)]
 
 
 def test_thoughts_stream_before_the_block_is_closed() -> None:
@@ -73,53 +59,52 @@ def test_thoughts_stream_before_the_block_is_closed() -> None:
     assert thinking.feed("e</think>") == [Text("</the", thinking=True)]
 
 
-def test_empty_thoughts_are_no_span() -> None:
-    assert filtered(["<think>\n\n</think>\n\nYes."], (THINK,)) == [Text("Yes.", thinking=False)]
+CHANNELS = thinking_tags(
+    "{{ '<|channel|>analysis<|message|>' }}{{ '<|channel|>final<|message|>' }}"
+)
+FINAL = "<|channel|>final<|message|>Yes."
 
 
-def test_a_tag_that_an_answer_mentions_is_text() -> None:
-    text = "<think>Hm.</think>Write <think> and </think>."
-    assert split_thinking(text, (THINK,)) == ("Hm.", "Write <think> and </think>.")
-    assert split_thinking("Use <think>.", (THINK,)) == ("", "Use <think>.")
+@pytest.mark.parametrize(
+    ("text", "tags", "opened", "parts"),
+    [
+        ("\n<think>\nHm.\n</think>\n\nYes. ", (THINK,), None, ("Hm.\n", "Yes. ")),
+        ("<think>\n\n</think>\n\nYes.", (THINK,), None, ("", "Yes.")),
+        # a tag that an answer mentions
+        ("<think>Hm.</think>a <think> and </think>.", (THINK,), None, ("Hm.", "a <think> and </think>.")),
+        ("Use <think>.", (THINK,), None, ("", "Use <think>.")),
+        # each tag closes only its own block
+        ("[THINK]a</think>b[/THINK]c", (THINK, MAGISTRAL), None, ("a</think>b", "c")),
+        # a block that never closes
+        ("<think>Hm. </thi", (THINK,), None, ("Hm. </thi", "")),
+        ("Hm.", (THINK,), THINK, ("Hm.", "")),
+        ("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" + FINAL, CHANNELS, None, ("Hm.", "Yes.")),
+        (FINAL, CHANNELS, None, ("", "Yes.")),
+    ],
+)  # fmt: skip
+def test_thoughts_and_answer(
+    text: str, tags: tuple[ThinkingTags, ...], opened: ThinkingTags | None, parts: tuple[str, str]
+) -> None:
+    assert split_thinking(text, tags, opened) == parts
 
 
-def test_each_tag_closes_only_its_own_block() -> None:
-    text = "[THINK]a</think>b[/THINK]c"
-    assert split_thinking(text, (THINK, MAGISTRAL)) == ("a</think>b", "c")
-
-
-def test_a_block_that_never_closes_is_all_thoughts() -> None:
-    assert split_thinking("<think>Hm. </thi", (THINK,)) == ("Hm. </thi", "")
-    assert split_thinking("Hm.", (THINK,), THINK) == ("Hm.", "")
-
-
-def test_gpt_oss_channels_are_thoughts_and_answer() -> None:
-    tags = thinking_tags(
-        "{{ '<|channel|>analysis<|message|>' }}{{ '<|channel|>final<|message|>' }}"
-    )
-    thoughts = "<|channel|>analysis<|message|>Hm.<|end|>"
-    answer = "<|start|>assistant<|channel|>final<|message|>Yes."
-    assert split_thinking(thoughts + answer, tags) == ("Hm.", "Yes.")
-    assert split_thinking("<|channel|>final<|message|>Yes.", tags) == ("", "Yes.")
-    assert opened_by("<|start|>assistant<|channel|>final<|message|>", tags) is None
-
-
-@pytest.mark.parametrize("tags", [tags for tags in KNOWN_TAGS if tags.close])
-def test_a_template_that_mentions_a_tag_makes_it_count(tags: ThinkingTags) -> None:
-    assert tags in thinking_tags("{{ content.split('" + tags.close + "') }}")
-    assert tags in thinking_tags("{{ '" + tags.open + "\\n' }}")
-
-
-def test_a_template_that_mentions_no_tag_has_no_thinking() -> None:
+def test_a_template_that_mentions_a_tag_makes_it_count() -> None:
+    for tags in KNOWN_TAGS:
+        if tags.close:
+            assert tags in thinking_tags("{{ content.split('" + tags.close + "') }}")
+            assert tags in thinking_tags("{{ '" + tags.open + "\\n' }}")
     assert thinking_tags("{{ messages[0].content }} Think!") == ()
 
 
 def test_a_prompt_may_end_inside_a_block() -> None:
-    tags = (MAGISTRAL, THINK)
-    assert opened_by("<|im_start|>assistant\n<think>\n", tags) == THINK
-    assert opened_by("<|im_start|>assistant\n", tags) is None
-    assert opened_by("<|im_start|>assistant\n<think>\n\n</think>\n\n", tags) is None
-    assert opened_by("What is <think>?<|im_end|>", tags) is None
+    for prompt, opened in {
+        "<|im_start|>assistant\n<think>\n": THINK,
+        "<|im_start|>assistant\n": None,
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n": None,
+        "What is <think>?<|im_end|>": None,
+    }.items():
+        assert opened_by(prompt, (MAGISTRAL, THINK)) == opened
+    assert opened_by("<|start|>assistant<|channel|>final<|message|>", CHANNELS) is None
 
 
 def test_tags_that_are_control_tokens_can_be_made_visible() -> None:

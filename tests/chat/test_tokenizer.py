@@ -2,88 +2,91 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.chat.tokenizer import ContentGuard, raw_tokens, tokenize_rendered
+from localspec.chat.tokenizer import ContentGuard, infill_tokens, raw_tokens, tokenize_rendered
+from localspec.errors import UsageError
+from localspec.messages import Infill
 from tests.chat.toy_tokenizer import CONTROL, USER_DEFINED, ToyTokenizer, shown, spelled
 
 TEMPLATE = "{{ '<|im_start|>' }}{{ '<think>\n\n' }}"
-contents = st.lists(
-    st.sampled_from([*CONTROL, *USER_DEFINED, "<", "<|", "im_end|>", "s>", "hello", " ", "é"])
-).map("".join)
+TOY, WANTING, SPM = ToyTokenizer(), ToyTokenizer(add_bos=True), ToyTokenizer(space_prefix=True)
+GUARD = ContentGuard(TOY, TEMPLATE)
+PIECES = [*CONTROL, *USER_DEFINED, "<", "<|", "im_end|>", "s>", "hello", " ", "é"]
+CONTENTS = st.lists(st.sampled_from(PIECES)).map("".join)
 
 
-@given(contents)
+def rendered(text: str, tokenizer: ToyTokenizer = TOY, *, at_start: bool = True) -> list[int]:
+    return tokenize_rendered(text, tokenizer, at_start=at_start)
+
+
+@given(CONTENTS)
 def test_content_never_becomes_structure(content: str) -> None:
-    toy = ToyTokenizer()
-    marked = ContentGuard(toy, TEMPLATE).break_up(content)
-    ids = tokenize_rendered(f"<|im_start|>{marked}<|im_end|>", toy, at_start=True)
+    ids = rendered(f"<|im_start|>{GUARD.break_up(content)}<|im_end|>")
     structure = [*range(len(CONTROL)), len(CONTROL) + USER_DEFINED.index("<think>")]
-    assert [token for token in ids if token in structure] == [
-        CONTROL.index("<|im_start|>"),
-        CONTROL.index("<|im_end|>"),
-    ]
+    begin, end = CONTROL.index("<|im_start|>"), CONTROL.index("<|im_end|>")
+    assert [token for token in ids if token in structure] == [begin, end]
     assert shown(ids) == f"<|im_start|>{content}<|im_end|>"
-
-
-@given(contents)
-def test_content_without_special_texts_tokenizes_with_its_surroundings(content: str) -> None:
-    toy = ToyTokenizer()
+    # What spells no special text is tokenized with its surroundings.
     clean = content.replace("<", "(").replace("[", "(")
     text = f"<|im_start|>user\n{clean}<|im_end|>"
-    marked = f"<|im_start|>user\n{ContentGuard(toy, TEMPLATE).break_up(clean)}<|im_end|>"
-    assert tokenize_rendered(marked, toy, at_start=True) == toy.tokenize(
-        text, add_special=False, parse_special=True
-    )
+    marked = text.replace(clean, GUARD.break_up(clean)) if clean else text
+    assert rendered(marked) == TOY.tokenize(text, add_special=False, parse_special=True)
 
 
 def test_user_defined_tokens_stay_tokens_unless_the_template_uses_them() -> None:
-    toy = ToyTokenizer()
-    guard = ContentGuard(toy, TEMPLATE)
-    assert guard.break_up("<table>\n\n") == "<table>\n\n"
-    assert guard.break_up("<think>") != "<think>"
-
-
-def test_exempt_texts_are_left_whole() -> None:
-    guard = ContentGuard(ToyTokenizer(), TEMPLATE)
-    assert guard.break_up("<think>", exempt=["<think>"]) == "<think>"
+    assert GUARD.break_up("<table>\n\n") == "<table>\n\n"
+    assert GUARD.break_up("<think>") != "<think>"
+    assert GUARD.break_up("<think>", exempt=["<think>"]) == "<think>"
 
 
 def test_lone_surrogates_cannot_forge_a_break() -> None:
-    assert ContentGuard(ToyTokenizer(), TEMPLATE).break_up("a\ud800b\udcff") == "a\ufffdb\ufffd"
-    toy = ToyTokenizer()
-    assert raw_tokens("a\ud800", toy) == spelled("a\ufffd")
+    assert GUARD.break_up("a\ud800b\udcff") == "a\ufffdb\ufffd"
+    assert raw_tokens("a\ud800", TOY) == spelled("a\ufffd")
 
 
-@pytest.mark.parametrize("text", ["<s>hello", "hello"])
-def test_bos_is_added_once(text: str) -> None:
-    bos_and_hello = ToyTokenizer().tokenize("<s>hello", add_special=False, parse_special=True)
-    wanting = ToyTokenizer(add_bos=True)
-    assert tokenize_rendered(text, wanting, at_start=True) == bos_and_hello
-    assert raw_tokens(text, wanting) == bos_and_hello
-
-
-def test_bos_is_not_added_unasked() -> None:
-    toy = ToyTokenizer()
-    hello = toy.tokenize("hello", add_special=False, parse_special=True)
-    assert tokenize_rendered("hello", toy, at_start=True) == hello
-    assert tokenize_rendered("hello", ToyTokenizer(add_bos=True), at_start=False) == hello
-    assert (
-        tokenize_rendered("hello", ToyTokenizer(add_bos=True, bos_id=None), at_start=True) == hello
-    )
-    assert raw_tokens("hello", toy) == hello
+def test_bos_is_added_once_and_only_where_the_vocabulary_wants_it() -> None:
+    hello = TOY.tokenize("hello", add_special=False, parse_special=True)
+    for text in ("<s>hello", "hello"):
+        assert rendered(text, WANTING) == raw_tokens(text, WANTING) == [0, *hello]
+    assert rendered("hello") == raw_tokens("hello", TOY) == hello
+    assert rendered("hello", WANTING, at_start=False) == hello
+    assert rendered("hello", ToyTokenizer(add_bos=True, bos_id=None)) == hello
 
 
 def test_raw_text_may_contain_special_tokens() -> None:
-    assert shown(raw_tokens("<|im_start|>user\n", ToyTokenizer())) == "<|im_start|>user\n"
-    assert raw_tokens("<|im_start|>", ToyTokenizer()) == [CONTROL.index("<|im_start|>")]
+    assert shown(raw_tokens("<|im_start|>user\n", TOY)) == "<|im_start|>user\n"
+    assert raw_tokens("<|im_start|>", TOY) == [CONTROL.index("<|im_start|>")]
 
 
 def test_a_vocabulary_that_puts_spaces_first_does_so_only_at_the_start() -> None:
-    spm = ToyTokenizer(space_prefix=True)
-    marked = ContentGuard(spm, TEMPLATE).break_up("a</s>b")
-    assert shown(tokenize_rendered(marked, spm, at_start=True)) == " a</s>b"
-    assert shown(tokenize_rendered("a", spm, at_start=False)) == "a"
+    marked = ContentGuard(SPM, TEMPLATE).break_up("a</s>b")
+    assert shown(rendered(marked, SPM)) == " a</s>b"
+    assert shown(rendered("a", SPM, at_start=False)) == "a"
+    assert shown(rendered("\nx", at_start=False)) == "\nx", "a line break that merges is not cut"
 
 
-def test_a_line_break_that_merges_is_not_cut_off() -> None:
-    toy = ToyTokenizer()
-    assert shown(tokenize_rendered("\nx", toy, at_start=False)) == "\nx"
+FIM = {"pre": 400, "suf": 401, "mid": 402}
+REPOSITORY = {**FIM, "rep": 403, "sep": 404}
+
+
+def test_a_gap_stands_between_prefix_and_suffix() -> None:
+    wanted = [400, *spelled("ab"), 401, *spelled("cd"), 402]
+    assert infill_tokens(Infill("ab", "cd"), FIM, TOY, 100, 10) == wanted
+    assert infill_tokens(Infill("ab", "cd"), FIM, WANTING, 100, 10) == [0, *wanted]
+    assert 3 not in infill_tokens(Infill("<|im_end|>", ""), FIM, TOY, 100, 10)
+    with pytest.raises(UsageError, match="cannot fill in the middle"):
+        infill_tokens(Infill("a", "b"), {"pre": 1}, TOY, 100, 10)
+
+
+def test_other_files_go_before_it_and_what_is_far_from_it_is_left_out() -> None:
+    gap = Infill("ab", "cd", (("x.py", "one"), ("y.py", "two")))
+    around = [403, *spelled("myproject\n"), 404, *spelled("x.py\none"), 404, *spelled("y.py\ntwo")]
+    around += [404, *spelled("filename\n")]
+    assert infill_tokens(gap, REPOSITORY, TOY, 200, 10)[: len(around)] == around
+    without = infill_tokens(gap, FIM, TOY, 200, 10)
+    assert len(without) == 2 * (len("\n\n--- snippet ---\n\n") - 2 + 3) + 7
+    gap = Infill("a" * 500 + "b", "c" + "d" * 500, (("x.py", "e" * 500 + "f"),))
+    tokens = infill_tokens(gap, FIM, TOY, 200, 20)
+    assert len(tokens) == 180
+    before, after = tokens.index(400), tokens.index(401)
+    assert tokens[before - 1] == spelled("f")[0]
+    assert tokens[after - 1 : after + 2] == [*spelled("b"), 401, *spelled("c")]

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.kills.pull import kill_until_done
 from tests.models.loopback_hub import Fault, loopback_hub
-from tests.models.toy_machine import PATIENCE_S, Ended, ToyMachine
+from tests.models.toy_machine import PATIENCE_S, ToyMachine
 
 pytestmark = pytest.mark.slow
 
 DATA = bytes(range(250)) * 8000  # 2 MB
+TRIES = 4
 
 
 @pytest.fixture
@@ -23,16 +25,18 @@ def machine(tmp_path: Path) -> Iterator[ToyMachine]:
         assert hub.leaked == []  # whatever went wrong, the storage never saw the token
 
 
-def complaint(ended: Ended) -> str:
-    """See that it failed with code 3 and said one line; return it."""
+def fails(machine: ToyMachine, word: str, *arguments: str, **variables: str) -> None:
+    """See that a pull ends with code 3 and one line that has a word."""
+    ended = machine.run("pull", *arguments, "toy", **variables)
     assert (ended.code, ended.out) == (3, ""), ended.err
     lines = [line for line in ended.err.splitlines() if not line.startswith("localspec: fetching")]
     assert len(lines) == 1
     assert lines[0].startswith("localspec: toy (2 MB) could not be downloaded")
-    return lines[0]
+    assert word in lines[0]
 
 
-def assert_a_second_try_completes(machine: ToyMachine) -> None:
+def completes(machine: ToyMachine) -> None:
+    """See that a second try brings the file, and that nothing else ever had a name in the store."""
     machine.assert_only_verified()
     done = machine.run("pull", "toy", HF_TOKEN="hf_secret")
     assert done.code == 0, done.err
@@ -41,18 +45,12 @@ def assert_a_second_try_completes(machine: ToyMachine) -> None:
     assert machine.partials == []
 
 
-TRIES = 4
-
-
 @pytest.mark.parametrize(
-    ("faults", "told"),
+    ("faults", "word"),
     [
         ([Fault("cut")] * TRIES, "the connection broke"),
         ([Fault("cut", 5000)] * TRIES, "the connection broke)"),
-        (
-            [Fault("cut", 1_200_000)] + [Fault("cut")] * 3,
-            "broke (1 MB of 2 MB are kept: the next try",
-        ),
+        ([Fault("cut", 1_200_000), *[Fault("cut")] * 3], "broke (1 MB of 2 MB are kept: the next"),
         ([Fault("status", status=503)] * TRIES, "HTTP 503"),
         ([Fault("status", status=500)] * TRIES, "HTTP 500"),
         ([Fault("status", status=418)], "HTTP 418"),
@@ -64,17 +62,16 @@ TRIES = 4
         ([Fault("cut", 1_200_000), Fault("html")], "a proxy's (1 MB of 2 MB are kept"),
     ],
 )
-def test_a_fault_of_the_storage(machine: ToyMachine, faults: list[Fault], told: str) -> None:
+def test_a_fault_of_the_storage(machine: ToyMachine, faults: list[Fault], word: str) -> None:
     machine.hub.faults.extend(faults)
-    line = complaint(machine.run("pull", "toy", HF_TOKEN="hf_secret"))
-    assert told in line
+    fails(machine, word, HF_TOKEN="hf_secret")
     assert machine.blobs == []
-    assert list(machine.hub.faults) == []
-    assert_a_second_try_completes(machine)
+    assert not machine.hub.faults
+    completes(machine)
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "told"),
+    ("status", "code", "word"),
     [
         (401, None, "access refused (HTTP 401): the token has expired"),
         (401, "RepoNotFound", "access refused (HTTP 401)"),
@@ -85,52 +82,38 @@ def test_a_fault_of_the_storage(machine: ToyMachine, faults: list[Fault], told: 
     ],
 )
 def test_a_refusal_of_the_hub(
-    machine: ToyMachine, status: int, code: str | None, told: str
+    machine: ToyMachine, status: int, code: str | None, word: str
 ) -> None:
     machine.hub.status, machine.hub.error_code = status, code
-    assert told in complaint(machine.run("pull", "toy", HF_TOKEN="hf_secret"))
+    fails(machine, word, HF_TOKEN="hf_secret")
+    if status == 401:
+        fails(machine, "set HF_TOKEN")
     assert machine.blobs == machine.partials == []
     machine.hub.status = 200
-    assert_a_second_try_completes(machine)
+    completes(machine)
 
 
-def test_without_a_token_the_advice_is_to_set_one(machine: ToyMachine) -> None:
-    machine.hub.status = 401
-    assert "set HF_TOKEN" in complaint(machine.run("pull", "toy"))
-
-
-def test_a_captive_portal_is_recognised(machine: ToyMachine) -> None:
+def test_without_a_network_the_line_says_by_what_it_is_closed(machine: ToyMachine) -> None:
     machine.hub.portal = True
-    assert "a web page came instead of the file" in complaint(machine.run("pull", "toy"))
+    fails(machine, "a web page came instead of the file")
     assert machine.blobs == machine.partials == []
     machine.hub.portal = False
-    assert_a_second_try_completes(machine)
-
-
-def test_a_closed_hub_says_by_what_it_is_closed(machine: ToyMachine) -> None:
-    line = complaint(machine.run("pull", "toy", HF_HUB_OFFLINE="1"))
-    assert "not in the hub's cache, HF_HUB_OFFLINE is set" in line
-    line = complaint(machine.run("pull", "--offline", "toy"))
-    assert "not in the hub's cache, offline" in line
+    machine.hub.requests.clear()
+    fails(machine, "not in the hub's cache, HF_HUB_OFFLINE is set", HF_HUB_OFFLINE="1")
+    fails(machine, "not in the hub's cache, offline", "--offline")
+    fails(machine, "no connection", HF_ENDPOINT="http://127.0.0.1:9")
     assert machine.hub.requests == []
-    assert_a_second_try_completes(machine)
+    completes(machine)
 
 
-def test_no_network_is_told(machine: ToyMachine) -> None:
-    line = complaint(machine.run("pull", "toy", HF_ENDPOINT="http://127.0.0.1:9"))
-    assert "no connection" in line
-    assert_a_second_try_completes(machine)
-
-
-def test_two_processes_pull_the_same_model_at_once(machine: ToyMachine) -> None:
+def test_processes_that_pull_the_same_model_wait_for_the_first(machine: ToyMachine) -> None:
     machine.hub.pause_s = 0.005
     processes = [machine.start("pull", "toy") for _ in range(3)]
     ended = [process.communicate(timeout=PATIENCE_S) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], ended
     machine.assert_only_verified()
-    assert len(machine.blobs) == 1
-    assert machine.partials == []
-    assert machine.hub.sent_bytes == len(DATA)  # the others waited for the first
+    assert (len(machine.blobs), machine.partials) == (1, [])
+    assert machine.hub.sent_bytes == len(DATA)
 
 
 def test_a_pair_of_processes_survives_the_death_of_the_first(machine: ToyMachine) -> None:
@@ -144,3 +127,12 @@ def test_a_pair_of_processes_survives_the_death_of_the_first(machine: ToyMachine
     assert second.returncode == 0, err
     assert Path(out.decode().strip()).read_bytes() == DATA
     assert machine.hub.sent_bytes <= len(DATA) * 1.05 + (1 << 18)
+
+
+def test_killed_at_random_moments_a_pull_loses_nothing(machine: ToyMachine) -> None:
+    data, kills = bytes(range(250)) * 20_000, 10  # lab/kills/pull.py does fifty
+    machine.hub.pause_s = 0.03  # ten seconds for all of it
+    machine.offer("toy", data)
+    killed = kill_until_done(machine, "toy", kills, seed=0)
+    assert killed.sent_bytes <= 1.05 * len(data) + kills * (64 << 10)
+    assert machine.partials == []

@@ -25,15 +25,12 @@ DATA = bytes(range(250)) * 1000
 SOURCE = HubSource("owner/toy-GGUF", "toy.gguf", COMMIT)
 URL = f"/owner/toy-GGUF/resolve/{COMMIT}/toy.gguf"
 ENTRY = entry_for(DATA, SOURCE)
+CACHE = Path("cache", "models--owner--toy-GGUF")
+Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "data")
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
+def hub(tmp_path: Path, monkeypatch: Patch) -> Iterator[LoopbackHub]:
     """A hub on the loopback; huggingface_hub read its settings when it was imported."""
     with loopback_hub() as hub:
         hub.files[URL] = DATA
@@ -55,77 +52,65 @@ def storage(hub: LoopbackHub) -> LoopbackHub:
     return hub
 
 
-def fetch(store: Store, *, offline: bool = False, seen: list[int] | None = None) -> Path:
-    report = [] if seen is None else seen
+def fetch(store: Store, *, offline: bool = False, moments: list[int] | None = None) -> Path:
+    report = [] if moments is None else moments
     return from_hub(SOURCE, ENTRY, store, offline, report.append)
 
 
-def blob(tmp_path: Path) -> Path:
-    return tmp_path / "cache" / "models--owner--toy-GGUF" / "blobs" / ENTRY.sha256
+def fails(store: Store, reason: str, *, offline: bool = False) -> None:
+    with pytest.raises(SourceFailedError, match=reason):
+        fetch(store, offline=offline)
+
+
+def cache(tmp_path: Path, name: str, data: bytes = DATA) -> Path:
+    """Let the hub's cache have a file."""
+    path = tmp_path / CACHE / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
 
 
 def test_a_file_of_the_hub_arrives_in_the_store(
-    hub: LoopbackHub, store: Store, capfd: pytest.CaptureFixture[str]
+    hub: LoopbackHub, store: Store, capfd: pytest.CaptureFixture[str], monkeypatch: Patch
 ) -> None:
-    seen: list[int] = []
-    path = fetch(store, seen=seen)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    moments: list[int] = []
+    path = fetch(store, moments=moments)
     assert path == store.path_of(ENTRY)
     assert path.read_bytes() == DATA
     assert not path.is_symlink()
-    assert seen[-1] == len(DATA)
-    assert hub.requests == [f"GET {URL}"]
+    assert moments[-1] == len(DATA)
+    assert (hub.requests, hub.authorization) == ([f"GET {URL}"], ["Bearer hf_secret"])
     assert capfd.readouterr() == ("", "")
+    assert not logging.getLogger("huggingface_hub.file_download").isEnabledFor(logging.CRITICAL)
 
 
-def test_the_token_of_the_user_is_sent(
-    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", [f"blobs/{ENTRY.sha256}", f"snapshots/{COMMIT}/toy.gguf"])
+def test_what_the_cache_holds_is_not_fetched(
+    hub: LoopbackHub, store: Store, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    fetch(store)
-    assert set(hub.authorization) == {"Bearer hf_secret"}
-
-
-@pytest.mark.parametrize("offline", [True, False])
-def test_what_the_cache_holds_is_not_asked_for(
-    hub: LoopbackHub, store: Store, tmp_path: Path, offline: bool
-) -> None:
-    blob(tmp_path).parent.mkdir(parents=True)
-    blob(tmp_path).write_bytes(DATA)
-    assert fetch(store, offline=offline).readlink() == blob(tmp_path)
+    path = cache(tmp_path, name)
+    for offline in (True, False):
+        assert fetch(store, offline=offline).readlink() == path
     assert hub.requests == []
-
-
-def test_a_file_under_another_name_in_the_cache_is_found_by_its_revision(
-    hub: LoopbackHub, store: Store, tmp_path: Path
-) -> None:
-    snapshot = tmp_path / "cache" / "models--owner--toy-GGUF" / "snapshots" / COMMIT
-    snapshot.mkdir(parents=True)
-    (snapshot / "toy.gguf").write_bytes(DATA)
-    assert fetch(store, offline=True).readlink() == snapshot / "toy.gguf"
 
 
 def test_a_damaged_copy_in_the_cache_is_fetched_again(
     hub: LoopbackHub, store: Store, tmp_path: Path
 ) -> None:
-    blob(tmp_path).parent.mkdir(parents=True)
-    blob(tmp_path).write_bytes(DATA[:-1] + b"x")
-    with pytest.raises(SourceFailedError, match="copy in the hub's cache is damaged, offline"):
-        fetch(store, offline=True)
+    cache(tmp_path, f"blobs/{ENTRY.sha256}", DATA[:-1] + b"x")
+    fails(store, "copy in the hub's cache is damaged, offline", offline=True)
     assert fetch(store).read_bytes() == DATA
 
 
-def test_offline_the_hub_is_not_asked(hub: LoopbackHub, store: Store) -> None:
-    with pytest.raises(SourceFailedError, match="not in the hub's cache, offline"):
-        fetch(store, offline=True)
-    assert hub.requests == []
-
-
-def test_the_variable_of_the_hub_closes_it(
-    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_requested_offline_or_without_room(
+    hub: LoopbackHub, store: Store, monkeypatch: Patch
 ) -> None:
+    fails(store, "not in the hub's cache, offline", offline=True)
+    with pytest.raises(SourceFailedError, match=r"needs 1000000000.0 GB free"):
+        from_hub(SOURCE, replace(ENTRY, size_bytes=10**18), store, False, print)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(SourceFailedError, match="HF_HUB_OFFLINE is set"):
-        fetch(store)
+    fails(store, "HF_HUB_OFFLINE is set")
     assert hub.requests == []
 
 
@@ -135,10 +120,10 @@ def test_another_file_is_refused_before_it_is_fetched(
 ) -> None:
     hub.files[URL] = DATA[:-1] + b"x"
     hub.storage = hub.url.replace("127.0.0.1", "localhost") if redirects else ""
-    seen: list[int] = []
+    moments: list[int] = []
     with pytest.raises(IntegrityError, match=f"the sha256 is .*, not {ENTRY.sha256}"):
-        fetch(store, seen=seen)
-    assert set(seen) == {0}
+        fetch(store, moments=moments)
+    assert set(moments) == {0}
 
 
 @pytest.mark.parametrize(
@@ -150,53 +135,27 @@ def test_another_file_is_refused_before_it_is_fetched(
         (500, "HTTP 500"),
     ],
 )
-def test_a_refusal_is_told_in_a_few_words(
-    hub: LoopbackHub,
-    store: Store,
-    status: int,
-    reason: str,
-    capfd: pytest.CaptureFixture[str],
+def test_a_refusal_is_a_few_words(
+    hub: LoopbackHub, store: Store, status: int, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     hub.status = status
-    with pytest.raises(SourceFailedError, match=reason):
-        fetch(store)
+    fails(store, reason)
     assert len(hub.requests) == (1 if status < 500 else 4)  # only what may pass is tried again
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_hub_out_of_reach_costs_no_retries(
-    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+def test_a_hub_that_does_not_answer_is_left(
+    hub: LoopbackHub, store: Store, monkeypatch: Patch
 ) -> None:
+    hub.silent.set()
+    monkeypatch.setattr(module, "ANSWER_S", 0.2)
+    fails(store, "the server fell silent")
     template = "http://127.0.0.1:9/{repo_id}/{revision}/{filename}"
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    with pytest.raises(SourceFailedError, match=r"^no connection$"):
-        fetch(store)
+    fails(store, r"^no connection$")
     assert sum(slept) < 1.0  # huggingface_hub's own retries wait for 23 s
-
-
-def test_a_hub_that_does_not_answer_is_left(
-    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub.silent.set()
-    monkeypatch.setattr(module, "ANSWER_S", 0.2)
-    with pytest.raises(SourceFailedError, match="the server fell silent"):
-        fetch(store)
-
-
-def test_the_hubs_own_warnings_are_kept_off_the_screen() -> None:
-    module.library()
-    assert not logging.getLogger("huggingface_hub.file_download").isEnabledFor(logging.CRITICAL)
-
-
-def test_a_disk_without_room_is_told_before_the_hub_is_asked(
-    hub: LoopbackHub, store: Store
-) -> None:
-    large = replace(ENTRY, size_bytes=10**18)
-    with pytest.raises(SourceFailedError, match=r"needs 1000000000.0 GB free"):
-        from_hub(SOURCE, large, store, False, print)
-    assert hub.requests == []
 
 
 def test_the_variables_of_the_user_are_honoured(tmp_path: Path) -> None:
@@ -209,14 +168,9 @@ def test_the_variables_of_the_user_are_honoured(tmp_path: Path) -> None:
     with loopback_hub() as hub:
         hub.files[URL] = DATA
         variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_x"}
-        root = Path(__file__).parents[2]
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, **variables, "PYTHONPATH": str(root)},
-            cwd=tmp_path,
-            capture_output=True,
-            check=False,
-        )
+        env = {**os.environ, **variables, "PYTHONPATH": str(Path(__file__).parents[2])}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert (tmp_path / "data" / "blobs" / ENTRY.sha256).read_bytes() == DATA
     assert {request.split()[1] for request in hub.requests} == {URL}
@@ -224,39 +178,44 @@ def test_the_variables_of_the_user_are_honoured(tmp_path: Path) -> None:
 
 
 def test_the_token_does_not_follow_a_redirect_to_another_host(
-    storage: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+    storage: LoopbackHub, store: Store, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     storage.faults.extend([Fault("cut", 1000), Fault("status")])
     assert fetch(store).read_bytes() == DATA
     assert storage.leaked == []
-    by_host = {"storage" in path for path in storage.requests}
-    assert by_host == {True, False}
-    to_the_storage = {
-        token
-        for path, token in zip(storage.requests, storage.authorization, strict=True)
-        if "storage" in path
-    }
-    assert to_the_storage == {None}
+    sent = list(zip(storage.requests, storage.authorization, strict=True))
+    assert {token for path, token in sent if "storage" in path} == {None}
+    assert {token for path, token in sent if "storage" not in path} == {"Bearer hf_secret"}
 
 
-def test_a_line_that_was_cut_is_taken_up_where_it_ended(hub: LoopbackHub, store: Store) -> None:
-    hub.faults.extend([Fault("cut", 100_000), Fault("cut", 50_000)])
-    seen: list[int] = []
-    assert fetch(store, seen=seen).read_bytes() == DATA
-    assert hub.offsets == [0, 100_000, 150_000]
+def test_a_line_that_was_cut_or_silent_is_taken_up_where_it_ended(
+    hub: LoopbackHub, store: Store, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(transfer, "SILENCE_S", 0.2)
+    hub.faults.extend([Fault("cut", 100_000), Fault("cut", 50_000), Fault("silent", 50_000)])
+    moments: list[int] = []
+    assert fetch(store, moments=moments).read_bytes() == DATA
+    assert hub.offsets == [0, 100_000, 150_000, 200_000]
     assert hub.sent_bytes == len(DATA)
-    assert seen == sorted(seen)
+    assert moments == sorted(moments)
 
 
 def test_the_next_run_goes_on_where_the_last_one_was_left(hub: LoopbackHub, store: Store) -> None:
     hub.faults.extend([Fault("cut", 200_000), Fault("status", status=403)])
-    with pytest.raises(SourceFailedError, match="access refused"):
-        fetch(store)
+    fails(store, "access refused")
     assert store.partial_bytes(ENTRY) == 200_000
     assert fetch(store).read_bytes() == DATA
     assert hub.offsets == [0, 200_000, 200_000]
     assert store.partial_bytes(ENTRY) == 0
+
+
+def test_what_was_whole_when_it_was_killed_is_verified_and_not_fetched(
+    hub: LoopbackHub, store: Store
+) -> None:
+    begin(store, ENTRY, DATA)
+    assert fetch(store).read_bytes() == DATA
+    assert hub.sent_bytes == 0
 
 
 def test_an_address_that_expired_is_resolved_again(storage: LoopbackHub, store: Store) -> None:
@@ -268,36 +227,15 @@ def test_an_address_that_expired_is_resolved_again(storage: LoopbackHub, store: 
                 storage.signature = 2
 
     storage.faults.append(Fault("cut", 100_000))
-    assert fetch(store, seen=Renewed()).read_bytes() == DATA
-    assert [request for request in storage.requests if "signature=2" in request] != []
+    assert fetch(store, moments=Renewed()).read_bytes() == DATA
+    assert any("signature=2" in request for request in storage.requests)
     assert storage.offsets == [0, 100_000]
 
 
-def test_a_server_that_falls_silent_is_asked_again(
-    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transfer, "SILENCE_S", 0.2)
-    hub.faults.append(Fault("silent", 100_000))
-    assert fetch(store).read_bytes() == DATA
-    assert hub.offsets == [0, 100_000]
-
-
-def test_a_part_of_a_file_is_read_alone(storage: LoopbackHub) -> None:
+def test_a_part_of_a_file_is_read_alone(storage: LoopbackHub, store: Store) -> None:
     with HubFile(SOURCE).open(1000, 1999) as answer:
         assert (answer.start, answer.total_bytes) == (1000, len(DATA))
         assert b"".join(answer.chunks) == DATA[1000:2000]
     assert storage.sent_bytes == 1000
-
-
-def test_a_redirect_that_is_no_web_address_is_not_followed(hub: LoopbackHub, store: Store) -> None:
-    hub.storage = "file://localhost"
-    with pytest.raises(SourceFailedError, match="redirects to something that is not a web address"):
-        fetch(store)
-
-
-def test_a_download_that_was_whole_when_it_was_killed_is_verified_and_kept(
-    hub: LoopbackHub, store: Store
-) -> None:
-    begin(store, ENTRY, DATA)
-    assert fetch(store).read_bytes() == DATA
-    assert hub.sent_bytes == 0
+    storage.storage = "file://localhost"
+    fails(store, "redirects to something that is not a web address")

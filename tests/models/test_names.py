@@ -1,47 +1,51 @@
+"""What a name means: a model or pair however it is spelt, a file, an import, a repository."""
+
+import hashlib
 from pathlib import Path
 
 import pytest
 
-from localspec.errors import ModelUnavailable
-from localspec.models.names import import_file, look_up, resolve
-from localspec.models.registry import load_registry
+from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable, UsageError
+from localspec.models.entries import ModelEntry, PairEntry
+from localspec.models.ledger import IMPORTS
+from localspec.models.names import hub_name, import_file, look_up, resolve
+from localspec.models.registry import Registry, like, load_registry, spelt
 from localspec.models.store import Store
-from localspec.storage.paths import data_dir
 from tests.models.gguf_builder import model_file
+from tests.models.sources import entry_for
 
-REGISTRY = load_registry()
+REGISTRY, EMPTY = load_registry(), Registry({}, {}, "")
 
 
 @pytest.fixture(autouse=True)
-def a_machine_without_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory and a home of a user without models."""
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def test_a_known_name_is_a_model() -> None:
-    assert resolve("smollm2-135m", REGISTRY) is REGISTRY.models["smollm2-135m"]
+@pytest.fixture
+def file(folder: Path) -> Path:
+    path = folder / "My Model (Q4).gguf"
+    path.write_bytes(model_file())
+    return path
 
 
 @pytest.mark.parametrize("reference", ["here/my.gguf", "my.gguf", "my.GGUF", "here/model", "model"])
-def test_what_looks_like_a_path_or_is_a_file_is_a_path(
-    reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_looks_like_a_path_or_is_a_file_is_a_path(reference: str) -> None:
     Path("here").mkdir()
     Path(reference).touch()
     assert resolve(reference, REGISTRY) == Path(reference)
 
 
-def test_the_home_directory_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "my.gguf").touch()
-    assert resolve("~/my.gguf", REGISTRY) == tmp_path / "my.gguf"
-
-
-def test_a_file_does_not_hide_a_known_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("smollm2-135m").touch()
+def test_a_file_does_not_hide_a_known_name_and_the_home_directory_is_expanded(folder: Path) -> None:
+    for name in ("smollm2-135m", "my.gguf"):
+        Path(name).touch()
     assert resolve("smollm2-135m", REGISTRY) is REGISTRY.models["smollm2-135m"]
     assert resolve("./smollm2-135m", REGISTRY) == Path("smollm2-135m")
+    assert resolve("~/my.gguf", REGISTRY) == folder / "my.gguf"
 
 
 @pytest.mark.parametrize(
@@ -60,26 +64,144 @@ def test_a_file_does_not_hide_a_known_name(tmp_path: Path, monkeypatch: pytest.M
         ("~nobody-of-this-name/x", "cannot be a model file"),
     ],
 )
-def test_what_is_not_there_is_told_in_one_line(
-    reference: str, match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_is_not_there_is_an_error_of_one_line(reference: str, match: str) -> None:
     with pytest.raises(ModelUnavailable, match=match) as caught:
         look_up(reference, REGISTRY, offline=True)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
 
 
-def test_an_imported_name_is_its_file(tmp_path: Path) -> None:
-    file = tmp_path / "own.gguf"
-    file.write_bytes(model_file())
-    store = Store(data_dir())
-    import_file(file, "mine", REGISTRY, store)
-    found = resolve("mine", REGISTRY)
-    assert isinstance(found, Path)
-    assert found.resolve() == file
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("qwen2.5-coder:1.5b", "qwen2.5-coder-1.5b"),
+        ("qwen2.5-coder:1.5b-instruct-q4_K_M", "qwen2.5-coder-1.5b"),
+        ("Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b"),
+        ("qwen3:4b", "qwen3-4b"),
+        ("gemma-3-4b-it", "gemma3-4b"),
+        ("SmolLM2-135M", "smollm2-135m"),
+    ],
+)
+def test_a_model_is_known_by_the_names_of_others(text: str, name: str) -> None:
+    model = resolve(text, REGISTRY)
+    assert isinstance(model, ModelEntry)
+    assert model.name == name
+
+
+def test_a_pair_is_known_by_them_too_and_a_family_means_all_of_its_members() -> None:
+    assert REGISTRY.pair("qwen2.5-coder:1.5b") is REGISTRY.pairs["qwen2.5-coder-1.5b"]
+    assert REGISTRY.pair("demo") is REGISTRY.pairs["smollm2-135m"]
+    family = r"qwen3-0.6b, qwen3-1.7b, .*, qwen3-4b, .*, qwen3-30b-a3b-2507, .* or qwen3-32b\?"
+    with pytest.raises(ModelUnavailable, match=family):
+        REGISTRY.require("qwen3")
+    for text in ("qwen34b", "hi", "", "-", "why is the sky blue", "qwen3-4b:Q2_K"):
+        assert not REGISTRY.knows(text)
+    assert spelt("toy-1b", ["toy:1b", "toy_1b"]) is None
+    assert like("toy", ["toy-7b", "toy-500m", "other"]) == ["toy-500m", "toy-7b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "repo", "quant"),
+    [
+        ("user/repo", "user/repo", None),
+        ("user/repo:q8_0", "user/repo", "q8_0"),
+        ("hf.co/user/repo:Q4_K_M", "user/repo", "Q4_K_M"),
+        ("https://huggingface.co/user/repo", "user/repo", None),
+    ],
+)
+def test_a_reference_to_the_hub_is_recognised(text: str, repo: str, quant: str | None) -> None:
+    name = hub_name(text)
+    assert name is not None
+    assert (name.repo, name.quant) == (repo, quant)
+
+
+def test_other_names_are_no_references_to_the_hub() -> None:
+    names = [
+        "name", "name:Q8_0", "./a/b", "/a/b", "~/b", "a/b/c", "a/b.gguf", "../b", "a/..", "a/b:",
+    ]  # fmt: skip
+    assert not any(map(hub_name, [*names, "a/" + "b" * 300, ""]))
+
+
+def test_an_import_is_a_name_that_points_to_a_file_or_has_a_copy(store: Store, file: Path) -> None:
+    pointer = import_file(file, None, EMPTY, store)
+    assert pointer == import_file(file, None, EMPTY, store)
+    assert pointer.name == "my-model-q4"
+    assert pointer.sha256 == hashlib.sha256(model_file()).hexdigest()
+    path = resolve("my-model-q4", EMPTY)
+    assert isinstance(path, Path)
+    assert path.resolve() == file
+    copy = import_file(file, "copy", EMPTY, store, copy=True)
     file.unlink()
+    copied = store.path_of(copy)
+    assert copied is not None
+    assert copied.read_bytes() == model_file()
+    copied.unlink()
+    with pytest.raises(ModelUnavailable, match=r"my-model-q4 was imported from .*has been moved"):
+        resolve("my-model-q4", EMPTY)
+    assert sorted(IMPORTS.load(store.root)) == ["copy", "my-model-q4"]
+
+
+def test_a_file_with_the_bytes_of_a_known_model_is_that_model(store: Store, file: Path) -> None:
+    entry = entry_for(model_file())
+    import_file(file, "toy", Registry({"toy": entry}, {}, ""), store)
+    assert store.path_of(entry) is not None
+    assert IMPORTS.load(store.root) == {}
+
+
+def test_a_name_of_another_model_is_taken(store: Store, file: Path) -> None:
+    pair = PairEntry("pair", "toy", "lookup", None, "x")
+    registry = Registry({"toy": entry_for(b"other")}, {"pair": pair}, "pair")
+    import_file(file, "mine", EMPTY, store)
+    other = file.with_name("other.gguf")
+    other.write_bytes(model_file(pre="other"))
+    for name in ("toy", "pair", "mine"):
+        with pytest.raises(UsageError, match=f"the name {name} is taken"):
+            import_file(other, name, registry, store)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "/etc/passwd", "a/b", "a\0b", "-x", "x" * 81, "a b"])
+def test_a_name_is_no_path(store: Store, file: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be a name"):
+        import_file(file, name, EMPTY, store)
+    assert not store.root.exists()
+
+
+def test_what_is_no_model_is_not_imported(store: Store, folder: Path) -> None:
+    (folder / "x.gguf").write_text("no model")
+    for name, error in (("x.gguf", ModelFileError), ("gone.gguf", ModelUnavailable)):
+        with pytest.raises(error):
+            import_file(folder / name, None, EMPTY, store)
+    assert not store.root.exists()
+
+
+def test_odd_places_of_imports_are_written_and_read(store: Store, file: Path) -> None:
+    odd = file.rename(file.with_name('a "b" \\ ünï\n.gguf'))
+    assert {"mine": import_file(odd, "mine", EMPTY, store)} == IMPORTS.load(store.root)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "models = 1",
+        "[models.a]\nb = 1\n",
+        "\0",
+        "top = 1\n",
+        "\udcff",
+        f'[models.a]\norigin = "/a.gguf"\nfiles = [{{ size_bytes = 1, sha256 = "{"a" * 64}" }}]\n',
+        *(
+            f'[models.a]\norigin = "x"\nsize_bytes = 1\nsha256 = {each}\n'
+            for each in ('"../../etc/passwd"', '"x"', "5", '""')
+        ),
+    ],
+)
+def test_a_damaged_list_of_imports_is_an_error_and_stays(store: Store, text: str) -> None:
+    store.root.mkdir()
+    (store.root / "imports.toml").write_text(text, errors="surrogateescape")
     with pytest.raises(
-        ModelUnavailable, match=r"mine was imported from .*own\.gguf, which has been moved"
-    ):
-        resolve("mine", REGISTRY)
+        LocalspecError, match=r"imports\.toml cannot be read .*import the"
+    ) as caught:
+        IMPORTS.load(store.root)
+    assert str(caught.value).isprintable()
+    assert (store.root / "imports.toml").exists()

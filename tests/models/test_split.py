@@ -6,23 +6,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from localspec.errors import ModelFileError, UsageError
 from localspec.launch.fit import plan_fit
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.models.entries import HubSource, of_shards
+from localspec.models.entries import HubSource, ModelEntry, of_shards
 from localspec.models.gguf import read_header, read_model
-from localspec.models.inventory import inventory, plan_removal, remove
+from localspec.models.inventory import Item, inventory, plan_removal, remove
 from localspec.models.names import import_file
+from localspec.models.obtain import obtain
 from localspec.models.pull import fetch
-from localspec.models.registry import load_registry
+from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
+from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.models.gguf_builder import Raw, build, model_file, model_values
 from tests.models.shapes import LLAMA_1B, sparse_model
 from tests.models.sources import entry_for
 from tests.models.splitting import split_gguf
+
+FIRST, SECOND, THIRD = (f"toy-{number:05}-of-00003.gguf" for number in (1, 2, 3))
 
 
 def shard(number: int, count: int, **changes: str) -> bytes:
@@ -38,12 +43,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     folder = tmp_path / "models"
     folder.mkdir()
-    for number in range(3):
-        (folder / f"toy-{number + 1:05}-of-00003.gguf").write_bytes(shard(number, 3))
+    for number, name in enumerate((FIRST, SECOND, THIRD)):
+        (folder / name).write_bytes(shard(number, 3))
     return folder
 
 
 def test_all_headers_are_one(tmp_path: Path) -> None:
+    (tmp_path / "toy.gguf").write_bytes(model_file())
+    assert len(read_model(tmp_path / "toy.gguf").tensors) == 1
     narrow = replace(LLAMA_1B, n_embd=256, n_ff=512, n_vocab=1000)
     whole = sparse_model(tmp_path / "whole.gguf", narrow)
     (tmp_path / "split").mkdir()
@@ -53,69 +60,46 @@ def test_all_headers_are_one(tmp_path: Path) -> None:
     assert [t.name for t in header.tensors] == [t.name for t in read_header(whole).tensors]
     assert header.size_bytes == sum(each.stat().st_size for each in (first, *others))
     plans = [plan_fit(read_model(path), None, LoadOptions(gpu_layers=0)) for path in (whole, first)]
-    needed = [plan and plan.uses[0].needed_bytes for plan in plans]
-    assert needed[0] == needed[1]
-    assert needed[0]
+    one, other = (plan and plan.uses[0].needed_bytes for plan in plans)
+    assert one == other
+    assert one
 
 
-def test_a_model_in_one_file_is_read_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "toy.gguf").write_bytes(model_file())
-    assert len(read_model(tmp_path / "toy.gguf").tensors) == 1
+def test_a_shard_that_cannot_be_opened_says_why(folder: Path) -> None:
+    def refused(name: str, word: str) -> None:
+        with pytest.raises(ModelFileError, match=word):
+            read_model(folder / name)
 
-
-@pytest.mark.parametrize(
-    ("file", "told"),
-    [
-        ("toy-00002-of-00003.gguf", "is file 2 of 3 of a model: give the first, toy-00001-of-000"),
-        ("renamed.gguf", "finds the others by names that end in -00001-of-00003.gguf: name them"),
-        ("toy-00001-of-00002.gguf", "is file 1 of 3 of a model, and llama.cpp finds"),
-    ],
-)
-def test_a_shard_that_cannot_be_opened_says_why(folder: Path, file: str, told: str) -> None:
-    if not (folder / file).exists():
-        shutil.copyfile(folder / "toy-00001-of-00003.gguf", folder / file)
-    with pytest.raises(ModelFileError, match=told):
-        read_model(folder / file)
-
-
-def test_a_missing_shard_is_named(folder: Path) -> None:
-    (folder / "toy-00003-of-00003.gguf").unlink()
-    with pytest.raises(ModelFileError, match=r"and toy-00003-of-00003\.gguf is not beside it"):
-        read_model(folder / "toy-00001-of-00003.gguf")
-
-
-def test_shards_in_a_circle_or_of_another_model_are_refused(folder: Path) -> None:
-    first, second = (folder / f"toy-{n:05}-of-00003.gguf" for n in (1, 2))
+    refused(SECOND, "is file 2 of 3 of a model: give the first, toy-00001-of-000")
+    for name in ("renamed.gguf", "toy-00001-of-00002.gguf"):
+        shutil.copyfile(folder / FIRST, folder / name)
+        refused(name, "is file 1 of 3 of a model, .* names that end in -00001-of-00003.gguf: name")
+    (folder / THIRD).unlink()
+    refused(FIRST, r"and toy-00003-of-00003\.gguf is not beside it")
+    second = folder / SECOND
     second.unlink()
-    second.symlink_to(first)
-    with pytest.raises(ModelFileError, match=r"toy-00002-of-00003\.gguf is not file 2 of 3"):
-        read_model(first)
+    second.symlink_to(folder / FIRST)
+    refused(FIRST, r"toy-00002-of-00003\.gguf is not file 2 of 3")
     second.unlink()
     second.symlink_to(second)  # a link to itself is not there
-    with pytest.raises(ModelFileError, match="is not beside it"):
-        read_model(first)
+    refused(FIRST, "is not beside it")
     second.unlink()
     second.write_bytes(model_file())
-    with pytest.raises(ModelFileError, match="is not file 2 of 3"):
-        read_model(first)
-
-
-def test_an_absurd_number_of_shards_costs_nothing(folder: Path) -> None:
-    first = folder / "toy-00001-of-99999.gguf"
-    count = Raw(10, (2**63).to_bytes(8, "little"))
-    first.write_bytes(build({**model_values(), "split.count": count}))
-    with pytest.raises(ModelFileError, match="name them so"):
-        read_model(first)
-    first.write_bytes(build({**model_values(), "split.count": 99999}))
-    with pytest.raises(ModelFileError, match=r"toy-00002-of-99999\.gguf is not beside it"):
-        read_model(first)
+    refused(FIRST, "is not file 2 of 3")
+    # An absurd number of shards costs nothing.
+    absurd = folder / "toy-00001-of-99999.gguf"
+    for count, word in (
+        (Raw(10, (2**63).to_bytes(8, "little")), "name them so"),
+        (99999, "beside"),
+    ):
+        absurd.write_bytes(build({**model_values(), "split.count": count}))
+        refused(absurd.name, word)
 
 
 @pytest.mark.parametrize("copy", [False, True])
-def test_an_imported_split_model_is_one_name(folder: Path, tmp_path: Path, copy: bool) -> None:
-    store, registry = Store(tmp_path / "data"), load_registry()
-    first = folder / "toy-00001-of-00003.gguf"
-    imported = import_file(first, "mine", registry, store, copy=copy)
+def test_an_imported_split_model_is_one_name(folder: Path, store: Store, copy: bool) -> None:
+    registry = load_registry()
+    imported = import_file(folder / FIRST, "mine", registry, store, copy=copy)
     (item,) = inventory(registry, store)
     assert (item.name, item.where) == ("mine", "store" if copy else "link")
     assert item.here_bytes == sum(path.stat().st_size for path in folder.iterdir())
@@ -123,33 +107,66 @@ def test_an_imported_split_model_is_one_name(folder: Path, tmp_path: Path, copy:
     assert path is not None
     assert path.name == "model-00001-of-00003.gguf"
     assert read_model(path).architecture == "toy"
-    changed = folder / "toy-00003-of-00003.gguf"
-    changed.write_bytes(changed.read_bytes() + b"\0")
+    with (folder / THIRD).open("ab") as changed:
+        changed.write(b"\0")
     with pytest.raises(UsageError, match="the name mine is taken"):
-        import_file(first, "mine", registry, store)
-    freed = remove(plan_removal(["mine"], registry, store), store)
+        import_file(folder / FIRST, "mine", registry, store)
+    assert (remove(plan_removal(["mine"], registry, store), store) > 0) == copy
     assert inventory(registry, store) == []
-    assert (freed > 0) == copy
     assert len(list(folder.iterdir())) == 3
 
 
-def test_a_file_that_another_split_uses_stays(folder: Path, tmp_path: Path) -> None:
-    store, registry = Store(tmp_path / "data"), load_registry()
-    first = folder / "toy-00001-of-00003.gguf"
-    import_file(first, "mine", registry, store, copy=True)
-    changed = folder / "toy-00003-of-00003.gguf"
-    changed.write_bytes(changed.read_bytes() + b"\0")
-    other = import_file(first, "other", registry, store, copy=True)
+def test_a_file_that_another_split_uses_stays(folder: Path, store: Store) -> None:
+    registry, third = load_registry(), folder / THIRD
+    import_file(folder / FIRST, "mine", registry, store, copy=True)
+    third.write_bytes(third.read_bytes() + b"\0")
+    other = import_file(folder / FIRST, "other", registry, store, copy=True)
     removal = plan_removal(["mine"], registry, store)
-    assert removal.frees_bytes == remove(removal, store) == changed.stat().st_size - 1
+    assert removal.frees_bytes == remove(removal, store) == third.stat().st_size - 1
     path = store.path_of(other)
     assert path is not None
     assert read_model(path).architecture == "toy"
-    import_file(first, "again", registry, store)
+    import_file(folder / FIRST, "again", registry, store)
     assert remove(plan_removal(["other"], registry, store), store) == 0
     assert store.path_of(other) is not None
     assert remove(plan_removal(["again"], registry, store), store) > 0
     assert list((store.root / "blobs").iterdir()) == []
+
+
+def test_all_shards_arrive_under_the_names_that_llama_cpp_looks_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, shards = tmp_path / "mirror", list[ModelEntry]()
+    mirror.mkdir()
+    pieces = [bytes([number]) * 1000 for number in range(1, 4)]
+    for number, data in enumerate(pieces, 1):
+        name = f"big-0000{number}-of-00003"
+        (mirror / f"{name}.gguf").write_bytes(data)
+        shards.append(entry_for(data, HubSource("o/r", f"Q4/{name}.gguf", None), name=name))
+    entry = structs.replace(entry_for(b"".join(pieces), name="big"), shards=tuple(shards))
+    registry = Registry({"big": entry}, {}, "")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("LOCALSPEC_MIRRORS", str(mirror))
+    moments: list[Progress] = []
+
+    def item() -> Item:
+        (item,) = inventory(registry, store)
+        return item
+
+    path = obtain(entry, store, True, moments.append)
+    assert path == store.path_of(entry)
+    assert path.name == "model-00001-of-00003.gguf"
+    assert [each.read_bytes() for each in sorted(path.parent.iterdir())] == pieces
+    reason = "hub o/r: not in the hub's cache, offline"
+    assert moments[-1] == Progress("big", 3000, 3000, f"mirror {mirror}", reason)
+    assert (item().name, item().where, item().here_bytes) == ("big", "store", 3000)
+    (store.root / "blobs" / shards[1].sha256).unlink()
+    assert store.path_of(entry) is None
+    assert (item().where, item().here_bytes) == ("unfinished", 2000)
+    assert obtain(entry, store, True) == path
+    assert remove(plan_removal(["big"], registry, store), store) == 3000
+    assert inventory(registry, store) == []
+    assert not path.parent.exists()
 
 
 @pytest.fixture(scope="module")
@@ -182,14 +199,12 @@ def test_llama_cpp_opens_shards_from_a_folder_an_import_and_the_store(
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     import_file(shards[0], "mine", load_registry(), Store(tmp_path))
     assert text_of("mine") == whole
-    entries = [
-        entry_for(path.read_bytes(), HubSource("a/b-GGUF", f"elsewhere-{number}.gguf", None))
-        for number, path in enumerate(shards)
-    ]
-    stick = tmp_path / "stick"
+    stick, entries = tmp_path / "stick", list[ModelEntry]()
     stick.mkdir()
     for number, path in enumerate(shards):
-        (stick / f"elsewhere-{number}.gguf").symlink_to(path)
+        name = f"elsewhere-{number}.gguf"
+        (stick / name).symlink_to(path)
+        entries.append(entry_for(path.read_bytes(), HubSource("a/b-GGUF", name, None)))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "other"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("LOCALSPEC_MIRRORS", str(stick))
