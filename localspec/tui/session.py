@@ -95,6 +95,7 @@ class Session:
         self.drop_oldest = False
         self._gate, self._own = gate, own
         self._recorder: ReplyRecorder | None = None
+        self._answers = False
         self._answered: int | None = None
         self._counted = 0
         self._resumed = ""
@@ -116,7 +117,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether an answer, its calls, or a race is under way."""
-        return self.growing or self._races or (self.work is not None and self.work.busy)
+        return self.growing or self._answers or self._races
 
     @property
     def _races(self) -> bool:
@@ -124,12 +125,13 @@ class Session:
 
     @property
     def stopped(self) -> bool:
-        """Whether the user stopped the last answer, or its calls."""
+        """Whether the user stopped the last answer, or its calls; to be asked when it has ended."""
         exchange = self.exchange
         if exchange is None or exchange.finished is None:
             return False
-        calls = self.work is not None and bool(exchange.finished.message.calls)
-        return exchange.cancelled or (calls and not self.busy)
+        return exchange.cancelled or (
+            self.work is not None and bool(exchange.finished.message.calls)
+        )
 
     @property
     def latest(self) -> Exchange | None:
@@ -380,13 +382,17 @@ class Session:
 
         What goes wrong is the exchange's `failure`.
         """
-        while self.growing and self.exchange is not None:
-            async with aclosing(self._stream(self.exchange)) as events:
-                async for event in events:
-                    yield event
-            async with aclosing(self._carry_out()) as outcomes:
-                async for each in outcomes:
-                    yield each
+        self._answers = True
+        try:
+            while self.growing and self.exchange is not None:
+                async with aclosing(self._stream(self.exchange)) as events:
+                    async for event in events:
+                        yield event
+                async with aclosing(self._carry_out()) as outcomes:
+                    async for each in outcomes:
+                        yield each
+        finally:
+            self._answers = False
 
     async def _stream(self, exchange: Exchange) -> AsyncGenerator[Event]:
         """Yield one answer as it comes, and save it."""

@@ -6,7 +6,6 @@ import pytest
 
 from localspec.chat.request import Request
 from localspec.session.preferences import read_preferences
-from localspec.tui.history_sheet import HistorySheet
 from localspec.tui.race import Race
 from localspec.tui.sheets import RaceSheet, TextSheet
 from tests.tui.answers import exchange, finished, tokens
@@ -54,18 +53,16 @@ async def test_stats_stand_beside_the_conversation_where_there_is_room(chat: Cha
     await chat.until(lambda: panel.region.y >= transcript.region.bottom)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("no_color", [False, True])
 def test_the_lens_and_the_race_keep_the_indentation_of_code(
     no_color: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
     if no_color:
         monkeypatch.setenv("NO_COLOR", "1")
 
     async def look(chat: Chat) -> None:
         await chat.ready()
-        cursor = chat.app.view.entry.composer.get_component_rich_style("text-area--cursor")
+        cursor = chat.composer.get_component_rich_style("text-area--cursor")
         assert cursor.reverse or not no_color, "it would not be seen"
         drafted = tokens(INDENTED, by="model", drafted=1, accepted=1)
         made = exchange(INDENTED, tokens=[drafted, tokens("\n" * 40)], done=finished())
@@ -101,10 +98,10 @@ def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
         await chat.run("/new")
         assert "still answering: wait before /new, or press Esc" in chat.text()
         loaded.touch()
-        await chat.until(lambda: not chat.session.busy)
+        await chat.until_rest()
         await chat.until(lambda: "wait before" not in chat.text())
         await chat.press("ctrl+c")
-        assert chat.app.view.entry.composer.text == ""  # which had /new, to be sent again
+        assert chat.composer.text == ""  # which had /new, to be sent again
         await chat.press("ctrl+c")
         assert "Ctrl+C again quits" in chat.text()
         chat.app._advised_s -= 10.0
@@ -113,28 +110,21 @@ def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
         await chat.press("escape")
         assert "editing" not in chat.text()
 
-        await chat.press("f7")
-        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
-        await chat.press("ctrl+e")
-        (written,) = chat.session.folder.iterdir()
-        await chat.until(lambda: written.name in chat.text())
-
     loaded = tmp_path / "loaded"
     script = {"otherwise": ["word " * 10], "pass_s": 0.01, "load_s": str(loaded)}
     drive(look, tmp_path, script, size=(160, 24))
 
 
-def test_a_killed_engine_is_told_until_it_is_back(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.begin("one?")
-        assert "Assistant" not in chat.text()
-        await chat.until(lambda: "memory ran out; restarting it" in chat.text())
-        await chat.ready()
-        await chat.until(lambda: "memory ran out" not in chat.text())
-        assert "interrupted, /continue resumes" in chat.text()
-
-    script = {"otherwise": ["word " * 20], "load_s": 2.0, "death": {"on": "token", "at": 40}}
-    drive(look, tmp_path, script, size=(120, 24))
+@driven(
+    {"otherwise": ["word " * 20], "load_s": 2.0, "death": {"on": "token", "at": 40}}, size=(120, 24)
+)
+async def test_a_killed_engine_is_told_until_it_is_back(chat: Chat) -> None:
+    await chat.begin("one?")
+    assert "Assistant" not in chat.text()
+    await chat.until_text("memory ran out; restarting it")
+    await chat.ready()
+    await chat.until(lambda: "memory ran out" not in chat.text())
+    assert "interrupted, /continue resumes" in chat.text()
 
 
 def test_the_usual_colours_follow_the_terminal_and_chosen_ones_are_kept(tmp_path: Path) -> None:

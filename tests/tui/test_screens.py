@@ -59,24 +59,36 @@ def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
     chat.app.view.show_state()
 
 
-@driven()
-async def test_welcome(chat: Chat) -> None:
+async def show(chat: Chat, *messages: str) -> None:
+    """Have the last answer be other texts, without figures."""
+    talk = chat.session.talk
+    talk.history.resume_reply(talk.messages[-1].id).finish(Message.assistant(*messages))
+    talk.show_branch(talk.messages[-1].id)
+    await chat.app.view.show_messages()
+    settled(chat)
+    await chat.settle()
+
+
+@driven(preferences=Preferences(keys={"stats": "f12"}))
+async def test_welcome_completion_settings_and_help(chat: Chat) -> None:
     await chat.ready()
-    await chat.until(lambda: "toy" in chat.text())
+    await chat.until_text("toy")
     await assert_screen(chat, "welcome")
+    await chat.press(*"/re")
+    await chat.until_text("/regenerate")
+    await assert_screen(chat, "completion")
+    await chat.press("escape", "escape")
+    await chat.until_sheet(ListSheet, "f4")
+    await assert_screen(chat, "settings")
+    await chat.press("escape")
+    await chat.until_sheet(TextSheet, "f1")
+    await assert_screen(chat, "help")
 
 
 @driven({"otherwise": [ANSWER]})
 async def test_conversation(chat: Chat) -> None:
     await chat.ask("Reverse a linked list.")
-    talk = chat.session.talk
-    talk.history.resume_reply(talk.messages[-1].id).finish(
-        Message.assistant(ANSWER)
-    )  # without figures
-    talk.show_branch(talk.messages[-1].id)
-    await chat.app.view.show_messages()
-    settled(chat)
-    await chat.settle()
+    await show(chat, ANSWER)
     await assert_screen(chat, "conversation")
     await assert_picture(chat, "conversation")
 
@@ -91,28 +103,15 @@ async def test_reading_a_long_question(chat: Chat) -> None:
 
 
 @driven()
-async def test_completion(chat: Chat) -> None:
-    await chat.ready()
-    await chat.press(*"/re")
-    await chat.until(lambda: "/regenerate" in chat.text())
-    await assert_screen(chat, "completion")
-
-
-@driven()
-async def test_stats(chat: Chat) -> None:
+async def test_stats_and_lens(chat: Chat) -> None:
     await chat.ready()
     settled(chat)
     await chat.press("f2")
     await assert_screen(chat, "stats")
     await assert_picture(chat, "stats")
-
-
-@driven()
-async def test_lens(chat: Chat) -> None:
-    await chat.ready()
+    await chat.press("escape")
     settled(chat, TOKENS)
-    await chat.press("f3")
-    await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+    await chat.until_sheet(TextSheet, "f3")
     await assert_screen(chat, "lens")
     await assert_picture(chat, "lens")
 
@@ -129,8 +128,7 @@ async def test_race(chat: Chat) -> None:
         race.lanes.append(exchange(text, rounds, done=finished(text=text, tokens_per_s=speed)))
     race.done = True
     chat.app.push_screen(RaceSheet(race))
-    await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
-    await chat.until(lambda: "differ after" in chat.text())
+    await chat.until_text("differ after")
     await assert_screen(chat, "race")
     await assert_picture(chat, "race")
 
@@ -143,42 +141,20 @@ async def test_history(chat: Chat) -> None:
         chat.session.new()
     await chat.app.view.show_messages()
     chat.session.models.progress = ""
-    await chat.press("f7")
-    await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+    await chat.until_sheet(HistorySheet, "f7")
     await chat.press(*"eiffel")
     await chat.until(lambda: "Reverse" not in chat.text())
     await assert_screen(chat, "history")
 
 
 @driven()
-async def test_settings(chat: Chat) -> None:
-    await chat.ready()
-    await chat.press("f4")
-    await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
-    await assert_screen(chat, "settings")
-
-
-@driven(preferences=Preferences(keys={"stats": "f12"}))
-async def test_help(chat: Chat) -> None:
-    await chat.ready()
-    await chat.press("f1")
-    await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
-    await assert_screen(chat, "help")
-
-
-@pytest.fixture
-def _known_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_models(chat: Chat, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
-    monkeypatch.setattr(picker, "choices", lambda: list(PAIRS))
-    monkeypatch.setattr(picker, "measured_choices", lambda: list(PAIRS))
-
-
-@pytest.mark.usefixtures("_known_pairs")
-@driven()
-async def test_models(chat: Chat) -> None:
+    for name in ("choices", "measured_choices"):
+        monkeypatch.setattr(picker, name, lambda: list(PAIRS))
     await chat.ready()
     await chat.press("f8")
-    await chat.until(lambda: "giant" in chat.text())
+    await chat.until_text("giant")
     await assert_screen(chat, "models")
 
 
@@ -186,19 +162,13 @@ async def test_models(chat: Chat) -> None:
 async def test_full_context(chat: Chat) -> None:
     await chat.ready()
     await chat.run("one " * 40)
-    await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+    await chat.until_sheet(ListSheet)
     await assert_screen(chat, "full-context")
 
 
 @driven()
 async def test_thoughts(chat: Chat) -> None:
     await chat.ask("hello?")
-    talk = chat.session.talk
-    talk.history.resume_reply(talk.messages[-1].id).finish(
-        Message.assistant("Done.", "a deep thought")
-    )
-    talk.show_branch(talk.messages[-1].id)
-    await chat.app.view.show_messages()
-    settled(chat)
+    await show(chat, "Done.", "a deep thought")
     await chat.press("ctrl+t")
     await assert_screen(chat, "thoughts")

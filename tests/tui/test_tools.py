@@ -102,13 +102,19 @@ async def test_a_refusal_with_a_reason_reaches_the_model(chat: Chat) -> None:
 
 
 @driven(SCRIPT, tools=work)
-async def test_escape_stops_a_command_and_the_conversation_goes_on(chat: Chat) -> None:
+async def test_escape_stops_a_command_and_the_conversation_goes_on(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await chat.ready()
     await chat.begin("wait")
     await question(chat, "run echo begun")
+    monkeypatch.setattr(sheets, "CALM_S", 3600.0)
+    await chat.press("y", "a", "n", "y")  # a key that was meant for the composer answers nothing
+    assert sheet(chat) is not None
+    monkeypatch.setattr(sheets, "CALM_S", 0.0)
     await chat.press("y")
     await chat.until((chat.session.folder / "begun").exists)
-    await chat.until(lambda: "Esc stops" in chat.text())
+    await chat.until_text("Esc stops")
     await chat.press("escape")
     await chat.until_rest()
     assert roles(chat) == ["user", "assistant", "tool"]
@@ -117,44 +123,18 @@ async def test_escape_stops_a_command_and_the_conversation_goes_on(chat: Chat) -
     assert chat.contents[-1] == "It was stopped."
 
 
-def test_a_key_that_was_meant_for_the_composer_answers_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sheets, "CALM_S", 3600.0)
-
-    async def doing(chat: Chat) -> None:
-        await chat.ready()
-        await chat.begin("mend it")
-        await question(chat, "read")
-        await chat.press("y", "a", "n", "y")
-        assert sheet(chat) is not None
-        assert chat.session.busy
-        await chat.press("escape")
-        await chat.until_rest()
-        assert roles(chat) == ["user", "assistant", "tool"]
-
-    drive(doing, tmp_path, SCRIPT, tools=work)
-
-
 def test_a_conversation_with_calls_is_taken_up_again_without_tools(tmp_path: Path) -> None:
-    async def doing(chat: Chat) -> None:
-        await chat.ready()
-        await chat.ask("mend it")
-        assert roles(chat) == ROLES
-
-    rules = Rules(allow=(Rule("*"),))
-    drive(doing, tmp_path, SCRIPT, tools=lambda folder: work(folder, rules))
-
     async def again(chat: Chat) -> None:
         await chat.ready()
         assert "It is mended." in chat.text()
         await chat.ask("passed?")
         assert chat.contents[-1] == "It is mended."
         await chat.run("/export")
-        await chat.until(lambda: list(chat.session.folder.glob("*.md")))
         (file,) = chat.session.folder.glob("*.md")
         assert "run_command" in file.read_text()
 
+    _, _, found = lines(tmp_path, "mend it", rules=Rules(allow=(Rule("*"),)))
+    assert found == ROLES
     drive(again, tmp_path, SCRIPT, resume=1)
 
 
