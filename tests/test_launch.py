@@ -83,8 +83,9 @@ def pair(target: Path, draft_model: Path, **more: Any) -> LaunchOptions:
 def test_flags_come_to_what_is_loaded_and_what_drafts(
     request_: LaunchOptions, references: list[str], mode: DraftMode
 ) -> None:
-    assert launch._references(request_, load_registry()) == references
-    assert draft_modes(request_)[0] == mode
+    modes = draft_modes(request_)
+    assert launch._references(request_, modes, load_registry()) == references
+    assert modes[0] == mode
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,9 @@ def _backend(
 
     def watch(notice: Notice) -> None:
         metrics.see(notice)
-        _show(notice, line)
+        # A death before anything was loaded ends the start, whose error says why.
+        if engine.last_ready is not None or not isinstance(notice, EngineDied):
+            _show(notice, line)
 
     settings = Load(parallel=serving.parallel, keep=not serving.forget)
     engine = RemoteEngine(settings=settings, watch=watch, revives=True)

@@ -303,7 +303,7 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
         yield Fact(target, "not on this machine; `localspec pull` shows it before it downloads")
         return
     small = None if draft_model is None else _header(draft_model, registry, root)
-    options = request.load.exact() if request.exact else request.load
+    options = request.target_load
     outlook = forecast(header, small, options, request.draft_load(options))
     name = target if small is None else f"{target} with {draft_model}"
     yield from (Fact(name, line) for line in outlook.lines)

@@ -1,7 +1,7 @@
 """Drafting: the policies that loaded models can run with, by the names that users give them."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from localspec.decoding.costs import PairCosts, draft_model_could_win, window_length
@@ -145,14 +145,15 @@ class Drafting:
         mode = draft_mode(mode) if isinstance(mode, str) else mode
         if mode.kind == OFF or self.longest == 0:
             return plain_policy()
+        lacks = ""
         if mode.needs_draft_model and (self.draft_models is None or self.has_heads):
-            raise UsageError(f"draft mode {mode.name!r} needs a draft model: none is loaded")
-        if mode.needs_heads and not self.has_heads:
-            raise UsageError(f"draft mode {mode.name!r} needs heads of the target: none are loaded")
-        if mode.kind in drafters() and drafters()[mode.kind].needs_store and self.past is None:
-            raise UsageError(
-                f"draft mode {mode.name!r} needs the store of what was said: `localspec config set store on`"
-            )
+            lacks = "a draft model: none is loaded"
+        elif mode.needs_heads and not self.has_heads:
+            lacks = "heads of the target: none are loaded"
+        elif mode.kind in drafters() and drafters()[mode.kind].needs_store and self.past is None:
+            lacks = "the store of what was said: `localspec config set store on`"
+        if lacks:
+            raise UsageError(f"draft mode {mode.name!r} needs {lacks}")
         if mode.kind != AUTO or self.costs is None:
             entry = drafters()[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
             length = min(mode.draft_length or entry.usual_length, self.longest)
@@ -178,13 +179,14 @@ class Drafting:
         )
 
     def _drafter(self, entry: DrafterEntry, slot: int, *, fixed: bool) -> Drafter:
+        material = Material(self.eog, fixed=fixed, past=self.past)
         if self.draft_models is None:
-            return entry.make(Material(self.eog, fixed=fixed, past=self.past))
-        make = self.spelling if entry.needs_draft_model or entry.needs_heads else None
-        spelling = None if make is None else make()
-        view = self.draft_models.views[slot]
-        costs, fresh = self.costs, None
-        draft_costs = None if costs is None else costs.draft_model
-        if costs is not None and draft_costs is not None:
-            fresh = window_length(costs.target, draft_costs, view.n_ctx)
-        return entry.make(Material(self.eog, view, spelling, draft_costs, fresh, fixed, self.past))
+            return entry.make(material)
+        view, costs = self.draft_models.views[slot], self.costs
+        makes_passes = entry.needs_draft_model or entry.needs_heads
+        spelling = self.spelling() if makes_passes and self.spelling is not None else None
+        material = replace(material, draft_model=view, spelling=spelling)
+        if costs is None or costs.draft_model is None:
+            return entry.make(material)
+        fresh = window_length(costs.target, costs.draft_model, view.n_ctx)
+        return entry.make(replace(material, draft_costs=costs.draft_model, fresh=fresh))

@@ -15,7 +15,7 @@ from localspec.models.fit import (
     fit,
 )
 from localspec.models.gguf import GgufHeader
-from localspec.models.memory import ModelShape, model_shape
+from localspec.models.memory import model_shape
 from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 
@@ -56,17 +56,11 @@ def plan_fit(
     small = None if draft_model is None else _load(draft_model, draft_options or options)
     if machine is None or big is None or (small is None and draft_model is not None):
         return None
-    machine = _with_room_for_experts(machine, big.shape, options)
+    if options.cpu_moe:  # the experts of a layer go to a GPU for the passes of a prompt
+        more = max((layer.experts_bytes for layer in big.shape.layers), default=0)
+        gpus = (replace(gpu, headroom_bytes=gpu.headroom_bytes + more) for gpu in machine.gpus)
+        machine = replace(machine, gpus=tuple(gpus))
     return fit(big, small, machine, shrinks=shrinks or options.n_ctx is None)
-
-
-def _with_room_for_experts(machine: Machine, shape: ModelShape, options: LoadOptions) -> Machine:
-    """Return a machine whose GPUs keep room for the experts of a layer, which go there for the passes of a prompt."""
-    if not options.cpu_moe:
-        return machine
-    more = max((layer.experts_bytes for layer in shape.layers), default=0)
-    gpus = (replace(gpu, headroom_bytes=gpu.headroom_bytes + more) for gpu in machine.gpus)
-    return replace(machine, gpus=tuple(gpus))
 
 
 def context_with_room(

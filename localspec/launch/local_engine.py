@@ -3,7 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 
 import msgspec
 
@@ -30,6 +30,7 @@ from localspec.launch.load import load as load_plan
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.messages import Message
+from localspec.models.transfer import Progress as Transfer
 
 ANSWER_TOKENS = 2048
 """Tokens of an answer without a limit."""
@@ -142,41 +143,6 @@ def before_question(assistant: Assistant, request: Request) -> int:
     return common(tokens("a"), tokens("b"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Opening:
-    """What is the same for each of two loads."""
-
-    load: Load
-    progress: OnProgress
-    signals: Signals
-    notify: Callable[[str], None]
-
-    def plan(self, least_ctx: int = 0) -> LoadPlan:
-        with self.signals.planning():
-            return make_plan(
-                self.load.options,
-                lambda moment: self.progress(Downloading(*astuple(moment))),
-                parallel=self.load.parallel,
-                least_ctx=least_ctx,
-            )
-
-    def engine(self, plan: LoadPlan) -> LocalEngine:
-        cancel, telemetry = CancelFlag(), Telemetry(self.load.workload)
-        try:
-            with self.signals.running(cancel.set):
-                runtime = load_plan(
-                    plan,
-                    cancel,
-                    self.progress,
-                    parallel=self.load.parallel,
-                    observe=telemetry.observe,
-                    keep=self.load.keep,
-                )
-        except Cancelled:
-            raise Interrupted("loading was stopped") from None
-        return LocalEngine(runtime, cancel, telemetry, self.notify, keep=self.load.keep)
-
-
 def local_engine(
     load: Load,
     progress: OnProgress,
@@ -186,30 +152,51 @@ def local_engine(
     notify: Callable[[str], None],
 ) -> LocalEngine:
     """Return an engine in this process, see `open_engine`; where no context was asked for, one that the first request fits into."""
-    opening = _Opening(load, progress, signals, notify)
+
+    def planned(least_ctx: int = 0) -> LoadPlan:
+        def fetched(moment: Transfer) -> None:
+            progress(Downloading(*astuple(moment)))
+
+        with signals.planning():
+            return make_plan(load.options, fetched, parallel=load.parallel, least_ctx=least_ctx)
+
+    def opened(plan: LoadPlan) -> LocalEngine:
+        cancel, telemetry = CancelFlag(), Telemetry(load.workload)
+        try:
+            with signals.running(cancel.set):
+                runtime = load_plan(
+                    plan,
+                    cancel,
+                    progress,
+                    parallel=load.parallel,
+                    observe=telemetry.observe,
+                    keep=load.keep,
+                )
+        except Cancelled:
+            raise Interrupted("loading was stopped") from None
+        return LocalEngine(runtime, cancel, telemetry, notify, keep=load.keep)
+
     if first is None:
-        return opening.engine(plan or opening.plan())
+        return opened(plan or planned())
     request = first.request()
     max_tokens = request.options.max_tokens
-    guess = guessed_context(first.text, max_tokens, tools=bool(load.keep))
-    engine = opening.engine(opening.plan(guess))
+    engine = opened(planned(guessed_context(first.text, max_tokens, tools=load.keep)))
     n_ctx, most = engine.n_ctx
-    if load.options.load.n_ctx is not None or n_ctx >= most:
-        return engine
-    if not may_need_more(first.text, max_tokens, n_ctx):
+    fixed = load.options.load.n_ctx is not None or n_ctx >= most
+    if fixed or not may_need_more(first.text, max_tokens, n_ctx):
         return engine
     tokens = engine.prompt_length(request)
     needed = tokens + (max_tokens or ANSWER_TOKENS)
     if needed <= n_ctx:
         return engine
-    plan = opening.plan(needed)
+    plan = planned(needed)
     n_ctx = plan.options.n_ctx or 0
     if n_ctx <= tokens:
         raise ContextOverflow(
             f"the prompt has {tokens} tokens and free memory holds a context of {n_ctx}: shorten it, or free memory"
         )
     engine.close()
-    return opening.engine(plan)
+    return opened(plan)
 
 
 def guessed_context(text: str, max_tokens: int | None, *, tools: bool = False) -> int:

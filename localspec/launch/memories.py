@@ -3,9 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import pairwise
 from statistics import median
-from threading import Barrier
 
 import msgspec
 import numpy as np
@@ -29,7 +27,10 @@ _FILE, _MOST_BYTES = "memory_speeds.json", 1 << 16
 _FRESH_S = 3600
 _LEAST_BYTES = 400_000_000  # a pass of less spends much of its time on other things than reading
 _COPIED_BYTES = 48 << 20  # by every thread, however many: more than its share of the caches
-_COPIES, _TRIES = 3, 5  # of some ms each, so that starting together takes next to nothing of a try
+_COPIES, _TRIES = (
+    3,
+    5,
+)  # of some ms each, so that handing it to threads takes next to nothing of a try
 _FREE_SHARE = 8  # of the free RAM, an eighth is copied at most
 
 
@@ -48,15 +49,10 @@ def memories(registry: Registry) -> list[Memory]:
     for gpu in gpus:
         size, most, gpu_free = gpu.total_bytes, MOST_OF_GPU, gpu.free_bytes
         if gpu.shares_ram:  # what everything else has, too, is no GPU's to fill
-            size, most, gpu_free = (
-                total,
-                MOST_OF_RAM,
-                min(gpu_free, gpu_free if free is None else free),
-            )
-        of_gpus = speeds.gpus
-        result.append(
-            Memory(gpu.name, size, of_gpus.bytes_per_s, most, gpu_free, of_gpus.tokens_per_s)
-        )
+            size, most = total, MOST_OF_RAM
+            gpu_free = gpu_free if free is None else min(gpu_free, free)
+        speed = speeds.gpus
+        result.append(Memory(gpu.name, size, speed.bytes_per_s, most, gpu_free, speed.tokens_per_s))
     ram = speeds.ram
     return [*result, Memory("RAM", total, ram.bytes_per_s, MOST_OF_RAM, free, ram.tokens_per_s)]
 
@@ -126,19 +122,16 @@ def copied_per_second(threads: int) -> float:
     if free is not None:
         threads = max(1, min(threads, free // _FREE_SHARE // (2 * _COPIED_BYTES)))
     pairs = [np.empty((2, _COPIED_BYTES), np.uint8) for _ in range(threads)]
-    at: list[float] = []
-    # A thread that cannot be started ends the others' waiting after a minute.
-    together = Barrier(threads, lambda: at.append(time.perf_counter()), timeout=60)
+    took_s = []
 
     def copy(pair: npt.NDArray[np.uint8]) -> None:
-        pair.fill(1)  # by its own thread: its memory is near that one's core
-        together.wait()
-        for _ in range(_TRIES):
-            for _ in range(_COPIES):
-                np.copyto(pair[1], pair[0])
-            together.wait()
+        for _ in range(_COPIES):
+            np.copyto(pair[1], pair[0])
 
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(copy, pairs))
-    took_s = median(end - start for start, end in pairwise(at))
-    return threads * _COPIES * _COPIED_BYTES / max(took_s, 1e-9)
+        list(pool.map(lambda pair: pair.fill(1), pairs))
+        for _ in range(_TRIES):
+            start_s = time.perf_counter()
+            list(pool.map(copy, pairs))
+            took_s.append(time.perf_counter() - start_s)
+    return threads * _COPIES * _COPIED_BYTES / max(median(took_s), 1e-9)

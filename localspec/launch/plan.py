@@ -16,7 +16,7 @@ from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
 from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
 from localspec.models.entries import ModelEntry
-from localspec.models.fit import FitPlan, PlaceUse
+from localspec.models.fit import PlaceUse
 from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.memory import USUAL_N_CTX, model_shape
 from localspec.models.names import look_up
@@ -117,10 +117,10 @@ def make_plan(
         from localspec.llama.rpc import use_workers  # noqa: PLC0415 - few have some
 
         use_workers(request.workers)
-    files, names, notes = _files(request, on_download)
+    modes = draft_modes(request)
+    files, names, notes = _files(request, modes, on_download)
     headers = _headers(files, names)
     shared_vocab, across = _shared_vocab(headers, named=request.draft_model is not None)
-    modes = draft_modes(request)
     heads = _heads(headers, modes, parallel, exact=request.exact)
     if heads is not None and heads.is_mtp:
         # A draft model of the pair is of no use beside them.
@@ -152,22 +152,49 @@ def make_plan(
 
 
 def _files(
-    request: LaunchOptions, on_download: Callable[[Progress], None]
-) -> tuple[list[Path], dict[Path, str], tuple[str, ...]]:
+    request: LaunchOptions, modes: Sequence[DraftMode], on_download: Callable[[Progress], None]
+) -> tuple[list[Path], dict[Path, str], list[str]]:
     """Return the files of the target and of the draft model, if there is one, their names, and notes about them."""
     registry = load_registry()
-    references = _references(request, registry)
+    references = _references(request, modes, registry)
     models = [look_up(each, registry, offline=request.offline) for each in references]
-    alone = _without_draft_model(request, models, registry)
-    if alone is not None:
-        references, models = references[:1], models[:1]
-    files = _stored(models)
-    if files is None:
+    notes: list[str] = []
+    named = request.draft_model is not None or any(mode.needs_draft_model for mode in modes)
+    if len(models) > 1 and not named:
+        # Few starts have a draft model to judge.
+        from localspec.launch.worth import without_draft_model  # noqa: PLC0415
+
+        name = request.pair or registry.default_pair
+        alone = without_draft_model(name, models[0], models[1], request.target_load)
+        if alone is not None:
+            references, models, notes = references[:1], models[:1], [alone] if alone else []
+    store = Store(data_dir())
+    files = [each if isinstance(each, Path) else store.path_of(each) for each in models]
+    stored = [each for each in files if each is not None]
+    learnt = any(isinstance(each, ModelEntry) and each.pin is not None for each in models)
+    if learnt or len(stored) < len(models):
         # Few starts have something to fetch, or to learn.
         from localspec.models.pull import fetch  # noqa: PLC0415
 
-        files = fetch(models, offline=request.offline, progress=on_download)
-    return files, dict(zip(files, references, strict=True)), (alone,) if alone else ()
+        stored = fetch(models, offline=request.offline, progress=on_download)
+    return stored, dict(zip(stored, references, strict=True)), notes
+
+
+def _references(
+    request: LaunchOptions, modes: Sequence[DraftMode], registry: Registry
+) -> list[str]:
+    """Return the target, and the draft model where a mode may use one."""
+    target, draft_model = named_models(request, registry)
+    if draft_model is None:
+        remedy = None
+        if any(mode.needs_draft_model for mode in modes):
+            remedy = f": name one with --draft-model, or use --draft {WITHOUT_MODEL}"
+        elif request.draft_lora is not None:
+            remedy = " to put an adapter on: name one with --draft-model"
+        if remedy is not None:
+            raise UsageError(f"{target} has no draft model{remedy}")
+        return [target]
+    return [target, draft_model] if any(mode.may_use_draft_model for mode in modes) else [target]
 
 
 def _headers(files: Sequence[Path], names: Mapping[Path, str]) -> list[GgufHeader]:
@@ -189,8 +216,7 @@ def _options(
     least_ctx: int,
 ) -> LoadOptions:
     """Return how the target is loaded, before the memory that is free is looked at."""
-    options = request.load.exact() if request.exact else request.load
-    options = options if parallel == 1 else _for_many(options)
+    options = request.target_load if parallel == 1 else _for_many(request.target_load)
     options = replace(options, max_rows=max(mode.rows for mode in modes))
     if roomy and request.fit and options.n_ctx is None:
         small = headers[1] if len(headers) > 1 else None
@@ -236,18 +262,14 @@ def _heads(
         UsageError: a mode needs heads, and there are none, or needs a draft model that is none.
     """
     wanted = any(mode.needs_heads for mode in modes)
-    if wanted and parallel != 1:
+    in_file = len(headers) > 1 and headers[1].architecture == EAGLE3
+    if in_file and any(mode.needs_draft_model for mode in modes):
+        raise UsageError(f"{headers[1].name} holds EAGLE-3 heads: use --draft heads")
+    if (wanted or in_file) and parallel != 1:
         raise UsageError(
             "heads draft for one answer at a time: use --parallel 1, or --draft lookup"
         )
-    if len(headers) > 1 and headers[1].architecture == EAGLE3:
-        if any(mode.needs_draft_model for mode in modes):
-            raise UsageError(f"{headers[1].name} holds EAGLE-3 heads: use --draft heads")
-        if parallel != 1:
-            raise UsageError(
-                f"{headers[1].name} holds EAGLE-3 heads, which draft for one answer at a time: "
-                "use --parallel 1, or --draft lookup"
-            )
+    if in_file:
         return Heads(eagle3_layers(headers[1]))
     reason = why_no_mtp(headers[0], exact=exact)
     if wanted and reason is not None:
@@ -290,46 +312,6 @@ def _shared_vocab(headers: Sequence[GgufHeader], *, named: bool) -> tuple[int, t
     return require_compatible(target, draft_model).shared_vocab, ()
 
 
-def _stored(models: Sequence[ModelEntry | Path]) -> list[Path] | None:
-    """Return the files of models if all of them are here, and nothing is to be learnt of any."""
-    store = Store(data_dir())
-    files = [each if isinstance(each, Path) else store.path_of(each) for each in models]
-    learnt = any(isinstance(each, ModelEntry) and each.pin is not None for each in models)
-    return None if learnt or None in files else [each for each in files if each is not None]
-
-
-def _references(request: LaunchOptions, registry: Registry) -> list[str]:
-    """Return the target, and the draft model where a mode may use one."""
-    target, draft_model = named_models(request, registry)
-    modes = draft_modes(request)
-    if any(mode.needs_draft_model for mode in modes) and draft_model is None:
-        raise UsageError(
-            f"{target} has no draft model: name one with --draft-model, or use --draft {WITHOUT_MODEL}"
-        )
-    if request.draft_lora is not None and draft_model is None:
-        raise UsageError(
-            f"{target} has no draft model to put an adapter on: name one with --draft-model"
-        )
-    if draft_model is None or not any(mode.may_use_draft_model for mode in modes):
-        return [target]
-    return [target, draft_model]
-
-
-def _without_draft_model(
-    request: LaunchOptions, models: Sequence[ModelEntry | Path], registry: Registry
-) -> str | None:
-    """Return the note about a pair's draft model that is not fetched; None where it is not left out."""
-    needed = any(mode.needs_draft_model for mode in draft_modes(request))
-    if len(models) == 1 or request.draft_model is not None or needed:
-        return None
-    # Few starts have a draft model to judge.
-    from localspec.launch.worth import without_draft_model  # noqa: PLC0415
-
-    name = request.pair or registry.default_pair
-    options = request.load.exact() if request.exact else request.load
-    return without_draft_model(name, models[0], models[1], options)
-
-
 def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
     """Return what the pair costs where only `auto` wants the draft model, and it never pays.
 
@@ -358,10 +340,15 @@ def _fitted(plan: LoadPlan, headers: list[GgufHeader], *, shrinks: bool = False)
     fit = plan_fit(headers[0], small, plan.options, plan.draft_options, shrinks=shrinks)
     if fit is None:
         return plan
-    options = plan.options
-    options, draft_options = _sized(options, fit, fit.target_layers), None
-    if plan.draft_options is not None:
-        draft_options = _sized(plan.draft_options, fit, fit.draft_layers or 0)
+    options, draft_options = plan.options, plan.draft_options
+    if fit.shrunk:
+        options = replace(options, n_ctx=fit.n_ctx)
+    if options.gpu_layers is None and fit.gpus:
+        options = replace(options, gpu_layers=fit.target_layers)
+    if draft_options is not None and fit.shrunk:
+        draft_options = replace(draft_options, n_ctx=fit.n_ctx)
+    if draft_options is not None and draft_options.gpu_layers is None and fit.gpus:
+        draft_options = replace(draft_options, gpu_layers=fit.draft_layers or 0)
     fitted = replace(
         plan,
         options=options,
@@ -372,25 +359,11 @@ def _fitted(plan: LoadPlan, headers: list[GgufHeader], *, shrinks: bool = False)
     return fitted if len(headers) == 1 or fit.draft_layers is not None else fitted.undrafted()
 
 
-def _sized(options: LoadOptions, fit: FitPlan, layers: int) -> LoadOptions:
-    """Return how a model is loaded as it fits, given how many of its layers are on GPUs."""
-    if fit.shrunk:
-        options = replace(options, n_ctx=fit.n_ctx)
-    if options.gpu_layers is None and fit.gpus:
-        options = replace(options, gpu_layers=layers)
-    return options
-
-
 def _for_many(options: LoadOptions) -> LoadOptions:
     """Return the options with the attention that suits many short sequences.
 
     On a CPU, flash attention takes a tenth to a fifth less of a pass of 16 sequences; alone, in a deep
     context, it takes more.
     """
-    if (
-        offloads(options)
-        or options.attention(on_gpu=False) is not False
-        or options.flash_attention is False
-    ):
-        return options
-    return replace(options, flash_attention=True)
+    undecided = options.flash_attention is None and options.attention(on_gpu=False) is False
+    return options if offloads(options) or not undecided else replace(options, flash_attention=True)

@@ -58,6 +58,11 @@ class LaunchOptions:
         None, "device", "N|auto", unset="auto", takes=LAYERS, least=0, most=10_000
     )
 
+    @property
+    def target_load(self) -> LoadOptions:
+        """How the target is loaded."""
+        return self.load.exact() if self.exact else self.load
+
     def draft_load(self, load: LoadOptions) -> LoadOptions:
         """Return how the draft model is loaded beside a target that is loaded so.
 

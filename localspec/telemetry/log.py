@@ -154,10 +154,9 @@ def wipe(directory: Path, *, only_text: bool = False) -> bool:
             gone |= database.remove(each)
         if not only_text:
             return database.wipe(path, _STEPS) or gone
-    if path.exists():
-        with _opened(directory, changes=True) as connection:
+        if path.exists():
             change = "UPDATE record SET text = NULL WHERE text IS NOT NULL"
-            gone |= connection.execute(change).rowcount > 0
+            gone |= database.shrink(path, _STEPS, change) > 0
     return gone
 
 

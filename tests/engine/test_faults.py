@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 
 from localspec.chat.request import Request
+from localspec.cli import serve as serving
+from localspec.cli.progress import ProgressLine
 from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.engine.link import cause_of_death
 from localspec.engine.protocol import (
@@ -31,6 +34,7 @@ from localspec.engine.protocol import (
 )
 from localspec.messages import Message
 from localspec.options import LaunchOptions
+from localspec.serve.metrics import Metrics
 from tests.engine.double import command
 from tests.engine.talking import GREEDY, Talker, double, hear_all, hear_last
 from tests.waiting import PATIENCE_S
@@ -383,3 +387,22 @@ def test_what_watches_no_flag_is_ended_all_the_same() -> None:
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(PATIENCE_S) == 1
+
+
+def test_a_child_that_dies_while_a_server_starts_is_reported_by_the_error_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = partial(RemoteEngine, command({"death": {"on": "load"}}))
+    monkeypatch.setattr(serving, "RemoteEngine", engine)
+
+    async def work() -> None:
+        flags: Any = SimpleNamespace(parallel=1, forget=True, max_queue=1, max_wait=None)
+        backend = serving._backend(
+            LaunchOptions(pair="a"), Metrics(), ProgressLine(enabled=False), flags
+        )
+        with pytest.raises(EngineGone, match="SIGKILL"):
+            await backend.start()
+        await backend.close()
+
+    asyncio.run(work())
+    assert "SIGKILL" not in capsys.readouterr().err

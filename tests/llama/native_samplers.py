@@ -47,15 +47,10 @@ def _chain(n_vocab: int, params: SamplingParams) -> Any:
     biases = (native.llama_logit_bias * len(params.logit_bias))(
         *(native.llama_logit_bias(token, bias) for token, bias in params.logit_bias)
     )
+    penalties = params.repeat_penalty, params.frequency_penalty, params.presence_penalty
     samplers = (
         native.llama_sampler_init_logit_bias(n_vocab, len(biases), biases),
-        native.llama_sampler_init_penalties(
-            n_vocab,
-            params.penalty_last_n,
-            params.repeat_penalty,
-            params.frequency_penalty,
-            params.presence_penalty,
-        ),
+        native.llama_sampler_init_penalties(n_vocab, params.penalty_last_n, *penalties),
         native.llama_sampler_init_top_k(params.top_k),
         native.llama_sampler_init_top_p(params.top_p, 1),
         native.llama_sampler_init_min_p(params.min_p, 1),

@@ -1,6 +1,7 @@
 """Changes of acceptance in worlds where it is known whether there was one."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +104,13 @@ def test_few_or_short_replies_show_nothing() -> None:
     assert find_drift([Rate(n, 9, 9 if n < 30 else 0) for n in range(50)]) is None
 
 
-def test_change_is_recorded_told_and_leaves_the_past_out_of_the_prior(tmp_path: Path) -> None:
+def prior_of(
+    directory: Path, now_s: float, workload: str = "code", *, greedy: bool = False
+) -> dict[str, Mapping[int, tuple[float, float]]]:
+    return read_prior(directory, PAIR, workload, greedy=greedy, now_s=now_s)
+
+
+def test_change_is_recorded_reported_and_leaves_the_past_out_of_the_prior(tmp_path: Path) -> None:
     moment = [time.time() - 120 * 600]
     with recording(tmp_path, workload="code") as talk:
         talk.recorder.now = lambda: moment[0]
@@ -114,27 +121,23 @@ def test_change_is_recorded_told_and_leaves_the_past_out_of_the_prior(tmp_path: 
     assert shift.before == pytest.approx(0.9, abs=0.02)
     assert shift.after == pytest.approx(0.2, abs=0.1)
     assert "acceptance of model on code fell from 91% to 24%" in shift_line(shift)
-    prior = read_prior(tmp_path, PAIR, "code", greedy=False, now_s=moment[0])["model"]
+    prior = prior_of(tmp_path, moment[0])["model"]
     assert prior.keys() == {3, 4, 5}
     rate, weight = prior[3]
     assert rate == pytest.approx(0.2, abs=0.06)
     assert 100 < weight < 1200
-    assert read_prior(tmp_path, PAIR, "chat", greedy=False, now_s=moment[0]) == {}
-    assert read_prior(tmp_path, PAIR, "code", greedy=True, now_s=moment[0]) == {}
+    assert prior_of(tmp_path, moment[0], "chat") == {}
+    assert prior_of(tmp_path, moment[0], greedy=True) == {}
 
 
-def test_prior_of_what_cannot_be_read_is_empty(tmp_path: Path) -> None:
-    assert read_prior(tmp_path, PAIR, "code", greedy=False, now_s=0.0) == {}
-    (tmp_path / FILE).write_bytes(b"nonsense of some length, at least of a page" * 200)
-    assert read_prior(tmp_path, PAIR, "code", greedy=False, now_s=0.0) == {}
-
-
-def test_prior_weighs_older_replies_less(tmp_path: Path) -> None:
+def test_prior_weighs_older_replies_less_and_is_empty_where_nothing_can_be_read(
+    tmp_path: Path,
+) -> None:
     now_s = time.time()
+    assert prior_of(tmp_path, now_s) == {}
     with recording(tmp_path, workload="code") as talk:
         talk.reply(rounds=50, acceptance=1.0)
-    weights = [
-        read_prior(tmp_path, PAIR, "code", greedy=False, now_s=now_s + days * 86400)["model"][3][1]
-        for days in (0, 30)
-    ]
+    weights = [prior_of(tmp_path, now_s + days * 86400)["model"][3][1] for days in (0, 30)]
     assert weights == pytest.approx([40, 20], rel=1e-3)
+    (tmp_path / FILE).write_bytes(b"nonsense of some length, at least of a page" * 200)
+    assert prior_of(tmp_path, now_s) == {}

@@ -115,16 +115,29 @@ def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
     drive(look, tmp_path, script, size=(160, 24))
 
 
-@driven(
-    {"otherwise": ["word " * 20], "load_s": 2.0, "death": {"on": "token", "at": 40}}, size=(120, 24)
-)
-async def test_a_killed_engine_is_told_until_it_is_back(chat: Chat) -> None:
-    await chat.begin("one?")
-    assert "Assistant" not in chat.text()
-    await chat.until_text("memory ran out; restarting it")
-    await chat.ready()
-    await chat.until(lambda: "memory ran out" not in chat.text())
-    assert "interrupted, /continue resumes" in chat.text()
+def test_a_killed_engine_is_reported_until_it_is_back(tmp_path: Path) -> None:
+    loaded, go_on = tmp_path / "loaded", tmp_path / "go on"
+
+    async def look(chat: Chat) -> None:
+        await chat.begin("one?")
+        assert "Assistant" not in chat.text()
+        loaded.touch()
+        await chat.ready()
+        loaded.unlink()  # the next load takes as long as it is looked at
+        go_on.touch()
+        await chat.until(lambda: "memory ran out; " in chat.text())
+        loaded.touch()
+        await chat.ready()
+        await chat.until(lambda: "memory ran out" not in chat.text())
+        assert "interrupted, /continue resumes" in chat.text()
+
+    script = {
+        "otherwise": ["word " * 20],
+        "load_s": str(loaded),
+        "death": {"on": "token", "at": 40},
+    }
+    script["rests"] = {"at": 10, "until": str(go_on)}
+    drive(look, tmp_path, script, size=(120, 24))
 
 
 def test_the_usual_colours_follow_the_terminal_and_chosen_ones_are_kept(tmp_path: Path) -> None:
