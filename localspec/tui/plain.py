@@ -199,9 +199,9 @@ class Lines:
             self.report(f"{f'/{each.name} {each.usage}':<28} {each.about}")
 
     def toggle_thoughts(self) -> None:
-        """Write the thoughts of answers from now on, or leave them out."""
+        """Show the thoughts of answers from now on, or hide them."""
         self._thoughts = not self._thoughts
-        self.report(f"thoughts are {'written' if self._thoughts else 'left out'}")
+        self.report(f"thoughts are {'shown' if self._thoughts else 'hidden'} from now on")
 
     def leave(self) -> None:
         """Take note that no more lines are wanted."""

@@ -59,8 +59,8 @@ _WHEN = (
 )
 
 _OTHER_KEYS = """
-Shift+Tab moves to the messages, Esc back to the input line. In chat.toml, [keys]
-changes keys by the names of commands, and by these: stats = "ctrl+s"
+Shift+Tab moves to the messages, Esc back to the input line. [keys] in
+chat.toml gives commands and the actions below other keys: stats = "ctrl+s"
 """
 
 

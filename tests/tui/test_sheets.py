@@ -42,6 +42,11 @@ async def test_a_conversation_is_searched_opened_renamed_and_deleted(chat: Chat)
     history = chat.session.talk.history
     await two_conversations(chat)
     await open_sheet(chat, "/history", HistorySheet)
+    # What can be pressed is told in whole words.
+    await chat.until_text("Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports ─╯")
+    await chat.sized(40, 24)
+    await chat.until_text("Enter opens · Ctrl+R renames … ─╯")
+    await chat.sized(80, 24)
     await chat.press("ctrl+r")
     await chat.until_sheet(LineSheet)
     chat.app.screen.query_one(Input).value = "Forests"
@@ -61,7 +66,7 @@ async def test_a_conversation_is_searched_opened_renamed_and_deleted(chat: Chat)
         await chat.press(*answer)
         await chat.until_sheet(HistorySheet)
         assert len(history.conversations()) == left
-    await chat.until_text("nothing here")
+    await chat.until_text("no conversations yet")
     await back(chat)
     await chat.until_text("attaches a file")
     await chat.ask("again?")
@@ -191,23 +196,6 @@ async def test_titles_open_conversations_and_their_branches(chat: Chat) -> None:
     assert chat.app.screen.query_one(Input).value == "river"
 
 
-@driven({"otherwise": ["Look:\n\n```\nx = 1\n```"]})
-async def test_keys_on_a_message_copy_it_and_its_code(chat: Chat) -> None:
-    await chat.ask("one?")
-    await chat.press("shift+tab", "c")
-    assert chat.app.clipboard == "Look:\n\n```\nx = 1\n```"
-    await chat.press("k")
-    assert chat.app.clipboard == "x = 1"
-    await chat.press("escape")
-    assert chat.app.focused is chat.composer
-
-
-async def take_up_the_first(chat: Chat) -> None:
-    await open_sheet(chat, "/history", HistorySheet)
-    await chat.press("down", "enter")
-    await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
-
-
 def test_a_conversation_goes_on_with_its_model_or_else_with_what_is_loaded(tmp_path: Path) -> None:
     async def hold(chat: Chat) -> None:
         await chat.ask("about rivers?")
@@ -215,7 +203,9 @@ def test_a_conversation_goes_on_with_its_model_or_else_with_what_is_loaded(tmp_p
         await chat.run(f"/model {OTHER}")
         await chat.until(lambda: chat.session.models.line == OTHER)
         await chat.ask("about trees?")
-        await take_up_the_first(chat)
+        await open_sheet(chat, "/history", HistorySheet)
+        await chat.press("down", "enter")
+        await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
         await chat.ask("and?")
         assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", "toy"]
         assert chat.session.models.line == "toy"
@@ -305,23 +295,6 @@ async def test_what_lines_can_screens_can_too(chat: Chat) -> None:
     assert "there is no conversation 2" in chat.text()
     await chat.run("/bye")
     await chat.until(lambda: not chat.app.is_running)
-
-
-@pytest.mark.parametrize(
-    ("columns", "keys"),
-    [
-        (80, "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports ─╯"),
-        (40, "Enter opens · Ctrl+R renames … ─╯"),
-    ],
-)
-def test_what_can_be_pressed_is_told_in_whole_words(
-    columns: int, keys: str, tmp_path: Path
-) -> None:
-    async def look(chat: Chat) -> None:
-        await open_sheet(chat, "/history", HistorySheet)
-        await chat.until_text(keys)
-
-    drive(look, tmp_path, size=(columns, 24))
 
 
 @driven()

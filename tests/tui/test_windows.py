@@ -1,10 +1,8 @@
 """Two windows on one conversation: each shows and continues its own branch, whatever the other one does."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -18,45 +16,14 @@ from tests.tui.driving import Chat, drive
 from tests.tui.scripted import Window, window
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Window, Window]]:
-    """Two windows on a conversation of one question and its answer."""
-    with window(tmp_path) as first:
-        first.ask("Say hello.", "Hello.")
-        with window(tmp_path, first.conversation) as second:
-            yield first, second
-
-
-def test_every_command_is_of_the_branch_that_its_window_shows(pair: tuple[Window, Window]) -> None:
-    here, there = pair
-    here.ask("MOON?", "Of the moon.")
-    there.ask("FOX?", "Of the fox.")
-    here.session.regenerate()
-    assert here.turns == ["Say hello.", "Hello.", "MOON?"]
-    here.answer("Of the moon again.")
-    there.ask("More?", "More of the fox.")
-    here.session.ask_instead(2, "STAR?")
-    here.answer("Of the star.")
-    assert here.contents == ["Say hello.", "Hello.", "STAR?", "Of the star."]
-    there.ask("Yet more?")
-    assert here.session.talk.take_back() == "STAR?"
-    assert here.contents == ["Say hello.", "Hello."]
-    there.answer("Of foxes.")
-    here.ask("SEA?", "Of the sea.")
-    here.session.go_on()
-    here.answer("Of the sea, and on.")
-    assert here.contents == ["Say hello.", "Hello.", "SEA?", "Of the sea, and on."]
-    assert there.contents[2:] == ["FOX?", "Of the fox.", "More?", "More of the fox.", "Yet more?", "Of foxes."]  # fmt: skip
-
-
-def test_the_summary_of_another_window_is_no_reason_to_make_none(
-    pair: tuple[Window, Window],
-) -> None:
-    here, there = pair
-    there.session.compact()
-    there.answer("They said hello.")
-    here.ask("MOON?")
-    assert not here.session.talk.has_tried_summary
+def test_the_summary_of_another_window_is_no_reason_to_make_none(tmp_path: Path) -> None:
+    with window(tmp_path) as here:
+        here.ask("Say hello.", "Hello.")
+        with window(tmp_path, here.conversation) as there:
+            there.session.compact()
+            there.answer("They said hello.")
+        here.ask("MOON?")
+        assert not here.session.talk.has_tried_summary
 
 
 def test_the_screen_shows_the_answer_of_its_own_window(tmp_path: Path) -> None:
@@ -134,6 +101,15 @@ class Windows(RuleBasedStateMachine):
         here.session.regenerate()
         self.kept[at] = len(branch) - 1 + len(branch) % 2
         self.see_sent(here, branch[: self.kept[at]])
+
+    @rule(at=st.integers(0, 1))
+    def go_on(self, at: int) -> None:
+        here, branch = self.at_rest(at)
+        if here is None or not branch or len(branch) % 2 or REQUEST in branch[-2:]:
+            return
+        here.session.go_on()
+        self.kept[at] = len(branch) - 1
+        self.see_sent(here, branch)
 
     @rule(at=st.integers(0, 1), number=st.integers(1, 3))
     def ask_instead(self, at: int, number: int) -> None:
