@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import Finished, Prefilling, Reply, Started, StreamEvent, Text, Told
+from localspec.chat.events import Delta, Finished, Prefilling, Reply, Started, StreamEvent, Text
 from localspec.chat.reply_figures import speculation
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
@@ -126,7 +126,7 @@ class Service:
 
     async def reply(
         self, request: HttpRequest, asked: Request, *, empty: bool = False
-    ) -> AsyncGenerator[Told | Finished]:
+    ) -> AsyncGenerator[Delta | Finished]:
         """Yield the pieces of an answer to a request, and in the end the whole, once the model is there; raises as `Backend.answers` does.
 
         Args:
@@ -195,17 +195,17 @@ def drafting(done: Finished) -> dict[str, Any]:
 
 
 async def merged(
-    replies: Sequence[AsyncGenerator[Told | Finished]],
-) -> AsyncGenerator[tuple[int, Told | Finished]]:
+    replies: Sequence[AsyncGenerator[Delta | Finished]],
+) -> AsyncGenerator[tuple[int, Delta | Finished]]:
     """Yield what several answers bring, each with its place, as it comes; an error of one ends all."""
     if len(replies) == 1:
         async with aclosing(replies[0]) as only:
             async for each in only:
                 yield 0, each
         return
-    queue: asyncio.Queue[tuple[int, Told | Finished | Exception | None]] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[int, Delta | Finished | Exception | None]] = asyncio.Queue()
 
-    async def follow(at: int, reply: AsyncGenerator[Told | Finished]) -> None:
+    async def follow(at: int, reply: AsyncGenerator[Delta | Finished]) -> None:
         try:
             async with aclosing(reply):
                 async for event in reply:
@@ -232,7 +232,7 @@ async def merged(
 
 
 async def collected(
-    request: HttpRequest, replies: Sequence[AsyncGenerator[Told | Finished]]
+    request: HttpRequest, replies: Sequence[AsyncGenerator[Delta | Finished]]
 ) -> list[tuple[Finished, list[Text]]]:
     """Return whole answers, and the texts that each came in; where the client goes away, all of them end."""
 

@@ -14,7 +14,7 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, Reply, Text, Told
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta, Finished, Reply, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
@@ -100,7 +100,7 @@ async def count_tokens(request: HttpRequest, service: Service) -> Response:
 
 
 async def _events(
-    reply: AsyncGenerator[Told | Finished], options: ReplyOptions, notes: Sequence[str]
+    reply: AsyncGenerator[Delta | Finished], options: ReplyOptions, notes: Sequence[str]
 ) -> AsyncGenerator[str]:
     """Yield the events of a stream: a block of thoughts, where there are some, one of text, and one for each call."""
     block, kind = -1, ""
@@ -137,7 +137,7 @@ def _opening(head: Mapping[str, Any], progress: PromptProgress) -> str:
     return _event("message_start", message=message)
 
 
-def _piece(event: Told) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def _piece(event: Delta) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Return the block that an event belongs to, where it may begin one, and what it adds."""
     match event:
         case Text():

@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 
 import msgspec
 
-from localspec.chat.events import Finished, StreamEvent, Told
+from localspec.chat.events import Delta, Finished, StreamEvent
 from localspec.chat.request import Request
 from localspec.engine.engine import Answer, Busy, EngineGone, RemoteEngine, Respondent
 from localspec.engine.protocol import (
@@ -188,7 +188,7 @@ class Backend(Respondent):
 
 async def pieces(
     answers: AsyncGenerator[Answer], watch: Callable[[StreamEvent], None] = lambda _event: None
-) -> AsyncGenerator[Told | Finished]:
+) -> AsyncGenerator[Delta | Finished]:
     """Yield the pieces of an answer, and in the end the whole; `watch` gets every other event."""
     async with aclosing(answers) as notices:
         async for notice in notices:
@@ -196,7 +196,7 @@ async def pieces(
                 yield notice
             elif isinstance(notice, ReplyEvents):
                 for event in notice.events:
-                    if isinstance(event, Told):
+                    if isinstance(event, Delta):
                         yield event
                     else:
                         watch(event)

@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Finished, Text, Told
+from localspec.chat.events import Delta, Finished, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Detokenize, Tokenize
@@ -104,7 +104,7 @@ async def infill(request: HttpRequest, service: Service) -> Response:
 
 
 async def _filling(
-    replies: Sequence[AsyncGenerator[Told | Finished]], body: InfillBody, service: Service
+    replies: Sequence[AsyncGenerator[Delta | Finished]], body: InfillBody, service: Service
 ) -> AsyncGenerator[str]:
     async with aclosing(merged(replies)) as events:
         async for at, each in events:

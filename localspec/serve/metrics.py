@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from localspec.chat.events import Finished, Reply, RoundDone, Started, Told
+from localspec.chat.events import Delta, Finished, Reply, RoundDone, Started
 from localspec.chat.request import Request
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyEvents
 from localspec.launch.observe import workload_of
@@ -120,7 +120,7 @@ class Metrics:
         if not asked.began and any(isinstance(each, Started) for each in told.events):
             asked.began = True
             self._waited_s.observe(seconds)
-        if not asked.wrote and any(isinstance(each, RoundDone | Told) for each in told.events):
+        if not asked.wrote and any(isinstance(each, RoundDone | Delta) for each in told.events):
             asked.wrote = True
             self._first_token_s.observe(seconds)
 

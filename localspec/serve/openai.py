@@ -18,7 +18,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec import __version__
-from localspec.chat.events import CallDone, Finished, Reply, Told
+from localspec.chat.events import CallDone, Delta, Finished, Reply
 from localspec.chat.reply_figures import timings
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
@@ -231,7 +231,7 @@ def _line(
 
 
 async def _chunks(
-    replies: list[AsyncGenerator[Told | Finished]],
+    replies: list[AsyncGenerator[Delta | Finished]],
     line: Callable[..., str],
     form: ChatForm | TextForm,
     *,

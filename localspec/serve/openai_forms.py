@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from localspec.chat.events import CallBegun, CallDelta, Reply, Text, TokenLogprob, Told
+from localspec.chat.events import CallBegun, CallDelta, Delta, Reply, Text, TokenLogprob
 from localspec.messages import ToolCall
 from localspec.serve.tools import openai_call
 
@@ -36,7 +36,7 @@ class ChatForm:
         """Return what a stream begins with."""
         return {"delta": {"role": "assistant", "content": ""}}
 
-    def piece(self, at: int, told: Told | None) -> dict[str, Any]:
+    def piece(self, at: int, told: Delta | None) -> dict[str, Any]:
         """Return a part of a stream; without any its end."""
         match told:
             case Text():
@@ -76,7 +76,7 @@ class TextForm:
     def opening(self) -> None:
         """Return what a stream begins with: nothing."""
 
-    def piece(self, at: int, text: Told | None) -> dict[str, Any]:
+    def piece(self, at: int, text: Delta | None) -> dict[str, Any]:
         """Return a part of a stream; without a text its end."""
         if not isinstance(text, Text):
             return {"text": "", "logprobs": None}

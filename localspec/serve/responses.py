@@ -17,7 +17,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec.calls import Tool
-from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, Reply, Text, Told
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta, Finished, Reply, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
@@ -104,7 +104,7 @@ async def responses(request: HttpRequest, service: Service) -> Response:
 
 
 async def _events(
-    reply: AsyncGenerator[Told | Finished],
+    reply: AsyncGenerator[Delta | Finished],
     shell: dict[str, Any],
     notes: Sequence[str],
     numbers: Iterator[int],
@@ -141,7 +141,9 @@ def _event(numbers: Iterator[int], kind: str, fields: dict[str, Any]) -> str:
     return f"event: {kind}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
 
 
-def _following(begun: "_Item | _Call | None", told: Told | Finished, index: int) -> "_Item | _Call":
+def _following(
+    begun: "_Item | _Call | None", told: Delta | Finished, index: int
+) -> "_Item | _Call":
     """Return the item that an event belongs to: another one, or the one that has begun. An answer without a word is one, too."""
     if isinstance(told, CallBegun):
         return _Call(told, index)
@@ -177,7 +179,7 @@ class _Item:
             return [added]
         return [added, ("response.content_part.added", {**self._at, "part": _part("", [])})]
 
-    def delta(self, text: Told) -> tuple[str, dict[str, Any]]:
+    def delta(self, text: Delta) -> tuple[str, dict[str, Any]]:
         assert isinstance(text, Text), "it has begun with one"  # noqa: S101
         self._texts.append(text)
         told = {} if self.thinking else {"logprobs": likely([text])}
@@ -222,7 +224,7 @@ class _Call:
         item = self._whole("in_progress")
         return [("response.output_item.added", {"output_index": self._index, "item": item})]
 
-    def delta(self, told: Told) -> tuple[str, dict[str, Any]]:
+    def delta(self, told: Delta) -> tuple[str, dict[str, Any]]:
         assert isinstance(told, CallDelta), "it has begun with a call"  # noqa: S101
         self._arguments += told.text
         at = {"item_id": self._id, "output_index": self._index}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from lab.planted import FORMATS
 from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
 from localspec.chat.request import Request
@@ -40,7 +41,7 @@ from tests.tui.test_gate import on_disk
 
 pytestmark = pytest.mark.long
 
-COUNT = 5000 if LONG else 108
+COUNT = 5000 if LONG else 2 * len(FORMATS)
 EACH, TURNS = 10, 20
 SECRETS = secrets_of(COUNT, seed=21)
 TEXTS = texts_of(SECRETS, EACH)

@@ -14,7 +14,7 @@ from localspec.grammar import automaton as automaton_module
 from localspec.grammar.automaton import GrammarAutomaton, GrammarState, _Cursor
 from localspec.options import ReplyOptions
 from tests.decoding.planting import plant
-from tests.grammar.byte_vocabulary import END, ByteVocabulary
+from tests.grammar.answers import END, ByteVocabulary
 
 PERSON = {
     "type": "object",
@@ -125,12 +125,10 @@ def test_places_far_from_each_other_have_their_own_masks() -> None:
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("self._matcher.rollback(back)", "self._matcher.rollback(0)"),
-        ("self._matcher.rollback(back)", "self._matcher.rollback(min(back, 1))"),
-        ("tokens[::-1]", "tokens"),
-        ("self._at = state", "pass"),
+        ("self._matcher.rollback(back)", "self._matcher.rollback(0)"), ("self._matcher.rollback(back)", "self._matcher.rollback(min(back, 1))"),
+        ("tokens[::-1]", "tokens"), ("self._at = state", "pass"),
     ],
-)
+)  # fmt: skip
 def test_a_matcher_that_stands_elsewhere_is_caught(
     right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -300,6 +300,7 @@ def test_only_what_earns_more_than_what_is_there_is_kept(job: TailoringJob) -> N
     assert load_registry().pairs["tiny"].draft_model != "tiny-tailored"
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [

@@ -13,12 +13,8 @@ import time
 ECHO: dict[str, object] = {
     "name": "echo",
     "description": "Say it again.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {"text": {"type": "string"}},
-        "required": ["text"],
-    },
-}
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+}  # fmt: skip
 LOOP = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
 LIES: list[dict[str, object]] = [
     {"type": "object", **LOOP},
@@ -57,10 +53,10 @@ def initialize() -> dict[str, object]:
 
 def listed() -> list[dict[str, object]]:
     if way == "lies":
-        lies: list[dict[str, object]] = [
-            {"name": f"lie{n}", "inputSchema": each} for n, each in enumerate(LIES)
+        return [
+            ECHO,
+            *({**ECHO, "name": f"lie{n}", "inputSchema": each} for n, each in enumerate(LIES)),
         ]
-        return [ECHO, *lies]
     if way == "is no list":
         return [{"name": "lie", "inputSchema": "a text"}]
     if way == "has too many":

@@ -64,12 +64,10 @@ def test_one_that_writes_what_is_no_message_is_called(way: str) -> None:
 @pytest.mark.parametrize(
     ("way", "more", "word"),
     [
-        ("hangs at the start", {}, "did not answer"),
-        ("dies at the start", {}, "ended: ?[31mno such file: token.json"),
-        ("", {"folder": "/nonexistent"}, "cannot be started"),
-        ("is no list", {}, "not MCP"),
+        ("hangs at the start", {}, "did not answer"), ("dies at the start", {}, "ended: ?[31mno such file: token.json"),
+        ("", {"folder": "/nonexistent"}, "cannot be started"), ("is no list", {}, "not MCP"),
     ],
-)
+)  # fmt: skip
 def test_one_that_does_not_start_costs_its_tools_alone(
     monkeypatch: pytest.MonkeyPatch, way: str, more: dict[str, str], word: str
 ) -> None:
