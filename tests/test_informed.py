@@ -86,7 +86,7 @@ def _stops_at(policy: AdaptivePolicy) -> bool:
     assert worth is not None
     drafter = policy.drafters[0]
     assert isinstance(drafter, ModelDrafter)
-    return not [worth.add(drafter._chance(gap)) for gap in (1.6, 2.4)][-1]
+    return not [worth.add(drafter.chance(gap)) for gap in (1.6, 2.4)][-1]
 
 
 def test_what_was_rejected_before_is_given_up_sooner_for_that_kind_of_text(
@@ -106,12 +106,12 @@ def test_what_is_learnt_here_counts_beside_it() -> None:
     policy = AdaptivePolicy(TARGET, 31, [drafter])
     drafter.expect({3: (0.99, 1000.0)})
     assert not _stops_at(policy)
-    assert drafter._chance(1.6) > 0.9
+    assert drafter.chance(1.6) > 0.9
     for _ in range(80):
         draft = Draft((5, 6), (0.5, 0.5), "model", (1.6, 2.4), passes=2)
         policy.learn(Round(draft, Verdict(0, 9), (9,), Spent(draft_s=0.02, verify_s=0.055)))
     drafter.expect({3: (0.99, 1000.0)})
-    assert drafter._chance(1.6) < 0.5
+    assert drafter.chance(1.6) < 0.5
 
 
 def test_greedy_texts_and_others_are_asked_about_apart(

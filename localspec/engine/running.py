@@ -76,15 +76,15 @@ def announced(running: Running) -> Iterator[None]:
 
 def servers() -> list[Running]:
     """Return the servers that run, the oldest first; what is left of others is removed."""
-    found = []
+    running = []
     for path in (data_dir() / _PLACE).glob("*.json"):
         with suppress(OSError), path.open("rb") as stream:  # unreadable now is not gone
             if not _is_locked(stream):
                 path.unlink(missing_ok=True)
                 engine_socket(path.stem).unlink(missing_ok=True)
-            elif running := _read(stream):
-                found.append(running)
-    return sorted(found, key=lambda each: each.since)
+            elif server := _read(stream):
+                running.append(server)
+    return sorted(running, key=lambda each: each.since)
 
 
 def runs(pid: int) -> Running | None:

@@ -31,10 +31,6 @@ _LIKE_HELLO = range(3, 65)
 """Sizes that the answer to a hello has, or had in other versions."""
 
 
-class _Closed(OSError):
-    """The other end closed the connection."""
-
-
 class _Strange(OSError):
     """What came is no answer of a worker of ours; the text is the rest of a sentence."""
 
@@ -84,7 +80,7 @@ def require_worker(address: str, patience_s: float = PATIENCE_S) -> None:
             f"does not answer within {patience_s:g} s: it hangs, is not reached, or is busy with another "
             "program, since a worker serves one at a time"
         )
-    except _Closed:
+    except ConnectionResetError:
         problem = (
             "closed the connection without an answer: behind a tunnel, nothing listens at its other end; "
             "else it is no worker, or one of another version"
@@ -148,6 +144,6 @@ def _exactly(connection: socket.socket, count: int, end_s: float) -> bytes:
         connection.settimeout(left_s)
         more = connection.recv(count - len(content))
         if not more:
-            raise _Closed
+            raise ConnectionResetError
         content += more
     return content

@@ -113,7 +113,7 @@ def test_costs_are_known_before_a_model_is_loaded(weights: Weights, tmp_path: Pa
 
 
 @pytest.mark.parametrize("spread", [None, 1.9])
-def test_a_disturbed_measurement_is_repeated_by_the_next_two_runs_and_the_fastest_counts(
+def test_a_disturbed_one_twice(
     measuring: Measuring, weights: Weights, spread: float | None
 ) -> None:
     measuring.spread, shares = spread, list[tuple[Role, float, bool]]()
@@ -139,9 +139,7 @@ def test_the_last_repetition_waits_until_other_programs_rest(
     assert len(measuring.counted) == 3
 
 
-def test_an_undisturbed_measurement_ends_the_repetitions(
-    measuring: Measuring, weights: Weights
-) -> None:
+def test_an_undisturbed_one_ends_repetitions(measuring: Measuring, weights: Weights) -> None:
     for spread in (7.0, 1.02, 1.02):
         measuring.spread = spread
         calibrated(weights())
@@ -176,9 +174,7 @@ def test_a_cache_that_cannot_be_written_is_mentioned_once(
 
 
 @pytest.mark.usefixtures("measuring")
-def test_a_note_of_the_target_stays_where_the_draft_model_has_none(
-    weights: Weights, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_note_of_the_target_stays(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = iter(["could not be saved", ""])
     monkeypatch.setattr(module, "_store", lambda _key, _value: next(notes))
     assert calibrated(weights(), weights("small")).notes == ("could not be saved",)
@@ -212,7 +208,7 @@ def test_safe_widths_are_stored_too(measuring: Measuring, weights: Weights) -> N
 @pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("data")
-def test_real_weights_are_measured_and_then_never_again(
+def test_real_weights_are_measured_once(
     smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = {

@@ -50,7 +50,7 @@ def test_every_option_is_known_to_matter_or_not() -> None:
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_what_chooses_kernels_makes_another_key(
+def test_options_that_choose_kernels(
     file: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "tensor_split":
@@ -143,9 +143,7 @@ def test_a_file_of_the_store_is_its_sha256_wherever_the_store_is(tmp_path: Path)
     assert file_identity(link) == f"sha256 {name}"
 
 
-def test_another_file_is_told_by_place_size_and_time_and_its_place_is_not_written_down(
-    file: Path,
-) -> None:
+def test_another_file_differs_by_place_size_and_time(file: Path) -> None:
     before = file_identity(file)
     assert str(file.parent) not in str(key_of("costs", file, LoadOptions()))
     assert file_identity(file) == before

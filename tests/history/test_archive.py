@@ -77,7 +77,8 @@ def test_a_conversation_with_calls_is_there_again_after_a_restart(tmp_path: Path
     assert [each.parent for each in branch] == [None, *(each.id for each in branch[:-1])]
     assert {each.state for each in branch} == {"complete"}
     assert branch[-1].figures == '{"tokens_per_s": 30}'
-    assert second.questions(9) == ["What does a say?"], "a result is no question"
+    talk(second, "And b?", "No.")
+    assert second.questions(9) == ["What does a say?", "And b?"], "a result is no question"
     assert ids(second, "rain") == [number], "results are searched"
     second.close()
 
@@ -259,9 +260,7 @@ LONG = "Compare the three longest rivers of Europe with those of"
         ("a question", "a question"),
     ],
 )
-def test_a_title_is_what_was_typed_without_files_until_the_user_gives_one(
-    history: History, typed: str, title: str
-) -> None:
+def test_a_title_is_what_was_typed(history: History, typed: str, title: str) -> None:
     number = history.create()
     history.add_user(number, None, Message.user(typed, [DocumentPart("a.txt", "inside")]))
     assert history.conversation(number).title == title

@@ -114,9 +114,7 @@ def test_the_first_message_of_all_waits_where_nothing_can_be_written(tmp_path: P
     file.close()
 
 
-def test_a_reply_that_grows_is_written_once_when_the_file_can_be_written_again(
-    tmp_path: Path,
-) -> None:
+def test_a_growing_reply_is_written_when_the_file_can_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     directory = tmp_path / "file" / "history"
     with_none = History(directory)
@@ -229,9 +227,7 @@ history.close()
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("how", ["retries", "closes"])
-def test_what_was_added_while_the_disk_was_full_is_saved_when_it_is_not(
-    tmp_path: Path, how: str
-) -> None:
+def test_what_was_added_to_a_full_disk_is_saved_later(tmp_path: Path, how: str) -> None:
     filled(tmp_path)
     run(FULL_FOR_A_WHILE, tmp_path, how)
     again = History(tmp_path)
@@ -251,18 +247,19 @@ def test_what_was_added_while_the_disk_was_full_is_saved_when_it_is_not(
     again.close()
 
 
-def test_a_file_that_cannot_be_written_is_tried_again_at_intervals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_file_is_tried_at_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries, now_s = list[Path](), [1000.0]
 
     def refused(path: Path, *_: object) -> sqlite3.Connection:
         tries.append(path)
-        raise sqlite3.OperationalError("database or disk is full")
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
 
     monkeypatch.setattr(databases, "open_database", refused)
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     history = databases.HistoryDatabase(tmp_path / "history.db")
+    check_one_line(history.trouble, "is full", "free some space")
     for second, tried in ((1, 1), (9, 1), (11, 2), (20, 2), (22, 3)):
         now_s[0] = 1000.0 + second
         history.retry()

@@ -1,18 +1,14 @@
-"""A device that is no CPU on any machine: llama.cpp's RPC server in a process of its own, and jobs on it in another.
+"""Jobs on workers, whose devices are no CPU of this process: `python -m tests.llama.remote`, with the jobs as JSON on stdin.
 
-What was registered once stays so in a process, and llama.cpp ends a process that needs a server that is gone. So
-jobs run in a process of their own, too: `python -m tests.llama.remote`, with jobs as JSON on stdin.
+What was registered once stays so in a process, and llama.cpp ends a process that needs a worker that is gone.
 """
 
-import ctypes
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,91 +20,30 @@ from localspec.launch.fit import plan_fit
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.allocated import together
-from localspec.llama.backend import initialise, library_function
 from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
-from localspec.llama.native import native
+from localspec.llama.rpc import use_workers
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.resources import Usage
-from tests.waiting import PATIENCE_S, until
-
-
-def rpc_library() -> Path | None:
-    """The library of RPC beside llama.cpp's own; None where the build has none."""
-    return next((Path(native.__file__).parent / "lib").glob("libggml-rpc.*"), None)
-
-
-def _rpc() -> ctypes.CDLL:
-    library = rpc_library()
-    assert library is not None, "looked for before"
-    return ctypes.CDLL(str(library))
-
-
-@contextmanager
-def workers(count: int) -> Iterator[list[str]]:
-    """Run servers on loopback, each with this machine's CPU as its device, and yield where they are."""
-    running, places = [], []
-    try:
-        for _ in range(count):
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                places.append("127.0.0.1:{1}".format(*free.getsockname()))
-            command = [sys.executable, "-m", "tests.llama.remote", places[-1]]
-            running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-        for place in places:
-            _wait_for(place)
-        yield places
-    finally:
-        for each in running:
-            each.kill()
-            each.wait()
-
-
-def _wait_for(place: str) -> None:
-    host, _, port = place.rpartition(":")
-
-    def answers() -> bool:
-        with suppress(OSError):
-            socket.create_connection((host, int(port))).close()
-            return True
-        return False
-
-    assert until(answers), f"no server at {place}"
+from tests.waiting import PATIENCE_S
 
 
 def results(places: Sequence[str], jobs: Sequence[Mapping[str, Any]], data: Path) -> list[Any]:
-    """Return the results of jobs, all in one process that knows the servers as devices RPC0 and so on."""
+    """Return the results of jobs, all in one process that has the workers as devices RPC0 and so on."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.llama.remote"],
         input=json.dumps({"places": places, "jobs": jobs}),
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=5 * PATIENCE_S,
         check=False,
         env={**os.environ, "LOCALSPEC_DATA_DIR": str(data)},
     )
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout))
-
-
-def _serve(place: str) -> None:
-    initialise()
-    cpu = library_function("ggml_backend_dev_by_type", ctypes.c_void_p, ctypes.c_int)
-    handles = (ctypes.c_void_p * 1)(cpu(0))
-    start = _rpc().ggml_backend_rpc_start_server
-    size, text = ctypes.c_size_t, ctypes.c_char_p
-    start.restype, start.argtypes = None, [text, text, size, size, ctypes.c_void_p]
-    start(place.encode(), None, 1, 1, handles)
-
-
-def _register(place: str) -> None:
-    add = _rpc().ggml_backend_rpc_add_server
-    add.restype, add.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
-    register = library_function("ggml_backend_register", None, ctypes.c_void_p)
-    register(add(place.encode()))
 
 
 def _options(given: Mapping[str, Any]) -> LoadOptions:
@@ -206,13 +141,8 @@ _JOBS = {
 
 
 def _main() -> None:
-    if len(sys.argv) > 1:
-        _serve(sys.argv[1])
-        return
     request = json.load(sys.stdin)
-    initialise()
-    for place in request["places"]:
-        _register(place)
+    use_workers(request["places"])
     json.dump([_JOBS[job["do"]](job) for job in request["jobs"]], sys.stdout)
 
 

@@ -173,9 +173,7 @@ def test_a_planted_bug_is_caught(
     assert first_difference(tiny, 40, rounds=12) is not None
 
 
-def test_only_what_can_be_cut_and_stands_alone_has_branches(
-    tiny: LlamaModel, tmp_path: Path
-) -> None:
+def test_only_a_lone_cuttable_sequence_has_branches(tiny: LlamaModel, tmp_path: Path) -> None:
     recurrent = LlamaModel(tiny_mamba.write(tmp_path / "mamba.gguf"), tiny.options)
     for model, count, most in ((tiny, 1, 4), (tiny, 2, 0), (recurrent, 1, 0)):
         sequences = of_branches(model, count)
@@ -208,12 +206,12 @@ class Believing(AdaptivePolicy):
 
     def __init__(self, costs: TrueCosts, longest: int, drafters: Iterable[Drafter], branches: int):
         super().__init__(costs.target, longest, tuple(drafters), branches)
-        self._costs = costs
+        self._true = costs
 
     def learn(self, done: Round) -> None:
         forecast = self._planned.forecast
         draft_s = 0.0 if forecast is None else done.draft.passes * forecast.step_s
-        verify_s = self._costs.target.of(done.width + self._again)
+        verify_s = self._true.target.of(done.width + self._again)
         super().learn(replace(done, spent=Spent(draft_s=draft_s, verify_s=verify_s)))
 
 
@@ -232,9 +230,7 @@ def answers(
 @pytest.mark.weights
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_same_bytes_under_exact_with_branches_and_without(
-    smollm2_path: Path, temperature: float
-) -> None:
+def test_the_same_bytes_under_exact_with_branches(smollm2_path: Path, temperature: float) -> None:
     options = ReplyOptions(SamplingParams(temperature=temperature), seed=11, max_tokens=48)
     path, shared = str(smollm2_path), {"exact": True, "load": LoadOptions(n_ctx=512)}
     plain = load(make_plan(LaunchOptions(target=path, draft="off", **shared)))  # type: ignore[arg-type]

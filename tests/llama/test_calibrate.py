@@ -161,7 +161,7 @@ SHORT = replace(OF_TARGET, widths=(1, 2, 8, 64), needed=4, budget_s=0.5, most_s=
 
 @pytest.mark.slow
 @pytest.mark.weights
-def test_a_real_model_has_costs_in_both_roles_and_keeps_what_its_own_context_knows(
+def test_a_real_model_has_costs(
     smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
 ) -> None:
     context.prefill(tokens)

@@ -17,9 +17,7 @@ from localspec.llama.sequence import LlamaContext
 pytestmark = pytest.mark.weights
 
 
-def test_rows_are_those_of_the_last_tokens_bit_for_bit_with_exact_kernels(
-    context: LlamaContext, tokens: list[int]
-) -> None:
+def test_rows_are_those_of_the_last_tokens(context: LlamaContext, tokens: list[int]) -> None:
     context.prefill(tokens[:-4])
     wide = context.logits(tokens, rows=4).copy()
     context.truncate(len(tokens) - 4)
@@ -29,7 +27,7 @@ def test_rows_are_those_of_the_last_tokens_bit_for_bit_with_exact_kernels(
 
 
 @pytest.mark.slow
-def test_any_sequence_of_requests_gives_what_an_empty_cache_gives(
+def test_requests_in_any_order(
     context: LlamaContext, smollm2: LlamaModel, tokens: list[int]
 ) -> None:
     random, fresh, request = Random(5), LlamaContext(smollm2), tokens[:20]
@@ -54,9 +52,7 @@ def test_only_what_is_new_is_evaluated(context: LlamaContext, tokens: list[int])
 
 
 @pytest.mark.slow
-def test_a_prompt_wider_than_a_batch_gives_its_last_rows(
-    context: LlamaContext, tokens: list[int]
-) -> None:
+def test_a_prompt_wider_than_a_batch(context: LlamaContext, tokens: list[int]) -> None:
     long = (tokens * 4)[:300]
     at_once = context.logits(long, rows=3).copy()
     context.truncate(0)
@@ -67,9 +63,7 @@ def test_a_prompt_wider_than_a_batch_gives_its_last_rows(
     assert context.logits((tokens * 2)[:129], rows=4).shape == (4, context.n_vocab)
 
 
-def test_more_rows_or_tokens_than_the_context_holds_are_refused_and_nothing_is_lost(
-    smollm2: LlamaModel, tokens: list[int]
-) -> None:
+def test_too_many_rows_or_tokens_are_refused(smollm2: LlamaModel, tokens: list[int]) -> None:
     context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=100))
     context.prefill(tokens)
     with pytest.raises(PassFailed, match="9 rows"):
@@ -83,7 +77,7 @@ def test_more_rows_or_tokens_than_the_context_holds_are_refused_and_nothing_is_l
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("n_ctx", [2, 3, 40, 300])
-def test_a_small_context_holds_what_it_is_made_for_and_no_more(
+def test_a_small_context_is_full_at_n_ctx(
     smollm2: LlamaModel, tokens: list[int], n_ctx: int
 ) -> None:
     context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=n_ctx))
@@ -124,7 +118,7 @@ def test_a_flag_set_before_or_in_the_middle_of_a_pass_stops_it_and_the_cache_sta
     context.close()
 
 
-def test_an_attention_cache_can_be_cut_which_takes_no_pass_to_know(
+def test_attention_is_cut_without_a_pass(
     smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NativeContext, "decode", None)

@@ -44,9 +44,7 @@ def test_by_default_llama_cpps_own_choice_is_made(
     assert not offloads(LoadOptions(gpu_layers=0))
 
 
-def test_devices_that_are_named_are_taken_in_their_order_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_named_devices_are_taken_in_their_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [CPU, CARD, OTHER, IN_CPU, FAR]
     assert placed(known, monkeypatch, devices=("cuda1", "RPC0", "CUDA1")) == ["CUDA1", "RPC0"]
     assert placed(known, monkeypatch, devices=("Vulkan1",)) == ["Vulkan1"]

@@ -47,9 +47,7 @@ def test_a_text_has_the_same_vector_alone_and_among_others(make: Make, pooling: 
     assert embedder.vectors([]).shape == (0, embedder.width)
 
 
-def test_a_question_beside_busy_programs_waits_for_none_of_them(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_waits_for_no_busy_program(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, waits = list[int](), list[float]()
 
     def busy() -> CoreUsage:

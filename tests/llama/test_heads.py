@@ -133,7 +133,7 @@ def test_of_a_long_text_they_begin_with_so_many_tokens_and_go_on_from_there(benc
     assert evaluated(1) == 16, "they begin again where they would lag further"
 
 
-def test_in_chunks_they_evaluate_no_more_than_was_planned(
+def test_in_chunks_they_evaluate_what_was_due(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, rows, chunk = text_of(Random(5), 150), 3, 16
@@ -193,9 +193,7 @@ def test_a_planted_bug_is_caught(
     bench.close()
 
 
-def test_rows_are_kept_of_the_latest_tokens_alone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_stay_of_the_latest_tokens(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heads_module, "_MEMORY", 40)
     text = text_of(Random(1), 300)
     _, heads = bench.made(text)
@@ -205,9 +203,7 @@ def test_rows_are_kept_of_the_latest_tokens_alone(
     assert heads.common_prefix(text) == len(text)
 
 
-def test_they_know_that_they_cannot_go_on_from_what_the_target_did_not_compute_before_them(
-    bench: Bench,
-) -> None:
+def test_they_know_what_the_target_did_not_compute(bench: Bench) -> None:
     target, heads = bench.made()
     text = text_of(Random(1), 60)
     assert not heads.knows(text)

@@ -119,7 +119,7 @@ def test_memory_of_snapshots_is_predicted(hybrid: Path) -> None:
     assert taken[1] > 1.05 * taken[0]
 
 
-def test_widths_are_tried_as_far_as_snapshots_reach_and_hidden_rows_count(
+def test_widths_within_snapshots_and_hidden(
     model: LlamaModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = safe_widths(model, EXACT, depths=(30,))

@@ -142,9 +142,7 @@ def test_a_text_that_goes_on_takes_the_place_of_its_beginning(
     assert read(tmp_path, before, longer) == [170, 90, 70]
 
 
-def test_what_a_sequence_would_lose_comes_back(
-    after: LlamaSequences, tokens: list[int], tmp_path: Path
-) -> None:
+def test_a_lost_prefix_comes_back(after: LlamaSequences, tokens: list[int], tmp_path: Path) -> None:
     kept = KeptPrefixes(tmp_path, after.views, "a")
     talks = [tokens, [5, *tokens], [6, *tokens]]
     for talk in talks:
@@ -158,6 +156,7 @@ def test_what_a_sequence_would_lose_comes_back(
     assert evaluated == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_no_answer_waits_for_the_disk(
     after: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +182,7 @@ def test_no_answer_waits_for_the_disk(
     assert len(files(tmp_path)) == 4
 
 
+@pytest.mark.slow
 def test_what_is_still_to_be_copied_is_neither_stored_nor_written_over(
     before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
@@ -227,9 +227,7 @@ def test_no_more_is_written_in_an_hour_than_may_be_kept(
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_written_nothing_happens(
-    before: LlamaSequences, tmp_path: Path
-) -> None:
+def test_nothing_happens_without_a_folder(before: LlamaSequences, tmp_path: Path) -> None:
     (tmp_path / "prefixes").write_text("a file")
     write(tmp_path / "prefixes", before)
     assert (tmp_path / "prefixes").read_text() == "a file"

@@ -38,9 +38,7 @@ _GAVE_UP = "llama.cpp gave up ({}); most likely memory ran out"
     ],
     ids=["abort", "terminate", "a file that is cut while it is mapped", "a signal that was sent"],
 )
-def test_native_code_that_gives_up_says_so_in_one_line(
-    program: str, number: int, line: str, tmp_path: Path
-) -> None:
+def test_giving_up_is_one_line(program: str, number: int, line: str, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(bytes(100_000))
     command = [sys.executable, "-c", _START + program, str(file)]

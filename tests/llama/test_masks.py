@@ -119,9 +119,7 @@ def test_a_class_without_one_character_has_those_that_begin_with_the_same_byte(
     assert sum(not vocabulary.piece(int(token)).isascii() for token in allowed) > 500
 
 
-def test_what_is_forced_is_cut_as_the_model_cuts_it(
-    vocabulary: Vocabulary, grammars: Grammars
-) -> None:
+def test_forced_text_is_cut_as_the_model_does(vocabulary: Vocabulary, grammars: Grammars) -> None:
     masks = masks_of(grammars, ReplyOptions(json_schema=OBJECT))
     ids = ids_of(vocabulary, TEXT)
     forced = [tuple(masks.forced(ids[:end])) for end in range(len(ids))]
@@ -210,7 +208,7 @@ def test_nothing_but_valid_calls_follows(
         jsonschema.validate(json.loads(call.arguments), dict(tool.parameters))
 
 
-def test_rejected_drafts_leave_no_trace(
+def test_rejected_drafts_vanish(
     vocabulary: Vocabulary, grammars: Grammars, everything: Any
 ) -> None:
     text = 'Well. <tool_call>\n{"name": "get_weather", "arguments": {"city": "Rio"}}\n</tool_call>'

@@ -20,9 +20,7 @@ from tests.tailor.tiny_llama import write
 pytestmark = pytest.mark.weights
 
 
-def test_a_file_that_llama_cpp_refuses_is_one_line_with_its_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "odd.gguf"
     path.write_bytes(b"GGUF" + b"\0" * 64)
     with pytest.raises(ModelLoadError, match=r"odd\.gguf") as caught:
@@ -36,9 +34,7 @@ def test_a_file_that_llama_cpp_refuses_is_one_line_with_its_reason(
         LlamaModel(path, LoadOptions())
 
 
-def test_a_file_without_a_tokenizer_is_refused_before_llama_cpp_ends_the_process(
-    tmp_path: Path,
-) -> None:
+def test_a_file_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     source, path = write(tmp_path / "tiny.gguf"), tmp_path / "mute.gguf"
     layout, n_vocab = read_layout(source), read_header(source).tokenizer.n_vocab
     sizes = {"tokenizer.ggml.model": text("no_vocab"), "llama.vocab_size": number(n_vocab)}
@@ -51,9 +47,7 @@ def test_a_file_without_a_tokenizer_is_refused_before_llama_cpp_ends_the_process
         LlamaModel(path, LoadOptions())
 
 
-def test_loading_prints_nothing_and_can_be_cancelled(
-    smollm2_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_loading_prints_nothing(smollm2_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     LlamaContext(LlamaModel(smollm2_path, LoadOptions())).model.close()
     printed = capfd.readouterr()
     assert printed.out == printed.err == ""
@@ -69,9 +63,7 @@ def test_loading_prints_nothing_and_can_be_cancelled(
     assert shares[-1] < 1
 
 
-def test_text_survives_tokenizing_and_special_texts_become_tokens_only_where_asked(
-    smollm2: LlamaModel,
-) -> None:
+def test_texts_and_special_texts_as_tokens(smollm2: LlamaModel) -> None:
     vocabulary, text = smollm2.vocabulary, "Ünïcödé, 漢字, 🙂 and\n\ttabs\0"
     ids = vocabulary.tokenize(text, add_special=False, parse_special=False)
     assert b"".join(map(vocabulary.piece, ids)).decode() == text

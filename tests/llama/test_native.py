@@ -64,9 +64,7 @@ def test_a_build_is_used_once_it_is_chosen_and_until_it_is_not(other: Path, tmp_
     assert loaded(tmp_path, **{BUILD_VARIABLE: str(other)}) == other
 
 
-def test_a_build_that_does_not_load_or_is_of_another_version_is_passed_over(
-    other: Path, tmp_path: Path
-) -> None:
+def test_a_broken_or_other_build_is_passed_over(other: Path, tmp_path: Path) -> None:
     choose(other)
     library = other / "llama_cpp" / "lib" / Path(native._lib._name).name
     whole = library.read_bytes()
@@ -123,9 +121,7 @@ def preloaded(
     return ["missing"] if "libcudart.so.9" in err else out.split()
 
 
-def test_what_wheels_bring_is_loaded_in_the_version_that_a_large_build_names(
-    tmp_path: Path,
-) -> None:
+def test_wheels_are_loaded_in_the_version_that_a_build_names(tmp_path: Path) -> None:
     site = tmp_path / "site"
     needed = library(site / "nvidia/cuda_runtime/lib/libcudart.so.98", gives(7))
     library(site / "nvidia/cu13/lib/libcudart.so.99", gives(8))

@@ -126,9 +126,7 @@ def answer(assistant: Assistant, max_tokens: int, temperature: float = 0.0) -> R
 
 
 @pytest.mark.parametrize("draft", ["off", "lookup:4", "model:3"])
-def test_every_row_lies_in_the_buffer_of_its_pass_and_none_outlives_it(
-    audit: Audit, smollm2_path: Path, draft: str
-) -> None:
+def test_every_row_lies_in_its_buffer(audit: Audit, smollm2_path: Path, draft: str) -> None:
     assistant = loaded(smollm2_path, draft)
     replies = [answer(assistant, 24, temperature) for temperature in (0.0, 0.9)]
     assistant.close()
@@ -148,9 +146,7 @@ def test_an_audit_sees_a_row_too_many(audit: Audit, smollm2: LlamaModel) -> None
     context.close()
 
 
-def test_after_a_stop_in_any_pass_the_next_reply_is_whole_and_equal(
-    drafting: Assistant, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_in_any_pass(drafting: Assistant, monkeypatch: pytest.MonkeyPatch) -> None:
     models, made, stop_in, decode = drafting.models, list[int](), list[int](), native.llama_decode
     assert models.draft_model is not None
 
@@ -206,18 +202,14 @@ def load_tiny(tmp_path: Path) -> Callable[[], None]:
 
 
 @on_linux
-def test_two_hundred_loads_of_a_tiny_model_leave_nothing_behind(
-    load_tiny: Callable[[], None],
-) -> None:
+def test_two_hundred_loads_leave_nothing_behind(load_tiny: Callable[[], None]) -> None:
     for _ in range(40):
         load_tiny()
     check_no_growth(load_tiny, 200, 4096)
 
 
 @on_linux
-def test_switching_models_leaves_nothing_behind(
-    smollm2_path: Path, load_tiny: Callable[[], None]
-) -> None:
+def test_switching_leaves_nothing(smollm2_path: Path, load_tiny: Callable[[], None]) -> None:
     def switch() -> None:
         assistant = loaded(smollm2_path, "lookup:4")
         answer(assistant, 3)

@@ -52,9 +52,7 @@ def test_a_recurrent_target_runs_without_drafting_and_says_so(mamba: Path, opene
     assert list(assistant.models.suppressed) == SUPPRESSED, "what the file forbids"
 
 
-def test_a_recurrent_model_answers_rightly_after_its_past_was_changed_or_cancelled(
-    mamba: Path, opened: Open
-) -> None:
+def test_a_recurrent_model_after_a_changed_past(mamba: Path, opened: Open) -> None:
     runtime = opened(mamba)
     target, cancel, text = runtime.target, runtime.assistant.models.cancel, [1, 2, 3, 4, 9]
     straight = target.logits(text, rows=1).copy()
@@ -71,9 +69,7 @@ def test_a_recurrent_model_answers_rightly_after_its_past_was_changed_or_cancell
 
 
 @pytest.mark.parametrize("draft", ["auto", "lookup"])
-def test_a_recurrent_target_evaluates_a_prompt_that_begins_like_the_last_one_and_never_drafts(
-    mamba: Path, draft: str
-) -> None:
+def test_a_recurrent_target_evaluates_all_and_never_drafts(mamba: Path, draft: str) -> None:
     launch, options = LaunchOptions(target=str(mamba), draft=draft), ReplyOptions(max_tokens=24)
     assistant, other = load(make_plan(launch)).assistant, load(make_plan(launch)).assistant
     assert assistant.notes

@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.llama.remote import results, rpc_library, workers
+from tests.llama.remote import results
+from tests.workers import working
 
-pytestmark = [
-    pytest.mark.weights,
-    pytest.mark.slow,
-    pytest.mark.skipif(rpc_library() is None, reason="llama.cpp was built without GGML_RPC"),
-]
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 Memory = Mapping[str, Mapping[str, tuple[int, int]]]
 Options = dict[str, Any]
 CPU, REMOTE, BOTH = ["cpu"], ["RPC0"], ["RPC0", "RPC1"]
@@ -46,8 +43,8 @@ def placements() -> dict[str, tuple[Options, Options]]:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[str]]:
-    with workers(2) as places:
-        yield places
+    with working("--device", "CPU") as one, working("--device", "CPU") as other:
+        yield [one.address, other.address]
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +80,7 @@ def test_layers_are_where_they_were_sent(memory: Memory) -> None:
     assert shared["RPC0"][1] > shared["RPC1"][1] > 0
 
 
-def test_the_same_text_wherever_the_two_models_are(
-    servers: list[str], smollm2_path: Path, tmp_path: Path
-) -> None:
+def test_the_same_text_anywhere(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
     """The CPU for both first."""
     places = [(CPU, CPU), (REMOTE, REMOTE), (REMOTE, CPU), (CPU, REMOTE), (BOTH, CPU)]
     job = {"do": "text", "path": str(smollm2_path), "prompt": PROMPT, "temperature": 0.8}
@@ -101,9 +96,7 @@ def test_the_same_text_wherever_the_two_models_are(
             assert {*wanted} - {"cpu"} == {*used} - {"RAM"}
 
 
-def test_rows_of_another_device_are_the_same_to_the_bit_with_exact_kernels(
-    servers: list[str], smollm2_path: Path, tmp_path: Path
-) -> None:
+def test_the_same_bits_anywhere(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
     job = {"do": "gap", "path": str(smollm2_path), "options": EXACT | {"devices": CPU}}
     others = ((REMOTE, 10), (REMOTE, None), (BOTH, None))
     jobs = [
@@ -113,9 +106,7 @@ def test_rows_of_another_device_are_the_same_to_the_bit_with_exact_kernels(
     assert results(servers, jobs, tmp_path) == [0.0] * len(jobs)
 
 
-def test_a_prompt_is_computed_before_its_row(
-    servers: list[str], smollm2_path: Path, tmp_path: Path
-) -> None:
+def test_a_prompt_before_its_row(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
     options = {"devices": ["RPC0"], "n_ctx": 1024, "n_batch": 64}
     job = {"do": "prompt", "path": str(smollm2_path), "options": options, "tokens": 512}
     times = results(servers, [{**job, "pass_s": each} for each in (None, 1e-9, 1e9)], tmp_path)
@@ -124,17 +115,13 @@ def test_a_prompt_is_computed_before_its_row(
     assert all(row_s < prompt_s for prompt_s, row_s, _ in times)
 
 
-def test_a_device_that_was_registered_since_is_one_like_any_other(
-    servers: list[str], tmp_path: Path
-) -> None:
+def test_a_device_that_was_registered_since(servers: list[str], tmp_path: Path) -> None:
     (devices,) = results(servers, [{"do": "devices"}], tmp_path)
     remote = [each for each in devices if each[0].startswith("RPC")]
     assert remote == [["RPC0", "GPU", "RPC"], ["RPC1", "GPU", "RPC"]]
 
 
-def test_what_cannot_be_is_refused_on_one_line_that_says_what_can(
-    servers: list[str], smollm2_path: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_is_refused(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
     split, three = {"split": "tensor"}, {"tensor_split": "1,2,3"}
     words = {
         "choose one of CPU, RPC0, RPC1": {"devices": ["RPC7"]},

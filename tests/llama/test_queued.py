@@ -38,9 +38,7 @@ class Worker:
         (0.02, [64, 32, 32, 32, 32]),
     ],
 )
-def test_chunks_are_as_wide_as_the_time_for_a_cancel_allows(
-    token_s: float, chunks: list[int]
-) -> None:
+def test_chunks_are_as_wide_as_a_cancel_allows(token_s: float, chunks: list[int]) -> None:
     assert Worker(token_s).prompt(4096)[:5] == chunks
 
 

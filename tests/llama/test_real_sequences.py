@@ -69,9 +69,7 @@ def test_rows_are_those_of_a_context_of_ones_own_bit_for_bit_at_one_width(
         np.testing.assert_allclose(its, alone, atol=close, rtol=0)
 
 
-def test_a_copied_prefix_gives_what_it_gives_where_it_was_evaluated(
-    sequences: LlamaSequences, tokens: list[int]
-) -> None:
+def test_a_copied_prefix_gives_the_same(sequences: LlamaSequences, tokens: list[int]) -> None:
     shared = tokens[:70]
     sequences.views[2].prefill(shared)
     expected = sequences.views[2].logits([*shared, 5], rows=1)[0].copy()
@@ -83,9 +81,7 @@ def test_a_copied_prefix_gives_what_it_gives_where_it_was_evaluated(
         assert view.logits([7 + view.number] * 300, rows=1).shape[0] == 1
 
 
-def test_moved_neighbours_go_on_as_if_nothing_had_happened(
-    sequences: LlamaSequences, tokens: list[int]
-) -> None:
+def test_moved_neighbours_go_on(sequences: LlamaSequences, tokens: list[int]) -> None:
     texts, idle = {1: tokens[:40], 3: tokens[7:60]}, tokens[2:50]
     for place, text in {0: idle[:-1], 2: idle, **texts}.items():
         sequences.views[place].prefill(text)

@@ -129,9 +129,7 @@ def test_where_nothing_is_safe_the_other_depths_are_not_looked_at() -> None:
 
 
 @pytest.mark.weights
-def test_exact_kernels_have_safe_widths_and_without_flash_attention_none_is(
-    smollm2: LlamaModel,
-) -> None:
+def test_exact_kernels_have_safe_widths(smollm2: LlamaModel) -> None:
     options = replace(smollm2.options, threads=1)
     safe = safe_widths(smollm2, options, depths=(250, 300))
     assert safe.widths[:4] == (1, 2, 3, 4)
@@ -144,9 +142,7 @@ def test_exact_kernels_have_safe_widths_and_without_flash_attention_none_is(
 
 
 @pytest.mark.weights
-def test_contexts_of_the_same_weights_are_left_alone_and_comparing_can_be_cancelled(
-    smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
-) -> None:
+def test_contexts_stay(smollm2: LlamaModel, context: LlamaContext, tokens: list[int]) -> None:
     options, cancel = replace(smollm2.options, threads=1), CancelFlag()
     row = context.logits(tokens, rows=1)
     before = row.copy()

@@ -73,9 +73,7 @@ def first_failing_world(monkeypatch: pytest.MonkeyPatch) -> int | None:
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("some", seeds(800), ids=str)
-def test_every_sequence_writes_what_it_writes_alone(
-    some: range, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sequences_write_what_they_do_alone(some: range, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in some:
         check_together(Random(seed), monkeypatch)
 
@@ -181,9 +179,7 @@ def writing(tokens: Sequence[int], rounds: int = 4) -> Asking:
     return int(passed.logits[0].argmax())
 
 
-def test_a_prefix_that_a_neighbour_has_is_copied_where_it_is_worth_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_prefix_of_a_neighbour_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     made, shared = Made(monkeypatch, 2), [1, 2, 3, 4] * 12
     made.row(0, [*shared, 5])
     assert made.views[1].common_prefix([*shared, 6, 7]) == len(shared)
@@ -233,9 +229,7 @@ def check_nothing_is_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chunks == [16, 16, 16, 11], "all but the first token, which it had"
 
 
-def test_a_running_sequence_keeps_what_it_has_though_it_takes_no_part_in_a_pass(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_running_sequence_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     check_nothing_is_evaluated_again(monkeypatch)
     right, wrong = "model.close_ranks(sorted(self._running))", "model.close_ranks(slots)"
     plant(monkeypatch, Scheduler._passes, right, wrong)
@@ -243,9 +237,7 @@ def test_a_running_sequence_keeps_what_it_has_though_it_takes_no_part_in_a_pass(
         check_nothing_is_evaluated_again(monkeypatch)
 
 
-def test_a_prefix_that_a_neighbour_has_is_copied_under_the_scheduler_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_prefix_is_copied_under_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     made, shared = Made(monkeypatch, 2), [1, 2, 3, 4] * 12
     made.schedule.start(0, writing([*shared, 5], rounds=9))
     for _ in range(5):
@@ -257,9 +249,7 @@ def test_a_prefix_that_a_neighbour_has_is_copied_under_the_scheduler_too(
     assert made.native.asked == [[2], [1]]
 
 
-def test_a_pass_that_fails_is_made_again_for_each_alone_and_only_the_guilty_fails(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_a_pass_that_fails_only_the_guilty_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made(monkeypatch, 3)
     made.native.fails = lambda part: 8 in part.tokens
 
@@ -278,9 +268,7 @@ def test_a_pass_that_fails_is_made_again_for_each_alone_and_only_the_guilty_fail
         assert ended[place].value == TABLE.row([place, 2]).argmax()
 
 
-def test_a_prompt_is_evaluated_in_the_chunks_that_it_has_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_prompt_has_its_chunks_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even while others run, and whatever they ask for."""
     made = Made(monkeypatch, 2)
     made.schedule.start(0, writing([1], rounds=9))

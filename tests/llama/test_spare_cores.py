@@ -89,9 +89,7 @@ def during_a_pass(cores: SpareCores, machine: Machine, seconds: float) -> int:
         (4, 1, 4.0, 1),
     ],
 )
-def test_there_are_as_many_threads_as_fit_beside_what_others_take(
-    n_cores: int, wanted: int, taken: float, threads: int
-) -> None:
+def test_threads_fit_beside_others(n_cores: int, wanted: int, taken: float, threads: int) -> None:
     for own in (1.5, float(wanted)):  # what we run ourselves leaves room for us
         machine = Machine(n_cores, taken, own)
         assert during_a_pass(spare(machine, wanted), machine, 1.0) == threads
@@ -124,9 +122,7 @@ def test_where_the_system_says_nothing_all_threads_are_used() -> None:
     ("others", "threads"),
     [([], 4), ([3, 1, 0], 4), ([1, 2, *[1] * 6], 3), ([9] * 8, 1), ([3, 9, 2, *[9] * 5], 2)],
 )
-def test_the_first_pass_has_as_many_as_fit_beside_what_runs_for_more_than_a_moment(
-    others: list[int], threads: int
-) -> None:
+def test_the_first_pass_ignores_what_runs_for_a_moment(others: list[int], threads: int) -> None:
     assert first_pass(Machine(4, others=others)) == threads
     assert others == []
 
@@ -161,9 +157,7 @@ def test_what_this_process_runs_is_in_what_has_been_used() -> None:
 
 
 @pytest.mark.weights
-def test_costs_that_were_measured_with_fewer_threads_are_measured_again(
-    smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_costs_with_fewer_threads(smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
     options = LoadOptions(threads=2)
     short = replace(OF_DRAFT_MODEL, budget_s=0.1, first_s=0.1, most_s=0.2)
     monkeypatch.setattr(SpareCores, "threads", lambda _self, _now_s: 1)

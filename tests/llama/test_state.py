@@ -78,9 +78,7 @@ def test_a_state_that_was_put_back_gives_the_same_logits(
     assert size == (tmp_path / "two" / "1" / "target.kv").stat().st_size
 
 
-def test_only_the_owner_can_read_it_and_there_is_one_at_most(
-    context: LlamaContext, tokens: list[int], tmp_path: Path
-) -> None:
+def test_one_state_of_the_owner(context: LlamaContext, tokens: list[int], tmp_path: Path) -> None:
     shelf = tmp_path / "state"
     context.prefill(tokens[:2])
     save_state(context, shelf / "1", "a", {})
@@ -175,9 +173,7 @@ def test_not_one_changed_byte_gets_through(saved: Path, other: LlamaContext, nam
     restore_state(other, saved, "a")
 
 
-def test_a_payload_that_llama_cpp_refuses_leaves_an_empty_context(
-    saved: Path, other: LlamaContext
-) -> None:
+def test_a_refused_payload_leaves_an_empty_context(saved: Path, other: LlamaContext) -> None:
     payload = saved / "target.kv"
     damaged, cells = bytearray(payload.read_bytes()), 12 + 4 * 90  # counts, behind the tokens
     damaged[cells : cells + 64] = b"\xff" * 64
@@ -209,9 +205,7 @@ except StateUnfitError as error:
 """
 
 
-def test_a_full_disk_costs_neither_the_engine_nor_the_state_before(
-    smollm2_path: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_leaves_the_state_before(smollm2_path: Path, tmp_path: Path) -> None:
     directory = tmp_path / "state" / "1"
     command = [sys.executable, "-c", FULL, str(smollm2_path), str(directory)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

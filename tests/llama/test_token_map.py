@@ -177,9 +177,7 @@ def real(path: Path) -> Iterator[Vocabulary]:
         *(("qwen2", "gemma-4"), ("phi-3", "starcoder")),
     ],
 )
-def test_real_tokenizers_read_and_write_each_others_texts(
-    vocabularies: dict[str, Path], target: str, draft: str
-) -> None:
+def test_real_tokenizers_agree(vocabularies: dict[str, Path], target: str, draft: str) -> None:
     with real(vocabularies[target]) as ours, real(vocabularies[draft]) as theirs:
         table, text = TokenMap(ours, theirs), WRITTEN * 4
         here, there = ours.pieces(), theirs.pieces()

@@ -81,9 +81,7 @@ def test_sizes_and_paths_as_they_are_printed() -> None:
     assert shown(Path("/modèles/a b")) == "/modèles/a b"
 
 
-def test_a_lock_is_held_by_one_until_it_is_closed_or_its_directory_is_removed(
-    tmp_path: Path,
-) -> None:
+def test_a_lock_is_held_by_one_until_it_is_closed(tmp_path: Path) -> None:
     directory = tmp_path / "name"
     first = try_lock(directory)
     assert first is not None
@@ -101,9 +99,7 @@ def test_a_lock_is_held_by_one_until_it_is_closed_or_its_directory_is_removed(
         assert try_lock(tmp_path) is None
 
 
-def test_a_directory_that_its_owner_removes_meanwhile_is_not_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_directory_is_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def exists_and_is_gone(*_: object, **__: object) -> None:
         raise FileExistsError
 
@@ -115,9 +111,7 @@ def test_a_directory_that_its_owner_removes_meanwhile_is_not_locked(
     os.close(lock)
 
 
-def test_the_data_directory_is_private_and_where_the_variable_or_the_platform_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_data_directory_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for value in (str(tmp_path / "a" / "b"), "here"):
         monkeypatch.setenv("LOCALSPEC_DATA_DIR", value)
@@ -129,9 +123,7 @@ def test_the_data_directory_is_private_and_where_the_variable_or_the_platform_sa
 
 
 @pytest.mark.parametrize("value", ["file", "file/below", "~nobody-of-this-name/x"])
-def test_a_directory_that_cannot_be_is_refused_in_one_line(
-    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_impossible_folder(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", value)
@@ -140,9 +132,7 @@ def test_a_directory_that_cannot_be_is_refused_in_one_line(
     assert str(caught.value).isprintable()
 
 
-def test_settings_have_a_directory_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_have_their_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "not-there"))
     assert config_dir() == tmp_path / "not-there"
     assert not config_dir().exists()

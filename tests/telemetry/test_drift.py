@@ -61,18 +61,14 @@ def replies_until(replies: list[Rate], since: float) -> int:
 @pytest.mark.parametrize("correlation", [0.0, 0.02, 0.05, 0.2])
 @pytest.mark.parametrize("rate", [0.3, 0.6, 0.9])
 @pytest.mark.parametrize("usual", [20, 100])
-def test_50000_stationary_rounds_raise_hardly_an_alarm(
-    correlation: float, rate: float, usual: int
-) -> None:
+def test_stationary_rounds_raise_no_alarm(correlation: float, rate: float, usual: int) -> None:
     """3 of 142,872 replies in all worlds of four seeds."""
     assert len(changes(world(3, [(50_000, rate)], correlation=correlation, usual=usual))) <= 1
 
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(("before", "after"), [(0.85, 0.6), (0.8, 0.3), (0.6, 0.9)])
-def test_draft_that_is_swapped_is_reported_within_six_replies(
-    seed: int, before: float, after: float
-) -> None:
+def test_swap_is_reported_within_six_replies(seed: int, before: float, after: float) -> None:
     replies = world(seed, [(5000, before), (3000, after)])
     assert replies_until(replies, 5000) <= 6
     found = [drift for at, drift in changes(replies) if at >= 5000]
@@ -86,7 +82,7 @@ def test_draft_that_is_swapped_is_reported_within_six_replies(
     ("before", "after", "correlation", "most"),
     [(0.85, 0.7, 0.0, 9), (0.85, 0.3, 0.02, 6), (0.85, 0.6, 0.05, 14)],
 )
-def test_smaller_swap_and_one_among_texts_that_differ_take_some_replies_more(
+def test_smaller_swap_takes_more(
     before: float, after: float, correlation: float, most: int
 ) -> None:
     worlds = (
@@ -130,9 +126,7 @@ def test_change_is_recorded_reported_and_leaves_the_past_out_of_the_prior(tmp_pa
     assert prior_of(tmp_path, moment[0], greedy=True) == {}
 
 
-def test_prior_weighs_older_replies_less_and_is_empty_where_nothing_can_be_read(
-    tmp_path: Path,
-) -> None:
+def test_prior_weighs_older_replies_less(tmp_path: Path) -> None:
     now_s = time.time()
     assert prior_of(tmp_path, now_s) == {}
     with recording(tmp_path, workload="code") as talk:

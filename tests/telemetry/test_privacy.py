@@ -180,9 +180,7 @@ ODD = (ON.replace("20", "1"), ON.replace('"on": true', '"on": 1'))
 
 
 @pytest.mark.parametrize("text", [*UNCLEAR, *ODD, OFF])
-def test_an_earlier_switch_that_was_off_or_is_not_understood_stays_off(
-    settings: Path, switch: Path, text: str
-) -> None:
+def test_an_earlier_switch_or_nonsense_stays_off(settings: Path, switch: Path, text: str) -> None:
     switch.write_text(text)
     adopt_switches()
     assert what_is_recorded() is None
@@ -193,9 +191,7 @@ def test_an_earlier_switch_that_was_off_or_is_not_understood_stays_off(
     assert what_is_recorded() is not None, "it is read once"
 
 
-def test_earlier_switches_are_taken_over_and_a_setting_that_says_no_stays(
-    settings: Path, switch: Path
-) -> None:
+def test_earlier_switches_and_a_setting_that_says_no(settings: Path, switch: Path) -> None:
     stored = switch.parent.parent / "store" / "on"
     stored.parent.mkdir()
     switch.write_text(ON)
@@ -209,9 +205,7 @@ def test_earlier_switches_are_taken_over_and_a_setting_that_says_no_stays(
     assert what_is_recorded() is None
 
 
-def test_where_no_setting_can_be_written_an_earlier_switch_still_holds(
-    settings: Path, switch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_earlier_switch(settings: Path, switch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     switch.write_text(OFF)
     settings.parent.rmdir()
     settings.parent.write_text("no folder")
@@ -221,9 +215,7 @@ def test_where_no_setting_can_be_written_an_earlier_switch_still_holds(
 
 
 @pytest.mark.parametrize(("secret", "acceptance"), [(100, 1.0), (102, 0.0)])
-def test_reply_with_a_match_of_a_gate_leaves_no_text_though_its_draft_was_rejected(
-    tmp_path: Path, secret: int, acceptance: float
-) -> None:
+def test_reply_with_a_secret_leaves_no_text(tmp_path: Path, secret: int, acceptance: float) -> None:
     with recording(tmp_path, Switch(text=True)) as talk:
         talk.recorder.spell = lambda token: b" " + KEY if token == secret else b" word"
         talk.reply(rounds=8, acceptance=acceptance)
