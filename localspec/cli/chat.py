@@ -56,10 +56,11 @@ def chat(
 ) -> int:
     """Chat in the terminal with MODEL, or with your default model.
 
-    Conversations are kept; `--continue` resumes the last one, `--continue 5` another one. F1 lists the keys, `/` the commands.
+    Conversations are saved; `--continue` resumes the last one, `--continue 5` number 5. F1 lists
+    the keys, `/` the commands.
 
-    When piped, each line is a separate question; put three double quotes around a question of
-    several lines. Answers then go to stdout, everything else to stderr.
+    If stdin is a pipe, each line is a separate question; put three double quotes around a question
+    of several lines. Answers go to stdout, everything else to stderr.
     """
     from localspec.cli.conversing import start_chat  # noqa: PLC0415 - its help needs none of it
 

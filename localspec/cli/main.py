@@ -26,23 +26,23 @@ GROUPS = {
         "pull": ("localspec.cli.pull", "Download models and verify them."),
         "import": ("localspec.cli.models", "Name a GGUF file, or give a model another name."),
         "list": ("localspec.cli.models", "List the models on this machine."),
-        "show": ("localspec.cli.models", "Show what is known about a model."),
+        "show": ("localspec.cli.models", "Show details of a model."),
         "check": ("localspec.cli.models", "Check whether one model can draft for another."),
         "rm": ("localspec.cli.models", "Remove models from this machine."),
     },
     "Your conversations and files": {
-        "history": ("localspec.cli.history", "List, show, search and export conversations."),
-        "index": ("localspec.cli.index", "Index your files, to ask about them."),
+        "history": ("localspec.cli.history", "List, show, search, tag and export conversations."),
+        "index": ("localspec.cli.index", "Index your files, to search them and ask about them."),
     },
     "Serve": {
         "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
         "ps": ("localspec.cli.servers", "List running servers."),
         "stop": ("localspec.cli.servers", "Stop a server."),
         "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),
-        "worker": ("localspec.cli.system", "Lend this machine's devices to another one."),
+        "worker": ("localspec.cli.system", "Let another machine use this one's devices."),
     },
     "Speed": {
-        "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
+        "stats": ("localspec.cli.stats", "Show how well drafting works on this machine."),
         "bench": ("localspec.cli.bench", "Measure drafting, or compare two settings."),
         "tailor": ("localspec.cli.tailor", "Make a faster draft model for this machine."),
     },
@@ -71,7 +71,7 @@ MOVED = {
     "telemetry": "config set telemetry off|on|text",
     "store wipe": "stats --wipe",
     "store status": "doctor",
-    "store add": "gone: it saved nothing that drafting from the prompt does not",
+    "store add": "gone: it saved no time beyond drafting from the prompt",
     "store": "config set store on|off",
 }
 # What other programs call these, and what comes closest to what only they have.
@@ -161,8 +161,8 @@ class LazyGroup(click.Group):
 def localspec() -> None:
     """Chat with local models. Fast, offline.
 
-    A small model drafts, the large one verifies: the text is what the large model would write on its own, to the last bit with
-    --exact. On a terminal, `localspec` alone starts the chat.
+    A small model drafts, the large one verifies: the text is the one that the large model would write on its own, with --exact to
+    the last bit. On a terminal, `localspec` alone starts the chat.
     """
 
 
@@ -276,7 +276,7 @@ _VARIABLE = "_LOCALSPEC_COMPLETE"
 @click.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
-    """Print the completion script of SHELL. It completes commands, options and names of models.
+    """Print the completion script of SHELL. It completes commands, options and model names.
 
     \b
         eval "$(localspec completion bash)"           in ~/.bashrc

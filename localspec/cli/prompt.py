@@ -205,7 +205,7 @@ continue_option = click.option(
     is_flag=False,
     flag_value="",
     metavar="[N|TITLE]",
-    help="Continue the last conversation, or the one named.",
+    help="Continue the last conversation, or the one of this number or title.",
 )
 
 
@@ -256,7 +256,7 @@ class DocsFlags:
         "N",
         type=click.IntRange(LEAST_PASSAGE_TOKENS),
         default=PASSAGE_TOKENS,
-        help=f"Most tokens that passages of one question may take. Default: {PASSAGE_TOKENS}.",
+        help=f"Token limit for the passages of one question. Default: {PASSAGE_TOKENS}.",
     )
 
     def check(self) -> Docs:

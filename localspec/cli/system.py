@@ -34,7 +34,7 @@ _MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
 @click.command()
 @json_option
 @option_flags("offline")
-@click.option("--verify", is_flag=True, help="Read every stored model and compare its sha256.")
+@click.option("--verify", is_flag=True, help="Also verify the SHA-256 of every stored model.")
 def doctor(json_: bool, offline: bool, verify: bool) -> int:
     """Check this machine: llama.cpp, devices, memory, files, settings, network.
 
@@ -88,11 +88,11 @@ class SetupFlags:
     """Flags of `setup`.
 
     Args:
-        backend: Build for this. Default: the GPU.
+        backend: What to build for. Default: this machine's GPU.
         rpc: Also use devices of other machines (llama.cpp's RPC).
-        wheels: Index of prebuilt wheels to take the build from, instead of compiling.
-        rebuild: Build even what is there already.
-        dry_run: Print the commands, and change nothing.
+        wheels: Index of prebuilt wheels to install from, instead of compiling.
+        rebuild: Build it again, even if it is there already.
+        dry_run: Print the commands, and do not run them.
         yes: Do not ask for confirmation.
     """
 
@@ -107,10 +107,10 @@ class SetupFlags:
 @click.command()
 @flags(wanted=SetupFlags)
 def setup(wanted: SetupFlags) -> int:
-    """Build llama.cpp for this machine's GPU, and use it once it has answered a question.
+    """Build llama.cpp for this machine's GPU, and use it if it answers a question.
 
-    Until then, and if anything goes wrong, localspec keeps using the build that works. `localspec setup --for cpu` goes
-    back to the one that localspec was installed with.
+    Until then, and if anything goes wrong, localspec keeps using the present build.
+    `localspec setup --for cpu` returns to the one that localspec was installed with.
     """
     used = build()
     plan = decide(
@@ -182,7 +182,7 @@ class WorkerFlags:
 
     Args:
         names: Device to serve; can be repeated. Default: all GPUs, or the CPU.
-        allow: Accept connections from other machines: without a password, each can use, crash and overhear this worker.
+        allow: Accept connections from other machines. There is no password: each can use, crash and eavesdrop on this worker.
     """
 
     names: tuple[str, ...] = several("--device", "NAME")
@@ -198,15 +198,15 @@ class WorkerFlags:
 @flags(lending=WorkerFlags)
 @option_flags("threads")
 def worker(lending: WorkerFlags, threads: int | None) -> int:
-    """Serve this machine's devices to `localspec --workers` on another one.
+    """Let another machine use this one's devices, with `localspec run --workers`.
 
     \b
         localspec worker                                            # here
         ssh -N -L 50052:127.0.0.1:50052 THIS_MACHINE                # there
         localspec run --workers 127.0.0.1:50052 "Why is the sky blue?"
 
-    llama.cpp's RPC has no password and no encryption: it listens to this machine alone, and SSH
-    carries it to the other one. Models stay where they are asked; nothing is written here.
+    llama.cpp's RPC has no password and no encryption: so the worker only listens on this machine,
+    and SSH forwards the port. Model files stay on the other machine; nothing is written here.
     """  # noqa: D301 - click keeps lines behind a \b
     address, is_loopback = _address(lending.listen, allow=lending.allow)
     # Whoever stops it from outside ends it as Ctrl-C does.
@@ -259,7 +259,7 @@ def _print_address(address: str, served: Sequence[Device], *, is_loopback: bool)
         )
     else:
         lines.append(
-            f"whoever reaches {address} can use, crash and overhear this worker: llama.cpp's RPC has no password "
+            f"anyone who reaches {address} can use, crash and eavesdrop on this worker: llama.cpp's RPC has no password "
             "and no encryption, and its authors call it insecure"
         )
     for line in lines:

@@ -46,7 +46,7 @@ class TailorFlags:
     """Flags of `tailor` alone.
 
     Args:
-        undo: Remove the draft model that was made for TARGET.
+        undo: Remove the draft model that `tailor` made for TARGET.
         prompts: File of JSON lines with workload and prompt. Default: bundled prompts.
         per_workload: Prompts of each kind. Default: 2.
         json_: Print one JSON object.
@@ -66,11 +66,11 @@ class TailorFlags:
 @option_flags("device")
 @with_settings
 def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
-    """Make a draft model that pays on this machine, for TARGET or the model that is set.
+    """Make a faster draft model for TARGET, or for your default model.
 
-    Makes smaller draft models out of the files on the disk, in Q4_0 or of the target's first layers, and measures how much
-    each would speed up the target's own answers. The best one replaces the present draft model if it pays. Answers stay the
-    same.
+    Makes smaller draft models from the files on this machine, in Q4_0 or from the target's first
+    layers, and measures how much each would speed up the target's own answers. The best one
+    replaces the present draft model if it is faster. Answers stay the same.
     """
     if tailoring.per_workload < 1:
         raise UsageError(f"per_workload is {tailoring.per_workload}: it must be 1 or more")

@@ -34,8 +34,8 @@ class ToolFlags:
     """Flags that let a model call functions.
 
     Args:
-        tools: Let the model work in this folder; it asks first. It can read, search and change files and run commands.
-        mcp: Start an MCP server whose tools it may call. Can be repeated; implies --tools.
+        tools: Let the model use files and commands in this folder; it asks first. It can read, search and change files.
+        mcp: Start an MCP server, and let the model call its tools. Can be repeated; implies --tools.
     """
 
     tools: bool = switch()

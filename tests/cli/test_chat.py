@@ -16,7 +16,7 @@ import pytest
 
 from localspec.history.archive import History
 from localspec.messages import Message
-from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
+from tests.cli.command import COMMAND, PLAIN, environment, localspec
 
 PATIENCE_S = 240.0  # a machine may be busy with something else
 CHOSEN = {"LOCALSPEC_PAIR": "smollm2-135m"}  # else a person at a terminal is asked
@@ -99,22 +99,6 @@ def terminal(*arguments: str, stderr: int | None = None, **variables: str) -> It
             process.wait()
     finally:
         os.close(ours)
-
-
-@pytest.mark.usefixtures("own_history")
-def test_nothing_to_continue_is_code_2() -> None:
-    assert_one_complaint(localspec("chat", "--plain", "--continue"), 2)
-
-
-@pytest.mark.usefixtures("own_history")
-def test_two_system_prompts_are_code_2() -> None:
-    done = localspec("chat", "--plain", "--system", "a", "--persona", "b")
-    assert_one_complaint(done, 2)
-
-
-@pytest.mark.usefixtures("own_history")
-def test_an_unknown_persona_is_code_2() -> None:
-    assert_one_complaint(localspec("chat", "--plain", "--persona", "pirate"), 2)
 
 
 def test_a_model_that_cannot_be_had_is_the_exit_code(bare_machine: dict[str, str]) -> None:
@@ -258,14 +242,6 @@ def test_a_chat_that_is_told_to_end_gives_the_terminal_back() -> None:
         screen.process.terminate()
         assert screen.end() == 128 + signal.SIGTERM
     assert b"\x1b[?1049l" in screen.seen  # the screen from before is shown again
-
-
-@pytest.mark.usefixtures("own_history")
-def test_stdin_that_is_no_text_is_one_line() -> None:
-    done = localspec("chat", "--plain", "--offline", "-m", "demo", stdin=b"\xff\xfe\n")
-    assert done.code == 1
-    assert "stdin is not UTF-8 text" in done.err
-    assert done.err.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -57,9 +57,15 @@ def raising(error: BaseException) -> Callable[[], None]:
     return do
 
 
-def test_a_verb_chooses_its_code_or_ends_well(end: End) -> None:
+def test_a_verb_chooses_its_code_and_warnings_of_libraries_are_not_printed(end: End) -> None:
+    def warn() -> None:
+        warnings.warn("deprecated", DeprecationWarning, stacklevel=1)
+
     assert end(lambda: print("done")) == (0, "done\n", "")
     assert end(lambda: INTERRUPTED) == (130, "", "")
+    assert end(warn) == (0, "", "")
+    code, out, err = end(raising(KeyboardInterrupt()))
+    assert (code, out, err.strip()) == (130, "", "")
 
 
 @pytest.mark.parametrize(
@@ -124,18 +130,6 @@ def test_debug_shows_where(end: End, error: Exception) -> None:
     assert err.startswith("Traceback (most recent call last):\n")
     assert "raise error\n" in err
     assert err.splitlines()[-1].startswith("localspec: ")
-
-
-def test_ctrl_c_outside_of_native_code_is_code_130(end: End) -> None:
-    code, out, err = end(raising(KeyboardInterrupt()))
-    assert (code, out, err.strip()) == (130, "", "")
-
-
-def test_a_library_s_warnings_are_shown_to_nobody_but_a_debugger(end: End) -> None:
-    def warn() -> None:
-        warnings.warn("deprecated", DeprecationWarning, stacklevel=1)
-
-    assert end(warn) == (0, "", "")
 
 
 def test_a_character_that_a_stream_has_not_is_replaced(

@@ -38,7 +38,7 @@ def test_one_a_line_is_a_key_and_no_name_or_comment_is(tmp_path: Path) -> None:
     [
         ("ann 0123456789abcde\n", "line 1: the key has 15 characters"),
         (f"{FIRST}\n\nann of office {SECOND}\n", "line 3 has 4 words"),
-        (f"{FIRST}\n{FIRST} gate=off\n", "line 2 has the key of an earlier line"),
+        (f"{FIRST}\n{FIRST} gate=off\n", "line 2 repeats the key of an earlier line"),
         (f"{FIRST}\ngate=off\n", "line 2 has 0 words"),
         ("# none\n", "has no keys"),
         ("\udcff", "cannot be read"),
