@@ -104,6 +104,7 @@ class Session:
         self._trouble: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks = set[asyncio.Task[None]]()
+        self._fault: BaseException | None = None
         self._loads: list[asyncio.Task[None]] = []
         self._died_s = -_REVIVED_AGAIN_S
 
@@ -152,7 +153,12 @@ class Session:
         return f"continue with: localspec chat --continue {talk.conversation}"
 
     def news(self) -> Iterator[str]:
-        """Yield what the user should know since the last call: of tools, and of a disk that fills up or has room again."""
+        """Yield what the user should know since the last call: of tools, and of a disk that fills up or has room again.
+
+        A fault of what runs beside answers is raised here.
+        """
+        if self._fault is not None:
+            raise self._fault
         if self.work is not None:
             yield from self.work.news()
         before, self._trouble = self._trouble, self.talk.history.trouble
@@ -215,8 +221,13 @@ class Session:
         assert self._loop is not None  # noqa: S101 - it was started
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end)
         return task
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._fault = fault
 
     async def _save_regularly(self) -> None:
         """Save what came in though nothing more comes, and what the disk had no room for."""

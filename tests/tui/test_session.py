@@ -128,6 +128,14 @@ def test_a_question_that_waits_for_a_model_is_asked_of_what_is_loaded_instead(he
     assert here.news == ["no memory; p answers instead"]
 
 
+def test_a_fault_of_what_runs_beside_answers_is_raised(here: Window) -> None:
+    here.session.models.load = None  # type: ignore[assignment, method-assign]
+    here.session.load("p")
+    here.hear()
+    with pytest.raises(TypeError):
+        list(here.session.news())
+
+
 def test_a_refused_question_leaves_no_empty_answer(here: Window) -> None:
     here.ask("one?")
     here.hear(Failed(here.number, "ContextOverflow", "too long"), seconds=DIED_S)
