@@ -128,6 +128,30 @@ def test_a_question_that_waits_for_a_model_is_asked_of_what_is_loaded_instead(he
     assert here.news == ["no memory; p answers instead"]
 
 
+def test_the_end_of_an_engine_is_news_until_it_is_back(here: Window) -> None:
+    holds: list[object] = []
+    here.session.notify = lambda _text, while_: holds.append(while_)
+    here.hear(EngineDied("the engine was killed"))
+    (still,) = holds
+    assert callable(still)
+    assert still()
+    here.hear(READY)
+    assert not still()
+
+
+def test_a_context_that_gets_full_is_told_once_and_summarised_in_an_eighth_of_it(
+    here: Window,
+) -> None:
+    here.ask("one?", "One.")
+    assert here.session.advice() == ""
+    here.ask("two?")
+    here.hear(started(here.number, 1700, 0), finished(here.number, "Two."))
+    assert "83% full" in here.session.advice()
+    assert here.session.advice() == ""
+    here.session.compact()
+    assert here.request.options.max_tokens == READY.n_ctx // 8
+
+
 def test_a_fault_of_what_runs_beside_answers_is_raised(here: Window) -> None:
     here.session.models.load = None  # type: ignore[assignment, method-assign]
     here.session.load("p")
@@ -236,7 +260,8 @@ def test_a_context_that_was_asked_for_is_kept_with_the_conversation(
     conversation = here.conversation
     for own, n_ctx in ((True, 8000), (False, None)):
         with window(tmp_path, conversation, own_ctx=own) as later:
-            assert later.engine.loads[-1].load.n_ctx == n_ctx
+            load = later.engine.loads[-1]
+            assert (load.load.n_ctx, load.offline) == (n_ctx, False)
     session.new()
     session.set("ctx", "off")
     here.hear(READY)
