@@ -96,7 +96,7 @@ def _tool(function: dict[str, Any], schema_key: str, what: str) -> Tool:
     if schema is None:
         schema = _NO_ARGUMENTS
     if not isinstance(schema, dict):
-        raise UsageError(f"{schema_key} of {what} is no schema: write an object")
+        raise UsageError(f"{schema_key} of {what} is not a schema: write an object")
     description = function.get("description") or ""
     if not isinstance(description, str):
         raise UsageError(f"the description of {what} is not text: write some")

@@ -304,7 +304,7 @@ def test_tags_are_read_from_queries_and_from_what_is_typed() -> None:
     assert split_query("plain  words") == ("plain  words", [])
     assert tags_of("work, -old #New") == (["work", "new"], ["old"])
     for wrong in ("a/b", "12", "x" * 41, "-"):
-        with pytest.raises(UsageError, match="is no tag"):
+        with pytest.raises(UsageError, match="is not a tag"):
             tags_of(wrong)
 
 
