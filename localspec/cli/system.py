@@ -198,7 +198,7 @@ def worker(lending: WorkerFlags, threads: int | None) -> int:
         ssh -N -L 50052:127.0.0.1:50052 THIS_MACHINE                # there
         localspec run --workers 127.0.0.1:50052 "Why is the sky blue?"
 
-    llama.cpp's RPC has no password and no encryption: so the worker only listens on this machine,
+    llama.cpp's RPC has no password and no encryption, so the worker only listens on this machine,
     and SSH forwards the port. Model files stay on the other machine; nothing is written here.
     """  # noqa: D301 - click keeps lines behind a \b
     address, is_loopback = _address(lending.listen, allow=lending.allow)

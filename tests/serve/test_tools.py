@@ -262,7 +262,7 @@ def test_the_server_s_rules_hold_beside_those_of_a_request() -> None:
         ("chat/completions", {"tools": [*CHAT, *CHAT]}, "two tools are called area"),
         ("responses", {"tools": [{"type": "function", "name": "a b"}]}, "letters, digits"),
         ("responses", {"input": [{"type": "function_call"}]}, "the id of call 1"),
-        ("messages", {"tools": [{"name": "f", "input_schema": 3}]}, "no schema"),
+        ("messages", {"tools": [{"name": "f", "input_schema": 3}]}, "not a schema"),
         (
             "messages",
             {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]},
