@@ -156,6 +156,12 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"prompt": "Hi", "regex": "(a"}, "unclosed group"),
         ({"prompt": "Hi", "lark": "start: b"}, "unknown name"),
         ({"prompt": "Hi", "json_schema": {"not": {}}}, "'not' is not supported"),
+        ({"prompt": "Hi", "grammar": "x", "json_schema": {}}, "cannot be combined"),
+        ({"prompt": "Hi", "grammar": 1}, "grammar is 1"),
+        ({"prompt": "Hi", "regex": ["a"]}, "it takes a text"),
+        ({"prompt": "Hi", "json_schema": [1]}, "it takes an object"),
+        ({"prompt": "Hi", "response_format": "json"}, "response_format is 'json'"),
+        ({"prompt": "Hi", "response_format": {"type": "json_schema"}}, "response_format is"),
         ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
         ({"prompt": "Hi", "reply_options": [1]}, "reply_options is [1]: it takes an object"),
         ({"prompt": "Hi", "reply_options": "{"}, "it takes a JSON object"),
@@ -212,6 +218,34 @@ def test_what_is_wrong_is_said_without_what_a_terminal_would_obey(fields: dict[s
     with pytest.raises(LocalspecError) as caught:
         asked(**fields)
     assert str(caught.value).isprintable()
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({"grammar": None, "temperature": None}, {"grammar": 'root ::= "run"'}),
+        ({"json_schema": SCHEMA}, {"json_schema": SCHEMA}),
+        ({"json_schema": '{"type": "null"}'}, {"json_schema": {"type": "null"}}),
+        ({"json_schema": True}, {"json_schema": True}),
+        ({"response_format": {"type": "json_object"}}, {"json_schema": {"type": "object"}}),
+        ({"response_format": {"type": "text"}}, {}),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
+            {"json_schema": SCHEMA},
+        ),
+        ({"grammar": 'root ::= "line"'}, {"grammar": 'root ::= "line"'}),
+        ({"regex": "[a-z]+"}, {"regex": "[a-z]+"}),
+        ({"lark": 'start: "line"'}, {"lark": 'start: "line"'}),
+    ],
+)
+def test_a_form_of_the_answer_replaces_that_of_the_run(
+    fields: dict[str, Any], options: dict[str, Any]
+) -> None:
+    form = Form(ReplyOptions(grammar='root ::= "run"'))
+    assert asked(form, prompt="Hi", seed=1, **fields).options == ReplyOptions(seed=1, **options)
 
 
 def test_raw_text_has_neither_turns_nor_a_system_prompt() -> None:

@@ -117,9 +117,28 @@ def test_every_new_token_shows_whether_it_was_predicted() -> None:
     assert [*lengths, source.length] == [3, 4, 5, 0, 0]
 
 
-def test_places_that_go_on_differently_dispute_each_other() -> None:
-    assert followed([1, 2, 3, 4, 9, 1, 2, 3, 5, 8, 1, 2, 3]).disputed
-    assert not followed([1, 2, 3, 4, 9, 1, 2, 3, 4, 8, 1, 2, 3]).disputed
+@pytest.mark.parametrize(
+    ("text", "known", "disputed", "chance"),
+    [
+        ([1, 2, 3, 4, 9, 1, 2, 3, 5, 8, 1, 2, 3], 13, True, 0.38),
+        ([1, 2, 3, 4, 9, 1, 2, 3, 4, 8, 1, 2, 3], 13, False, 0.58),
+        ([2, 3, 4, 9, 2, 3, 5, 8, 2, 3], 10, True, 0.25),
+        ([*range(100, 140), 7, *range(100, 134)], 75, False, 0.985),  # of 32 tokens
+        (
+            [*range(10, 40), *range(50, 80), *range(10, 22), 77, 25, 26],
+            72,
+            False,
+            0.72,
+        ),
+    ],
+)
+def test_a_match_is_worth_what_such_ones_were(
+    text: list[int], known: int, disputed: bool, chance: float
+) -> None:
+    """Places that go on differently dispute each other; where a copy broke off, a short match says more."""
+    drafter = following(text, known=known)
+    assert drafter.source.disputed is disputed
+    assert propose(drafter, text, 1).confidences == pytest.approx((chance,), abs=0.03)
 
 
 def test_where_a_long_copy_broke_off_it_is_expected_to_go_on() -> None:

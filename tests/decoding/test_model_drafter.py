@@ -159,21 +159,6 @@ def test_a_long_text_is_evaluated_in_a_pass_of_its_own(n_tokens: int, prefilled:
     assert model.asked == [], "nothing is evaluated where nothing is to be drafted"
 
 
-@given(st.integers(0, 1 << 16))
-@settings(max_examples=30, deadline=None)
-def test_draft_model_that_equals_the_target_is_always_accepted(seed: int) -> None:
-    table = random_table(seed, n_vocab=8)
-    draft = CachedModel(table, 60)
-    models: dict[Role, Model] = {Role.TARGET: CachedModel(table, 60), Role.DRAFT_MODEL: draft}
-    params = SamplingParams(temperature=1.2, repeat_penalty=1.2, penalty_last_n=8)
-    policy, chooser = (
-        FixedPolicy(ModelDrafter(draft, SharedIds(8), ()), 3),
-        Chooser(params, Noise(seed)),
-    )
-    reply = run_to_end([1, 2], models, policy, chooser, Limits(21, ()))
-    assert [each.accepted for each in reply.rounds[1:]] == [3] * 5
-
-
 def test_shared_noise_is_accepted_oftener_than_a_greedy_draft_or_noise_of_its_own() -> None:
     """The reason for the design: of three ways to draft, sharing the noise agrees most often."""
 

@@ -70,7 +70,6 @@ def test_what_was_lost_is_forgiven_when_the_window_has_gone_by() -> None:
         budget.settle(confirmed=1, steps=1.0)
     assert budget.left == 2.0
     budget.settle(confirmed=1, steps=1.0)
-    budget.settle(confirmed=1, steps=1.0)
     assert budget.left == 5.0
 
 
@@ -158,6 +157,12 @@ def test_drafts_that_come_true_are_as_long_as_pays_after_short_ones_to_begin_wit
     assert lengths[0] == 1
     assert lengths == sorted(lengths)
     assert lengths[-1] == 31
+
+
+def test_of_drafters_that_promise_the_same_the_first_is_taken() -> None:
+    policy = AdaptivePolicy(FLAT, 31, [Knowing("one"), Knowing("other")])
+    policy.begin([0, 0], GREEDY)
+    assert policy.plan([0, 0], 100).drafter.name == "one"
 
 
 def test_a_drafter_leaves_others_its_reserve_until_it_has_gained_as_much() -> None:

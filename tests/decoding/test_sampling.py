@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from localspec.decoding.sampling import Candidates, candidates, penalised
 from localspec.errors import PassFailed, UsageError
-from localspec.options import SamplingParams
+from localspec.options import FORBIDDEN, SamplingParams
 from tests.decoding.rows import row_of, shaped_row
 from tests.examples import examples
 
@@ -170,8 +170,10 @@ def test_row_without_transforms_is_not_copied() -> None:
 
 
 def test_what_is_banned_is_left_out_and_next_to_no_temperature_is_greedy() -> None:
-    banned = SamplingParams(temperature=1, logit_bias=((1, -math.inf),))
-    assert candidates(row_of(0, 50, 0), [], banned).probabilities()[[0, -1]].tolist() == [0.5, 0.5]
+    for bias in (-math.inf, FORBIDDEN):
+        banned = SamplingParams(temperature=1, logit_bias=((1, bias),))
+        left = candidates(row_of(0, 500, 0), [], banned)
+        assert left.probabilities()[[0, -1]].tolist() == [0.5, 0.5]
     kept = candidates(row_of(1, 2, 2, 0), [], SamplingParams(temperature=1e-310))
     assert kept.probabilities()[np.isin(kept.ids, [1, 2])].tolist() == [0.5, 0.5]
 

@@ -67,6 +67,8 @@ def test_text_that_ends_in_a_secret_shows_nothing_of_it(which: str) -> None:
     [
         ("sk-or", "[masked: API key]"), ("sk-or-v1-a", "[masked: API key]"),
         ("password := aB3", "password := [masked: password]"),
+        # Of numbers six digits of the body tell enough.
+        ("CH93007620", "[masked: account number]"), ("CH9300762", "CH9300762"), ("411111111", "[masked: payment card]"), ("41111111", "41111111"),
     ],
 )  # fmt: skip
 def test_text_that_is_cut_where_head_and_body_begin_alike(text: str, masked: str) -> None:

@@ -1,7 +1,4 @@
-"""Planted secrets on every way out: chat with its history and exports, run, batch, serve, exports of what was kept ungated, and recorded telemetry.
-
-Each way gets 5,000 where LOCALSPEC_LONG_TESTS is set, alone and in rounds as drafting confirms them.
-"""
+"""Planted secrets on every way out, alone and in rounds as drafting confirms them; 5,000 where LOCALSPEC_LONG_TESTS is set."""
 
 import io
 import json
@@ -9,7 +6,6 @@ import re
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -118,15 +114,10 @@ def test_serve(most: int, stream: bool) -> None:
         for number in range(len(TEXTS)):
             done = server.chat(f"text {number}?", stream=stream)
             assert done.status_code == 200, done.text
-            seen += _contents(done.text) if stream else [done.text]
+            events = [each[6:] for each in done.text.split("\n\n") if stream and "{" in each]
+            deltas = [json.loads(each)["choices"][0]["delta"] for each in events]
+            seen += [each.get("content") or "" for each in deltas] if stream else [done.text]
     assert_nothing_leaks("".join(seen))
-
-
-def _contents(told: str) -> list[str]:
-    """Return the texts of a stream of server-sent events, and whatever else is in it."""
-    events = [each.removeprefix("data: ") for each in told.split("\n\n") if "{" in each]
-    deltas: list[dict[str, Any]] = [json.loads(each)["choices"][0]["delta"] for each in events]
-    return [each.get("content") or "" for each in deltas]
 
 
 @pytest.mark.parametrize("style", ["md", "json"])

@@ -188,6 +188,19 @@ def test_a_forced_token_that_is_not_looked_at_again_is_caught(
         test_what_is_forced_is_all_that_may_follow_and_no_more_is_said()
 
 
+class BlankFirst(ByteVocabulary):
+    """Writes a blank before the first word of a text, as some tokenizers do."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        whole = text if text.startswith("\n") else f" {text}"
+        return super().tokenize(whole, add_special=add_special, parse_special=parse_special)
+
+
+def test_forced_text_is_spelled_without_a_blank_that_a_tokenizer_adds() -> None:
+    rule = Grammars(BlankFirst("name"))(ReplyOptions(regex="xname"))
+    assert rule.forced(rule.step(rule.start(), ord("x"))) == (END + 1,)
+
+
 def test_tokens_without_text_never_follow() -> None:
     vocabulary = ByteVocabulary("abc", "", "x")
     empty = vocabulary.pieces().index(b"", END + 1)

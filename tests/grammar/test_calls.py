@@ -67,6 +67,18 @@ def test_one_call_alone_and_the_rest_of_one_behind_its_trigger() -> None:
     assert passes(rule(HERMES_FORM, begun=True), hermes("now", {}).removeprefix("<tool_call>"))
 
 
+def test_an_answer_is_free_up_to_its_trigger_and_forced_behind_it() -> None:
+    now = TOOLS[1:2]
+    free = GRAMMARS.of_answers(HERMES_FORM, now, offer(now), {})
+    state = free.start()
+    assert free.forced(state) == ()
+    for byte in b"Yes. <tool_call>":
+        assert free.allows(state, np.array([byte]))[0]
+        state = free.step(state, byte)
+    assert free.allows(state, np.array([ord("\n"), ord("x")])).tolist() == [True, False]
+    assert b'{"name": "now"' in bytes(free.forced(state))
+
+
 def test_arguments_that_stand_alone_are_bound_to_their_schemas() -> None:
     calls, begin, end = rule(XML_FORM), "<tool_call>\n<function=", "</function>\n</tool_call>"
     values = {"city": 'a "<b>"\n</param', "days": 3}

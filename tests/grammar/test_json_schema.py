@@ -109,6 +109,7 @@ def test_a_bound_that_no_double_is_binds_all_the_same() -> None:
         ({"patternProperties": {"^[a-z]$": {"type": "null"}}, "additionalProperties": {"type": "integer"}}, [{"a": None, "aa": 1}], [{"a": 1}]),
         ({"x-guidance": {"lenient": True}, "type": "null"}, [None], [1]),
         ({"type": "integer", "title": "t", "default": 3, "examples": [1], "x-own": {"not": 1}, "$comment": "c"}, [3], ["t"]),
+        ({"anyOf": [objects(a={}), objects(b={})]}, [{"a": 1}, {"b": 1}], [{"a": 1, "b": 1}]),
         ({"oneOf": [CAT, DOG]}, [{"kind": "cat", "age": 3}, {"kind": "dog"}], [{"kind": "cow"}, {}]),
         # llguidance looks at the alternatives themselves, not behind references.
         (

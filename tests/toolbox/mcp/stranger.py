@@ -59,11 +59,6 @@ def listed() -> list[dict[str, object]]:
         ]
     if way == "is no list":
         return [{"name": "lie", "inputSchema": "a text"}]
-    if way == "has too many":
-        return [{**ECHO, "name": f"echo{n}"} for n in range(500)]
-    if way == "talks":
-        odd = {**ECHO, "name": "\x1b[2J echo\n", "description": "\x1b]0;x\x07" + "long " * 10_000}
-        return [odd, {**ECHO, "name": " echo "}, ECHO, ECHO]
     return tools
 
 
