@@ -170,7 +170,8 @@ def shrink(path: Path, steps: Sequence[str], statement: str) -> int:
         if is_busy(error):
             raise
     with closing(_connected(path.absolute().as_uri())) as connection:
-        for setting in ("journal_mode = MEMORY", "secure_delete = ON"):
+        # Locked for itself, it makes no file beside it.
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = MEMORY", "secure_delete = ON"):
             connection.execute(f"PRAGMA {setting}").fetchall()
         return connection.execute(statement).rowcount
 

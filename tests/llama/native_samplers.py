@@ -68,12 +68,10 @@ def assert_agrees_with_llama_cpp(
     params: SamplingParams,
     tolerance: float = 1e-5,
 ) -> None:
-    """Assert that our sampling keeps the ids that llama.cpp's does, equally likely.
+    """Assert that our sampling keeps the ids that llama.cpp's does, equally likely within `tolerance`.
 
-    Tolerated are tokens at a boundary that float32 cannot place: the cumulative probability
-    within `tolerance` of top-p (or what llama.cpp's running float32 sum over n tokens may be off
-    by, n / 2^24, which counts when top-k is off), the logit within float32 rounding of min-p's,
-    or equal logits of which one more or less is kept. Probabilities agree within `tolerance`.
+    Tolerated are tokens at a boundary that float32 cannot place: the cumulative probability within `tolerance` of top-p (or of
+    llama.cpp's running float32 sum over n tokens, n / 2^24), the logit within its rounding of min-p's, or equal logits.
     """
     ours = candidates(row, history, params)
     finite = np.isfinite(ours.log_weights)

@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.errors import LocalspecError
 from localspec.launch.fit import plan_fit
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.allocated import together
-from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
 from localspec.llama.rpc import use_workers
 from localspec.llama.sequence import LlamaContext
@@ -122,22 +120,7 @@ def _prompt(job: Mapping[str, Any]) -> tuple[float, float, int]:
     return prompt_s, row_s, sequences.chunk
 
 
-def _refusal(job: Mapping[str, Any]) -> str:
-    try:
-        LlamaModel(Path(job["path"]), _options(job["options"])).close()
-    except LocalspecError as error:
-        return str(error)
-    return ""
-
-
-def _devices(_job: Mapping[str, Any]) -> list[list[str]]:
-    return [[each.name, each.kind, each.backend] for each in devices()]
-
-
-_JOBS = {
-    each.__name__.removeprefix("_"): each
-    for each in (_memory, _text, _gap, _prompt, _refusal, _devices)
-}
+_JOBS = {each.__name__.removeprefix("_"): each for each in (_memory, _text, _gap, _prompt)}
 
 
 def _main() -> None:

@@ -19,7 +19,6 @@ from localspec.llama.calibrate import (
     sample,
 )
 from localspec.llama.model import LlamaModel
-from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
 from tests.llama.tiny_mamba import write
 
@@ -157,22 +156,6 @@ def test_what_fails_in_the_midst_of_a_pass_ends_the_measuring() -> None:
 
 
 SHORT = replace(OF_TARGET, widths=(1, 2, 8, 64), needed=4, budget_s=0.5, most_s=99.0)
-
-
-@pytest.mark.slow
-@pytest.mark.weights
-def test_a_real_model_has_costs(
-    smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
-) -> None:
-    context.prefill(tokens)
-    options = replace(smollm2.options, threads=1)
-    costs = measure_pass_costs(smollm2, options, SHORT).costs
-    assert costs.widths == (1, 2, 8, 64)
-    assert all(0 < seconds < 60 for seconds in costs.seconds)
-    schedule = replace(OF_DRAFT_MODEL, budget_s=0.1, needed=7, most_s=99.0)
-    costs = measure_pass_costs(smollm2, options, schedule).costs
-    assert costs.widths == tuple(sorted(OF_DRAFT_MODEL.widths))
-    assert context.common_prefix(tokens) == len(tokens)
 
 
 @pytest.mark.weights

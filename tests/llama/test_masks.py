@@ -20,7 +20,6 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.vocabulary import Vocabulary
 from localspec.options import ReplyOptions
 from tests.chat.test_calls import HERMES_FORM, XML_FORM
-from tests.grammar.schemas import ASKED
 
 pytestmark = pytest.mark.weights
 
@@ -129,22 +128,6 @@ def test_forced_text_is_cut_as_the_model_does(vocabulary: Vocabulary, grammars: 
     assert list(forced[place]) == ids[place : place + len(forced[place])]
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=[each.name for each in ASKED])
-def test_schemas_of_the_real_world_give_masks_at_once(
-    vocabulary: Vocabulary, grammars: Grammars, everything: Any, asked: Any
-) -> None:
-    masks = masks_of(grammars, ReplyOptions(json_schema=asked.schema))
-    chance, answer = np.random.default_rng(1), list[int]()
-    for _ in range(60):
-        allowed = everything[masks.allows(answer, everything)]
-        assert allowed.size
-        token = int(chance.choice(allowed))
-        if token in vocabulary.eog:
-            json.loads(b"".join(map(vocabulary.piece, answer)))
-            break
-        answer.append(token)
-
-
 def lazy(form: CallFormat, grammars: Grammars) -> Masks:
     return AnswerConstraint(grammars.of_answers(form, TOOLS, ONE_CALL, {}), 0)
 
@@ -179,49 +162,25 @@ def test_before_the_trigger_all_but_what_runs_past_it_may_follow(
 
 
 @pytest.mark.parametrize("form", [HERMES_FORM, XML_FORM])
-@pytest.mark.parametrize("required", [False, True])
 def test_nothing_but_valid_calls_follows(
     vocabulary: Vocabulary,
     grammars: Grammars,
     pieces: list[bytes],
     everything: Any,
     form: CallFormat,
-    required: bool,
 ) -> None:
-    whole = grammars.of_calls(form, TOOLS, ONE_CALL, {})
-    before = "" if required else "Let me see. "
-    begun = (
-        []
-        if required
-        else [token for part in (before, form.trigger) for token in ids_of(vocabulary, part)]
-    )
+    before = "Let me see. "
+    begun = [*ids_of(vocabulary, before), *ids_of(vocabulary, form.trigger)]
     for seed in range(8):
-        masks: Masks = AnswerConstraint(whole, 0) if required else lazy(form, grammars)
+        masks = lazy(form, grammars)
         answer = walk(masks, list(begun), everything, sorted(vocabulary.eog), seed)
         numbers = map(str, count())
         parser = CallParser(form, TOOLS, numbers.__next__)
-        text = b"".join(pieces[token] for token in answer).decode()
-        events = [*parser.feed(text), *parser.flush()]
+        events = [
+            *parser.feed(b"".join(pieces[token] for token in answer).decode()),
+            *parser.flush(),
+        ]
         assert "".join(each.text for each in events if isinstance(each, Text)) == before
         (call,) = (each.call for each in events if isinstance(each, CallDone))
         (tool,) = (each for each in TOOLS if each.name == call.name)
         jsonschema.validate(json.loads(call.arguments), dict(tool.parameters))
-
-
-def test_rejected_drafts_vanish(
-    vocabulary: Vocabulary, grammars: Grammars, everything: Any
-) -> None:
-    text = 'Well. <tool_call>\n{"name": "get_weather", "arguments": {"city": "Rio"}}\n</tool_call>'
-    head = ids_of(vocabulary, text[:17])
-    answer = [*head, *ids_of(vocabulary, text[17:])]
-    masks, fresh, random = lazy(HERMES_FORM, grammars), lazy(HERMES_FORM, grammars), Random(7)
-    for end in range(len(answer)):
-        # A draft that goes elsewhere, over and into the trigger, and is rejected.
-        begun = random.randrange(end + 1)
-        draft = ids_of(vocabulary, random.choice(["<tool_call>", "\n{", "x <"]))
-        masks.allows([*answer[:begun], *draft], everything[:50])
-        mask = masks.allows(answer[:end], everything)
-        assert (mask == fresh.allows(answer[:end], everything)).all()
-        assert mask[answer[end]]
-        assert masks.forced(answer[:end]) == fresh.forced(answer[:end])
-    assert masks.forced(head), "the rest of the head is certain"

@@ -113,24 +113,3 @@ def test_a_prompt_before_its_row(servers: list[str], smollm2_path: Path, tmp_pat
     assert [chunk for *_, chunk in times] == [64, 32, 64]
     # Whatever would only have been sent, the row would have waited for.
     assert all(row_s < prompt_s for prompt_s, row_s, _ in times)
-
-
-def test_a_device_that_was_registered_since(servers: list[str], tmp_path: Path) -> None:
-    (devices,) = results(servers, [{"do": "devices"}], tmp_path)
-    remote = [each for each in devices if each[0].startswith("RPC")]
-    assert remote == [["RPC0", "GPU", "RPC"], ["RPC1", "GPU", "RPC"]]
-
-
-def test_what_cannot_be_is_refused(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
-    split, three = {"split": "tensor"}, {"tensor_split": "1,2,3"}
-    words = {
-        "choose one of CPU, RPC0, RPC1": {"devices": ["RPC7"]},
-        "is for 3 devices, and those used are 2 (RPC0, RPC1)": {"devices": BOTH, **three},
-        "two devices or more, and has RPC0: use --split layers": {"devices": REMOTE, **split},
-        "does not work over RPC (RPC0, RPC1): use --split layers": {"devices": BOTH, **split},
-    }
-    job = {"do": "refusal", "path": str(smollm2_path)}
-    lines = results(servers, [{**job, "options": each} for each in words.values()], tmp_path)
-    for line, word in zip(lines, words, strict=True):
-        assert word in line
-        assert "\n" not in line

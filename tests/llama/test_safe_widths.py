@@ -24,13 +24,7 @@ WIDTHS = range(2, 17)
 
 @dataclass(slots=True)
 class Rounding:
-    """A model whose rows, and whose memory, depend on the width of passes as planted.
-
-    Args:
-        rows_off: by width, what its rows are off.
-        memory_off: by width, what the rows after it are off.
-        off_from: the last position of a pass from which on rows are off at all.
-    """
+    """A model whose rows, and the rows after it, are off by the width of a pass as planted, from a last position on."""
 
     rows_off: dict[int, float] = field(default_factory=dict)
     memory_off: dict[int, float] = field(default_factory=dict)

@@ -237,18 +237,6 @@ def test_a_running_sequence_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -
         check_nothing_is_evaluated_again(monkeypatch)
 
 
-def test_a_prefix_is_copied_under_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, shared = Made(monkeypatch, 2), [1, 2, 3, 4] * 12
-    made.schedule.start(0, writing([*shared, 5], rounds=9))
-    for _ in range(5):
-        made.schedule.step()
-    made.native.asked.clear()
-    made.schedule.start(1, writing([*shared, 6, 7], rounds=1))
-    (ended,) = made.schedule.step()
-    assert ended.value == TABLE.row([*shared, 6, 7]).argmax()
-    assert made.native.asked == [[2], [1]]
-
-
 def test_of_a_pass_that_fails_only_the_guilty_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made(monkeypatch, 3)
     made.native.fails = lambda part: 8 in part.tokens

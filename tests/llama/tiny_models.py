@@ -29,11 +29,7 @@ Shapes = dict[str, tuple[int, ...]]
 def write_qwen35(path: Path, counts: float = 0.3, seed: int = 1, *, mtp: int = 0) -> Path:
     """Write three layers of linear attention and one of attention, and return the path.
 
-    Args:
-        path: where.
-        counts: how much the layers count, the deviation of what they add.
-        seed: of the weights.
-        mtp: layers for the next token but one.
+    `counts` is how much the layers count, the deviation of what they add; `mtp` the layers for the next token but one.
     """
     shapes = _around()
     for layer in range(4 + mtp):
@@ -73,14 +69,7 @@ def write_lfm2(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
 def write_llama(
     path: Path, counts: float = 0.3, seed: int = 1, *, pooling: int | None = None
 ) -> Path:
-    """Write four layers of attention, and return the path; see `write_qwen35`.
-
-    Args:
-        path: where.
-        counts: how much the layers count.
-        seed: of the weights.
-        pooling: llama.cpp's number of how vectors are pooled, in a file that says so.
-    """
+    """Write four layers of attention, and return the path; see `write_qwen35`. `pooling` is llama.cpp's number, in a file that has one."""
     shapes = _around()
     for layer in range(4):
         shapes |= _named(layer, _attention(1))
@@ -105,15 +94,8 @@ def write_eagle3(
 ) -> Path:
     """Write EAGLE-3 heads for these models, or for a real target, and return the path; see `write_qwen35`.
 
-    Its attention looks for the token itself, and what the token stands for goes on to the target's own head.
-
-    Args:
-        path: where.
-        counts: how much everything else counts.
-        seed: of the weights.
-        ids: of the tokens that it can propose, where it has a head of its own; none gives it the target's.
-        target: gives its width and its tokenizer.
-        layers: of the target, whose inputs they take.
+    Its attention looks for the token itself, and what the token stands for goes on to the target's own head, or to one of
+    its own for these `ids`; everything else counts as `counts` says. A real `target` gives its width and its tokenizer.
     """
     values, width = (_sizes(1), _N_EMBD) if target is None else _sizes_for(target)
     block: Shapes = {"attn_norm.weight": (width,)}
@@ -234,11 +216,7 @@ def _short_convolution() -> Shapes:
 
 
 class _Shaped:
-    """Lets a token be followed by its neighbour of eight, norms leave things as they are, and layers count as they are to.
-
-    Args:
-        counts: how much layers count.
-    """
+    """Lets a token be followed by its neighbour of eight, norms leave things as they are, and layers count as `counts` says."""
 
     def __init__(self, counts: float) -> None:
         self._counts = counts

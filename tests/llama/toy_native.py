@@ -22,13 +22,6 @@ from tests.toy import Table
 class ToyNative:
     """Stands in for `NativeContext`.
 
-    Args:
-        table: what the model says.
-        n_ctx: tokens of a sequence.
-        n_batch: tokens of a pass.
-        max_rows: rows of a pass.
-        count: sequences.
-
     Attributes:
         flag: cancels a pass in its midst.
         on_pass: called before and after every pass, as another thread might act meanwhile.

@@ -16,13 +16,10 @@ from tests.telemetry.talking import PAIR, recording
 def world(
     seed: int, rates: list[tuple[int, float]], *, correlation: float = 0.0, usual: int = 100
 ) -> list[Rate]:
-    """Return what became of the drafts of replies, three tokens a round; a reply's moment is its first round.
+    """Return the rates of replies, three drafted tokens a round; a reply's moment is its first round.
 
-    Args:
-        seed: of the dice.
-        rates: for so many rounds, that chance of acceptance.
-        correlation: of the tokens of one reply: each draws a chance of its own.
-        usual: mean of the rounds of a reply.
+    `rates` are chances of acceptance for so many rounds; with a `correlation` of its tokens, each reply draws a chance of its
+    own; `usual` is the mean of the rounds of a reply.
     """
     rng = np.random.default_rng(seed)
     size = (1 - correlation) / correlation if correlation else 0.0
