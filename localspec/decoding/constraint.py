@@ -67,16 +67,14 @@ class AnswerConstraint(Generic[S]):
 
     def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids` whether it may follow; see `Constraint`."""
-        answer = list(prefix[self._begin :])
-        if self._follow(answer):
-            return self._automaton.allows(self._states[-1], ids)
-        return np.zeros(ids.size, dtype=np.bool_)
+        follows = self._follow(list(prefix[self._begin :]))
+        nothing = np.zeros(ids.size, dtype=np.bool_)
+        return self._automaton.allows(self._states[-1], ids) if follows else nothing
 
     def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
         """Return tokens that are certain to follow; see `Constraint`."""
-        if self._follow(list(prefix[self._begin :])):
-            return self._automaton.forced(self._states[-1])
-        return ()
+        follows = self._follow(list(prefix[self._begin :]))
+        return self._automaton.forced(self._states[-1]) if follows else ()
 
     def _follow(self, answer: list[int]) -> bool:
         """Go to the state after `answer`; False where the automaton does not let it through."""

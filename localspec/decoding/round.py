@@ -48,11 +48,6 @@ class Draft:
     branches: tuple[int, ...] = ()
     passes: int = 0
 
-    @property
-    def second_choices(self) -> tuple[int, ...]:
-        """What is verified beside the tokens, one for each of the branches."""
-        return tuple(self.alternatives[at][0] for at in self.branches)
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

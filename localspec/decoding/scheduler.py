@@ -195,7 +195,7 @@ class Scheduler(Generic[T]):
         """Make a chunk of prompts, and one round of every sequence that is ready; return what has ended."""
         ended = self._end_cancelled() if self._cancelled else []
         ended += self._feed_prompts()
-        if self._gathers():
+        if len(self._running) > 1 and self._gathers():
             return ended
         while drafting := self._ready(Role.DRAFT_MODEL):
             ended += self._passes(Role.DRAFT_MODEL, drafting)
@@ -231,14 +231,9 @@ class Scheduler(Generic[T]):
         Then their rounds are shared by all, and none is held up by a prompt between two of its tokens later.
         """
         running = self._running.values()
-        ready = [each for each in running if each.shares]
-        behind = sum(each.evaluated + each.missing for each in running if not each.shares)
-        just_begun = ready and min(each.patience for each in ready) > 0
-        if just_begun and 0 < behind <= self._together:
-            return True
-        for each in ready:
-            each.patience = 0
-        return False
+        behind = sum([each.evaluated + each.missing for each in running if not each.shares])
+        waits = 0 < behind <= self._together
+        return waits and all(each.patience > 0 for each in running if each.shares)
 
     def _next_prompt(self, behind: Sequence[int]) -> tuple[int, int]:
         """Return which request gets the next chunk, and how many tokens neither its sequence nor another one has cached.
@@ -413,8 +408,9 @@ class Scheduler(Generic[T]):
                 waited_s = max(0.0, self._all_s - running.all_s - running.own_s)
                 own_s = max(0.0, running.own_s - truncate_s)
                 passed = Passed(answer, evaluated, own_s, truncate_s, waited_s, running.more_s)
-                if not running.began and running.request.role is Role.TARGET:
-                    running.began, running.patience = True, self._together
+                if running.request.role is Role.TARGET:
+                    running.patience = 0 if running.began else self._together
+                    running.began = True
                 running.request = running.generator.send(passed)
         except Exception as error:  # whatever it is, it is this sequence's own affair
             del self._running[slot]

@@ -43,7 +43,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
 
     Args:
         service: answers.
-        metrics: has seen what happened.
+        metrics: count.
         guard: lets in.
     """
 

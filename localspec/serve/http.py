@@ -18,9 +18,9 @@ from localspec.errors import ContextOverflow, LocalspecError, PassFailed
 from localspec.serve.backend import WaitedTooLong
 
 CLIENT = "localspec.client"
-"""Under which a request's scope has the name of who asks."""
+"""The name of the client in a request's scope."""
 GATE = "localspec.gate"
-"""Under which it has what the one who asks must not see; nothing where they may see all."""
+"""The gate of that client, empty without one."""
 _RETRY_S = 2
 _TRY_LATER = {429, 503}
 
@@ -59,11 +59,11 @@ class Guard:
         """Return whether a request bears a key, where it needs one."""
         given = _key(headers)
         # All are compared, so that the time tells nothing.
-        found = [hmac.compare_digest(given.encode(), each.encode()) for each in self.keys]
-        return any(found) or not self.keys
+        matches = [hmac.compare_digest(given.encode(), each.encode()) for each in self.keys]
+        return any(matches) or not self.keys
 
     def client(self, headers: Headers, peer: str) -> str:
-        """Return a name for who asks, of which nothing can be read: the key, or where none is needed whatever tells programs apart.
+        """Return a name for the client that reveals nothing: of its key, or without keys of its address and program.
 
         Args:
             headers: of a request that is let in.
@@ -97,7 +97,7 @@ def guarded(app: ASGIApp, guard: Guard, refused: Callable[[int], None]) -> ASGIA
 
 
 class _Keys:
-    """Answers 401 without a key; else names in the scope who asks, and what they must not see."""
+    """Answers 401 without a key; else puts the client and its gate into the scope."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app

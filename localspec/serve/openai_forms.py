@@ -115,10 +115,10 @@ class CompletionForm(AnswerForm):
         choices = [
             {
                 "index": at,
-                **self.choice(each.reply, [piece for piece in told if isinstance(piece, Text)]),
+                **self.choice(each.reply, [piece for piece in pieces if isinstance(piece, Text)]),
                 "finish_reason": _FINISHES.get(each.reply.stop_reason, "stop"),
             }
-            for at, (told, each) in enumerate(zip(answers, done, strict=True))
+            for at, (pieces, each) in enumerate(zip(answers, done, strict=True))
         ]
         usage = _usage([each.reply for each in done])
         head = {**self._head, "object": self.object, "choices": choices, "usage": usage}

@@ -189,7 +189,7 @@ def _part(block: AnswerBlock) -> Body:
 
 
 def _content(block: AnswerBlock) -> Body:
-    """Return what an item says."""
+    """Return the content of an item."""
     if block.kind == "call":
         return {"name": block.call.name, "arguments": block.text}
     logprobs = {"logprobs": likely(block.texts)} if block.kind == "text" else {}
@@ -204,17 +204,17 @@ def _messages(body: ResponsesBody) -> list[Message]:
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
     # Thoughts of earlier answers, which clients send back, are not read again.
     items = [each for each in given if _kind(each) != "reasoning"]
-    said: list[Any] = [*system]
+    messages: list[Any] = [*system]
     for item in items:
         message = _as_message(item)
-        last = said[-1] if said and isinstance(said[-1], dict) else {}
+        last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
         if _kind(item) == "function_call" and last.get("role") == "assistant":
             # The words and the calls of an answer are items, and one message.
             calls = [*last.get("tool_calls", ()), *message["tool_calls"]]
-            said[-1] = {**last, "tool_calls": calls}
+            messages[-1] = {**last, "tool_calls": calls}
         else:
-            said.append(message)
-    return [from_json(each, f"item {at}") for at, each in enumerate(said, 1)]
+            messages.append(message)
+    return [from_json(each, f"item {at}") for at, each in enumerate(messages, 1)]
 
 
 def _as_message(item: Any) -> Any:

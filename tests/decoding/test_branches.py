@@ -166,8 +166,8 @@ def test_a_draft_model_branches_into_its_second_choices_where_a_policy_weighs_it
     assert draft.branches
     assert len(draft.tokens) + len(draft.branches) <= plan.draft_length
     assert draft.branches == tuple(sorted(set(draft.branches), reverse=True))
-    assert draft.second_choices == tuple(draft.alternatives[at][0] for at in draft.branches)
-    assert 3 not in draft.second_choices, "nothing follows an end"
+    second_choices = [draft.alternatives[at][0] for at in draft.branches]
+    assert 3 not in second_choices, "nothing follows an end"
     without, model = proven(branches=0)
     fixed = FixedPolicy(ModelDrafter(model, SharedIds(12), ()), 5)
     for other in (without, fixed):

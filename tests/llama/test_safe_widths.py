@@ -65,7 +65,7 @@ class Rounding:
     [
         (Rounding(), {}),
         (Rounding(rows_off={7: 0.25, 12: 0.5}), {7: 0.25, 12: 0.5}),
-        (Rounding(memory_off={5: 0.125}), {5: 0.125}),
+        (Rounding(memory_off={5: 0.125}), {5: 0.625}),
         (Rounding(rows_off={3: 2.0**-21}), {3: 2.0**-21}),
     ],
     ids=["none", "rows", "only keys and values that are left", "a single bit"],

@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 import pytest
 
-from lab.planted import FORMATS, planted
 from localspec.serve.http import Guard
 from tests.chat.toy_calls import hermes
 from tests.serve.serving import CHAT, INFILL, MESSAGES, RESPONSES, TEXT, Served, bodies, served
@@ -136,18 +134,3 @@ def test_nothing_of_a_secret_leaves_in_json(escaped: Served, way: str, stream: b
     text = answer(escaped, path, "masked", **{**body, **limit}, stream=stream)
     assert not any(each in text for each in HIDDEN)
     assert json.loads(said(text)) == {"text": ENV_SEEN}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("drafts", [0, 6])
-def test_no_format_leaves_streamed_or_not_drafted_or_not(drafts: int) -> None:
-    secrets = {f"<{which}>": planted(Random(which), which) for which in FORMATS}
-    answers = {name: f"Use {secret.text} here." for name, secret in secrets.items()}
-    script = {"answers": answers, "drafts": drafts}
-    with served(script, guard=Guard(keys=("masked",), gate="usual")) as server:
-        for name, secret in secrets.items():
-            for stream in (False, True):
-                text = answer(server, CHAT, "masked", **bodies(name)[CHAT], stream=stream)
-                assert "[masked: " in text
-                assert json.dumps(secret.body.strip())[1:-1] not in text
-                assert secret.body[:6] not in text

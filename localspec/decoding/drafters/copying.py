@@ -83,9 +83,7 @@ class CopySource:
         """Take in a token, and return where the text ends as it does now, the latest end last."""
         text = self._text
         text.append(token)
-        if len(text) < 2:
-            return []
-        ends = self._ends.setdefault((text[-2], token), [])
+        ends = self._ends.setdefault(tuple(text[-2:]), [])
         ends.append(len(text))
         return ends
 

@@ -30,8 +30,7 @@ class HeadsDrafter(ModelDrafter):
     name = "heads"
 
     def _read(self, tokens: Sequence[int]) -> Sequence[int] | None:
-        heads = cast(HeadsOfTarget, self.model)
-        return super()._read(tokens) if heads.knows(tokens) else None
+        return super()._read(tokens) if cast(HeadsOfTarget, self.model).knows(tokens) else None
 
     def _window(self, tokens: Sequence[int]) -> tuple[int, int]:
         return 0, len(tokens) - self.model.common_prefix(tokens)

@@ -1,7 +1,7 @@
 """best_length: how many tokens to draft, from chances and costs. Worth: the same while a draft grows. Estimator: the chances."""
 
-import math
 from collections.abc import Sequence
+from math import exp, inf
 
 _HARDLY = 0.01
 """A chance that is not worth looking beyond."""
@@ -13,7 +13,7 @@ def best_length(
     chances: Sequence[float],
     verify_s: Sequence[float],
     step_s: float = 0.0,
-    affordable_s: float = float("inf"),
+    affordable_s: float = inf,
 ) -> tuple[int, float]:
     """Return the draft length with the highest rate, and that rate in tokens per second; 0 is plain decoding.
 
@@ -111,7 +111,7 @@ class Estimator:
         """Count one observation."""
         shift = self._shift + self._drift * (hit - self.chance(bucket))
         self._shift = min(max(shift, -_FURTHEST), _FURTHEST)
-        self._odds = math.exp(-self._shift)
+        self._odds = exp(-self._shift)
         self._hits[bucket] = self._hits[bucket] * self._decay + hit
         self._observed[bucket] = self._observed[bucket] * self._decay + 1
 
