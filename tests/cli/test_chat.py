@@ -119,7 +119,7 @@ def test_commands_need_no_model(bare_machine: dict[str, str]) -> None:
 
 
 def test_screens_are_painted_before_numpy_is_imported() -> None:
-    script = "import sys, localspec.cli.chat, localspec.tui.app; print(*sys.modules)"
+    script = "import sys, localspec.cli.conversing, localspec.tui.app; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
