@@ -23,7 +23,11 @@ __all__ = ["Access", "CallQuestion", "CallRunner", "CarriedOut", "Decision"]
 T = TypeVar("T")
 
 _LOOK_S = 0.05
+<<<<<<< HEAD
 NO_TERMINAL = "there is no terminal to ask at: a rule in tools.toml can allow it"
+=======
+NO_TERMINAL = "no one to ask here; a rule in tools.toml can allow it"
+>>>>>>> main
 
 
 @dataclass(frozen=True, slots=True, eq=False)

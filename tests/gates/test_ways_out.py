@@ -13,7 +13,6 @@ from lab.planted import FORMATS
 from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
 from localspec.chat.request import Request
-from localspec.engine.client import EngineClient
 from localspec.engine.engine import RemoteEngine, iterate
 from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
@@ -60,9 +59,11 @@ def test_leak_is_found_whole_and_in_part() -> None:
 
 @ROUNDS
 def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
-    engine = EngineClient(find=lambda _: Spelling(TEXTS, most), gate="usual")
+    engine = RemoteEngine(find=lambda _: Spelling(TEXTS, most))
     talk = SavedConversation(History(tmp_path / "history"))
-    session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
+    session = Session(
+        engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path, gate="usual"
+    )
     out, err = io.StringIO(), io.StringIO()
     front = Lines(session, Preferences(), out, err, terminal=False)
     lines = list[str]()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import Load, encode
 from localspec.options import LaunchOptions
 from tests.cli.command import Done, localspec
@@ -68,7 +68,7 @@ def test_no_process_has_a_secret_among_its_arguments(
 ) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    client = EngineClient()
+    client = RemoteEngine()
     client.start()
     try:
         assert client.pid is not None

@@ -15,7 +15,6 @@ import pytest
 from localspec.chat.events import Event, Finished, RoundDone, Started, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.client import EngineClient
 from localspec.engine.engine import EngineGone, RemoteEngine, iterate
 from localspec.engine.link import ChildLink, ServerLink
 from localspec.engine.protocol import (
@@ -39,7 +38,7 @@ from localspec.serve.backend import Backend
 from localspec.serve.residence import Residence, ServedModel
 from localspec.serve.sharing import FRAME_BYTES, Sharing, has
 from tests.engine.double import command
-from tests.engine.talking import hear_of
+from tests.engine.talking import Talker, hear_of
 from tests.waiting import PATIENCE_S, until
 
 PAIR = LaunchOptions(target="big", draft_model="small")
@@ -223,9 +222,8 @@ def test_the_end_of_a_server_or_its_engine_ends_the_answer(path: Path, tmp_path:
 
 def test_a_chats_engine_is_a_servers_or_its_own(path: Path, tmp_path: Path) -> None:
     with shared({"otherwise": ["The server."]}, path):
-        engine = EngineClient(
-            command({"otherwise": ["Its own."]}), lambda wanted: connect(str(path), 7, wanted)
-        )
+        own = command({"otherwise": ["Its own."]})
+        engine = Talker(own, find=lambda wanted: connect(str(path), 7, wanted))
         engine.start()
         assert engine.pid is None
         for wanted, text in ((PAIR, "The server."), (LaunchOptions("other"), "Its own.")) * 2:

@@ -201,7 +201,7 @@ RM = {"type": "function", "function": {"name": "rm"}}
         (CHAT, {"tools": [*TOOLS[CHAT], *TOOLS[CHAT]]}, "two tools are called area"),
         (RESPONSES, {"tools": [{"type": "function", "name": "a b"}]}, "letters, digits"),
         (RESPONSES, {"input": [{"type": "function_call"}]}, "tool_calls"),
-        (MESSAGES, {"tools": [{"name": "f", "input_schema": 3}]}, "not a schema"),
+        (MESSAGES, {"tools": [{"name": "f", "input_schema": 3}]}, "no schema"),
         (MESSAGES, {"messages": [user([{"type": "tool_result"}])]}, "tool_call_id"),
         (MESSAGES, {"messages": [{"role": "assistant", "content": [USE]}]}, "add their results"),
     ],
