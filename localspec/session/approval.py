@@ -23,11 +23,7 @@ __all__ = ["Access", "CallQuestion", "CallRunner", "CarriedOut", "Decision"]
 T = TypeVar("T")
 
 _LOOK_S = 0.05
-<<<<<<< HEAD
-NO_TERMINAL = "there is no terminal to ask at: a rule in tools.toml can allow it"
-=======
 NO_TERMINAL = "no one to ask here; a rule in tools.toml can allow it"
->>>>>>> main
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,7 +186,7 @@ class CallRunner(ToolLoop):
             except Empty:
                 continue
         self.question = None
-        return Decision(allowed=False, reason="stopped")
+        return Decision(allowed=False, reason="they stopped the answer")
 
     def began(self, call: ToolCall, proposal: Proposal) -> None:
         """Take note of what runs."""
