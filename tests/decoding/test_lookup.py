@@ -295,6 +295,9 @@ def test_a_place_is_followed_while_it_is_right_and_searched_anew_when_it_is_not(
     source.begin([1, 2, 3, 4])
     rights = [source.follow(token) for token in (5, 6, 9, 50, 51)]
     assert rights == [True, True, False, None, None]
+    assert (source.length, PastSource(SaidTwice([])).length) == (2, 0)
+    source.begin([9, 8, 7])
+    assert (source.length, source.follow(6)) == (0, None)
 
 
 def test_it_leaves_most_of_the_budget_to_others_and_is_made_where_something_is_stored() -> None:

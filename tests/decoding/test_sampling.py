@@ -155,7 +155,12 @@ def test_defaults_are_those_of_the_command_line() -> None:
         ((0, 0, 0), [0, 1, 2], SamplingParams(presence_penalty=1, penalty_last_n=2), [0, -1, -1]),
         ((0, 0, 0), [0, 1, 2], SamplingParams(presence_penalty=1, penalty_last_n=0), [0, 0, 0]),
         # Ids beyond the row are left alone.
-        ((0, 0), [1, 7], SamplingParams(presence_penalty=1, logit_bias=((9, 5.0),)), [0, -1]),
+        (
+            (0, 0),
+            [1, 2, 7],
+            SamplingParams(presence_penalty=1, logit_bias=((2, 5.0), (9, 5.0))),
+            [0, -1],
+        ),
     ],
 )
 def test_what_is_penalised(
