@@ -34,6 +34,11 @@ def talk(history: History, question: str, answer: str, conversation: int | None 
     return number
 
 
+def test_a_conversation_is_named_by_its_title_or_the_beginning_of_it(history: History) -> None:
+    one, other = talk(history, "Rivers of Peru?", "The Ucayali."), talk(history, "Tea?", "Green.")
+    assert [history.named(each).id for each in ("Rivers", "Tea?", f"#{one}")] == [one, other, one]
+
+
 def texts(history: History, conversation: int) -> list[str]:
     return [each.message.text for each in history.branch(conversation)]
 
