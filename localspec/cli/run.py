@@ -473,9 +473,9 @@ def unmasked(events: Iterator[Event]) -> Iterator[Event]:
             waiting.append((event.mask, event.text if _wants_to_see(event.rule) else event.mask))
         elif isinstance(event, Text):
             text, rest = "", event.text
-            for mask, shown in waiting:
+            for mask, visible in waiting:
                 before, _, rest = rest.partition(mask)
-                text += before + shown
+                text += before + visible
             waiting.clear()
             yield Text(text + rest, event.thinking)
         else:

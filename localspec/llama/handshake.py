@@ -58,7 +58,7 @@ def host_and_port(address: str, what: str) -> tuple[str, int]:
     parts = _ADDRESS.fullmatch(address)
     if parts is None or int(parts[2]) >= 1 << 16:
         raise UsageError(
-            f"{what} {printable(address[:80])!r} is no HOST:PORT, such as 127.0.0.1:{PORT}; llama.cpp's RPC knows no IPv6"
+            f"{what} {printable(address[:80])!r} is not HOST:PORT, such as 127.0.0.1:{PORT}; llama.cpp's RPC does not support IPv6"
         )
     return parts[1], int(parts[2])
 
@@ -83,7 +83,7 @@ def require_worker(address: str, patience_s: float = PATIENCE_S) -> None:
     except ConnectionResetError:
         problem = (
             "closed the connection without an answer: behind a tunnel, nothing listens at its other end; "
-            "else it is no worker, or one of another version"
+            "otherwise it is not a worker, or one of another version"
         )
     except _Strange as error:
         problem = str(error)

@@ -253,7 +253,7 @@ def _result(reply: Reply, model: ServedModel, *, binds: bool) -> types.CallToolR
     try:
         value = json.loads(reply.text) if binds else None
     except ValueError:  # of a number, say, a mask leaves none
-        return _failed(f"the answer is no JSON any more: a part of it was {_MASKED}")
+        return _failed(f"the answer is no longer JSON: a part of it was {_MASKED}")
     return types.CallToolResult(
         content=[types.TextContent(text=reply.text)],
         structured_content=value if isinstance(value, dict) else None,

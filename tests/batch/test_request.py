@@ -180,6 +180,7 @@ def test_a_template_or_another_field_makes_the_prompt() -> None:
         ({"body": "x"}, "body is not an object"),
         ({"body": {"model": "m"}}, "body.prompt is empty"),
         ({"body": {"messages": USER, "n": 2}}, "body.n is 2: only 1 is supported"),
+        ({"body": {"messages": USER, "echo": True}}, "body.echo is"),
         ({"body": {"messages": USER, "tools": [{}]}}, "body.tools is"),
         ({"body": {"messages": USER, "tempratur": 1}}, "body.tempratur is not supported"),
         ({"body": {"messages": USER}, "url": "/v1/embeddings"}, "url is '/v1/embeddings'"),

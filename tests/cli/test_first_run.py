@@ -61,7 +61,8 @@ def test_the_chosen_model_is_the_default_from_then_on(
 ) -> None:
     assert chosen(typed, monkeypatch).launch.pair == name
     assert tomllib.loads(settings.read_text()) == {"pair": name}
-    printed = capsys.readouterr().err
+    out, printed = capsys.readouterr()
+    assert out == ""
     assert "2  gemma3-1b: 1.0 GB to download · about 14 tokens/s · chat" in printed
     assert f"{name} is now your default model" in printed
     assert chosen("", monkeypatch).launch.pair == name  # without a question

@@ -125,7 +125,7 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("stop", 1, ("no server is running",)),
     ("stop nobody", 1, ("no server for nobody",)),
     *((f"worker --listen {at}", 2, (f"--listen {at} lets other", "--allow")) for at in ("0.0.0.0:0", "192.0.2.1:50052")),
-    *((f"worker --listen {at}", 2, (f"--listen {at!r} is no HOST:PORT",)) for at in ("50052", "[::1]:50052", "localhost:65536")),
+    *((f"worker --listen {at}", 2, (f"--listen {at!r} is not HOST:PORT",)) for at in ("50052", "[::1]:50052", "localhost:65536")),
     ("worker --listen 127.0.0.1:0 --device NPU7", 2, ("there is no device 'NPU7'",)),
 ]  # fmt: skip
 

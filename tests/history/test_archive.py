@@ -34,6 +34,11 @@ def talk(history: History, question: str, answer: str, conversation: int | None 
     return number
 
 
+def test_a_conversation_is_named_by_its_title_or_the_beginning_of_it(history: History) -> None:
+    one, other = talk(history, "Rivers of Peru?", "The Ucayali."), talk(history, "Tea?", "Green.")
+    assert [history.named(each).id for each in ("Rivers", "Tea?", f"#{one}")] == [one, other, one]
+
+
 def texts(history: History, conversation: int) -> list[str]:
     return [each.message.text for each in history.branch(conversation)]
 
@@ -304,7 +309,7 @@ def test_tags_are_read_from_queries_and_from_what_is_typed() -> None:
     assert split_query("plain  words") == ("plain  words", [])
     assert tags_of("work, -old #New") == (["work", "new"], ["old"])
     for wrong in ("a/b", "12", "x" * 41, "-"):
-        with pytest.raises(UsageError, match="is no tag"):
+        with pytest.raises(UsageError, match="is not a tag"):
             tags_of(wrong)
 
 

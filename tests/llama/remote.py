@@ -82,7 +82,8 @@ def _text(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer of SmolLM2 that is its own draft model, and where both are."""
     pair = {"target": job["path"], "draft_model": job["path"], "draft": "model:3"}
     options, away = _options(job["options"]), tuple(job["draft_devices"])
-    runtime = load(make_plan(LaunchOptions(**pair, load=options, draft_devices=away)))
+    launch = LaunchOptions(**pair, load=options, draft_devices=away, workers=tuple(job["workers"]))
+    runtime = load(make_plan(launch))
     sampling = SamplingParams(temperature=job["temperature"])
     reply = runtime.assistant.reply(job["prompt"], ReplyOptions(sampling, seed=3, max_tokens=24))
     draft_models = runtime.assistant.models.draft_models
@@ -125,8 +126,10 @@ _JOBS = {each.__name__.removeprefix("_"): each for each in (_memory, _text, _gap
 
 def _main() -> None:
     request = json.load(sys.stdin)
-    use_workers(request["places"])
-    json.dump([_JOBS[job["do"]](job) for job in request["jobs"]], sys.stdout)
+    workers = request["places"]
+    use_workers(workers)
+    jobs = [{**job, "workers": workers} for job in request["jobs"]]
+    json.dump([_JOBS[job["do"]](job) for job in jobs], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def test_addresses_have_a_host_and_a_port_and_count_once() -> None:
     "text", ["", "host", ":1", "host:", "host:65536", "[::1]:1", "::1:1", "a b:1", "a:1,", "a:٣"]
 )
 def test_what_is_no_address_is_refused_by_name(text: str) -> None:
-    with pytest.raises(UsageError, match="is no HOST:PORT") as caught:
+    with pytest.raises(UsageError, match="is not HOST:PORT") as caught:
         workers_in([text])
     assert "\n" not in str(caught.value)
 

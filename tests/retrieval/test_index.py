@@ -186,7 +186,7 @@ def test_indexes_are_private_and_known_by_name(index: Index, folder: Path) -> No
     assert indexes.index_names() == ["notes"]
     with pytest.raises(UsageError, match="choose one of notes"):
         open_index("other")
-    with pytest.raises(UsageError, match="no name of an index"):
+    with pytest.raises(UsageError, match="is not an index name"):
         open_index("../x", make=True)
     index.close()
     remove_index("notes")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from localspec.calls.policy import CallPolicy
+from localspec.serve.tools import anthropic_messages
 from tests.chat.toy_calls import hermes
 from tests.serve.serving import CHAT, COUNT, MESSAGES, RESPONSES, Served, served, user
 
@@ -102,6 +103,12 @@ def test_messages_call_and_take_results(claude: Any, content: Any) -> None:
     said.append(user([now, {**area, "content": content}]))
     last = claude.messages.create(messages=said, **given)
     assert (last.content[0].text, last.stop_reason) == ("It is large.", "end_turn")
+
+
+def test_a_result_of_messages_is_an_error_where_it_says_so() -> None:
+    blocks = [{"type": "tool_result", **more} for more in ({"is_error": True}, {"is_error": False}, {})]  # fmt: skip
+    results = anthropic_messages([user(blocks)])
+    assert [each["is_error"] for each in results] == [True, False, False]
 
 
 def test_a_stream_of_messages_has_arguments(claude: Any) -> None:
