@@ -404,7 +404,7 @@ def test_a_question_waits_for_what_is_loaded_instead_of_a_conversations_model(
 
     async def resume(chat: Chat) -> None:
         await chat.begin("two?")
-        await chat.until_text(f"{DEFAULT} answers instead")
+        await chat.until(lambda: f"{DEFAULT} answers instead" in chat.session.models.replaced)
         await chat.until_rest()
         assert chat.session.talk.messages[-1].model == DEFAULT
         assert pair_of(chat) == DEFAULT

@@ -102,15 +102,6 @@ class Windows(RuleBasedStateMachine):
         self.kept[at] = len(branch) - 1 + len(branch) % 2
         self.see_sent(here, branch[: self.kept[at]])
 
-    @rule(at=st.integers(0, 1))
-    def go_on(self, at: int) -> None:
-        here, branch = self.at_rest(at)
-        if here is None or not branch or len(branch) % 2 or REQUEST in branch[-2:]:
-            return
-        here.session.go_on()
-        self.kept[at] = len(branch) - 1
-        self.see_sent(here, branch)
-
     @rule(at=st.integers(0, 1), number=st.integers(1, 3))
     def ask_instead(self, at: int, number: int) -> None:
         here, branch = self.at_rest(at)
