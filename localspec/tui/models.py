@@ -108,8 +108,10 @@ class Models:
             self.usual = replace(self.usual, load=other.load)  # whose context could be had
             self.replaced = f"{clean_line(str(error))}; {name_of(other)} answers instead"
             self.wanted[0] = other
-            error = None if stays else await self._attempt(other)
-        if error is not None:
+            failure = None if stays else await self._attempt(other)
+            if failure is None or isinstance(failure, EngineGone):
+                error = failure
+        if error is not None:  # of the models that were wanted, unless the engine is gone
             self.ready, self.loaded, self.trouble, self.replaced = None, None, error, ""
 
     async def _attempt(
