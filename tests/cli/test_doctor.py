@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli import system
+from localspec.cli.main import localspec as root
 from localspec.diagnosis.doctor import Fact
 from localspec.llama.chosen import builds_dir
 from localspec.setup.plan import GpuFinding
@@ -99,7 +100,7 @@ def test_setup_says_what_it_would_do_and_what_is_missing(
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr("localspec.cli.system.find_gpus", lambda: gpus)
     monkeypatch.delenv("CMAKE_ARGS", raising=False)
-    result = CliRunner().invoke(system.setup, arguments, standalone_mode=False)
+    result = CliRunner().invoke(root, ["setup", *arguments], standalone_mode=False)
     assert result.return_value == code if code == 0 else str(code) in str(result.exception)
     lines = result.output.splitlines()
     assert len(lines) == len(printed)
