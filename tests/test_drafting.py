@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from localspec.decoding.costs import PairCosts, PassCosts, window_length
+from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
@@ -72,6 +72,8 @@ def test_fixed_modes_plan_their_own_length(text: str) -> None:
     plan = drafting().policy(text).plan([1, 2, 3], 50)
     assert plan.draft_length == (draft_mode(text).draft_length or 0)
     assert plan.drafter.name == text.partition(":")[0]
+    plan.drafter.begin([1, 2, 3], GREEDY)
+    assert plan.drafter.forecast([1, 2, 3]) is None, "nobody weighs what always drafts"
 
 
 def test_auto_is_adaptive_and_may_use_the_draft_model() -> None:
@@ -115,14 +117,6 @@ def test_no_mode_drafts_further_than_the_pair_allows(text: str) -> None:
     policy.begin(tokens, GREEDY)
     assert policy.plan(tokens, 50).draft_length <= 3
     assert drafting(longest=0).policy(text).name == "off"
-
-
-def test_a_draft_model_starts_with_what_two_plain_steps_evaluate() -> None:
-    target, draft_model = PassCosts((1,), (1.0,)), PassCosts((1, 10), (0.1, 0.2))
-    assert window_length(target, draft_model, 1000) == 100
-    assert window_length(target, draft_model, 60) == 60  # all that its context holds
-    dear = PassCosts((1, 10), (0.5, 5.0))
-    assert window_length(target, dear, 1000) == 32  # which it takes to show what it is good for
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """From options and devices to what a plan is asked for."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,38 +38,49 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> tuple[GgufHeader, GgufH
     return read_header(big), read_header(small)
 
 
-def gpus(options: LoadOptions) -> list[str]:
-    found = free_memory(options)
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("options", "gpus"),
+    [
+        ({}, ["CUDA0", "CUDA1"]),
+        ({"devices": ("cuda1",)}, ["CUDA1"]),
+        ({"devices": ("CPU",)}, []),
+        ({"gpu_layers": 0}, []),
+        ({"split": "none"}, ["CUDA0"]),
+    ],
+)
+def test_gpus_are_those_that_the_options_allow(options: Any, gpus: list[str]) -> None:
+    found = free_memory(LoadOptions(**options))
     assert found is not None
     assert found.ram.free_bytes == 8 * GB
-    return [gpu.name for gpu in found.gpus]
+    assert [gpu.name for gpu in found.gpus] == gpus
 
 
 @pytest.mark.usefixtures("machine")
-def test_gpus_are_those_that_the_options_allow() -> None:
-    assert gpus(LoadOptions()) == ["CUDA0", "CUDA1"]
-    assert gpus(LoadOptions(devices=("cuda1",))) == ["CUDA1"]
-    assert gpus(LoadOptions(devices=("CPU",))) == []
-    assert gpus(LoadOptions(gpu_layers=0)) == []
-    assert gpus(LoadOptions(split="none")) == ["CUDA0"]
-
-
-@pytest.mark.usefixtures("machine")
-def test_a_pair_is_planned_from_its_headers(headers: tuple[GgufHeader, GgufHeader]) -> None:
-    plan = plan_fit(*headers)
-    assert plan is not None
-    assert (plan.n_ctx, plan.target_layers, plan.draft_layers) == (4096, 33, 17)
-    assert [use.place.name for use in plan.uses] == ["RAM", "CUDA0", "CUDA1"]
-
-
-@pytest.mark.usefixtures("machine")
-def test_the_draft_model_is_planned_where_its_own_options_send_it(
+@pytest.mark.parametrize(
+    ("options", "draft_options", "layers", "places"),
+    [
+        (None, None, (33, 17), ["RAM", "CUDA0", "CUDA1"]),
+        (
+            LoadOptions(devices=("cpu",)),
+            LoadOptions(devices=("CUDA1",)),
+            (0, 17),
+            ["RAM", "CUDA1"],
+        ),
+    ],
+)
+def test_a_pair_is_planned_from_its_headers_where_the_options_send_it(
     headers: tuple[GgufHeader, GgufHeader],
+    options: LoadOptions | None,
+    draft_options: LoadOptions | None,
+    layers: tuple[int, int],
+    places: list[str],
 ) -> None:
-    plan = plan_fit(*headers, LoadOptions(devices=("cpu",)), LoadOptions(devices=("CUDA1",)))
+    plan = plan_fit(*headers, options, draft_options)
     assert plan is not None
-    assert (plan.target_layers, plan.draft_layers) == (0, 17)
-    assert [use.place.name for use in plan.uses] == ["RAM", "CUDA1"]
+    assert plan.n_ctx == 4096
+    assert (plan.target_layers, plan.draft_layers) == layers
+    assert [use.place.name for use in plan.uses] == places
 
 
 @pytest.mark.usefixtures("machine")
@@ -156,18 +168,14 @@ def test_layers_do_not_leave_a_gpu_for_a_larger_context(
 def test_nothing_is_planned_where_it_cannot_be_known(
     headers: tuple[GgufHeader, GgufHeader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    here = free_memory(LoadOptions(gpu_layers=0))
+    assert here is not None
+    assert here == Machine(Place("RAM", here.ram.free_bytes, here.ram.headroom_bytes))
     toy = parse_header(model_file(), name="toy")
     assert plan_fit(toy) is None
     assert plan_fit(headers[0], toy) is None
     monkeypatch.setattr(fitting, "free_ram_bytes", lambda: None)
     assert plan_fit(headers[0]) is None
-
-
-def test_the_memory_of_this_machine_is_asked_for(tmp_path: Path) -> None:
-    found = free_memory(LoadOptions(gpu_layers=0))
-    assert found is not None
-    assert found == Machine(Place("RAM", found.ram.free_bytes, found.ram.headroom_bytes))
-    assert found.ram.free_bytes > 0
 
 
 @pytest.mark.usefixtures("machine")

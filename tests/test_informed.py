@@ -55,18 +55,23 @@ def _told(directory: Path, replies: int) -> None:
     recorder.close()
 
 
-def _inform(policy: AdaptivePolicy, *asked: str) -> None:
-    """Let the telemetry see that questions begin to be answered."""
+def _models(target: str = "a", draft_model: str | None = None) -> LoadedModels:
     tokenizer = SimpleNamespace(piece=lambda _: b"")
-    models = SimpleNamespace(
-        target_name=PAIR.target, draft_model_name=PAIR.draft_model, tokenizer=tokenizer
-    )
-    telemetry = Telemetry()
-    costs = PairCosts(TARGET, DRAFT_MODEL)
-    (observer,) = telemetry.observe(cast("LoadedModels", models), costs, 1)
-    for each in asked:
-        options = ReplyOptions(SamplingParams(temperature=0.8))
-        observer.begin(Request(0, (Message.user(each),), options), [1, 2, 3], policy)
+    names = {"target_name": target, "draft_model_name": draft_model}
+    return cast("LoadedModels", SimpleNamespace(tokenizer=tokenizer, **names))
+
+
+def _request(question: str, temperature: float = 0.8) -> Request:
+    options = ReplyOptions(SamplingParams(temperature=temperature))
+    return Request(0, (Message.user(question),), options)
+
+
+def _inform(policy: AdaptivePolicy, *questions: str) -> None:
+    """Let the telemetry see that questions begin to be answered."""
+    models = _models(PAIR.target, PAIR.draft_model)
+    (observer,) = Telemetry().observe(models, PairCosts(TARGET, DRAFT_MODEL), 1)
+    for each in questions:
+        observer.begin(_request(each), [1, 2, 3], policy)
     observer.close()
 
 
@@ -81,22 +86,19 @@ def _stops_at(policy: AdaptivePolicy) -> bool:
     assert worth is not None
     drafter = policy.drafters[0]
     assert isinstance(drafter, ModelDrafter)
-    return not [worth.add(drafter._chance(gap)) for gap in (1.6, 2.4)][-1]
+    return not [worth.add(drafter.chance(gap)) for gap in (1.6, 2.4)][-1]
 
 
-def test_what_was_rejected_before_is_given_up_sooner(directory: Path) -> None:
+def test_what_was_rejected_before_is_given_up_sooner_for_that_kind_of_text(
+    directory: Path,
+) -> None:
     _told(directory, 30)
-    fresh, informed = _policy(), _policy()
+    fresh, informed, other = _policy(), _policy(), _policy()
     assert not _stops_at(fresh)
     _inform(informed, CODE)
     assert _stops_at(informed)
-
-
-def test_another_kind_of_text_starts_afresh(directory: Path) -> None:
-    _told(directory, 30)
-    informed = _policy()
-    _inform(informed, CODE, "Write a poem about rain.")
-    assert not _stops_at(informed)
+    _inform(other, CODE, "Write a poem about rain.")
+    assert not _stops_at(other)
 
 
 def test_what_is_learnt_here_counts_beside_it() -> None:
@@ -104,12 +106,12 @@ def test_what_is_learnt_here_counts_beside_it() -> None:
     policy = AdaptivePolicy(TARGET, 31, [drafter])
     drafter.expect({3: (0.99, 1000.0)})
     assert not _stops_at(policy)
-    assert drafter._chance(1.6) > 0.9
+    assert drafter.chance(1.6) > 0.9
     for _ in range(80):
         draft = Draft((5, 6), (0.5, 0.5), "model", (1.6, 2.4), passes=2)
         policy.learn(Round(draft, Verdict(0, 9), (9,), Spent(draft_s=0.02, verify_s=0.055)))
     drafter.expect({3: (0.99, 1000.0)})
-    assert drafter._chance(1.6) < 0.5
+    assert drafter.chance(1.6) < 0.5
 
 
 def test_greedy_texts_and_others_are_asked_about_apart(
@@ -123,13 +125,9 @@ def test_greedy_texts_and_others_are_asked_about_apart(
         return {}
 
     monkeypatch.setattr(log, "read_prior", read)
-    models = SimpleNamespace(
-        target_name="a", draft_model_name=None, tokenizer=SimpleNamespace(piece=lambda _: b"")
-    )
-    (observer,) = Telemetry().observe(cast("LoadedModels", models), None, 1)
+    (observer,) = Telemetry().observe(_models(), None, 1)
     for temperature in (0.8, 0, 0.8):
-        options = ReplyOptions(SamplingParams(temperature=temperature))
-        observer.begin(Request(0, (Message.user(CODE),), options), [1, 2, 3], _policy())
+        observer.begin(_request(CODE, temperature), [1, 2, 3], _policy())
     observer.close()
     assert asked == [False, True]
 
@@ -139,13 +137,8 @@ def test_what_is_recorded_of_a_pair_is_no_path_and_no_pass_that_is_shared(
     directory: Path, count: int, plain_s: float | None
 ) -> None:
     _told(directory, 1)
-    models = SimpleNamespace(
-        target_name="/home/ada/t.gguf",
-        draft_model_name="d",
-        tokenizer=SimpleNamespace(piece=lambda _: b""),
-    )
     telemetry = Telemetry()
-    telemetry.observe(cast("LoadedModels", models), PairCosts(TARGET, DRAFT_MODEL), count)
+    telemetry.observe(_models("/home/ada/t.gguf", "d"), PairCosts(TARGET, DRAFT_MODEL), count)
     assert telemetry.recorder is not None
     assert telemetry.recorder.pair == Pair("t.gguf", "d", plain_s, count)
     telemetry.close()

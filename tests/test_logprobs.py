@@ -18,10 +18,10 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, Sampling
 PROMPT = "The rivers of France are the Loire, the Seine, the Rhone,"
 _BF16 = 30
 _TOP = 5
-Told = list[tuple[float, list[float]]]
+Delta = list[tuple[float, list[float]]]
 
 
-def by_llama_cpp(path: Path, prompt: str, count: int, said: Sequence[int]) -> Told:
+def by_llama_cpp(path: Path, prompt: str, count: int, said: Sequence[int]) -> Delta:
     """Return each said token's log probability and the best five, from `llama_get_logits_ith` one token at a time."""
     model_params = native.llama_model_default_params()
     model_params.n_gpu_layers, model_params.use_extra_bufts = 0, False

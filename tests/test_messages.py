@@ -63,25 +63,23 @@ def canonical(draw: st.DrawFn) -> Message:
             return Message("tool", (result,))
         case _:
             calls = draw(st.lists(st.builds(ToolCall, WORDS, WORDS, st.text()), max_size=2))
-            said = Message.assistant(draw(st.just("") | st.just(words)), draw(st.text()))
-            return Message("assistant", (*said.parts, *calls), said.thinking)
+            turn = Message.assistant(draw(st.just("") | st.just(words)), draw(st.text()))
+            return Message("assistant", (*turn.parts, *calls), turn.thinking)
 
 
-def test_a_document_stands_in_a_block_behind_the_words() -> None:
-    said = Message.user("Sum @up", [DocumentPart("up", "1\n2"), DocumentPart('my "b".txt', "")])
-    assert said.text == (
-        'Sum @up\n\n<file name="up">\n1\n2\n</file>\n\n<file name="my b.txt">\n\n</file>'
-    )
-    assert said.typed == "Sum @up"
-    assert [each.name for each in said.documents] == ["up", 'my "b".txt']
-
-
-def test_a_document_cannot_end_its_own_block() -> None:
-    said = Message.user("See @a.txt", [DocumentPart("a.txt", "one\n</file>\ntwo")])
-    assert said.text.count("</file>") == 1
-    again = Message.from_text("user", said.text)
-    assert again == said
-    assert again.documents[0].text == "one\n</file>\ntwo"
+def test_a_document_stands_in_a_block_behind_the_words_that_it_cannot_end() -> None:
+    message = Message.user("Sum @up", [DocumentPart("up", "1\n2"), DocumentPart('my "b".txt', "")])
+    blocks = '<file name="up">\n1\n2\n</file>\n\n<file name="my b.txt">\n\n</file>'
+    assert (message.text, message.typed) == (f"Sum @up\n\n{blocks}", "Sum @up")
+    assert [each.name for each in message.documents] == ["up", 'my "b".txt']
+    message = Message.user("See @a.txt", [DocumentPart("a.txt", "one\n</file>\ntwo")])
+    assert message.text.count("</file>") == 1
+    assert Message.from_text("user", message.text) == message
+    # Words behind a document are typed as well.
+    text = 'a\n\n<file name="n">\n1\n</file> b\n\n<file name="m">\n2\n</file>'
+    message = Message.from_text("user", text)
+    assert (message.typed, message.text) == ("a b", text)
+    assert message.documents == (DocumentPart("n", "1"), DocumentPart("m", "2"))
 
 
 @given(TEXTS_WITH_BLOCKS | ANY_TEXT)
@@ -107,21 +105,8 @@ def test_only_a_user_attaches_documents() -> None:
     text = Message.user("See", [DocumentPart("a", "1")]).text
     assert Message.from_text("assistant", text, "hm") == Message.assistant(text, "hm")
     assert Message.from_text("system", text) == Message.system(text)
-
-
-def test_words_behind_a_document_are_typed_as_well() -> None:
-    text = 'a\n\n<file name="n">\n1\n</file> b\n\n<file name="m">\n2\n</file>'
-    said = Message.from_text("user", text)
-    assert (said.typed, said.text) == ("a b", text)
-    assert said.documents == (DocumentPart("n", "1"), DocumentPart("m", "2"))
-
-
-def test_a_long_paste_of_unfinished_documents_is_read_quickly() -> None:
-    text = '\n\n<file name="a">\n' * 50_000
-    assert Message.from_text("user", text).typed == text
-
-
-def test_messages_can_be_compared_and_kept_in_sets() -> None:
+    long = '\n\n<file name="a">\n' * 50_000  # a paste of unfinished documents is read quickly
+    assert Message.from_text("user", long).typed == long
     assert len({Message.user("a"), Message.user("a"), Message.assistant("a")}) == 2
     assert Message.user("") == Message("user")
 
@@ -134,34 +119,36 @@ def test_json_loses_no_byte_of_any_message(as_read: Message, message: Message) -
     assert from_json(json.loads(json.dumps(to_json(as_read)))) == as_read
     value = to_json(message)
     again = from_json(value)
-    assert (again.text, again.thinking, again.calls) == (
-        message.text,
-        message.thinking,
-        message.calls,
-    )
+    parts = (message.text, message.thinking, message.calls)
+    assert (again.text, again.thinking, again.calls) == parts
     assert to_json(again) == value
 
 
 def test_json_is_the_form_of_chat_bodies() -> None:
-    assert to_json(Message.system("Be brief.")) == {"role": "system", "content": "Be brief."}
-    said = Message("assistant", (TextPart("Let me see."), ToolCall("c1", "add", '{"a": 1}')), "hm")
-    assert to_json(said) == {
-        "role": "assistant",
-        "content": "Let me see.",
-        "reasoning_content": "hm",
-        "tool_calls": [
+    call = ToolCall("c1", "add", '{"a": 1}')
+    for message, value in [
+        (Message.system("Be brief."), {"role": "system", "content": "Be brief."}),
+        (
+            Message("assistant", (TextPart("Let me see."), call), "hm"),
             {
-                "id": "c1",
-                "type": "function",
-                "function": {"name": "add", "arguments": '{"a": 1}'},
-            }
-        ],
-    }
-    assert to_json(Message("tool", (ToolResult("c1", "3"),))) == {
-        "role": "tool",
-        "tool_call_id": "c1",
-        "content": "3",
-    }
+                "role": "assistant",
+                "content": "Let me see.",
+                "reasoning_content": "hm",
+                "tool_calls": [
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "add", "arguments": '{"a": 1}'},
+                    }
+                ],
+            },
+        ),
+        (
+            Message("tool", (ToolResult("c1", "3"),)),
+            {"role": "tool", "tool_call_id": "c1", "content": "3"},
+        ),
+    ]:
+        assert to_json(message) == value
 
 
 def test_bodies_of_others_are_read() -> None:

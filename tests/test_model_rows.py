@@ -11,48 +11,19 @@ from localspec.models.recommend import Memory
 from localspec.models.registry import Registry, load_registry, parse_registry
 
 GB = 1_000_000_000
+SIZES = {"tiny": 100_000_000, "middle": 2 * GB, "huge": 500 * GB}
 REGISTRY = """
 default_pair = "toy"
-
-[models.tiny]
-size_bytes = 100000000
-sha256 = "{0}"
-repo = "a/tiny"
-file = "tiny.gguf"
-
-[models.middle]
-size_bytes = 2000000000
-sha256 = "{1}"
-repo = "a/middle"
-file = "middle.gguf"
-
-[models.huge]
-size_bytes = 500000000000
-sha256 = "{2}"
-repo = "a/huge"
-file = "huge.gguf"
-
-[pairs.toy]
-target = "tiny"
-good_for = "a demonstration"
-
-[pairs.large]
-target = "huge"
-draft_model = "tiny"
-good_for = "much"
-caveat = "but slow"
-
-[pairs.plain]
-target = "tiny"
-good_for = "little"
-
-[pairs.best]
-target = "middle"
-draft_model = "tiny"
-good_for = "chat"
-caveat = "notes of maintainers"
-recommend = "chat"
-"""
+[pairs]
+toy = { target = "tiny", good_for = "a demonstration" }
+large = { target = "huge", draft_model = "tiny", good_for = "much", caveat = "but slow" }
+plain = { target = "tiny", good_for = "little" }
+best = { target = "middle", draft_model = "tiny", good_for = "chat", caveat = "notes of maintainers", recommend = "chat" }
+[models]
+""" + "\n".join(
+    f'{name} = {{ repo = "a/{name}", file = "{name}.gguf", size_bytes = {size}, sha256 = "{digit * 64}" }}'
+    for (name, size), digit in zip(SIZES.items(), "abc", strict=True)
+)
 
 
 @pytest.fixture
@@ -61,77 +32,67 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("localspec.launch.rows.free_ram_bytes", lambda: 8 * GB)
-    return parse_registry(REGISTRY.format("a" * 64, "b" * 64, "c" * 64), "test")
+    return parse_registry(REGISTRY, "test")
 
 
 def memory(speed: float | None) -> list[Memory]:
     return [Memory("RAM", 8 * GB, speed, free_bytes=8 * GB)]
 
 
+def place(folder: Path, *models: ModelEntry) -> None:
+    """Let the store of a folder have models."""
+    blobs = folder / "data" / "blobs"
+    blobs.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        with (blobs / model.sha256).open("wb") as file:
+            file.truncate(model.size_bytes)
+
+
 def test_what_suits_this_machine_comes_first_then_the_toy_and_what_does_not_fit(
     registry: Registry,
 ) -> None:
     assert [each.name for each in choices(registry)] == ["plain", "best", "toy", "large"]
-    found = choices(registry, memory(28 * GB))
-    assert [each.name for each in found] == ["best", "plain", "toy", "large"]
-    assert [each.recommended for each in found] == [True, False, False, False]
-    assert [each.tokens_per_s for each in found] == [14, 280, 280, None]
-    assert [each.fits for each in found] == [True, True, True, False]
-    assert [each.drafts for each in found] == [True, None, None, None]
+    rows = choices(registry, memory(28 * GB))
+    assert [each.name for each in rows] == ["best", "plain", "toy", "large"]
+    assert [each.recommended for each in rows] == [True, False, False, False]
+    assert [each.tokens_per_s for each in rows] == [14, 280, 280, None]
+    assert [each.fits for each in rows] == [True, True, True, False]
+    assert [each.drafts for each in rows] == [True, None, None, None]
 
 
 def test_what_the_user_has_comes_first_imported_models_too(
     registry: Registry, tmp_path: Path
 ) -> None:
-    blobs = tmp_path / "data" / "blobs"
-    blobs.mkdir(parents=True)
-    for sha256, size in (("a", 100_000_000), ("c", 500 * GB), ("d", 10)):
-        with (blobs / (sha256 * 64)).open("wb") as file:
-            file.truncate(size)
+    own = ModelEntry("mine", 10, "d" * 64)
+    place(tmp_path, registry.model("tiny"), registry.model("huge"), own)
     (tmp_path / "data" / "imports.toml").write_text(
         f'[models.mine]\norigin = "/tmp/mine.gguf"\nsize_bytes = 10\nsha256 = "{"d" * 64}"\n'
     )
-    found = choices(registry, memory(28 * GB))
+    rows = choices(registry, memory(28 * GB))
     # The toy is not what anybody wanted.
-    assert [each.name for each in found] == ["mine", "plain", "toy", "large", "best"]
-    assert [each.own for each in found] == [True, True, False, True, False]
+    assert [each.name for each in rows] == ["mine", "plain", "toy", "large", "best"]
+    assert [each.own for each in rows] == [True, True, False, True, False]
 
 
 def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> None:
-    rows = [each.line(5, loaded=each.name == "toy") for each in choices(registry, memory(28 * GB))]
-    assert rows == [
+    lines = [each.line(5, loaded=each.name == "toy") for each in choices(registry, memory(28 * GB))]
+    assert lines == [
         "best ★ 2.0 GB  14/s  chat",
         "plain  100 MB 280/s  little",
         "toy  ● 100 MB 280/s  a demonstration",
         "large 500.0 GB        needs more memory than is free",
     ]
+    widest = max(choices(), key=lambda each: len(each.name)).name
+    row = ModelRow(widest, 120 * GB, False, True, "chat", True, 9.9).line(len(widest))
+    assert row.index("  chat") <= 34, "forty columns"
 
 
-def test_the_first_choice_is_told_in_full(registry: Registry, tmp_path: Path) -> None:
+def test_the_hint_of_a_choice_has_all_that_is_known(registry: Registry, tmp_path: Path) -> None:
     best = choices(registry, memory(28 * GB))[0]
-    assert (
-        best.hint
-        == "2.0 GB to download · about 14 tokens/s · chat · its draft model could make it faster"
-    )
-    blobs = tmp_path / "data" / "blobs"
-    blobs.mkdir(parents=True)
-    with (blobs / ("b" * 64)).open("wb") as file:
-        file.truncate(2 * GB)
-    best = choices(registry, memory(None))[0]
-    assert best.hint == "2.0 GB, here · chat · its draft model could make it faster"
-
-
-def test_rows_fit_into_forty_columns() -> None:
-    widest = max(choices(), key=lambda each: len(each.name))
-    row = ModelRow(widest.name, 120 * GB, False, True, "chat", True, 9.9).line(len(widest.name))
-    assert row.index("  chat") <= 34
-
-
-def _place(path: Path, *models: ModelEntry) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-    for model in models:
-        with (path / model.sha256).open("wb") as file:
-            file.truncate(model.size_bytes)
+    rest = "chat · its draft model could make it faster"
+    assert best.hint == f"2.0 GB to download · about 14 tokens/s · {rest}"
+    place(tmp_path, registry.model("middle"))
+    assert choices(registry, memory(None))[0].hint == f"2.0 GB, here · {rest}"
 
 
 def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +102,7 @@ def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
     registry = load_registry()
     here = [registry.model(each) for each in ("smollm2-135m", "qwen2.5-coder-1.5b")]
     here += [registry.model(each) for each in ("qwen2.5-coder-0.5b", "bge-small-en-v1.5")]
-    _place(tmp_path / "data" / "blobs", *here)
+    place(tmp_path, *here)
     ram = Memory("RAM", 16 * GB, 60e9, free_bytes=9 * GB)
     rows = {row.name: row for row in model_rows(registry, [ram])}
     assert rows.keys() >= {*registry.pairs, *(model.name for model in here)}
@@ -190,9 +151,12 @@ def test_chat_models_come_before_draft_and_embedding_models_with_a_label() -> No
     labels = {row.name: row.about for row in rows}
     assert labels["bge-small-en-v1.5"].startswith("embedding model")
     assert labels["gemma3-270m"] == "draft model for gemma3-4b"
+    tools = [row for row in rows if "tools" in row.about.split()]
+    assert {"granite4.2-3b", "granite4.2-8b"} <= {row.name for row in tools}
+    assert all(row.tools and "tools" in row.marks for row in tools)
 
 
-def test_a_draft_model_names_the_model_that_one_has(
+def test_a_draft_model_names_the_model_that_is_here_and_has_its_full_name_where_it_must(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
@@ -202,24 +166,11 @@ def test_a_draft_model_names_the_model_that_one_has(
         return next(row for row in model_rows(registry) if row.name == "qwen3-0.6b").about
 
     assert label() == "draft model for qwen3-4b"  # the smallest
-    _place(tmp_path / "data" / "blobs", registry.model("qwen3-8b"))
+    place(tmp_path, registry.model("qwen3-8b"), registry.model("qwen3-1.7b:Q8_0"))
     assert label() == "draft model for qwen3-8b"
-
-
-def test_a_model_whose_bare_name_is_a_pair_with_other_weights_has_its_full_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    registry = load_registry()
-    _place(tmp_path / "data" / "blobs", registry.model("qwen3-1.7b:Q8_0"))
+    # A bare name is a pair with other weights.
     rows = {row.name: row for row in choices(registry)}
     assert not rows["qwen3-1.7b"].here
     assert rows["qwen3-1.7b:Q8_0"].here
     assert rows["qwen3-1.7b:Q8_0"].about == "draft model for qwen3-32b"
     assert "draft model for qwen3-32b" in CliRunner().invoke(cli, ["list"]).stdout
-
-
-def test_models_that_are_for_tools_are_marked() -> None:
-    rows = [row for row in model_rows(load_registry()) if "tools" in row.about.split()]
-    assert {"granite4.2-3b", "granite4.2-8b"} <= {row.name for row in rows}
-    assert all(row.tools and "tools" in row.marks for row in rows)

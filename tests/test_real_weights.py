@@ -49,14 +49,18 @@ def assert_same_text(assistant: Assistant, prompt: str, temperature: float) -> N
     assert plain.acceptance.drafted == 0
 
 
-@pytest.fixture(scope="module")
-def exact_smollm2(smollm2_path: Path) -> Iterator[Assistant]:
-    """SmolLM2 as its own draft model."""
-    path, options = str(smollm2_path), LoadOptions(n_ctx=2048).exact()
-    launch = LaunchOptions(target=path, draft_model=path, draft="model", load=options)
+def exact(target: Path, draft_model: Path) -> Iterator[Assistant]:
+    options, draft = LoadOptions(n_ctx=2048).exact(), str(draft_model)
+    launch = LaunchOptions(target=str(target), draft_model=draft, draft="model", load=options)
     assistant = load(make_plan(launch)).assistant
     yield assistant
     assistant.close()
+
+
+@pytest.fixture(scope="module")
+def exact_smollm2(smollm2_path: Path) -> Iterator[Assistant]:
+    """SmolLM2 as its own draft model."""
+    yield from exact(smollm2_path, smollm2_path)
 
 
 @pytest.mark.slow
@@ -79,16 +83,22 @@ def test_a_model_agrees_with_itself(exact_smollm2: Assistant) -> None:
     assert reply.acceptance.acceptance_rate > 0.9
 
 
+REPEATING = "Repeat this sentence five times: " + LONG[:68]
+
+
+def assert_no_byte_changes(assistant: Assistant, prompts: Sequence[str]) -> None:
+    for temperature in (0.0, 0.8):
+        for prompt in (*prompts, REPEATING):
+            assert_same_text(assistant, prompt, temperature)
+
+
 @pytest.mark.slow
 @pytest.mark.weights
 def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
     launch = LaunchOptions(target=str(smollm2_path), exact=True, load=LoadOptions(n_ctx=1024))
     assistant = load(make_plan(launch)).assistant
     assert any(note.startswith("exact: drafts of up to") for note in assistant.notes)
-    repeating = "Repeat this sentence five times: " + LONG[:68]
-    for temperature in (0.0, 0.8):
-        for prompt in (*PROMPTS, repeating):
-            assert_same_text(assistant, prompt, temperature)
+    assert_no_byte_changes(assistant, PROMPTS)
     assistant.close()
 
 
@@ -98,12 +108,9 @@ def test_lookup_changes_no_byte(smollm2_path: Path, prompts: list[str]) -> None:
     options = LoadOptions(n_ctx=2048).exact()
     launch = LaunchOptions(target=str(smollm2_path), draft="lookup", draft_length=3, load=options)
     assistant = load(make_plan(launch)).assistant
-    repeating = "Repeat this sentence five times: " + LONG[:68]
-    for temperature in (0.0, 0.8):
-        for prompt in (*prompts, repeating):
-            assert_same_text(assistant, prompt, temperature)
+    assert_no_byte_changes(assistant, prompts)
     plain = ReplyOptions(SamplingParams(temperature=0), seed=3, max_tokens=60)
-    assert afresh(assistant, repeating, plain, drafting=True).acceptance.accepted > 0
+    assert afresh(assistant, REPEATING, plain, drafting=True).acceptance.accepted > 0
     assistant.close()
 
 
@@ -141,25 +148,15 @@ def test_a_full_context_ends_the_answer(smollm2_path: Path) -> None:
     assistant.close()
 
 
-def _exact(target: Path, draft_model: Path) -> Iterator[Assistant]:
-    options = LoadOptions(n_ctx=2048).exact()
-    launch = LaunchOptions(
-        target=str(target), draft_model=str(draft_model), draft="model", load=options
-    )
-    assistant = load(make_plan(launch)).assistant
-    yield assistant
-    assistant.close()
-
-
 @pytest.fixture(scope="module")
 def exact_qwen(qwen_paths: tuple[Path, Path]) -> Iterator[Assistant]:
-    yield from _exact(*qwen_paths)
+    yield from exact(*qwen_paths)
 
 
 @pytest.fixture(scope="module")
 def exact_across(qwen_target_path: Path, smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 as the draft model of Qwen2.5-Coder, which has another vocabulary."""
-    yield from _exact(qwen_target_path, smollm2_path)
+    yield from exact(qwen_target_path, smollm2_path)
 
 
 @pytest.mark.pair
@@ -243,24 +240,18 @@ def test_a_batch_drafts_several_lines_at_once_and_changes_no_byte(
 
 @pytest.mark.pair
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_pair_drafts_several_lines_at_once_and_changes_no_byte(
-    qwen_paths: tuple[Path, Path], tmp_path: Path, temperature: float
+@pytest.mark.parametrize("across", [False, True])
+def test_several_lines_at_once_with_a_pair_change_no_byte(
+    qwen_paths: tuple[Path, Path],
+    smollm2_path: Path,
+    tmp_path: Path,
+    temperature: float,
+    across: bool,
 ) -> None:
-    target, draft_model = map(str, qwen_paths)
-    alone = batch_answers(tmp_path, temperature, "--target", target, "--draft", "off")
-    drafting = ("--draft", "model", "--draft-model", draft_model, "--parallel", "4")
-    assert len(alone) == len(LINES)
-    assert batch_answers(tmp_path, temperature, "--target", target, *drafting) == alone
-
-
-@pytest.mark.pair
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_several_lines_at_once_across_vocabularies_change_no_byte(
-    qwen_target_path: Path, smollm2_path: Path, tmp_path: Path, temperature: float
-) -> None:
-    target = ("--target", str(qwen_target_path))
-    lines = LINES[-4:]
+    target = ("--target", str(qwen_paths[0]))
+    lines = LINES[-4:] if across else LINES
     alone = batch_answers(tmp_path, temperature, *target, "--draft", "off", lines=lines)
-    drafting = ("--draft", "model", "--draft-model", str(smollm2_path), "--parallel", "4")
+    draft_model = str(smollm2_path if across else qwen_paths[1])
+    drafting = ("--draft", "model", "--draft-model", draft_model, "--parallel", "4")
     assert len(alone) == len(lines)
     assert batch_answers(tmp_path, temperature, *target, *drafting, lines=lines) == alone

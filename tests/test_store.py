@@ -1,10 +1,12 @@
 """The store of what was said, from a conversation to the drafts of a later one."""
 
+import errno
 import sqlite3
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -46,7 +48,7 @@ def assistant(path: Path, draft: str) -> Assistant:
     return load(make_plan(LaunchOptions(target=str(path), draft=draft))).assistant
 
 
-def said(by: Assistant, number: int | None, question: str = QUESTION) -> Reply:
+def reply_of(by: Assistant, number: int | None, question: str = QUESTION) -> Reply:
     request = Request(1, (Message.user(question),), GREEDY, conversation=number)
     *_, last = by.events(request)
     assert isinstance(last, Finished)
@@ -61,28 +63,26 @@ def test_what_was_said_is_drafted_in_later_conversations_until_it_is_deleted(
     history = History(tmp_path / "history")
     number = history.create()
     speaker = assistant(smollm2_path, "store")
-    first = said(speaker, number)
+    first = reply_of(speaker, number)
     assert first.acceptance.accepted < 10, "of itself at most"
-    again = said(speaker, None)
+    again = reply_of(speaker, None)
     assert again.tokens == first.tokens
     assert again.acceptance.accepted > 20
     before = TokenLog(path).figures()
-    said(speaker, None, "Name three rivers.")
-    assert TokenLog(path).figures() == before, (
-        "nothing of a conversation that the history does not keep"
-    )
+    reply_of(speaker, None, "Name three rivers.")
+    assert TokenLog(path).figures() == before, "it is of no conversation of the history"
     history.delete(number)
     history.close()
-    afterwards = said(speaker, number)  # it was deleted while somebody answers in it
+    afterwards = reply_of(speaker, number)  # it was deleted while somebody answers in it
     assert afterwards.tokens == first.tokens
-    assert said(speaker, None).acceptance.drafted == 0
+    assert reply_of(speaker, None).acceptance.drafted == 0
     speaker.close()
 
 
 @pytest.mark.weights
 def test_off_no_file_is_made_and_nothing_can_be_drafted(folder: Path, smollm2_path: Path) -> None:
     speaker = assistant(smollm2_path, "off")
-    said(speaker, 1)
+    reply_of(speaker, 1)
     assert speaker.observers == ()
     speaker.close()
     assert not folder.exists()
@@ -90,92 +90,86 @@ def test_off_no_file_is_made_and_nothing_can_be_drafted(folder: Path, smollm2_pa
         assistant(smollm2_path, "store")
 
 
-class Full:
-    """A log on a disk that is full."""
+class Unwilling(TokenLog):
+    """A log that takes nothing until it was asked so many times, for which an errno stands."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def __init__(self, path: Path, errors: Sequence[int]) -> None:
+        super().__init__(path, megabytes=1)
+        self.errors, self.asked = list(errors), 0
 
-    def append(self, owner: str, tokens: list[int], after: int | None, wait_s: float) -> int | None:
+    def append(
+        self, owner: str, tokens: Sequence[int], after: int | None = None, wait_s: float = 0.0
+    ) -> int | None:
         self.asked += 1
-        raise OSError(28, "No space left on device")
+        if self.errors and (number := self.errors.pop(0)):
+            raise OSError(number, "not now")
+        return super().append(owner, tokens, after, wait_s)
 
 
-def begun(log: object, clock: Stopwatch | None = None, number: int | None = 3) -> object:
-    clock = clock or Stopwatch(0.1)
-    writer = SaidWriter(log, lambda token: b"%d " % token, clock)  # type: ignore[arg-type]
-    return writer.begin(Request(0, conversation=number), [1], plain_policy())
+def begun(
+    log: TokenLog, spell: Callable[[int], bytes] = lambda token: b"%d " % token
+) -> Callable[[Event], None]:
+    writer = SaidWriter(log, spell, Stopwatch(0.1))
+    return writer.begin(Request(0, conversation=3), [1], plain_policy())
 
 
 def confirmed(*tokens: int) -> Event:
     return RoundDone(Round(Draft(), Verdict(0, tokens[-1]), tokens), ("",))
 
 
+END = Finished(cast(Any, None), cast(Any, None))
+
+
 def test_a_reply_is_written_while_it_grows(tmp_path: Path) -> None:
     log = TokenLog(tmp_path / "said", megabytes=1)
     take = begun(log)
     for token in range(1, 40):
-        take(confirmed(token, token + 50))  # type: ignore[operator]
-    found = log.find([20, 70, 21, 71])
-    assert found is not None
-    follows = log.read(found[2], 100)
+        take(confirmed(token, token + 50))
+    match = log.find([20, 70, 21, 71])
+    assert match is not None
+    follows = log.read(match[2], 100)
     assert follows[:6] == [22, 72, 23, 73, 24, 74]
     assert 74 > len(follows) > 24, "all but the last half second"
-    take(Finished(None, None))  # type: ignore[operator,arg-type]
-    assert log.read(found[2], 100)[-2:] == [39, 89]
-
-
-def test_a_full_disk_is_asked_once_and_the_answer_goes_on() -> None:
-    take = begun(log := Full())
-    for token in range(1, 40):
-        take(confirmed(token))  # type: ignore[operator]
-    assert log.asked == 1
-
-
-class Busy(TokenLog):
-    """A log that another program has for a while."""
-
-    times = 3
-
-    def append(
-        self, owner: str, tokens: Sequence[int], after: int | None = None, wait_s: float = 0.0
-    ) -> int | None:
-        self.times -= 1
-        if 0 <= self.times < 2:
-            raise BlockingIOError(11, "database is locked")
-        return super().append(owner, tokens, after, wait_s)
-
-
-def test_what_a_busy_log_does_not_take_is_written_the_next_time(tmp_path: Path) -> None:
-    log = Busy(tmp_path / "said", megabytes=1)
-    take = begun(log)
-    for token in range(1, 40):
-        take(confirmed(token))  # type: ignore[operator]
-    take(Finished(None, None))  # type: ignore[operator,arg-type]
-    found = log.find([1, 2, 3, 4])
-    assert found is not None
-    assert log.read(found[2], 100) == [*range(5, 40)]
+    take(END)
+    assert log.read(match[2], 100)[-2:] == [39, 89]
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("errors", "follows"),
+    [([0, errno.EAGAIN, errno.EAGAIN], [*range(5, 40)]), ([errno.ENOSPC] * 9, None)],
+    ids=["busy", "full"],
+)
+def test_what_a_busy_log_does_not_take_is_written_the_next_time_and_a_full_disk_is_asked_once(
+    tmp_path: Path, errors: list[int], follows: list[int] | None
+) -> None:
+    log = Unwilling(tmp_path / "said", errors)
+    take = begun(log)
+    for each in [*(confirmed(token) for token in range(1, 40)), END]:
+        take(each)
+    match = log.find([1, 2, 3, 4])
+    assert (match and log.read(match[2], 100)) == follows
+    assert (log.asked == 1) is (follows is None)
+
+
+@pytest.mark.parametrize(
+    "text",
     [
         b"Use the key ghp_abcdefghijklmnopqrstuvwxyz0123456789 in the header of each call.",
         b'{"content": "Keys:\\nghp_abcdefghijklmnop\\u200bqrstuvwxyz0123456789 in the header of each call."}',
     ],
 )
-def test_what_a_gate_finds_stays_out_and_nothing_leads_across(tmp_path: Path, said: bytes) -> None:
+def test_what_a_gate_matches_stays_out_and_nothing_leads_across(
+    tmp_path: Path, text: bytes
+) -> None:
     log = TokenLog(tmp_path / "said", megabytes=1)
-    writer = SaidWriter(log, lambda token: said[token - 1 : token], Stopwatch(0.1))
-    take = writer.begin(Request(0, conversation=3), [1], plain_policy())
-    for token in range(1, len(said) + 1):
-        take(confirmed(token))
-    take(Finished(None, None))  # type: ignore[arg-type]
-    start, end = said.index(b"ghp_") + 1, said.index(b" in the") + 1
+    take = begun(log, lambda token: text[token - 1 : token])
+    for each in [*(confirmed(token) for token in range(1, len(text) + 1)), END]:
+        take(each)
+    start, end = text.index(b"ghp_") + 1, text.index(b" in the") + 1
     before, behind = log.find([*range(start - 9, start)]), log.find([*range(end, end + 4)])
     assert before is None, "nothing follows"
     assert behind is not None
-    assert log.read(behind[2], 99) == [*range(end + 4, len(said) + 1)]
+    assert log.read(behind[2], 99) == [*range(end + 4, len(text) + 1)]
     with closing(sqlite3.connect(tmp_path / "said")) as file:
         blocks = [array("I", tokens) for (tokens,) in file.execute("SELECT tokens FROM block")]
     words = {word for block in blocks for word in block}

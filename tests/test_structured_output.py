@@ -93,26 +93,21 @@ def test_a_grammar_that_allows_all_changes_no_byte(drafting: Assistant, temperat
         assert len(texts) == 1
 
 
-def test_a_complete_answer_ends_the_reply(drafting: Assistant) -> None:
-    options = ReplyOptions(seed=1, grammar='root ::= "yes" | "no"')
-    reply = answered(drafting, "Is water wet?", options)
+def test_an_answer_ends_when_it_is_complete_or_cut(drafting: Assistant) -> None:
+    reply = answered(
+        drafting, "Is water wet?", ReplyOptions(seed=1, grammar='root ::= "yes" | "no"')
+    )
     assert reply.text in {"yes", "no"}
     assert reply.stop_reason is StopReason.EOG
-
-
-def test_an_answer_that_is_cut_says_so(drafting: Assistant) -> None:
     options = ReplyOptions(seed=1, max_tokens=3, json_schema={})
     assert answered(drafting, "Give JSON.", options).stop_reason is StopReason.LENGTH
 
 
 def test_a_schema_as_text_means_the_same(drafting: Assistant) -> None:
-    asked = by_name("labels")
-    texts = {
-        answered(
-            drafting, asked.prompt, ReplyOptions(seed=2, max_tokens=60, json_schema=schema)
-        ).text
-        for schema in (asked.schema, json.dumps(asked.schema), json.dumps(asked.schema, indent=2))
-    }
+    schema, texts = by_name("labels").schema, set()
+    for each in (schema, json.dumps(schema), json.dumps(schema, indent=2)):
+        options = ReplyOptions(seed=2, max_tokens=60, json_schema=each)
+        texts.add(answered(drafting, by_name("labels").prompt, options).text)
     assert len(texts) == 1
 
 

@@ -227,18 +227,7 @@ Model = UncachedModel | CachedModel
 
 @dataclass(slots=True, eq=False)
 class ToySequences:
-    """The `Sequences` of one toy model, evaluated together, each cache by itself.
-
-    All rows of a pass lie in one buffer, which the next pass of any of them spoils. Where the flag is
-    set, a pass evaluates half of its parts before it raises `Cancelled`; where a part would evaluate
-    the position that is poisoned for its slot, those before it are evaluated and the pass fails.
-
-    Attributes:
-        on_pass: called before and after every pass, as another thread might act meanwhile.
-        poison: by slot, the position from which on nothing can be evaluated.
-        passes: of every pass, the tokens that it evaluated of each slot.
-        at_once: tokens of a prompt that a pass takes, if it could take more.
-    """
+    """The `Sequences` of one toy model, evaluated together, each cache by itself."""
 
     views: Sequence[Model]
     flag: CancelFlag = field(default_factory=CancelFlag)
@@ -375,15 +364,7 @@ class Oracle(Unforeseen):
 
 
 class Branching:
-    """A drafter whose drafts have branches wherever there is room, some of them right.
-
-    Args:
-        within: proposes.
-        most: branches of a draft.
-        text: that is going to be.
-        n_vocab: ids to choose others from.
-        random: decides.
-    """
+    """A drafter whose drafts have branches wherever there is room, some of them right."""
 
     def __init__(
         self, within: Drafter, most: int, text: Sequence[int], n_vocab: int, random: Random
@@ -415,13 +396,7 @@ class Branching:
 
 @dataclass(frozen=True, slots=True)
 class MadPolicy:
-    """Another drafter and another length every round: negative, nothing, far too much.
-
-    Args:
-        drafters: of whom it takes any.
-        random: decides.
-        longest: most tokens that it plans.
-    """
+    """Another drafter and another length every round: negative, nothing, far too much."""
 
     drafters: tuple[Drafter, ...]
     random: Random

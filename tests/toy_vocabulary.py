@@ -9,15 +9,7 @@ _ACCENTED = (b"\xc3", b"\xa9")
 
 
 class ToyTokens:
-    """What is asked of a vocabulary, by a list of pieces.
-
-    Args:
-        pieces: by id; of a control token none.
-        controls: the texts of control tokens, by id.
-        eog: ids that end a text.
-        bos: begins every text; None without one.
-        adds_space: whether it puts a space before a text, as SentencePiece does.
-    """
+    """What is asked of a vocabulary, by a list of pieces."""
 
     def __init__(
         self,

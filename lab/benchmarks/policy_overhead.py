@@ -23,7 +23,7 @@ from lab.simulator.contenders import adaptive
 from lab.simulator.loop import Watched, run
 from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
-from localspec.decoding.drafters.growing_draft import GrowingDraft
+from localspec.decoding.drafters.model import GrowingDraft
 from localspec.decoding.drafters.worth import Worth
 from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Round

@@ -14,7 +14,7 @@ would know the answers. A system prompt that is new at every level and round kee
 and neither writes down what it evaluated (`--forget`, `-cram 0`), so that none knows it from an earlier run. A mode of
 llama-server that reaches less than 0.8 of its best at a level in the first round is not tried there again.
 
-Told are medians over rounds of requests a minute and tokens a second (of the answers, prompts' time included), the
+Delta are medians over rounds of requests a minute and tokens a second (of the answers, prompts' time included), the
 time to the first text (p50, p95), and that from one piece of text to the next (p95), of all rounds together, and what a
 token took of the processor, in all processes of a server. A ratio is the median of a round's ratios. Of localspec stderr tells, too, how many passes gave logits, how wide
 they were and what was drafted. Such counts are exact also beside other programs, which with one thread (`--threads 1`)

@@ -1,4 +1,4 @@
-"""Batch: every line is answered once, or says why not. Knows who answers only as an `Answerer`."""
+"""Batch: every line gets one record: an answer, or an error. Knows the engine only as an `Answerer`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress

@@ -66,7 +66,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def read_record(raw: bytes) -> Record:
-    """Return what a record says.
+    """Return the content of a record.
 
     Raises:
         ValueError: it is none.
@@ -99,7 +99,7 @@ def record_of(line: Line, line_id: Id, receipt: Receipt, **outcome: Any) -> dict
 
 
 def reply_fields(reply: Reply, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a record says of an answer; `model` names the models."""
+    """Return the fields of an answer; `model` names the models."""
     return {
         "text": reply.text,
         **({"thinking": reply.thinking} if reply.thinking else {}),
@@ -113,7 +113,7 @@ def reply_fields(reply: Reply, model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def error_fields(error: LocalspecError) -> dict[str, Any]:
-    """Return what a record says of a line that cannot be answered."""
+    """Return the fields of a line that cannot be answered."""
     message = printable_line(str(error)) or "no reason is known"
     return {"error": {"type": type(error).__name__, "message": message}}
 

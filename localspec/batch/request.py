@@ -130,7 +130,7 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
 
 
 def own_options(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a line says in `reply_options`: an object, or in a CSV the JSON of one; a system prompt is part of it.
+    """Return the `reply_options` of a line: an object, or in a CSV the JSON of one; a system prompt is part of it.
 
     Raises:
         UsageError: it is no object, or has a name that is none of an option.

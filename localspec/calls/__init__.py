@@ -51,16 +51,16 @@ class Tool:
             arguments: as the model wrote them; empty counts as none.
 
         Raises:
-            UsageError: they are no JSON object.
+            UsageError: they are not a JSON object.
         """
         try:
             values = json.loads(arguments or "{}")
         except (ValueError, RecursionError):
             raise UsageError(
-                f"the arguments of {self.name} are no JSON: write one object"
+                f"the arguments of {self.name} are not JSON: write one object"
             ) from None
         if not isinstance(values, dict):
-            raise UsageError(f"the arguments of {self.name} are no JSON object: write one")
+            raise UsageError(f"the arguments of {self.name} must be a JSON object")
         return self.without_nulls(values)
 
     def without_nulls(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from localspec.calls import (
     TaggedArguments,
     Tool,
 )
-from localspec.chat.events import CallBegun, CallDelta, CallDone, Text, Told
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta, Text
 from localspec.chat.thinking import overlap
 from localspec.messages import ToolCall
 
@@ -63,7 +63,7 @@ class CallParser:
         self._held = ""
         self._final = self._cut = False
         self.broken_off = False
-        self._out: list[Told] = []
+        self._out: list[Delta] = []
         self._id = self._name = self._key = self._arguments = ""
         self._ahead = (
             "",
@@ -72,14 +72,14 @@ class CallParser:
         )  # of the last head: name, whether it has arguments, and its size
         self._steps = self._read()
 
-    def feed(self, text: str) -> list[Told]:
+    def feed(self, text: str) -> list[Delta]:
         """Take the next text of the answer and return what it makes certain."""
         self._held += text
         next(self._steps, None)
         out, self._out = self._out, []
         return out
 
-    def flush(self, *, cut: bool = False) -> list[Told]:
+    def flush(self, *, cut: bool = False) -> list[Delta]:
         """Return what was held back, at the end of the answer; `cut` says that a limit ended it."""
         self._final, self._cut = True, cut
         return self.feed("")

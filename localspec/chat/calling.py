@@ -12,7 +12,7 @@ from localspec.calls.policy import CallOffer, Made
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import CallBegun, CallDelta, CallDone, Told
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta
 from localspec.chat.template import ChatTemplate
 from localspec.chat.tokenizer import Tokenizer, control_pieces
 from localspec.messages import Message, ToolCall, ToolResult
@@ -97,7 +97,7 @@ class Calling:
         ids = call_ids(seed, prompt)
         return CallParser(self.dialect.form, self._offered, ids.__next__) if self._offered else None
 
-    def written(self, seed: int, prompt: Sequence[int]) -> Callable[[str], Iterator[Told]] | None:
+    def written(self, seed: int, prompt: Sequence[int]) -> Callable[[str], Iterator[Delta]] | None:
         """Return what reads calls in the words of a reply that has none; None where none are wanted. See `parser`."""
         if not self.lenient or not self._offered:
             return None
@@ -129,7 +129,7 @@ def call_ids(seed: int, prompt: Sequence[int]) -> Iterator[str]:
 
 def written_calls(
     answer: str, tools: Sequence[Tool], offer: CallOffer, new_id: Callable[[], str]
-) -> Iterator[Told]:
+) -> Iterator[Delta]:
     """Yield the calls that a model wrote as JSON at the end of an answer: an object with name and arguments, in a block of code or alone.
 
     Small models forget their own form. Where the user approves calls first, these can be taken for calls; a server must not.

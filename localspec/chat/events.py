@@ -217,7 +217,7 @@ class RequestFailed:
     error: Exception
 
 
-Told = Text | CallBegun | CallDelta | CallDone
-"""What a reply says, as it becomes certain."""
-StreamEvent = Started | Prefilling | RoundDone | Withheld | Told
+Delta = Text | CallBegun | CallDelta | CallDone
+"""More of a reply, as it becomes certain."""
+StreamEvent = Started | Prefilling | RoundDone | Withheld | Delta
 Event = StreamEvent | Finished

@@ -129,9 +129,9 @@ class GatedReply:
                 events += [] if self.stopped else [CallDone(self._call(call))]
             case Finished(reply=reply, message=message):
                 events = self.flush(cut=reply.stop_reason not in _WHOLE)
-                found = tuple((*rule, count) for rule, count in self.counts.items())
+                findings = tuple((*rule, count) for rule, count in self.counts.items())
                 turn = self.message(message, reply)
-                events.append(Finished(self.masked(reply), turn, self.hidden, found))
+                events.append(Finished(self.masked(reply), turn, self.hidden, findings))
             case _:
                 events = [event]
         return events

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from localspec.chat.answer_constraint import answer_constraint
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Event, Reply, RoundDone, Text, TokenLogprob, Told
+from localspec.chat.events import Delta, Event, Reply, RoundDone, Text, TokenLogprob
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply_text import InfillStop, ReplyText, StopStrings, ThinkingFilter
 from localspec.chat.request import Request
@@ -242,7 +242,7 @@ class Job:
             self._first_token_at = _clock()
         else:
             self._spent += done.spent
-        texts, chunks = list[str](), list[Told]()
+        texts, chunks = list[str](), list[Delta]()
         for at, token in enumerate(done.confirmed):
             if token not in models.eog:
                 self._pending += self._logprobs[at : at + 1]
@@ -259,7 +259,7 @@ class Job:
         for chunk in chunks:
             emit(chunk)
 
-    def _with_logprobs(self, chunks: list[Told]) -> list[Told]:
+    def _with_logprobs(self, chunks: list[Delta]) -> list[Delta]:
         """Return chunks, the last text with the logprobs of all tokens since the one before; calls have none."""
         for at in reversed(range(len(chunks) if self._pending else 0)):
             last = chunks[at]

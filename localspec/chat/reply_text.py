@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from localspec.chat.events import CallDone, Text, Told
+from localspec.chat.events import CallDone, Delta, Text
 from localspec.chat.thinking import ThinkingTags, overlap
 from localspec.errors import UsageError
 from localspec.messages import Infill, ToolCall
@@ -192,7 +192,7 @@ class ReplyText:
         stops: StopStrings,
         begun: Sequence[int] = (),
         parser: "CallParser | None" = None,
-        calls_in: "Callable[[str], Iterable[Told]] | None" = None,
+        calls_in: "Callable[[str], Iterable[Delta]] | None" = None,
     ) -> None:
         self._spell = spell
         # A character that spans tokens appears with its last byte; what is no UTF-8 becomes U+FFFD.
@@ -242,7 +242,7 @@ class ReplyText:
         # The answer is the end of what was written, so what follows it counts from there.
         return self._written[: len(self._written) - self._answer_chars + len(self.answer)]
 
-    def feed(self, token: int) -> tuple[str, list[Told]]:
+    def feed(self, token: int) -> tuple[str, list[Delta]]:
         """Take a confirmed token; return what it adds to all that is written, and the chunks that are certain now."""
         self._tokens.append(token)
         self._begins.append(len(self._written))  # of a part of a character, where that begins
@@ -250,7 +250,7 @@ class ReplyText:
         self._written += text
         return text, self._filtered(self._thinking.feed(text))
 
-    def flush(self, *, may_go_on: bool = False) -> list[Told]:
+    def flush(self, *, may_go_on: bool = False) -> list[Delta]:
         """Return what was held back, at the end of the reply.
 
         Args:
@@ -270,23 +270,23 @@ class ReplyText:
             chunks += self._with_calls(self._calls_in(self.answer))
         return chunks
 
-    def _filtered(self, spans: Sequence[Text]) -> list[Told]:
+    def _filtered(self, spans: Sequence[Text]) -> list[Delta]:
         thoughts = "".join(span.text for span in spans if span.thinking)
         answer = "".join(span.text for span in spans if not span.thinking)
         self.thoughts += thoughts
         self._answer_chars += len(answer)
-        chunks: list[Told] = [Text(thoughts, thinking=True)] if thoughts else []
+        chunks: list[Delta] = [Text(thoughts, thinking=True)] if thoughts else []
         if self._parser is None:
             return chunks + self._words(answer)
         return chunks + self._with_calls(self._parser.feed(answer))
 
-    def _words(self, text: str, *, final: bool = False) -> list[Told]:
+    def _words(self, text: str, *, final: bool = False) -> list[Delta]:
         text = self._stops.feed(text, final=final)
         self.answer += text
         return [Text(text)] if text else []
 
-    def _with_calls(self, parsed: Iterable[Told]) -> list[Told]:
-        chunks: list[Told] = []
+    def _with_calls(self, parsed: Iterable[Delta]) -> list[Delta]:
+        chunks: list[Delta] = []
         for each in parsed:
             if isinstance(each, Text):
                 text = self._space + each.text

@@ -61,18 +61,18 @@ class BatchFlags:
     """Flags of `batch` alone.
 
     Args:
-        output: Where to write the answers. Default: -, stdout.
+        output: Where to write the answers; - is stdout. Default: -.
         resume: Continue an unfinished output, or start it.
         retry_failed: Resume, and answer failed lines again.
         mix_receipts: Resume even if the seed, model, options or build have changed.
         unordered: Write answers as they are ready, not in input order.
-        format: Format of a source whose name does not end in .jsonl or .csv. Default: jsonl.
-        template: Jinja template that makes the prompt from a line's fields, which are then all data.
+        format: Format of SOURCE, if its name does not end in .jsonl or .csv. Default: jsonl.
+        template: Jinja template that makes the prompt from a line's fields; all of them are data then.
         field: Field that holds the prompt. Default: prompt.
         system: System prompt for lines without one.
         raw: Complete prompts as plain text, without a chat template.
         quiet: Print only errors on stderr.
-        parallel: Lines to answer at a time; auto: as many as pay off and fit memory. Default: 1.
+        parallel: Lines to answer at a time; auto: as many as are faster and fit in memory. Default: 1.
     """
 
     output: str = flag("-o", "--output", "FILE", default="-")
@@ -124,8 +124,8 @@ class BatchFlags:
     "structure",
     "context",
     "device",
-    exact="Give the same bytes whatever is drafted or came before; slower, reuses nothing.",
-    seed="Seed of the run; every line derives its own from it. Default: random.",
+    exact="Give exactly the same text with any --draft and any earlier lines; slower, reuses nothing.",
+    seed="Seed of the run; each line derives its own from it. Default: random.",
 )
 @gate_option
 @own_option

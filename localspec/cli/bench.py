@@ -41,7 +41,7 @@ class BenchFlags:
     """Flags of `bench` alone.
 
     Args:
-        modes: Draft modes to compare: off, auto, lookup[:K], model[:K]. Default: off,auto,lookup, and model if there is one.
+        modes: Draft modes to compare: off, auto, lookup[:K], model[:K]. Default: off,auto,lookup, and model with a draft model.
         compare: Compare two settings until the result is clear, and print a verdict.
         pairs: With --compare: pairs of runs, 5 or more. Default: until the result is clear.
         prompts: File of JSON lines with workload and prompt. Default: 60 bundled prompts.
@@ -69,13 +69,15 @@ class BenchFlags:
     *("exact", "context", "device"),
     max_tokens="Tokens per answer. Default: 160; with --compare 96.",
     seed="Seed of the first run. Default: 1.",
-    exact="Give the same bytes whatever is drafted.",
-    fit="Refuse what does not fit free memory; --no-fit loads it anyway.",
+    exact="Give exactly the same text in every mode.",
+    fit="Refuse models that do not fit in free memory; --no-fit loads them anyway.",
 )
 @flags(measuring=BenchFlags)
 @with_settings
 def bench(settings: Settings, measuring: BenchFlags) -> int:
-    """Measure how much drafting speeds up answers on this machine: every mode on the same weights, in neighbouring runs.
+    """Measure how much drafting speeds up answers on this machine.
+
+    All modes use the same weights, in alternating runs.
 
     \b
         localspec bench
@@ -84,8 +86,7 @@ def bench(settings: Settings, measuring: BenchFlags) -> int:
 
     --compare takes two draft modes (off, auto, lookup:8, model:3), or settings separated by commas: draft, pair,
     target, draft_model, kv_type, threads, ctx, exact. Two settings with the same models share their weights;
-    otherwise memory has to hold both. After twelve pairs, the noise decides how many more are needed to detect a
-    slow-down of 5 %.
+    otherwise both have to fit in memory. It runs twelve pairs, and then as many more as it takes to detect a slow-down of 5 %.
 
     Without flags it takes about an hour on a laptop; `--per-workload 1` takes a tenth of that. Ctrl-C stops it and
     prints what it has measured so far. Nothing is recorded.

@@ -1,19 +1,7 @@
-"""`localspec chat`: the terminal assistant, on screens, or in lines where there is no terminal for them."""
-
-import os
-import readline
-import signal
-import sys
-import termios
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from itertools import count
-from pathlib import Path
+"""`localspec chat`: the terminal assistant."""
 
 import click
 
-from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.options import (
     SectionedCommand,
     Settings,
@@ -26,34 +14,10 @@ from localspec.cli.options import (
     require_model,
     with_settings,
 )
-from localspec.cli.prompt import (
-    DocsFlags,
-    SystemFlags,
-    continue_option,
-    stored_conversation,
-    with_model,
-)
-from localspec.cli.tools import ToolFlags, pressed_answer
-from localspec.display import notice
-from localspec.engine.client import EngineClient
-from localspec.errors import LocalspecError, UsageError
-from localspec.launch.engine import server_finder
+from localspec.cli.prompt import DocsFlags, SystemFlags, continue_option
+from localspec.cli.tools import ToolFlags
+from localspec.errors import UsageError
 from localspec.models.registry import load_registry
-from localspec.session.conversation import History, SavedConversation
-from localspec.session.preferences import Preferences, read_preferences
-from localspec.storage.paths import data_dir
-from localspec.tui.session import Session
-
-# A second Ctrl-C within so many seconds leaves.
-_AGAIN_S = 2.0
-_RECALLED = 100
-# After so many lines it is not a person who knows.
-_MANY = 3
-_EACH_LINE = (
-    "each line is a separate question; to ask one question about all of stdin, use `localspec run`, "
-    'or put """ around several lines'
-)
-_PLAIN_HINT = "not an interactive terminal: using --plain"
 
 
 @click.command(cls=SectionedCommand)
@@ -92,11 +56,14 @@ def chat(
 ) -> int:
     """Chat in the terminal with MODEL, or with your default model.
 
-    Conversations are kept; `--continue` resumes the last one, `--continue 5` another one. F1 lists the keys, `/` the commands.
+    Conversations are saved; `--continue` resumes the last one, `--continue 5` number 5. F1 lists
+    the keys, `/` the commands.
 
-    When piped, each line is a separate question; put three double quotes around a question of
-    several lines. Answers then go to stdout, everything else to stderr.
+    If stdin is a pipe, each line is a separate question; put three double quotes around a question
+    of several lines. Answers go to stdout, everything else to stderr.
     """
+    from localspec.cli.conversing import start_chat  # noqa: PLC0415 - its help needs none of it
+
     is_title = go_on and not go_on.removeprefix("#").isdecimal()
     if word is None and go_on and is_title and is_model(go_on, load_registry()):
         word, go_on = go_on, ""
@@ -105,186 +72,3 @@ def chat(
             raise UsageError(f"{word!r} and an option both name a model: give one of them")
         settings = settings.with_model(require_model(word))
     return start_chat(settings, system, docs, tools, go_on=go_on, plain=plain, quiet=quiet)
-
-
-def start_chat(
-    settings: Settings,
-    system: SystemFlags,
-    docs: DocsFlags,
-    tools: ToolFlags,
-    *,
-    go_on: str | None = None,
-    plain: bool = False,
-    quiet: bool = False,
-) -> int:
-    """Chat, as the flags of the verb that is running ask for; return the exit code."""
-    screens = not plain and _has_screens()
-    preferences = read_preferences()
-    default = ""
-    if not settings.named_model and go_on is None:  # a conversation has its own
-        settings, default = with_model(settings, quiet=quiet)
-    with _waiting_keys() if screens else nullcontext() as give_back:
-        session = _session(settings, system, docs, tools, preferences)
-        if default:
-            notice(default)
-        if go_on is not None:
-            conversation = stored_conversation(go_on)
-            # Only flags are meant for this conversation; what is configured is meant for new ones.
-            session.resume(
-                conversation.id,
-                own_models=not settings.named_model,
-                own_ctx=settings.given.get("ctx") is None,
-            )
-        farewell = ""
-        try:
-            if give_back is not None:
-                return _on_screens(session, preferences, give_back)
-            with unwind_on_terminate():
-                return _in_lines(session, preferences, plain=plain, quiet=quiet)
-        finally:
-            if sys.stdin.isatty() and sys.stderr.isatty() and not quiet:
-                farewell = session.farewell
-            session.close()
-            if farewell:
-                notice(farewell)
-
-
-def _session(
-    settings: Settings,
-    system: SystemFlags,
-    docs: DocsFlags,
-    tools: ToolFlags,
-    preferences: Preferences,
-) -> Session:
-    launch, options = settings.launch, settings.reply
-    saved = SavedConversation(
-        History(data_dir() / "history"), system.prompt(settings.system, preferences)
-    )
-    engine = EngineClient(find=server_finder(own=settings.own), gate=settings.gate)
-    runner = tools.runner(docs, offline=launch.offline)
-    return Session(
-        engine, saved, launch, options, Path.cwd(), settings.reply_of, runner, docs.open()
-    )
-
-
-def _on_screens(session: Session, preferences: Preferences, give_back: Callable[[], None]) -> int:
-    # Textual takes longer than anything else, which only screens should wait for.
-    from localspec.tui.app import ChatApp  # noqa: PLC0415
-
-    app = ChatApp(session, preferences, give_back=give_back)
-    app.run()
-    if app.failure is not None:
-        raise app.failure
-    return app.return_code or 0
-
-
-def _in_lines(session: Session, preferences: Preferences, *, plain: bool, quiet: bool) -> int:
-    from localspec.tui import plain as lines  # noqa: PLC0415
-
-    if not (plain or quiet) and sys.stdin.isatty():
-        notice(_PLAIN_HINT)
-    terminal = sys.stdout.isatty()
-    ask = pressed_answer if sys.stdin.isatty() else None
-    front = lines.Lines(
-        session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet, ask=ask
-    )
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        typed = _lines_of_a_person(session.talk.history.questions(_RECALLED))
-        return lines.run(front, typed, greets=not quiet)
-    return lines.run(front, _typed_lines(quiet=quiet))
-
-
-def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
-    """Yield the lines that are typed at a terminal, and None where one is taken back; Ctrl-C twice, or Ctrl-D, ends them.
-
-    Args:
-        recalled: what the arrow keys bring back, oldest first.
-    """
-    for text in recalled:
-        if "\n" not in text:
-            readline.add_history(text)
-    stopped_s = -_AGAIN_S
-    while True:
-        try:
-            text = input("> ")
-        except EOFError:
-            click.echo(err=True)
-            return
-        except KeyboardInterrupt:
-            click.echo(err=True)
-            if time.monotonic() - stopped_s < _AGAIN_S:
-                raise
-            stopped_s = time.monotonic()
-            notice("Ctrl-C again quits, and so do Ctrl-D and /bye")
-            yield None
-        else:
-            with _end_waits():
-                yield text
-
-
-@contextmanager
-def _end_waits() -> Iterator[None]:
-    """Let a Ctrl-D that comes while nothing reads wait for the next prompt; else readline's change of modes drops it."""
-    if not os.isatty(0):
-        yield
-        return
-    usual = termios.tcgetattr(0)
-    changed = [*usual[:6], [*usual[6]]]
-    changed[6][termios.VEOF] = b"\0"
-    termios.tcsetattr(0, termios.TCSANOW, changed)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(0, termios.TCSANOW, usual)
-
-
-def _typed_lines(*, quiet: bool) -> Iterator[str]:
-    """Yield lines of stdin; on a terminal, after a sign that one is expected."""
-    typing = sys.stdin.isatty()
-    for number in count(1):
-        if number == _MANY and not (typing or quiet):
-            notice(_EACH_LINE)
-        if typing:
-            click.echo("> ", nl=False, err=True)
-        raw = sys.stdin.buffer.readline()
-        if not raw:
-            if typing:
-                click.echo(err=True)
-            return
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError:
-            raise LocalspecError(
-                "stdin is not UTF-8 text: convert it, for example with iconv"
-            ) from None
-        yield line.rstrip("\n")
-
-
-def _has_screens() -> bool:
-    """Return whether there is a terminal that screens can be drawn on."""
-    # Textual draws on stderr: redirected into a file, it would leave the terminal dark.
-    streams = (sys.stdin, sys.stdout, sys.stderr)
-    terminals = all(stream is not None and stream.isatty() for stream in streams)
-    return terminals and os.environ.get("TERM", "") not in {"", "dumb"}
-
-
-@contextmanager
-def _waiting_keys() -> Iterator[Callable[[], None]]:
-    """Have keys wait in the terminal, unseen, until the screens read them; yield what gives the terminal back as it was.
-
-    Ctrl+C interrupts. Without this, Enter would come as a new line, and Ctrl+D not at all.
-    """
-    before, modes = termios.tcgetattr(0), termios.tcgetattr(0)
-    modes[0] &= ~termios.ICRNL
-    modes[3] &= ~(termios.ECHO | termios.ICANON)
-
-    def give_back() -> None:
-        with suppress(termios.error):  # it may be gone
-            termios.tcsetattr(0, termios.TCSANOW, before)
-
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    termios.tcsetattr(0, termios.TCSANOW, modes)
-    try:
-        yield give_back
-    finally:
-        give_back()

@@ -1,4 +1,4 @@
-"""`localspec config`: what is set, and by whom; and how to change it."""
+"""`localspec config`: shows settings and their origins, and changes them."""
 
 import json
 
@@ -22,12 +22,12 @@ def config(context: click.Context) -> None:
     """Show and change settings.
 
     \b
-        localspec config set model qwen3-4b      load this model from now on
+        localspec config set model qwen3-4b      make this your default model
         localspec config set temperature 0.3
         localspec config unset temperature
 
-    Command-line options override variables LOCALSPEC_*, and these override your file, which
-    `set`, `unset` and `edit` change.
+    Command-line options override environment variables LOCALSPEC_*, and these override your
+    settings file, which `set`, `unset` and `edit` change.
     """  # noqa: D301 - click keeps lines behind a \b
     adopt_switches()
     if context.invoked_subcommand is None:
@@ -37,7 +37,7 @@ def config(context: click.Context) -> None:
 @config.command()
 @json_option
 def show(json_: bool) -> None:
-    """Print every setting, its value, and where it was set."""
+    """Print every setting, its value and its origin."""
     registry = load_registry()
     resolved = with_recommended(resolve({}), registry)
     if json_:
@@ -64,9 +64,9 @@ def show(json_: bool) -> None:
 @click.argument("name", shell_complete=complete_keys)
 @click.argument("value")
 def set_(name: str, value: str) -> None:
-    """Set NAME to VALUE in your own file.
+    """Set NAME to VALUE in your settings file.
 
-    `model` is the model that `run` and `chat` load; `localspec config show` lists the names.
+    NAME is one that `localspec config show` lists, or `model`, your default model.
     """
     if name == MODEL:
         overruled_by = keep_model(load_registry().chosen(require_model(value)))
@@ -83,14 +83,14 @@ def set_(name: str, value: str) -> None:
 @config.command()
 @click.argument("name", shell_complete=complete_keys)
 def unset(name: str) -> None:
-    """Remove NAME from your own file, which restores the default."""
+    """Remove NAME from your settings file, which restores the default."""
     if not unset_own(name):
         click.echo(f"{name} was not set in {shown(user_file())}", err=True)
 
 
 @config.command()
 def edit() -> None:
-    """Open your own file in $VISUAL or $EDITOR, then check it."""
+    """Open your settings file in $VISUAL or $EDITOR, then check it."""
     file = user_file()
     private_directory(file.parent)
     click.edit(filename=str(file))
@@ -99,5 +99,5 @@ def edit() -> None:
 
 @config.command()
 def path() -> None:
-    """Print where your settings file is, or would be."""
+    """Print the path of your settings file."""
     click.echo(shown(user_file()))

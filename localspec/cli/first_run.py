@@ -1,4 +1,4 @@
-"""The first run: the model that a person takes who has not chosen one."""
+"""The first run: a person who has no default model chooses one."""
 
 import shutil
 
@@ -19,46 +19,46 @@ _NONE = (
 
 
 def default_notice() -> str:
-    """Return a line that says which model is taken, since none was chosen."""
-    here = _last_fetched()
+    """Return a line that names the default model, since none was chosen."""
+    newest = _newest()
     better = (
         "`localspec recommend` suggests better ones"
-        if here is None
-        else f"`localspec config set model {here}` makes the one that you have your default"
+        if newest is None
+        else f"to use {newest} instead, run `localspec config set model {newest}`"
     )
     demo = load_registry().default_pair
     return f"no model chosen: using {demo}, a tiny demo model that makes things up; {better}"
 
 
-def _last_fetched() -> str | None:
-    """Return the model of this machine that came last; None if there is none but the demo."""
+def _newest() -> str | None:
+    """Return the model that was downloaded last; None if there is none but the demo."""
     registry, store = load_registry(), Store(data_dir())
-    fetched = []
+    times = []
     for pair in registry.pairs.values():
         target = registry.find(pair.target)
         path = store.path_of(target) if target is not None and target.is_known else None
         if path is not None and pair.name != registry.default_pair:
-            fetched.append((path.stat().st_mtime, pair.name))
-    return max(fetched, key=lambda each: each[0], default=(0.0, None))[1]
+            times.append((path.stat().st_mtime, pair.name))
+    return max(times, key=lambda each: each[0], default=(0.0, None))[1]
 
 
 def take_model() -> str:
-    """Return the model that a person at the terminal takes, which is the default from now on.
+    """Return the model that a person at the terminal chooses, and make it the default.
 
     Raises:
-        UsageError: the person takes none.
+        UsageError: the person chooses none.
     """
     every = measured_choices()
     registry, width = load_registry(), shutil.get_terminal_size().columns
     owned = [each for each in every if each.own]
     listed = [*owned, *(each for each in every if each.recommended and each not in owned)] or every
-    what = "You have these, and others suit" if owned else "These suit"
-    click.echo(f"You have not chosen a model yet. {what} this machine best:", err=True)
+    what = "These are on this machine, or suit it best" if owned else "These suit this machine best"
+    click.echo(f"You have not chosen a model yet. {what}:", err=True)
     for number, each in enumerate(listed, 1):
         text = f"{number}  {each.name}: {each.hint}"
         click.echo(click.wrap_text(text, width, "  ", " " * 5), err=True)
     while True:
-        question = "Enter for 1, or type a number or a name (a: list all, n: cancel)"
+        question = "Enter for 1, or type a number or a name (a: list all, n: none)"
         try:
             answer = click.prompt(question, default="", show_default=False, err=True)
         except click.Abort:
@@ -80,8 +80,8 @@ def take_model() -> str:
                 f"{answer[:40]!r} is neither a number in the list nor the name of a model", err=True
             )
             continue
-        changes = "`localspec config set model NAME` changes it"
+        change = "change it with `localspec config set model NAME`"
         notice(
-            keep_model(registry.chosen(answer)) or f"{answer} is now your default model; {changes}"
+            keep_model(registry.chosen(answer)) or f"{answer} is now your default model; {change}"
         )
         return answer

@@ -16,23 +16,24 @@ from localspec.cli.options import (
     json_option,
     with_settings,
 )
-from localspec.cli.progress import print_json
+from localspec.cli.progress import print_list
 from localspec.display import clean, clean_line
 from localspec.errors import HistoryError, UsageError
 from localspec.session.conversation import History, StoredConversation, tags_of
 from localspec.session.export import Mask, exported, write_export
 from localspec.storage.paths import data_dir
 
+_MOST_MATCHES = 200
 _NUMBER = click.argument("number", metavar="[NUMBER|TITLE]", required=False)
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def history(context: click.Context) -> None:
-    """List, show, search and export conversations.
+    """List, show, search, tag and export conversations.
 
-    `localspec chat --continue` and `localspec run --continue` resume the last one, or with a number
-    or a title that one.
+    `localspec chat --continue` and `localspec run --continue` resume the last one, or the one of a
+    number or title.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_)
@@ -45,12 +46,12 @@ def history(context: click.Context) -> None:
     "most",
     type=click.IntRange(1),
     default=20,
-    help="Most conversations to list. Default: 20.",
+    help="How many conversations to list. Default: 20.",
 )
 @json_option
 def list_(most: int, json_: bool) -> None:
     """List the last conversations, newest first."""
-    _print("", most, json_)
+    _print("", most, "no conversations yet", json_=json_)
 
 
 @history.command()
@@ -59,9 +60,9 @@ def list_(most: int, json_: bool) -> None:
 def search(words: tuple[str, ...], json_: bool) -> None:
     """List the conversations that contain all WORDS.
 
-    `tag:NAME` among them are tags.
+    A word like tag:NAME searches for a tag.
     """
-    _print(" ".join(words), 200, json_)
+    _print(" ".join(words), _MOST_MATCHES, "nothing matches", json_=json_)
 
 
 @history.command()
@@ -83,7 +84,7 @@ def show(number: str | None, settings: Settings, json_: bool) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--remove", multiple=True, metavar="NAME", help="Remove this tag; can be repeated.")
 def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
-    """Add tags to conversation NUMBER, and print all that it has."""
+    """Add tags NAMES to conversation NUMBER, and print all its tags."""
     added, _ = tags_of(" ".join(names))
     removed, _ = tags_of(" ".join(remove))
     with _opened() as archive:
@@ -91,7 +92,7 @@ def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
 
 
 def _mask(rules: str) -> Mask | None:
-    """Return what masks as the rules of a gate say; None if it is off."""
+    """Return the function that masks by a gate's rules; None if it is off."""
     if not rules:
         return None
     from localspec.chat.gated import gate_of  # noqa: PLC0415 - few have one
@@ -106,14 +107,15 @@ def _mask(rules: str) -> Mask | None:
     "--gate",
     default="usual",
     metavar="usual|off|FILE",
-    help="What to mask: keys, passwords, addresses and numbers; or rules of a FILE, see docs/gates.md. "
-    "Default: usual, which leaves your own words as they are; given, it holds for both sides.",
+    help="What to mask: usual, for keys, passwords, addresses and numbers, or a FILE of rules, see docs/gates.md. "
+    "Default: usual, in answers only; if you give it, your own messages are masked, too.",
 )
 @click.pass_context
 def export(context: click.Context, number: str, file: Path | None, gate: str) -> None:
     """Write conversation NUMBER to FILE.
 
-    As Markdown, or with every branch if FILE ends in .json. Without FILE, the name is made from the title, in the current directory.
+    As Markdown, or as JSON with every branch if FILE ends in .json. Without FILE, it is written to
+    the current directory, and named after the title.
     """
     with _opened() as archive:
         to, mask = "" if file is None else str(file), _mask(gate_rules(gate))
@@ -138,25 +140,22 @@ def _opened() -> Iterator[History]:
 def _chosen(archive: History, number: str | None) -> int:
     latest = archive.latest()
     if latest is None:
-        raise UsageError("no conversations yet: `chat`, and `run` on a terminal, keep theirs")
-    if number is None:
-        return latest
-    return archive.named(number).id
+        raise UsageError("no conversations yet: `chat`, and `run` on a terminal, save theirs")
+    return latest if number is None else archive.named(number).id
 
 
-def _print(words: str, most: int, json_: bool) -> None:
+def _print(words: str, most: int, none: str, *, json_: bool) -> None:
     with _opened() as archive:
         conversations = archive.conversations(words, most)
-    if json_:
-        print_json([_document(each) for each in conversations])
-        return
-    if not conversations:
-        click.echo("nothing matches" if words else "no conversations yet", err=True)
-    for each in conversations:
-        day = datetime.fromtimestamp(each.updated_s).astimezone().strftime("%Y-%m-%d %H:%M")
-        named = " ".join(f"#{name}" for name in each.tags)
-        parts = [clean_line(each.title) or "untitled", named, each.pair, clean_line(each.excerpt)]
-        click.echo(f"{each.id:<4} {day}  {' · '.join(filter(None, parts))}")
+    documents = [_document(each) for each in conversations]
+    print_list(documents, map(_row, conversations), none, json_=json_, whole=True)
+
+
+def _row(each: StoredConversation) -> tuple[str, str, str]:
+    time = datetime.fromtimestamp(each.updated_s).astimezone().strftime("%Y-%m-%d %H:%M")
+    tags = " ".join(f"#{name}" for name in each.tags)
+    parts = [clean_line(each.title) or "untitled", tags, each.pair, clean_line(each.excerpt)]
+    return str(each.id), time, " · ".join(filter(None, parts))
 
 
 def _document(each: StoredConversation) -> dict[str, object]:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Interrupts:
-    """Ctrl-C and the like as what ends an engine's work; see `launch.engine.Signals`.
+    """Ends an engine's work at Ctrl-C and other signals; see `launch.engine.Signals`.
 
     Args:
-        also: signals that are to do the same once something is loaded or answered.
+        also: further signals that do so during loading and answering.
 
     Attributes:
         is_set: whether one came.
@@ -41,7 +41,7 @@ class Interrupts:
 
     @contextmanager
     def running(self, stop: Callable[[], None]) -> Iterator[None]:
-        """See `Signals`; a second one ends the program. What runs around it is stopped, too."""
+        """See `Signals`; a second signal ends the program. An outer block is stopped, too."""
         before = self._stop
 
         def both() -> None:
@@ -75,11 +75,11 @@ def cancel_on_interrupt(
     may spend seconds in one prefill. So the signal's number is written to a pipe, which Python
     does at once, and a thread that reads the pipe sets the flag.
 
-    Where a signal is ignored, as Ctrl-C in a shell's background jobs, it stays ignored.
+    An ignored signal, as Ctrl-C in a shell's background jobs, stays ignored.
 
     Args:
         cancel: to set.
-        also: signals that are to do the same.
+        also: further signals that set it.
 
     Yields:
         The numbers of the signals that came.

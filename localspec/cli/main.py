@@ -1,4 +1,4 @@
-"""The root of all commands: the verbs, and what turns whatever goes wrong into one line and a code."""
+"""The root of all commands: the verbs, and one line and an exit code for every error."""
 
 import importlib
 import sys
@@ -13,7 +13,7 @@ from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
 from localspec.display import notice, printable_line
 from localspec.errors import LocalspecError, did_you_mean
 
-# group: {verb: (module, what `--help` says of it)}. The module's attribute of the verb's name is its command.
+# group: {verb: (module, summary)}. The module's attribute of the verb's name is its command.
 GROUPS = {
     "Ask": {
         "run": ("localspec.cli.run", "Answer a prompt."),
@@ -26,23 +26,23 @@ GROUPS = {
         "pull": ("localspec.cli.pull", "Download models and verify them."),
         "import": ("localspec.cli.models", "Name a GGUF file, or give a model another name."),
         "list": ("localspec.cli.models", "List the models on this machine."),
-        "show": ("localspec.cli.models", "Show what is known about a model."),
+        "show": ("localspec.cli.models", "Show details of a model."),
         "check": ("localspec.cli.models", "Check whether one model can draft for another."),
         "rm": ("localspec.cli.models", "Remove models from this machine."),
     },
     "Your conversations and files": {
-        "history": ("localspec.cli.history", "List, show, search and export conversations."),
-        "index": ("localspec.cli.index", "Index your files, to ask about them."),
+        "history": ("localspec.cli.history", "List, show, search, tag and export conversations."),
+        "index": ("localspec.cli.index", "Index your files, to search them and ask about them."),
     },
     "Serve": {
         "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
         "ps": ("localspec.cli.servers", "List running servers."),
         "stop": ("localspec.cli.servers", "Stop a server."),
         "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),
-        "worker": ("localspec.cli.system", "Lend this machine's devices to another one."),
+        "worker": ("localspec.cli.system", "Let another machine use this one's devices."),
     },
     "Speed": {
-        "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
+        "stats": ("localspec.cli.stats", "Show how well drafting works on this machine."),
         "bench": ("localspec.cli.bench", "Measure drafting, or compare two settings."),
         "tailor": ("localspec.cli.tailor", "Make a faster draft model for this machine."),
     },
@@ -54,7 +54,7 @@ GROUPS = {
     },
 }
 MODULES = {verb: module for group in GROUPS.values() for verb, (module, _) in group.items()}
-# Verbs of earlier versions, and what they are now.
+# Verbs of earlier versions, and their new names.
 MOVED = {
     "ab": "bench --compare",
     "pair": "check, search or show",
@@ -71,10 +71,10 @@ MOVED = {
     "telemetry": "config set telemetry off|on|text",
     "store wipe": "stats --wipe",
     "store status": "doctor",
-    "store add": "gone: it saved nothing that drafting from the prompt does not",
+    "store add": "gone: it saved no time beyond drafting from the prompt",
     "store": "config set store on|off",
 }
-# What other programs call these, and what comes closest to what only they have.
+# Names that other programs have for verbs, and the closest verbs to others of theirs.
 ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
 CLOSEST = {
     "download": "pull",
@@ -86,7 +86,7 @@ MOST_COLUMNS = 100
 
 
 _LONGEST_LINE = 1000
-# Every verb has it, and none is told: `run` looks for it.
+# Every verb has it; `main` looks for it.
 _DEBUG = click.Option(
     ["--debug"],
     is_flag=True,
@@ -94,7 +94,7 @@ _DEBUG = click.Option(
     help="Show a traceback, and llama.cpp's log, when something fails.",
 )
 _NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"
-# Python's and the linker's words where there is no room for a thread's stack, or for a library.
+# Errors of Python and the linker without memory for a thread's stack or for a library.
 _NO_ROOM = ("can't start new thread", "failed to map segment", "annot allocate memory")
 
 
@@ -127,7 +127,7 @@ class LazyGroup(click.Group):
         """Return the command that a command line begins with.
 
         Raises:
-            UsageError: there is none of this name; the message names what it is now, or those that are like it.
+            UsageError: there is no such command; the message has its new name, or similar ones.
         """
         verb = args[0]
         for old in (" ".join(args[:2]), verb):
@@ -161,8 +161,8 @@ class LazyGroup(click.Group):
 def localspec() -> None:
     """Chat with local models. Fast, offline.
 
-    A small model drafts, the large one verifies: the text is what the large model would write on its own, to the last bit with
-    --exact. On a terminal, `localspec` alone starts the chat.
+    A small model drafts, the large one verifies: the text is the one that the large model would write on its own, with --exact to
+    the last bit. On a terminal, `localspec` alone starts the chat.
     """
 
 
@@ -181,7 +181,7 @@ def _help(context: click.Context, verb: str | None) -> None:
 
 
 def main() -> int:
-    """Run what `sys.argv` says; return the exit code. Whatever goes wrong is one line."""
+    """Run the command of `sys.argv`; return the exit code. Every error is one line."""
     debug = "--debug" in sys.argv
     if not (debug or sys.warnoptions):
         warnings.simplefilter("ignore")  # a library's advice to programmers
@@ -192,7 +192,7 @@ def main() -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except Exception as error:  # the last net: no user sees a traceback unasked
+    except Exception as error:  # the last net: a traceback is only for --debug
         text, code = _explained(error)
         _complain(text, debug=debug)
         if (
@@ -203,7 +203,7 @@ def main() -> int:
 
 
 def _explained(error: Exception) -> tuple[str, int]:
-    """Return what an error says to users, and the exit code."""
+    """Return the message for an error, and the exit code."""
     if isinstance(error, click.ClickException):
         return _advised(error), error.exit_code
     if isinstance(error, LocalspecError):
@@ -234,7 +234,7 @@ def _implied() -> list[str] | None:
 
 
 def _advised(error: click.ClickException) -> str:
-    """Return what click says of a wrong command line, and where the right ones are described."""
+    """Return click's message for a wrong command line, and a hint."""
     text = error.format_message().rstrip(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
     if isinstance(error, click.NoSuchOption):
@@ -260,7 +260,7 @@ def _io_failure(error: OSError) -> str:
 
 
 def _complain(text: str, *, debug: bool = False) -> None:
-    """Write one line that a terminal shows and does not obey; with `debug`, a traceback and llama.cpp's log before it."""
+    """Write one line that cannot command the terminal; with `debug`, a traceback and llama.cpp's log before it."""
     with suppress(OSError):  # if even stderr fails, the code still tells
         if debug:
             traceback.print_exc()
@@ -276,7 +276,7 @@ _VARIABLE = "_LOCALSPEC_COMPLETE"
 @click.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
-    """Print the completion script of SHELL. It completes commands, options and names of models.
+    """Print the completion script of SHELL. It completes commands, options and model names.
 
     \b
         eval "$(localspec completion bash)"           in ~/.bashrc

@@ -8,6 +8,7 @@ import click
 
 from localspec.cli import leave
 from localspec.cli.options import (
+    SectionedCommand,
     Settings,
     complete_models,
     gate_option,
@@ -30,7 +31,7 @@ _KEEP_ALIVE_S = 600.0
 _MOST = 64
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags("models", "exact", "sampling", "context", "device")
 @own_option
@@ -42,14 +43,14 @@ def mcp(name: str | None, settings: Settings) -> int:
     \b
         {"mcpServers": {"localspec": {"command": "localspec", "args": ["mcp", "qwen2.5-coder-1.5b"]}}}
 
-    Write that into the settings of a program that uses MCP servers; it starts this command. The tools
-    are ask and ask_json. The model is loaded when it is first asked, and unloaded after 10 minutes
-    without a question; a server that runs and has it in memory answers instead.
+    Put this into the settings of an MCP client, which then starts the command. The tools are `ask`
+    and `ask_json`. The model is loaded for the first question, and unloaded after 10 minutes
+    without one; a running server that has it in memory answers instead.
     """  # noqa: D301 - click keeps lines behind a \b
     require_mcp()
     if sys.stdin.isatty():
         raise UsageError(
-            "mcp is started by a program that uses MCP servers, see `localspec mcp --help`: use `localspec chat` here"
+            "mcp is started by MCP clients, see `localspec mcp --help`: use `localspec chat` here"
         )
     settings = settings.with_model(name and require_model(name))
     settings, default = with_model(settings, quiet=False)

@@ -1,4 +1,4 @@
-"""Options of verbs: flags made from the table of options, their help in sections, and the `Settings` that a verb gets instead of them."""
+"""Options of verbs: flags made from the table of options, their help in sections, and the `Settings` that a verb gets in their place."""
 
 import os
 import re
@@ -34,13 +34,13 @@ from localspec.storage.paths import data_dir
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
+Completion = Callable[[click.Context, click.Parameter, str], list[str]]
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
 _LONGEST_NAME = 200
 _HUB = re.compile(r"(https?://)?(hf\.co|huggingface\.co)/")
 
 
-def _completing(
-    names: Callable[[str], Iterable[str]],
-) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def _completing(names: Callable[[str], Iterable[str]]) -> Completion:
     def complete(_: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         known = dict.fromkeys(names(parameter.name or ""))
         return [name for name in known if name.startswith(incomplete)]
@@ -48,7 +48,7 @@ def _completing(
     return complete
 
 
-# What only a shell's completion needs is imported there.
+# Modules that only a shell's completion needs are imported there.
 def _models(_: str) -> Iterable[str]:
     registry = load_registry()
     return [*registry.pairs, *registry.models, *registry.aliases, *IMPORTS.load(data_dir())]
@@ -84,7 +84,7 @@ def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
     Args:
         text: a word.
         registry: the known names.
-        alone: whether no prompt stands behind it.
+        alone: whether no prompt follows it.
     """
     if not is_one_word(text) or text == "-":
         return False
@@ -97,10 +97,10 @@ def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
 
 
 def require_model(word: str) -> str:
-    """Return a word that names a model, or its file.
+    """Return a word that names a model or a file, as it is.
 
     Raises:
-        ModelUnavailable: it names none.
+        ModelUnavailable: there is no such model.
     """
     registry = load_registry()
     if not (is_model(word, registry) or Path(word).is_file()):
@@ -208,16 +208,16 @@ _model_flag = click.option(
 gate_option = click.option(
     "--gate",
     metavar="usual|off|FILE",
-    help="Mask secrets and personal data in answers. usual masks keys, passwords, addresses and numbers; a FILE has rules: "
-    "docs/gates.md. Default: off.",
+    help="Mask secrets and personal data in answers. usual masks keys, passwords, addresses and numbers; FILE has rules of your "
+    "own, see docs/gates.md. Default: off.",
 )
 _RULES_HELP = (
-    "Rules for what the model may call, how often and in what order: TOML, see docs/tools.md."
+    "TOML file of rules: what the model may call, how often and in what order. See docs/tools.md."
 )
 own_option = click.option(
     "--own",
     is_flag=True,
-    help="Load the model here, even if a running server has it in memory.",
+    help="Do not use a running server: load the model in this process.",
 )
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 workload_option = click.option(
@@ -225,16 +225,16 @@ workload_option = click.option(
     type=click.Choice(list(WORKLOADS)),
     metavar="KIND",
     help=f"Kind of text, for `stats`: {', '.join(WORKLOADS)}. Default: guessed. "
-    "Loads the model here: a running server records for all that it answers.",
+    "Loads the model in this process, even if a server is running.",
 )
 
 
 def option_flags(*names: str, **helps: str) -> Decorator:
-    """Return what adds flags to a command's function, in the order in which its help shows them.
+    """Return a decorator that adds flags to a command, in the order in which its help lists them.
 
     Args:
         names: of options, or of groups of them.
-        helps: what help says where a verb means something of its own by an option.
+        helps: help texts where an option means something else to this verb.
     """
 
     def add(command: Function) -> Function:
@@ -249,14 +249,19 @@ def option_flags(*names: str, **helps: str) -> Decorator:
     return add
 
 
-def _reader(option: Option) -> Callable[[str], Any]:
-    """Return what reads the text of a flag as settings and variables are read."""
+def _reader(option: Option) -> Callback:
+    """Return the callback that reads a flag's text as settings and variables are read."""
 
-    def read(text: str) -> Any:
+    def read(_context: click.Context, _flag: click.Parameter, given: Any) -> Any:
+        if given is None:
+            return None
         try:
-            return option.parse(text)
+            return option.read([*given]) if option.commas else option.parse(given)
         except ValueError:
-            raise click.BadParameter(f"{text!r} is not {option.takes}") from None
+            text, takes = given, option.takes
+            if option.commas:
+                text, takes = " ".join(given)[:80], f"of the form {option.metavar}"
+            raise click.BadParameter(f"{text!r} is not {takes}") from None
 
     return read
 
@@ -269,50 +274,26 @@ def _flag(option: Option, text: str) -> Decorator:
     if option.default not in {None, ()} and "Default:" not in text:
         usual = option.default if option.kind == "choice" else f"{option.default:g}"
         text = f"{text} Default: {usual}."
-    kind: Any = str
-    if option.kind == "choice":
-        kind = click.Choice(offered(option).choices)
-    elif option.unset or option.kind in {"whole", "number"}:
-        kind = _reader(option)
+    words = offered(option).choices
+    parsed = option.unset or option.commas or option.kind in {"whole", "number"}
     return click.option(
         *([f"-{option.short}"] if option.short else []),
         flag,
-        type=kind,
+        type=click.Choice(words) if option.kind == "choice" else str,
         metavar=option.metavar,
         multiple=option.kind == "texts",
-        callback=_listed(option) if option.commas else _READERS.get(option.name),
-        shell_complete=complete_models if option.name in MODELS else _completion(option),
+        callback=_reader(option) if parsed else _READERS.get(option.name),
+        shell_complete=complete_models
+        if option.name in MODELS
+        else _completing(lambda _: words)
+        if words and option.kind != "choice"
+        else None,
         help=text,
     )
 
 
-def _completion(
-    option: Option,
-) -> Callable[[click.Context, click.Parameter, str], list[str]] | None:
-    """Return what completes an option that takes other values beside the words that it lists; None where click does."""
-    words = offered(option).choices
-    if option.kind == "choice" or not words:
-        return None
-    return lambda _context, _flag, begun: [each for each in words if each.startswith(begun)]
-
-
-def _listed(option: Option) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], Any]:
-    """Return what reads texts with commas between."""
-
-    def read(context: click.Context, flag: click.Parameter, given: tuple[str, ...]) -> Any:
-        try:
-            return option.read(list(given))
-        except ValueError:
-            problem = (
-                f"{' '.join(given)[:80]!r} names none: it takes {option.metavar}, or '' for none"
-            )
-            raise click.BadParameter(problem, context, flag) from None
-
-    return read
-
-
 def read_grammar(name: str, value: str | None) -> str | None:
-    """Return what an answer has to look like: a flag's value if it is written out, or what is in the file of that name.
+    """Return the form of an answer: a flag's value if it is written out, or the content of the file of that name.
 
     Args:
         name: of `GRAMMARS`.
@@ -336,30 +317,30 @@ def read_grammar(name: str, value: str | None) -> str | None:
     return text
 
 
-def _grammar_reader(name: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    return lambda _context, _flag, value: read_grammar(name, value)
+def _read_grammar(_context: click.Context, flag: click.Parameter, value: str | None) -> str | None:
+    return read_grammar(str(flag.name), value)
 
 
-def _read_draft(context: click.Context, flag: click.Parameter, value: str | None) -> str | None:
-    """Return a draft mode, which may have a length: here one can still be refused before anything is loaded."""
+def _read_draft(_context: click.Context, _flag: click.Parameter, value: str | None) -> str | None:
+    """Return a draft mode, with or without a length; a wrong one is refused before anything is loaded."""
     if value is not None:
         from localspec.launch.drafting import draft_mode  # noqa: PLC0415 - most do not give it
 
         try:
             draft_mode(value)
         except UsageError as error:
-            raise click.BadParameter(str(error), context, flag) from None
+            raise click.BadParameter(str(error)) from None
     return value
 
 
-_READERS = {name: _grammar_reader(name) for name in GRAMMARS} | {"draft": _read_draft}
+_READERS: dict[str, Callback] = {**dict.fromkeys(GRAMMARS, _read_grammar), "draft": _read_draft}
 
 
 def read_text(path: Path, option: str) -> str:
-    """Return what is in the file that an option names.
+    """Return the text of a file that an option names.
 
     Raises:
-        UsageError: it cannot be read, is no text, or too large.
+        UsageError: it cannot be read, is not text, or is too large.
     """
     try:
         with path.open("rb") as file:
@@ -367,7 +348,7 @@ def read_text(path: Path, option: str) -> str:
         text = raw.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{option} {path} cannot be read: {error.strerror}") from None
-    except ValueError:  # of a name with a NUL in it, too
+    except ValueError:  # also of a name with a NUL in it
         raise UsageError(
             f"{option} {str(path)!r} is not UTF-8 text: convert it, for example with iconv"
         ) from None
@@ -377,10 +358,10 @@ def read_text(path: Path, option: str) -> str:
 
 
 def gate_rules(name: str | None, option: str = "--gate") -> str:
-    """Return the rules that an option names, as a request has them; see `Request`.
+    """Return the rules that an option names, as `Request` has them.
 
     Raises:
-        UsageError: it is a file that cannot be read, or says what is not known.
+        UsageError: a file cannot be read, or has unknown rules.
     """
     if name in {None, _OFF, _USUAL}:
         return _USUAL if name == _USUAL else ""
@@ -392,10 +373,9 @@ def gate_rules(name: str | None, option: str = "--gate") -> str:
 
 
 def _rules(ctx: click.Context, param: click.Parameter, file: str | None) -> CallPolicy:  # noqa: ARG001
-    option = "--tool-rules"
-    return (
-        policy_of_toml(read_text(Path(file), option), f"{option} {file}") if file else CallPolicy()
-    )
+    if not file:
+        return CallPolicy()
+    return policy_of_toml(read_text(Path(file), "--tool-rules"), f"--tool-rules {file}")
 
 
 def tool_rules() -> Any:
@@ -404,40 +384,40 @@ def tool_rules() -> Any:
     return field(default=CallPolicy(), metadata={"flag": (("FILE",), how)})
 
 
-def parallel_count(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    """Return what `--parallel` says: the number of requests at a time; None, for `auto`, leaves it to the program."""
+def parallel_count(ctx: click.Context, param: click.Parameter, value: str) -> int | None:  # noqa: ARG001
+    """Return the number of `--parallel`; None for `auto`, which leaves it to the program."""
     if value == "auto":
         return None
     if not value.isdecimal() or not 1 <= int(value) <= _MOST_PARALLEL:
         raise click.BadParameter(
-            f"{value!r} is neither a number from 1 to {_MOST_PARALLEL} nor 'auto'", ctx, param
+            f"{value!r} is neither a number from 1 to {_MOST_PARALLEL} nor 'auto'"
         )
     return int(value)
 
 
 def flag(*words: str, default: Any = None, **how: Any) -> Any:
-    """Return the field of a dataclass that is a flag, see `flags`; its help is what the docstring says of it.
+    """Return a dataclass field that is a flag, see `flags`; its line of the docstring is its help.
 
     Args:
-        words: what users type, if it is not the field's name, and what stands for a value in help.
+        words: its names, unless that of the field will do, and its metavar.
         default: its value if it is not given.
-        how: more that click is to know.
+        how: further arguments of `click.option`.
     """
     return field(default=default, metadata={"flag": (words, {"default": default, **how})})
 
 
 def switch(*words: str) -> Any:
-    """Return the field that is a flag without a value."""
+    """Return a field that is a flag without a value."""
     return flag(*words, default=False, is_flag=True)
 
 
 def several(*words: str, **how: Any) -> Any:
-    """Return the field that is a flag which can be repeated."""
+    """Return a field that is a repeatable flag."""
     return flag(*words, default=(), multiple=True, **how)
 
 
 def flags(**kinds: type) -> Decorator:
-    """Return what adds the flags of dataclasses to a command, which gets an object of each by its name here."""
+    """Return a decorator that adds the flags of dataclasses to a command, which gets an object of each by its name here."""
 
     def add(command: Function) -> Function:
         @wraps(command)
@@ -465,12 +445,12 @@ def flags(**kinds: type) -> Decorator:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What flags, the environment, the user's file and the makers of a model say together.
+    """All options and keys: flags come before the environment, then the user's file, then the model's recommended sampling.
 
     Args:
-        values: of all options and keys, by the names that users know.
-        unset: keys that are as they are by default.
-        given: what flags say.
+        values: by the names that users know.
+        unset: keys with their default values.
+        given: values of flags.
     """
 
     values: Mapping[str, Any]
@@ -482,34 +462,34 @@ class Settings:
         """What to load, and how.
 
         Raises:
-            UsageError: two values contradict each other, or one is out of its range.
+            UsageError: two values cannot be combined, or one is out of range.
         """
         return changed(LaunchOptions(), self.values)
 
     @property
     def reply(self) -> ReplyOptions:
-        """How to answer, as the makers of the model recommend where nothing is set."""
+        """How to answer; sampling that is not set is the recommended one."""
         return self.reply_of(None)
 
     @property
     def reply_as_set(self) -> ReplyOptions:
-        """How to answer, whatever the makers of the model recommend."""
+        """How to answer, without recommended sampling."""
         return changed(ReplyOptions(), self.values)
 
     def reply_of(self, model: str | None) -> ReplyOptions:
-        """Return how a pair or a model answers; None takes the one that is loaded.
+        """Return how a model answers; None is the one that is loaded.
 
         Raises:
-            UsageError: a value is out of its range.
+            UsageError: a value is out of range.
         """
         registry, values = load_registry(), self.values
         name = model or values["target"] or values["pair"] or registry.default_pair
-        makers = {k: v for k, v in registry.sampling(name).items() if k in self.unset}
-        return changed(ReplyOptions(), {**values, **makers})
+        recommended = {k: v for k, v in registry.sampling(name).items() if k in self.unset}
+        return changed(ReplyOptions(), {**values, **recommended})
 
     @property
     def gate(self) -> str:
-        """What is masked in answers; see `gate_rules`."""
+        """Rules of what is masked in answers; see `gate_rules`."""
         return gate_rules(self.values["gate"])
 
     @property
@@ -519,12 +499,12 @@ class Settings:
 
     @property
     def own(self) -> bool:
-        """Whether no server is asked."""
+        """Whether running servers are left alone."""
         return bool(self.values["own"])
 
     @property
     def named_model(self) -> str | None:
-        """The model that flags name, by whichever of them; None if none does."""
+        """The model that a flag names; None if none does."""
         return next(filter(None, map(self.given.get, ("model", "pair", "target"))), None)
 
     @property
@@ -533,10 +513,10 @@ class Settings:
         return not {"pair", "target"} <= self.unset
 
     def with_model(self, name: str | None) -> "Settings":
-        """Return these settings for a model that a word names.
+        """Return these settings for the model of a name; for None, as they are.
 
         Raises:
-            UsageError: a flag names one, too.
+            UsageError: a flag names a model, too.
         """
         if name and (other := self.given.get("model")):
             raise UsageError(
@@ -548,21 +528,20 @@ class Settings:
 def settings_of(given: Mapping[str, Any]) -> Settings:
     """Return the settings of a verb; `model` sets pair or target.
 
-    Mirrors are handed on by their variable, which is where downloads look for them.
+    Mirrors are put into their variable, where downloads look for them.
 
     Args:
-        given: what flags say, by the names of options and keys.
+        given: values of flags, by the names of options and keys.
 
     Raises:
-        UsageError: a file or a variable sets what is unknown or unusable, or two flags name the model.
+        UsageError: a file or a variable has an unknown key or a wrong value, or two flags name a model.
     """
     chosen: Mapping[str, str] = {}
     if name := given.get("model"):
-        for other in ("pair", "target"):
-            if given.get(other):
-                raise UsageError(
-                    f"model {name} and --{other} {given[other]} cannot be combined: give one of them"
-                )
+        if other := next(filter(given.get, ("pair", "target")), None):
+            raise UsageError(
+                f"model {name} and --{other} {given[other]} cannot be combined: give one of them"
+            )
         chosen = load_registry().chosen(name)
     adopt_switches()
     resolved = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
@@ -580,7 +559,7 @@ _SETTABLE = {each.name for each in _FLAGS} | KEYS.keys() - {"system"} | {MODEL}
 
 
 def with_settings(command: Function) -> Function:
-    """Give a verb its `settings` in place of all flags of options and keys."""
+    """Pass a verb its `settings` in place of all flags of options and keys."""
 
     @wraps(command)
     def call(**given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is printed of an answer: how much of its prompt is read, its text, and its figures as a line or as JSON."""
+"""Printing an answer: how much of its prompt is read, its text, and its figures as a line or as JSON."""
 
 import json
 import sys
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from localspec.session.approval import CarriedOut
 
 PATIENCE_S = 1.0
-"""Seconds that a prompt is read before a line says so."""
+"""Seconds of reading a prompt before a line appears."""
 
 
 class ReadingLine:
-    """Says how much of a prompt is read, from the events of its reply. Shows nothing if that is soon done, and leaves nothing behind.
+    """Shows how much of a prompt is read, by the events of its reply; nothing if that takes a moment only. Leaves nothing behind.
 
     A timer draws first, since no event comes during a pass.
 
@@ -53,7 +53,7 @@ class ReadingLine:
         self._end()
 
     def take(self, event: Event) -> None:
-        """Take the next event; all but those of the prompt say that it is read."""
+        """Take the next event; the first one after those of the prompt ends the line."""
         match event:
             case Started():
                 self._text = reading_text(0, event.prompt_tokens - event.cached_tokens)
@@ -85,7 +85,7 @@ class ReadingLine:
 class AnswerStream:
     """Writes chunks as they come.
 
-    A pipe or a file gets every character; a terminal is shown what it would obey, and gets lines that end between words.
+    A pipe or a file gets every character; a terminal gets nothing that it would obey, and lines that end between words.
 
     Args:
         silent: write nothing.
@@ -133,15 +133,13 @@ class AnswerStream:
 
 
 def print_code(text: str, *, quiet: bool) -> None:
-    """Print the blocks of code in the first one's language; without any, the answer may be nothing but code."""
+    """Print the code blocks in the language of the first; without any, all of the answer."""
     blocks = code_blocks(text)
     code = [each for language, each in blocks if language == blocks[0][0]]
     if not (blocks or quiet):
         notice("the answer has no block of code: printing all of it")
     if len(code) < len(blocks) and not quiet:
-        notice(
-            f"printing {len(code)} of {len(blocks)} blocks of code: those in the first one's language"
-        )
+        notice(f"printing {len(code)} of {len(blocks)} blocks of code: only the first language")
     stream = AnswerStream(silent=False, show_thinking=False)
     stream.write(Text("\n\n".join(code) or text))
     stream.end()
@@ -158,7 +156,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """A reply, and what made it.
+    """A reply, and the models of it.
 
     Args:
         reply: the last one.
@@ -182,9 +180,9 @@ class RunOutcome:
         """Return a JSON object. Durations are in seconds.
 
         Args:
-            workload: what kind of text it is.
+            workload: its kind of text.
             cited: passages, and which of them the answer cites.
-            bound: whether the answer has to follow a grammar.
+            bound: whether the answer must follow a grammar.
         """
         reply = self.reply
         document: dict[str, Any] = {
@@ -218,21 +216,21 @@ class RunOutcome:
             if tokens.branched:
                 parts.append(f"{tokens.caught} of {tokens.branched} second choices accepted")
         else:
-            parts.append(self.no_drafting or "nothing drafted")
+            parts.append(self.no_drafting or "no drafts")
         if reply.stop_reason in _ENDINGS:
             parts.append(_ENDINGS[reply.stop_reason])
         return " · ".join([*parts, f"seed {reply.seed}"])
 
 
 def cut_short_json(text: str, thinking: str, error: LocalspecError) -> dict[str, Any]:
-    """Return what there is of an answer, and why there is no more of it: its figures are lost with its engine."""
+    """Return the part of an answer that came before an error; its figures are lost with its engine."""
     thoughts = {"thinking": thinking} if thinking else {}
     trouble = {"type": type(error).__name__, "message": str(error)}
     return {"text": text, **thoughts, "error": trouble}
 
 
 def _rounds(replies: "Sequence[Reply | CarriedOut]") -> Iterator[dict[str, Any]]:
-    """Yield every reply that called, and the results of its calls."""
+    """Yield every reply with calls, and their results."""
     calls: list[dict[str, Any]] = []
     for each in replies:
         if not isinstance(each, Reply):
@@ -263,12 +261,12 @@ def _carried_out(done: "CarriedOut") -> dict[str, Any]:
 
 
 def is_complete(reply: Reply, *, bound: bool = False) -> bool:
-    """Return whether an answer ended by itself or by a stop text; one that is `bound` to a grammar, by itself alone."""
+    """Return whether an answer ended by itself or at a stop string; under a grammar, only by itself."""
     return reply.stop_reason not in _ENDINGS and (not bound or reply.stop_reason is StopReason.EOG)
 
 
 def incomplete_line(reply: Reply, *, bound: bool) -> str:
-    """Return why an answer was cut off, on one line."""
-    ending = _ENDINGS.get(reply.stop_reason, "ended by a stop text")
-    so = ", so it does not follow its grammar" if bound else ""
+    """Return why an answer is incomplete."""
+    ending = _ENDINGS.get(reply.stop_reason, "ended at a stop string")
+    so = " and does not match its grammar" if bound else ""
     return f"the answer is incomplete{so}: {ending}"

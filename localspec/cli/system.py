@@ -1,4 +1,4 @@
-"""`localspec doctor`, `setup` and `worker`: what this machine is, a build of llama.cpp for its GPU, and its devices for another one."""
+"""`localspec doctor`, `setup` and `worker`: a check of this machine, a build of llama.cpp for its GPU, and its devices for another machine."""
 
 import ipaddress
 import signal
@@ -34,7 +34,7 @@ _MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
 @click.command()
 @json_option
 @option_flags("offline")
-@click.option("--verify", is_flag=True, help="Read every stored model and compare its sha256.")
+@click.option("--verify", is_flag=True, help="Also verify the SHA-256 of every stored model.")
 def doctor(json_: bool, offline: bool, verify: bool) -> int:
     """Check this machine: llama.cpp, devices, memory, files, settings, network.
 
@@ -44,11 +44,8 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
     sections = examine(offline=offline, verify=verify, progress=_show_file)
     states = [fact.state for facts in sections.values() for fact in facts]
     if json_:
-        rows = [
-            {"section": name, **fact._asdict()}
-            for name, facts in sections.items()
-            for fact in facts
-        ]
+        every = [(name, fact) for name, facts in sections.items() for fact in facts]
+        rows = [{"section": name, **fact._asdict()} for name, fact in every]
         print_json({"ok": "broken" not in states, "facts": rows}, indent=None)
     else:
         for name, facts in sections.items():
@@ -58,7 +55,7 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
 
 
 def _line(fact: Fact) -> str:
-    """Return a fact as a line, broken between words where it goes to a terminal."""
+    """Return a fact as a line; for a terminal, broken between words."""
     line = f"{_MARKS[fact.state]} {fact.name:{_NAME_COLUMNS}} {printable(fact.value)}"
     if not sys.stdout.isatty():
         return line
@@ -88,11 +85,11 @@ class SetupFlags:
     """Flags of `setup`.
 
     Args:
-        backend: Build for this. Default: the GPU.
+        backend: What to build for. Default: this machine's GPU.
         rpc: Also use devices of other machines (llama.cpp's RPC).
-        wheels: Index of prebuilt wheels to take the build from, instead of compiling.
-        rebuild: Build even what is there already.
-        dry_run: Print the commands, and change nothing.
+        wheels: Index of prebuilt wheels to install from, instead of compiling.
+        rebuild: Build it again, even if it is there already.
+        dry_run: Print the commands, and do not run them.
         yes: Do not ask for confirmation.
     """
 
@@ -107,10 +104,10 @@ class SetupFlags:
 @click.command()
 @flags(wanted=SetupFlags)
 def setup(wanted: SetupFlags) -> int:
-    """Build llama.cpp for this machine's GPU, and use it once it has answered a question.
+    """Build llama.cpp for this machine's GPU, and use it if it answers a question.
 
-    Until then, and if anything goes wrong, localspec keeps using the build that works. `localspec setup --for cpu` goes
-    back to the one that localspec was installed with.
+    Until then, and if anything goes wrong, localspec keeps using the present build.
+    `localspec setup --for cpu` returns to the one that localspec was installed with.
     """
     used = build()
     plan = decide(
@@ -127,24 +124,20 @@ def setup(wanted: SetupFlags) -> int:
     if plan.backend is None:
         return 0
     if wanted.dry_run:
-        if missing:
-            click.echo(f"first install {missing}")
-        for step in steps(plan, used.version, builds_dir() / "NEW"):
-            click.echo(str(step))
+        commands = map(str, steps(plan, used.version, builds_dir() / "NEW"))
+        click.echo("\n".join([*([f"first install {missing}"] if missing else []), *commands]))
         return 0
     if missing:
         raise LocalspecError(f"{plan.reason}: install {missing}, then run localspec setup again")
     if not plan.to_own:
         options = " ".join(plan.options) or "no options"
-        compiled = f"is compiled with {options}: {plan.minutes(default_threads())}"
-        click.echo(
-            f"llama-cpp-python {used.version} {'is fetched as a wheel' if wanted.wheels else compiled}; "
-            "the build in use stays until the new one works"
-        )
+        compiled = f"compiled with {options}: {plan.minutes(default_threads())}"
+        how = "installed from a wheel" if wanted.wheels else compiled
+        click.echo(f"llama-cpp-python {used.version} is {how}; the present build stays until then")
         if not wanted.yes and not sys.stdin.isatty():
-            raise UsageError("stdin is not a terminal: pass --yes to go on")
+            raise UsageError("stdin is not a terminal: to continue, give --yes")
         if not wanted.yes:
-            click.confirm("go on?", abort=True, err=True)
+            click.confirm("continue?", abort=True, err=True)
     _carry_out(plan, used.version)
     return 0
 
@@ -156,20 +149,20 @@ def _carry_out(plan: SetupPlan, version: str) -> None:
         if line.drawn:
             line.draw(f"{title}…  {share:.0%}" if share else f"{title}…")
         elif not share:
-            click.echo(f"localspec: {title}", err=True)
+            notice(title)
 
     with unwind_on_terminate(), line:
         trial = carry_out(plan, version, show)
     on = ", ".join(trial.devices) or "the CPU"
     if trial.answer is None:
-        click.echo(f"it loads and finds {on}; `localspec pull demo` gets a model that can answer")
+        click.echo(f"it runs on {on}; to see it answer, run `localspec pull demo` and this again")
     else:
         answer = " ".join(trial.answer.split())
         click.echo(f"it answered in {trial.seconds:.1f} s on {on}: {answer}")
-    click.echo("localspec uses it from now on")
+    click.echo("localspec now uses it")
     needed = " ".join(f"{k}={v}" for k, v in plan.variables.items() if k.startswith("GGML_"))
     if needed:
-        click.echo(f"set {needed} in the environment: without, it crashes, or the CPU computes")
+        click.echo(f"set {needed} in the environment: without it, it crashes or uses the CPU")
 
 
 _LISTEN = f"127.0.0.1:{PORT}"
@@ -182,7 +175,7 @@ class WorkerFlags:
 
     Args:
         names: Device to serve; can be repeated. Default: all GPUs, or the CPU.
-        allow: Accept connections from other machines: without a password, each can use, crash and overhear this worker.
+        allow: Accept connections from other machines. There is no password: each can use, crash and eavesdrop on this worker.
     """
 
     names: tuple[str, ...] = several("--device", "NAME")
@@ -198,18 +191,18 @@ class WorkerFlags:
 @flags(lending=WorkerFlags)
 @option_flags("threads")
 def worker(lending: WorkerFlags, threads: int | None) -> int:
-    """Serve this machine's devices to `localspec --workers` on another one.
+    """Let another machine use this one's devices, with `localspec run --workers`.
 
     \b
         localspec worker                                            # here
         ssh -N -L 50052:127.0.0.1:50052 THIS_MACHINE                # there
         localspec run --workers 127.0.0.1:50052 "Why is the sky blue?"
 
-    llama.cpp's RPC has no password and no encryption: it listens to this machine alone, and SSH
-    carries it to the other one. Models stay where they are asked; nothing is written here.
+    llama.cpp's RPC has no password and no encryption, so the worker only listens on this machine,
+    and SSH forwards the port. Model files stay on the other machine; nothing is written here.
     """  # noqa: D301 - click keeps lines behind a \b
     address, is_loopback = _address(lending.listen, allow=lending.allow)
-    # Whoever stops it from outside ends it as Ctrl-C does.
+    # SIGTERM ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         served = served_devices(lending.names)
@@ -223,10 +216,10 @@ def worker(lending: WorkerFlags, threads: int | None) -> int:
 
 
 def _address(listen: str, *, allow: bool) -> tuple[str, bool]:
-    """Return an IPv4 address that is free, with its port; and whether only this machine reaches it.
+    """Return a free IPv4 address with its port, and whether it is only reachable from this machine.
 
     Raises:
-        UsageError: it is none, or taken, or others reach it and that is not allowed.
+        UsageError: it is wrong, taken, or reachable from other machines without being allowed.
     """
     host, port = host_and_port(listen, "--listen")
     try:
@@ -235,7 +228,7 @@ def _address(listen: str, *, allow: bool) -> tuple[str, bool]:
         if not (is_loopback or allow):
             raise UsageError(
                 f"--listen {listen} lets other machines connect, and llama.cpp's RPC has no password: "
-                "reach this one through SSH, see docs/gpu.md, or give --allow as well"
+                "use SSH, see docs/gpu.md, or add --allow"
             )
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as free:
             free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -248,7 +241,7 @@ def _address(listen: str, *, allow: bool) -> tuple[str, bool]:
 
 
 def _print_address(address: str, served: Sequence[Device], *, is_loopback: bool) -> None:
-    """Say what is served where, and how the other machine comes by it."""
+    """Print the devices, the address, and how the other machine connects."""
     devices = ", ".join(f"{each.name} ({each.description}, {_free(each)})" for each in served)
     lines = [f"serving {devices} at {address}; Ctrl-C stops it"]
     _, _, port = address.rpartition(":")
@@ -259,7 +252,7 @@ def _print_address(address: str, served: Sequence[Device], *, is_loopback: bool)
         )
     else:
         lines.append(
-            f"whoever reaches {address} can use, crash and overhear this worker: llama.cpp's RPC has no password "
+            f"anyone who reaches {address} can use, crash and eavesdrop on this worker: llama.cpp's RPC has no password "
             "and no encryption, and its authors call it insecure"
         )
     for line in lines:
@@ -267,6 +260,6 @@ def _print_address(address: str, served: Sequence[Device], *, is_loopback: bool)
 
 
 def _free(device: Device) -> str:
-    """Return how much memory is free; of the CPU, llama.cpp tells how much there is."""
+    """Return how much memory is free; llama.cpp only knows the size of the CPU's."""
     free = device.free_bytes if device.is_gpu else free_ram_bytes()
     return "memory unknown" if free is None else f"{size_text(free)} free"

@@ -1,4 +1,4 @@
-"""`localspec tailor`: a draft model for this machine. Figures on stdout, progress on stderr."""
+"""`localspec tailor`: makes a draft model for this machine. Figures on stdout, progress on stderr."""
 
 import time
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class TailorFlags:
     """Flags of `tailor` alone.
 
     Args:
-        undo: Remove the draft model that was made for TARGET.
+        undo: Remove the draft model that `tailor` made for TARGET.
         prompts: File of JSON lines with workload and prompt. Default: bundled prompts.
         per_workload: Prompts of each kind. Default: 2.
         json_: Print one JSON object.
@@ -66,25 +66,23 @@ class TailorFlags:
 @option_flags("device")
 @with_settings
 def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
-    """Make a draft model that pays on this machine, for TARGET or the model that is set.
+    """Make a faster draft model for TARGET, or for your default model.
 
-    Makes smaller draft models out of the files on the disk, in Q4_0 or of the target's first layers, and measures how much
-    each would speed up the target's own answers. The best one replaces the present draft model if it pays. Answers stay the
-    same.
+    Makes smaller draft models from the files on this machine, in Q4_0 or from the target's first
+    layers, and measures how much each would speed up the target's own answers. The best one
+    replaces the present draft model if it is faster. Answers stay the same.
     """
     if tailoring.per_workload < 1:
         raise UsageError(f"per_workload is {tailoring.per_workload}: it must be 1 or more")
-    # Drafting is what is looked for, whatever is set elsewhere.
+    # Drafting is compared with plain decoding, whatever is set.
     launch = changed(settings.launch, {"draft": "off", "draft_length": None})
     name = name or launch.pair or launch.target
     if name is None:
-        raise UsageError(
-            "no model is named or set: name one, `localspec list` shows those that are here"
-        )
+        raise UsageError("no model is given or set: choose one that `localspec list` shows")
     if tailoring.undo:
         made, pair, freed = undo(name)
         own = pair.replaces or "no draft model"
-        click.echo(f"removed {made.name} ({size_text(freed)}): {pair.pair} has {own} again")
+        click.echo(f"removed {made.name} ({size_text(freed)}): {pair.pair} uses {own} again")
         return 0
 
     def report(text: str) -> None:
@@ -140,23 +138,23 @@ def _judge(job: TailoringJob, tried: Sequence[Tried], *, sure: bool) -> tuple[st
     pair, best = job.pair.name, best_of(tried)
     if best is None:
         return None, (
-            f"nothing is kept: no candidate is both 1 % faster over all than what {pair} has"
-            " and a tenth faster than plain decoding on some kind of text"
+            f"nothing is kept: no candidate is both 1 % faster overall than the present draft model of {pair}"
+            " and 10 % faster than plain decoding on some kind of text"
         )
     if not (sure and best.sure):
         return None, (
-            f"nothing is kept: {best.candidate.label} may pay, but other programs were busy while passes"
-            " were measured: run this again when the machine is quiet"
+            f"nothing is kept: {best.candidate.label} may be faster, but other programs were busy during the"
+            " measurement: run this again when the machine is idle"
         )
     result = _gain(best, tried)
     made = keep(job, best, result)
     return made.name, (
-        f"{pair} drafts with {made.name} from now on: {result}; `localspec tailor --undo {pair}` removes it"
+        f"{pair} now drafts with {made.name}: {result}; `localspec tailor --undo {pair}` removes it"
     )
 
 
 def _table(tried: Sequence[Tried]) -> str:
-    rows = [["DRAFT MODEL", "SIZE", "AGREES", "STEP", "SPEED", "PAYS ON"]]
+    rows = [["DRAFT MODEL", "SIZE", "AGREES", "STEP", "SPEED", "FASTER ON"]]
     rows += [
         [
             each.candidate.label,
@@ -189,5 +187,5 @@ def _gain(best: Tried, tried: Sequence[Tried]) -> str:
     before = f", {own.agrees:.1%} and {own.step:.2f} before" if own else ""
     return (
         f"it proposed {best.agrees:.1%} of the target's tokens at {best.step:.2f} steps a token{before};"
-        f" {best.speed:.2f} times plain speed over all, most on {', '.join(best.pays_on)}"
+        f" {best.speed:.2f} times plain speed overall, most on {', '.join(best.pays_on)}"
     )

@@ -1,4 +1,4 @@
-"""`--tools`: the functions that `run` and `chat` let a model call, in the folder where they were started, and the question before a call."""
+"""`--tools`: functions that a model may call in the current folder, and the question before a call."""
 
 import os
 import select
@@ -34,8 +34,8 @@ class ToolFlags:
     """Flags that let a model call functions.
 
     Args:
-        tools: Let the model work in this folder; it asks first. It can read, search and change files and run commands.
-        mcp: Start an MCP server whose tools it may call. Can be repeated; implies --tools.
+        tools: Let the model use files and commands in this folder; it asks first. It can read, search and change files.
+        mcp: Start an MCP server, and let the model call its tools. Can be repeated; implies --tools.
     """
 
     tools: bool = switch()
@@ -48,14 +48,14 @@ class ToolFlags:
         return bool(self.tools or self.mcp)
 
     def runner(self, docs: DocsFlags, *, offline: bool) -> "CallRunner | None":
-        """Return what carries out calls in the current folder; None if nothing may be called.
+        """Return the runner of calls in the current folder; None if nothing may be called.
 
         Args:
             docs: an index that may be searched.
-            offline: reach no server in the network.
+            offline: use no server on the network.
 
         Raises:
-            UsageError: the folder holds localspec's own settings or conversations, or the rules or servers cannot be read.
+            UsageError: the folder contains localspec's own settings or conversations, or the rules or servers cannot be read.
         """
         if not self.wanted:
             return None
@@ -68,10 +68,10 @@ class ToolFlags:
 
 
 def typed_answer(text: str) -> str:
-    """Ask a person at the terminal; what was typed before is no answer.
+    """Ask a person at the terminal; input from before the question is dropped.
 
     Raises:
-        EOFError: there will be none.
+        EOFError: there is no answer.
     """
     import termios  # noqa: PLC0415 - only with a terminal
 
@@ -84,14 +84,14 @@ def typed_answer(text: str) -> str:
 
 
 def pressed_answer(text: str, stopped: Callable[[], bool] = lambda: False) -> str:
-    """Ask a person at the terminal for a key; behind an `n` a line says why.
+    """Ask a person at the terminal for a key; after `n`, for a line that says why.
 
     Args:
-        text: the question. A key that is pressed in its first moments is no answer to it.
-        stopped: returns True when no answer is awaited any more.
+        text: the question. Keys that are pressed in its first moments are dropped.
+        stopped: returns True when the answer is not needed any more.
 
     Raises:
-        EOFError: there will be none.
+        EOFError: there is no answer.
     """
     import termios  # noqa: PLC0415 - only with a terminal
     import tty  # noqa: PLC0415
@@ -128,7 +128,7 @@ class RepliesAndCalls:
 
     Args:
         runner: carries out calls; None if nothing may be called.
-        quiet: print only what is refused because there is no terminal.
+        quiet: print only calls that are refused because there is no terminal.
 
     Attributes:
         items: replies, and the results of their calls, in order.
@@ -149,7 +149,7 @@ class RepliesAndCalls:
         Args:
             request: the question.
             reply: answers it, and writes the answer.
-            stopped: returns True when the user wants an end.
+            stopped: returns True once the user interrupts.
         """
         runner = self._runner
         if runner is None:

@@ -19,8 +19,6 @@ class CancelFlag:
     empty while clear, of length one else.
     """
 
-    __slots__ = ("_byte", "_cell")
-
     def __init__(self) -> None:
         self._cell = np.zeros(2, dtype=np.uint8)
         self._byte = self._cell[:1]

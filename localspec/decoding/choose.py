@@ -7,11 +7,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.decoding.allowed import LOOKED_AT, Allows
 from localspec.decoding.constraint import Constraint
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import Candidates, candidates, likeliest, penalised
-from localspec.decoding.top import ranked_ids
+from localspec.decoding.top import LOOKED_AT, Allows, ranked_ids
 from localspec.options import SamplingParams
 
 
@@ -37,31 +36,6 @@ _ALONE = 1e6
 """The gap of a choice without a rival, and the widest: next to no temperature leaves rivals no weight at all."""
 
 
-def choose_with_gap(
-    candidates: Candidates, row: NDArray[np.float32], noise: Noise, position: int
-) -> tuple[int, float, tuple[int, ...]]:
-    """Return what `choose` returns, by how much it beat the second best, and the next two choices.
-
-    Args:
-        candidates: as for `choose`.
-        row: the logits that they come from, shape (n_vocab,): a lone candidate, as temperature 0
-            leaves it, is compared with the best of the others there.
-        noise: as for `choose`.
-        position: as for `choose`.
-    """
-    ids = candidates.ids
-    if ids.size > 1:
-        scores = candidates.log_weights + noise.gumbel(position, ids)
-        order = ranked_ids(scores, 1 + _ALTERNATIVES)
-        token, *others = ids[order].tolist()
-        return token, min(_ALONE, float(scores[order[0]] - scores[order[1]])), tuple(others)
-    token = int(ids[0])
-    near = ranked_ids(row, 2 + _ALTERNATIVES).tolist()  # the token may be none of the best
-    rivals = [each for each in near if each != token and row[each] > -np.inf][:_ALTERNATIVES]
-    gap = float(row[token]) - float(row[rivals[0]]) if rivals else _ALONE
-    return token, gap, tuple(rivals)
-
-
 @dataclass(frozen=True, slots=True)
 class Chooser:
     """Everything that fixes a choice but the logits: parameters, noise, constraint.
@@ -81,33 +55,37 @@ class Chooser:
     constraint: Constraint | None = None
     observe: Callable[[NDArray[np.float32], int], None] | None = None
 
-    @property
-    def greedy(self) -> bool:
-        """Whether the likeliest token is taken."""
-        return self.params.temperature == 0
-
     def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
         """Return tokens that are certain to follow `prefix`, whatever the logits are; see `Constraint`."""
         return () if self.constraint is None else self.constraint.forced(prefix)
 
     def candidates(self, row: NDArray[np.float32], prefix: Sequence[int]) -> Candidates:
-        """Return what sampling keeps of the row, shape (n_vocab,), that follows `prefix`; see `candidates`."""
+        """Return what sampling keeps of the row, shape (n_vocab,), that follows `prefix`; see `sampling`."""
         return candidates(row, prefix, self.params, self._allows(prefix))
 
-    def rivals(
-        self, chosen: Candidates, row: NDArray[np.float32], prefix: Sequence[int]
-    ) -> NDArray[np.float32]:
-        """Return the row that `chosen` comes from, less those of its best ids that may not follow.
+    def propose(
+        self, row: NDArray[np.float32], prefix: Sequence[int]
+    ) -> tuple[int, float, float, tuple[int, ...]]:
+        """Return what `choose` makes of a draft model's row, its probability, and how it fared against others.
 
-        A lone candidate is compared with the others there; how far it leads matters to drafts alone.
+        That is by how much it beat the second best, and the next two choices. A lone candidate, as temperature 0
+        leaves it, is compared with the best others that may follow: how far it leads matters to drafts alone.
         """
-        allows = self._allows(prefix)
-        if allows is None or chosen.ids.size > 1:
-            return row
-        ids = ranked_ids(row, LOOKED_AT)
-        row = row.copy()
-        row[ids[~allows(ids)]] = -np.inf
-        return row
+        chosen, allows = self.candidates(row, prefix), self._allows(prefix)
+        ids = chosen.ids
+        if ids.size > 1:
+            scores = chosen.log_weights + self.noise.gumbel(len(prefix), ids)
+            order = ranked_ids(scores, 1 + _ALTERNATIVES)
+            token, *others = ids[order].tolist()
+            gap = min(_ALONE, float(scores[order[0]] - scores[order[1]]))
+            return token, float(chosen.probabilities()[order[0]]), gap, tuple(others)
+        token = int(ids[0])
+        # The token may be none of the best.
+        near = ranked_ids(row, 2 + _ALTERNATIVES if allows is None else LOOKED_AT)
+        near = near if allows is None else near[allows(near)]
+        rivals = [each for each in near.tolist() if each != token and row[each] > -np.inf]
+        gap = float(row[token]) - float(row[rivals[0]]) if rivals else _ALONE
+        return token, 1.0, gap, tuple(rivals[:_ALTERNATIVES])
 
     def admitted(self, prefix: Sequence[int], tokens: Sequence[int]) -> int:
         """Return how many of `tokens`, from the first on, the constraint lets follow `prefix`."""
@@ -125,7 +103,7 @@ class Chooser:
 
     def choose(self, row: NDArray[np.float32], prefix: Sequence[int]) -> int:
         """Return the target's token that follows `prefix`, of which `row` holds the target's logits."""
-        if self.greedy and self.constraint is None:
+        if self.params.temperature == 0 and self.constraint is None:
             token = likeliest(penalised(row, prefix, self.params))
         else:
             token = choose(self.candidates(row, prefix), self.noise, len(prefix))

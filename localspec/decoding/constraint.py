@@ -67,20 +67,20 @@ class AnswerConstraint(Generic[S]):
 
     def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids` whether it may follow; see `Constraint`."""
-        answer = list(prefix[self._begin :])
-        if self._follow(answer):
-            return self._automaton.allows(self._states[-1], ids)
-        return np.zeros(ids.size, dtype=np.bool_)
+        follows = self._follow(list(prefix[self._begin :]))
+        nothing = np.zeros(ids.size, dtype=np.bool_)
+        return self._automaton.allows(self._states[-1], ids) if follows else nothing
 
     def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
         """Return tokens that are certain to follow; see `Constraint`."""
-        if self._follow(list(prefix[self._begin :])):
-            return self._automaton.forced(self._states[-1])
-        return ()
+        follows = self._follow(list(prefix[self._begin :]))
+        return self._automaton.forced(self._states[-1]) if follows else ()
 
     def _follow(self, answer: list[int]) -> bool:
         """Go to the state after `answer`; False where the automaton does not let it through."""
-        same = _common(self._tokens, answer)
+        same = min(len(self._tokens), len(answer))
+        if self._tokens[:same] != answer[:same]:
+            same = next(at for at in range(same) if self._tokens[at] != answer[at])
         forgotten = len(self._tokens) - same
         if forgotten >= len(self._states):
             self._tokens, self._states = [], [self._automaton.start()]
@@ -95,11 +95,3 @@ class AnswerConstraint(Generic[S]):
             self._states.append(self._automaton.step(state, token))
             del self._states[:-_MOST_STATES]
         return True
-
-
-def _common(one: list[int], other: list[int]) -> int:
-    """Return how many tokens both begin with; mostly one of them is the beginning of the other."""
-    shorter = min(len(one), len(other))
-    if one[:shorter] == other[:shorter]:
-        return shorter
-    return next(i for i in range(shorter) if one[i] != other[i])

@@ -133,20 +133,18 @@ def shared_s(costs: PassCosts, others: int, most: int, token_s: float = 0.0) -> 
     A plain pass costs its share of the pass of all. What is wider than the others is evaluated after them, in a
     pass of its own.
     """
+    widths = range(1, most + 1)
+    if not others:
+        return [costs.of(width) + token_s * width for width in widths]
     share_s = costs.of(others + 1) / (others + 1)
-    own_s = (
-        [0.0, *(costs.of(width) for width in range(1, most))]
-        if others
-        else [costs.of(width) - share_s for width in range(1, most + 1)]
-    )
-    return [share_s + each + token_s * width for width, each in enumerate(own_s, start=1)]
+    own_s = [0.0, *(costs.of(width) for width in widths[:-1])]
+    return [share_s + each + token_s * width for width, each in zip(widths, own_s, strict=True)]
 
 
 def could_pay(costs: PassCosts, count: int, longest: int) -> bool:
     """Return whether one of `count` sequences could gain by a draft of which every token is accepted."""
     seconds = shared_s(costs, count - 1, longest + 1)
-    rate, plain = best_length([1.0] * longest, seconds)[1], 1 / seconds[0]
-    return rate > WORTH_TRYING * plain
+    return best_length([1.0] * longest, seconds)[1] > WORTH_TRYING / seconds[0]
 
 
 def draft_model_could_win(
@@ -180,8 +178,7 @@ def best_count(costs: PassCosts, most: int) -> int:
         most: that there may be, 1 or more; of those, only widths that were measured are considered.
     """
     rates = {count: count / costs.of(count) for count in costs.widths if count <= most}
-    best = max(rates.values())
-    return next(count for count, rate in rates.items() if rate >= _NEARLY * best)
+    return next(n for n, rate in rates.items() if rate >= _NEARLY * max(rates.values()))
 
 
 def window_length(target: PassCosts, draft_model: PassCosts, n_ctx: int) -> int:
@@ -195,6 +192,5 @@ def window_length(target: PassCosts, draft_model: PassCosts, n_ctx: int) -> int:
         draft_model: costs of the draft model's.
         n_ctx: the draft model's context.
     """
-    widest = draft_model.widths[-1]
-    token_s = draft_model.of(widest) / widest
+    token_s = draft_model.seconds[-1] / draft_model.widths[-1]
     return min(n_ctx, max(32, int(2 * target.of(1) / token_s)))

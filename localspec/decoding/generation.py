@@ -5,14 +5,15 @@ target, the policy and the clock are handed in.
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
+from localspec.decoding.drafters.drafter import PLAIN, Plan
 from localspec.decoding.model import LanguageModel, Logits, Pass, Passed, Role
 from localspec.decoding.policy import Policy
-from localspec.decoding.round import PROMPT, Draft, Round, Spent, StopReason, Verdict
+from localspec.decoding.round import PROMPT, Draft, Round, Spent, StopReason
 from localspec.decoding.speculative import speculative_round
 
 _LONGEST = 128
@@ -36,11 +37,8 @@ class LoopGuard:
         tokens, repeated = self._tokens, self._repeated
         looped = False
         for cycle in range(1, min(_LONGEST, len(tokens)) + 1):
-            if tokens[-cycle] == token:
-                repeated[cycle] += 1
-                looped = looped or repeated[cycle] >= max(_TIMES * cycle, _LEAST_REPEATED)
-            else:
-                repeated[cycle] = 0
+            repeated[cycle] = repeated[cycle] + 1 if tokens[-cycle] == token else 0
+            looped = looped or repeated[cycle] >= max(_TIMES * cycle, _LEAST_REPEATED)
         tokens.append(token)
         return looped
 
@@ -63,6 +61,7 @@ class Limits:
     stop_loops: bool = False
 
 
+@dataclass(eq=False)
 class Generation:
     """One sequence, round after round.
 
@@ -84,101 +83,85 @@ class Generation:
         decode_s: from the end of prefill to the last confirmed token.
     """
 
-    def __init__(
-        self,
-        prompt: Sequence[int],
-        target: LanguageModel,
-        policy: Policy,
-        chooser: Chooser,
-        limits: Limits,
-        clock: Callable[[], float],
-    ) -> None:
-        self._tokens = list(prompt)
-        self._n_prompt = len(prompt)
-        self._target = target
-        self._policy = policy
-        self._chooser = chooser
-        self._limits = limits
-        self._clock = clock
-        most = limits.max_tokens
-        self._end = target.n_ctx if most is None else min(self._n_prompt + most, target.n_ctx)
-        self._loops = LoopGuard() if limits.stop_loops else None
+    prompt: Sequence[int]
+    target: LanguageModel
+    policy: Policy
+    chooser: Chooser
+    limits: Limits
+    clock: Callable[[], float]
+    stop_reason: StopReason | None = field(default=None, init=False)
+    prefill_tokens: int = field(default=0, init=False)
+    prefill_s: float = field(default=0.0, init=False)
+    decode_s: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._tokens = list(self.prompt)
+        most, n_ctx = self.limits.max_tokens, self.target.n_ctx
+        self._end = n_ctx if most is None else min(len(self.prompt) + most, n_ctx)
+        self._loops = LoopGuard() if self.limits.stop_loops else None
         self._looped = False
         self._decoding_since: float | None = None
         self._round_ended = 0.0
-        self.stop_reason: StopReason | None = None
-        self.prefill_tokens = 0
-        self.prefill_s = self.decode_s = 0.0
 
     def advance(self) -> Generator[Pass, Passed, Round | None]:
-        """Return the first token's round, then one round after the other; None at the end."""
+        """Return the first token's round, then one round after the other; None at the end.
+
+        The first is a plain one: the prompt's own last row gives its token without a pass of its own.
+        """
+        self.stop_reason = self._ended()
+        if self.stop_reason is not None:
+            return None
+        tokens, stages = self._tokens, _Stages(self.clock)
+        if len(tokens) == len(self.prompt):
+            self._round_ended, plan = self.clock(), PLAIN
+            self.prefill_tokens = max(1, len(tokens) - self.target.common_prefix(tokens))
+        else:
+            plan = self._plan()
         try:
-            self.stop_reason = self._ended()
-            if self.stop_reason is not None:
-                return None
-            if len(self._tokens) == self._n_prompt:
-                return (yield from self._first_token())
-            return (yield from self._next_round())
+            draft, verdict = yield from stages.timed(speculative_round(tokens, plan, self.chooser))
         except Cancelled:
             self.stop_reason = StopReason.CANCELLED
+            self.prefill_s = self.prefill_s or self.clock() - self._round_ended
             return None
+        confirmed = self._until_end((*draft.tokens[: verdict.accepted], *verdict.choices))
+        self._tokens += confirmed
+        if self._decoding_since is None:
+            spent, self.prefill_tokens = stages.spent(), stages.evaluated
+            self.prefill_s = spent.round_s
+            return Round(Draft(drafter=PROMPT), verdict, confirmed, spent)
+        before, self._round_ended = self._round_ended, self.clock()
+        self.decode_s = self._round_ended - self._decoding_since
+        done = Round(draft, verdict, confirmed, stages.spent(self._round_ended - before))
+        self.policy.learn(done)
+        return done
 
     def _ended(self) -> StopReason | None:
-        generated = len(self._tokens) - self._n_prompt
-        if generated and self._tokens[-1] in self._limits.eog:
+        generated = len(self._tokens) - len(self.prompt)
+        if generated and self._tokens[-1] in self.limits.eog:
             return StopReason.EOG
         if self._looped:
             return StopReason.LOOP
         if len(self._tokens) < self._end:
             return None
-        return (
-            StopReason.LENGTH if generated == self._limits.max_tokens else StopReason.CONTEXT_FULL
-        )
+        full = generated != self.limits.max_tokens
+        return StopReason.CONTEXT_FULL if full else StopReason.LENGTH
 
-    def _first_token(self) -> Generator[Pass, Passed, Round]:
-        """Evaluate the prompt; its own last row gives the first token without a pass of its own."""
-        prompt, start = self._tokens, self._clock()
-        self.prefill_tokens = max(1, len(prompt) - self._target.common_prefix(prompt))
-        stages = _Stages(self._clock)
-        try:
-            passed = yield Pass(Role.TARGET, prompt, rows=1)
-        except Cancelled:
-            self.prefill_s = self._clock() - start
-            raise
-        self.prefill_tokens = passed.evaluated
-        stages.count(Role.TARGET, 1, passed)
-        choosing = self._clock()
-        token = self._chooser.choose(passed.logits[0], prompt)
-        stages.sample_s += self._clock() - choosing
-        spent = stages.spent()
-        self.prefill_s = spent.round_s
-        prompt.append(*self._until_loop((token,)))
-        return Round(Draft(drafter=PROMPT), Verdict(0, token), (token,), spent)
-
-    def _next_round(self) -> Generator[Pass, Passed, Round]:
-        if self._decoding_since is None:
-            self._policy.begin(self._tokens, self._chooser)
-            self._decoding_since = self._round_ended = self._clock()
+    def _plan(self) -> Plan:
+        """Return what the policy plans, as far as there is room."""
         tokens, room = self._tokens, self._end - len(self._tokens)
-        plan = self._policy.plan(tokens, room)
-        if not 0 <= plan.draft_length < room:
-            plan = replace(plan, draft_length=max(0, min(plan.draft_length, room - 1)))
-        stages = _Stages(self._clock)
-        asking = speculative_round(tokens, plan, self._chooser)
-        draft, verdict = yield from stages.timed(asking)
-        accepted = draft.tokens[: verdict.accepted]
-        confirmed = self._until_loop(_until_eog((*accepted, *verdict.choices), self._limits.eog))
-        self._tokens += confirmed
-        before, self._round_ended = self._round_ended, self._clock()
-        self.decode_s = self._round_ended - self._decoding_since
-        done = Round(draft, verdict, confirmed, stages.spent(self._round_ended - before))
-        self._policy.learn(done)
-        return done
+        if self._decoding_since is None:
+            self.policy.begin(tokens, self.chooser)
+            self._decoding_since = self._round_ended = self.clock()
+        plan = self.policy.plan(tokens, room)
+        if 0 <= plan.draft_length < room:
+            return plan
+        return replace(plan, draft_length=max(0, min(plan.draft_length, room - 1)))
 
-    def _until_loop(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+    def _until_end(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the tokens up to the one that ends the generation."""
         for index, token in enumerate(tokens):
-            if self._loops is not None and self._loops.feed(token):
-                self._looped = True
+            self._looped = self._loops is not None and self._loops.feed(token)
+            if self._looped or token in self.limits.eog:
                 return tokens[: index + 1]
         return tokens
 
@@ -188,49 +171,38 @@ class _Stages:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.draft_prefill_s = self.draft_s = self.verify_s = self.sample_s = 0.0
+        self._draft_prefill_s = self._draft_s = self._verify_s = self._sample_s = 0.0
         self._truncate_s = self._waited_s = 0.0
+        self.evaluated = 0
 
-    def timed(self, asking: Generator[Pass, Logits, T]) -> Generator[Pass, Passed, T]:
-        """Ask for the passes of one round, and count each of them and what lies between."""
+    def timed(self, passes: Generator[Pass, Logits, T]) -> Generator[Pass, Passed, T]:
+        """Request the passes of one round, and count each of them and what lies between."""
         start = self._clock()
-        request = next(asking)
-        self.draft_s += self._clock() - start  # looking up
+        request = next(passes)
+        self._draft_s += self._clock() - start  # looking up
         while True:
             passed = yield request
-            self.count(request.role, request.rows, passed)
+            if request.role is Role.TARGET:
+                self._verify_s += passed.seconds
+                self.evaluated = passed.evaluated
+            elif request.rows:
+                self._draft_s += passed.seconds
+            else:
+                self._draft_prefill_s += passed.seconds
+            self._truncate_s += passed.truncate_s
+            self._waited_s += passed.waited_s
+            self._sample_s += passed.more_s
             start = self._clock()
             try:
-                request = asking.send(passed.logits)
+                request = passes.send(passed.logits)
             except StopIteration as finished:
                 value: T = finished.value
                 return value
             finally:
-                self.sample_s += self._clock() - start
+                self._sample_s += self._clock() - start
 
-    def count(self, role: Role, rows: int, passed: Passed) -> None:
-        """Count a pass; one of the draft model without rows is a prefill."""
-        if role is Role.TARGET:
-            self.verify_s += passed.seconds
-        elif rows:
-            self.draft_s += passed.seconds
-        else:
-            self.draft_prefill_s += passed.seconds
-        self._truncate_s += passed.truncate_s
-        self._waited_s += passed.waited_s
-        self.sample_s += passed.more_s
-
-    def spent(self, wall_s: float | None = None) -> Spent:
+    def spent(self, wall_s: float = 0.0) -> Spent:
         """Return the stages; what of `wall_s` is in none of them, nor other sequences', is other."""
-        stages = (self.draft_prefill_s, self.draft_s, self.verify_s, self.sample_s)
-        other_s = 0.0
-        if wall_s is not None:
-            other_s = max(0.0, wall_s - sum(stages) - self._truncate_s - self._waited_s)
-        return Spent(*stages, self._truncate_s, other_s)
-
-
-def _until_eog(tokens: tuple[int, ...], eog: Collection[int]) -> tuple[int, ...]:
-    for index, token in enumerate(tokens):
-        if token in eog:
-            return tokens[: index + 1]
-    return tokens
+        stages = (self._draft_prefill_s, self._draft_s, self._verify_s, self._sample_s)
+        own_s = sum(stages) + self._truncate_s + self._waited_s
+        return Spent(*stages, self._truncate_s, max(0.0, wall_s - own_s))

@@ -55,7 +55,13 @@ class Noise:
             position: index of the token in the sequence, prompt included.
             ids: token ids, shape (n,).
         """
-        words = self._words(position, ids)
+        # SplitMix64 thrice: a seed opens a stream of positions, each of them a stream of ids.
+        # Steps, not an exclusive or: seed and position must not be exchangeable.
+        words = ids.astype(np.uint64)
+        words *= _TIMES_GAMMA
+        words += np.uint64(_mix((self._key + position * _GAMMA) & _MASK))
+        words = _mix_each(words)
+        words >>= _BY_REST
         # 52 bits, centred in their cells: never 0 or 1, where the logarithms are infinite.
         numbers = words.astype(np.float64)
         numbers += 0.5
@@ -64,15 +70,3 @@ class Noise:
             np.log(numbers, out=numbers)
             np.negative(numbers, out=numbers)
         return numbers
-
-    def _words(self, position: int, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return 52 bits per token id."""
-        # SplitMix64 thrice: a seed opens a stream of positions, each of them a stream of ids.
-        # Steps, not an exclusive or: seed and position must not be exchangeable.
-        key = _mix((self._key + position * _GAMMA) & _MASK)
-        words = ids.astype(np.uint64)
-        words *= _TIMES_GAMMA
-        words += np.uint64(key)
-        words = _mix_each(words)
-        words >>= _BY_REST
-        return words

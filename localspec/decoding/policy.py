@@ -2,6 +2,8 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Protocol
 
 from localspec.decoding.choose import Chooser
@@ -29,8 +31,8 @@ _FRUITLESS = 5
 """Rounds in a row without any accepted token after which a drafter pauses: the text has changed."""
 _PAUSE, _MOST_FAILURES = 8, 6
 """Tokens of a pause for each plain step that was lost; doubled with every failure, so often at most."""
-_USUALLY_BEST = (0.9,) * LONGEST_DRAFT
-"""Chances of tokens on text that a draft model knows well: where not even those would pay, none is drafted."""
+_AT_BEST = tuple(accumulate(0.9**place for place in range(LONGEST_DRAFT + 1)))
+"""Tokens by the length of a draft, on text that a draft model knows well: where not even those would pay, none is drafted."""
 
 
 class Policy(Protocol):
@@ -108,9 +110,14 @@ class _Ledger:
     """What the drafts of one drafter earned, and when it is tried again after they did not pay."""
 
     def __init__(self) -> None:
-        self.gained = self._lost = 0.0
-        self.failures = self.pause = self.rounds = self._fruitless = 0
-        self._tokens, self._steps = _EXPECTED * _EXPECTED_STEPS, _EXPECTED_STEPS
+        self.gained = 0.0
+        self.failures = self.pause = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.rounds = self._fruitless = 0
+        self._lost = 0.0
+        self.tokens, self.steps = _EXPECTED * _EXPECTED_STEPS, _EXPECTED_STEPS
 
     def begin(self) -> None:
         """Start a reply: it may be of a kind that drafts better."""
@@ -119,31 +126,22 @@ class _Ledger:
         self.failures = min(self.failures, 1)
         self.pause = min(self.pause, 2 * _PAUSE)
 
-    @property
-    def rate(self) -> float:
-        """Tokens that a plain step's time yielded lately."""
-        return self._tokens / self._steps
-
     def settle(self, confirmed: int, steps: float) -> None:
         """Count a round whose draft took passes; pause if they do not pay any more."""
         decay = 1 - 1 / _ROUNDS
         self.rounds += 1
-        self._tokens = self._tokens * decay + confirmed
-        self._steps = self._steps * decay + steps
+        self.tokens = self.tokens * decay + confirmed
+        self.steps = self.steps * decay + steps
         self._lost += steps - confirmed
         self._fruitless = self._fruitless + 1 if confirmed == 1 else 0
-        if self._tokens < self._steps or self._fruitless >= _FRUITLESS:
+        if self.tokens < self.steps or self._fruitless >= _FRUITLESS:
             self.failures = 0 if self._lost < 0 else self.failures
             self.pause = int(_PAUSE * max(1.0, self._lost)) << self.failures
             self.failures = min(self.failures + 1, _MOST_FAILURES)
             self._start()
 
-    def _start(self) -> None:
-        self.rounds = self._fruitless = 0
-        self._lost = 0.0
-        self._tokens, self._steps = _EXPECTED * _EXPECTED_STEPS, _EXPECTED_STEPS
 
-
+@dataclass(eq=False)
 class AdaptivePolicy:
     """Chooses drafter and draft length before every round, as far as it pays; 0 is plain decoding.
 
@@ -155,35 +153,26 @@ class AdaptivePolicy:
         longest: most tokens of a draft.
         drafters: of equal rates the first is taken.
         branches: most second choices that a pass may verify beside a draft.
-        running: slots of the sequences that share passes now, this one among them while it answers; None where
-            there is only one.
+        running: slots of the sequences that share passes now, this one among them while it answers.
         slot: of this sequence.
     """
 
+    target: PassCosts
+    longest: int
+    drafters: Sequence[Drafter]
+    branches: int = 0
+    running: set[int] = field(default_factory=set)
+    slot: int = 0
     name = "auto"
 
-    def __init__(
-        self,
-        target: PassCosts,
-        longest: int,
-        drafters: Sequence[Drafter],
-        branches: int = 0,
-        running: set[int] | None = None,
-        slot: int = 0,
-    ) -> None:
-        self.drafters = tuple(drafters)
-        self._target = RunningCosts(target)
-        self._longest = longest
-        self._branches = branches
-        self._running = set() if running is None else running
-        self._slot = slot
-        # Tokens that the next pass evaluates again: an accepted branch, which the cache does not keep.
-        self._again = 0
-        self._ledgers = {drafter.name: _Ledger() for drafter in drafters}
+    def __post_init__(self) -> None:
+        self._costs = RunningCosts(self.target)
+        self._ledgers = {drafter.name: _Ledger() for drafter in self.drafters}
         self._budget = Budget(MOST_LOST, OVER_TOKENS)
         self._sample_s = 0.0
-        self._planned = PLAIN
-        self._checked = self._since_plain = 0
+        self._planned, self._verified_s = PLAIN, [0.0]
+        # Tokens that the next pass evaluates again: an accepted branch, which the cache does not keep.
+        self._again = self._checked = self._since_plain = 0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply: what was learnt is kept, the text is another, and its first passes check the costs.
@@ -193,8 +182,8 @@ class AdaptivePolicy:
         self._again = 0
         if self._since_plain > _OLD:
             self._checked = min(self._checked, _CHECKED - 1)
-        self._running.add(self._slot)
-        self._target.check()
+        self.running.add(self.slot)
+        self._costs.check()
         for ledger in self._ledgers.values():
             ledger.begin()
         for drafter in self.drafters:
@@ -202,24 +191,21 @@ class AdaptivePolicy:
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         """Plan the round that promises most; see `Policy`."""
-        most = min(room - 1, self._longest - self._again)
-        self._planned = PLAIN
+        self._planned = best = PLAIN
+        most = min(room - 1, self.longest - self._again)
         if most <= 0:
             return PLAIN
-        verify_s = self._verify_s(most, self._again)
-        best, rate = PLAIN, 1 / verify_s[0]
+        self._verified_s = verify_s = self._verify_s(most, self._again)
+        rate, left = 1 / verify_s[0], self._budget.left
         for drafter in self.drafters:
             ledger = self._ledgers[drafter.name]
             forecast = None if ledger.pause > 0 else drafter.forecast(tokens)
             if forecast is None:
                 continue
-            left = self._budget.left - max(0.0, drafter.reserve - max(0.0, ledger.gained))
-            affordable_s = (1 + left) * verify_s[0] - forecast.start_s
+            reserved = max(0.0, drafter.reserve - max(0.0, ledger.gained))
+            affordable_s = (1 + left - reserved) * verify_s[0] - forecast.start_s
             if forecast.step_s:
-                checked = self._checked >= _CHECKED or self._shares
-                if not checked or forecast.start_s > _MOST_LATE * verify_s[0]:
-                    continue
-                plan = self._growing(drafter, forecast, verify_s, affordable_s, ledger)
+                plan = self._growing(drafter, forecast, verify_s, affordable_s)
             else:
                 length, expected = best_length(forecast.chances, verify_s, 0.0, affordable_s)
                 plan = Plan(drafter, length, expected, forecast)
@@ -229,23 +215,21 @@ class AdaptivePolicy:
         return best
 
     def _growing(
-        self,
-        drafter: Drafter,
-        forecast: DraftForecast,
-        verify_s: Sequence[float],
-        affordable_s: float,
-        ledger: _Ledger,
+        self, drafter: Drafter, forecast: DraftForecast, verify_s: list[float], affordable_s: float
     ) -> Plan:
         """Return how far a draft may grow, with what such drafts yielded lately; no draft where none could pay."""
-        most, step_s = min(len(verify_s), 1 + (1 << min(ledger.rounds, 6))) - 1, forecast.step_s
-        length = next(
-            (k for k in range(most, 0, -1) if verify_s[k] + k * step_s <= affordable_s), 0
-        )
-        if best_length(_USUALLY_BEST, verify_s, step_s)[0] == 0:
+        ledger, step_s, plain_s = self._ledgers[drafter.name], forecast.step_s, verify_s[0]
+        ready = self._checked >= _CHECKED or self._shares
+        if not ready or forecast.start_s > _MOST_LATE * plain_s:
             return PLAIN
-        branches = self._branches
-        rate = ledger.rate / verify_s[0]
-        return Plan(drafter, length, rate, forecast, verify_s[: length + 1], branches)
+        most = min(len(verify_s) - 1, 1 << min(ledger.rounds, 6))
+        while most and verify_s[most] + most * step_s > affordable_s:
+            most -= 1
+        for length, pass_s in enumerate(verify_s):
+            if length and _AT_BEST[length] * plain_s > pass_s + length * step_s:
+                rate = ledger.tokens / ledger.steps / plain_s
+                return Plan(drafter, most, rate, forecast, verify_s[: most + 1], self.branches)
+        return PLAIN
 
     def learn(self, done: Round) -> None:
         """Take in what the round confirmed and cost."""
@@ -259,10 +243,12 @@ class AdaptivePolicy:
             self._since_plain = -confirmed
             self._sample_s += (spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:
-            plain_s = self._verify_s(0)[0]
-            expected_s = self._verify_s(done.width - 1, self._again)[-1]
-            expected_s += forecast.start_s + draft.passes * forecast.step_s
-            took_s = expected_s if self._shares else spent.round_s
+            verify_s, shares = self._verified_s, self._shares
+            plain_s = self._verify_s(0)[0] if self._again else verify_s[0]
+            expected_s = (
+                verify_s[done.width - 1] + forecast.start_s + draft.passes * forecast.step_s
+            )
+            took_s = expected_s if shares else spent.round_s
             steps = min(max(took_s, expected_s / _DISTURBED), expected_s * _DISTURBED) / plain_s
             ledger.gained += confirmed - steps
             if draft.passes:
@@ -271,25 +257,25 @@ class AdaptivePolicy:
         self._since_plain += confirmed
         self._budget.settle(confirmed, steps)
         if not self._shares:
-            self._target.add(done.width + self._again, spent.verify_s)
+            self._costs.add(done.width + self._again, spent.verify_s)
         self._again = int(done.verdict.branch is not None)
         for drafter in self.drafters:
             drafter.learn(done)
 
     def end(self) -> None:
         """End a reply: its passes are no longer shared."""
-        self._running.discard(self._slot)
+        self.running.discard(self.slot)
 
     @property
     def _shares(self) -> bool:
         """Whether others share its passes, whose time is everybody's."""
-        return len(self._running) > 1
+        return len(self.running) > 1
 
     def _verify_s(self, most: int, again: int = 0) -> list[float]:
         """Return the seconds of verifying up to so many drafted tokens, from 0 on."""
         if self._shares:
-            return shared_s(self._target.table, len(self._running) - 1, most + 1, self._sample_s)
-        return self._target.upto(most + 1, again, self._sample_s)
+            return shared_s(self.target, len(self.running) - 1, most + 1, self._sample_s)
+        return self._costs.upto(most + 1, again, self._sample_s)
 
 
 class FixedPolicy:
@@ -301,13 +287,8 @@ class FixedPolicy:
     """
 
     def __init__(self, drafter: Drafter, draft_length: int) -> None:
-        self.drafter = drafter
+        self.drafter, self.name = drafter, drafter.name
         self._plan = Plan(drafter, draft_length)
-
-    @property
-    def name(self) -> str:
-        """The drafter's own name."""
-        return self.drafter.name
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply."""

@@ -1,7 +1,8 @@
 """Round: one propose and verify cycle, what it confirmed, and what it cost. Values alone: cheap to import."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
+from operator import add, attrgetter
 
 OFF = "off"
 """The drafter's name where nothing was drafted."""
@@ -46,11 +47,6 @@ class Draft:
     alternatives: tuple[tuple[int, ...], ...] = ()
     branches: tuple[int, ...] = ()
     passes: int = 0
-
-    @property
-    def second_choices(self) -> tuple[int, ...]:
-        """What is verified beside the tokens, one for each of the branches."""
-        return tuple(self.alternatives[at][0] for at in self.branches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +119,10 @@ class Spent:
 
     def __add__(self, other: "Spent") -> "Spent":
         """Return the sums, stage by stage."""
-        # By name, and not by `fields`: it is added up in every round of every reply.
-        return Spent(
-            self.draft_prefill_s + other.draft_prefill_s,
-            self.draft_s + other.draft_s,
-            self.verify_s + other.verify_s,
-            self.sample_s + other.sample_s,
-            self.truncate_s + other.truncate_s,
-            self.other_s + other.other_s,
-        )
+        return Spent(*map(add, _stages(self), _stages(other)))
+
+
+_stages = attrgetter(*(stage.name for stage in fields(Spent)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +182,10 @@ class Round:
         """
         if self.is_first:
             return ("first",)
-        verdict, drafter = self.verdict, self.draft.drafter
+        verdict, n_accepted = self.verdict, self.verdict.confirmed - 1
         ended = verdict.branch is not None or verdict.accepted == self.drafted
-        last = "bonus" if ended else "correction"
-        accepted = (drafter,) * (verdict.confirmed - 1)
-        return (*accepted, last if self.drafted else "plain")[: len(self.confirmed)]
+        last = ("bonus" if ended else "correction") if self.drafted else "plain"
+        return (*[self.draft.drafter] * n_accepted, last)[: len(self.confirmed)]
 
     @property
     def correction_rank(self) -> int | None:

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.decoding.allowed import Allows, allowed_ids
-from localspec.decoding.top import ranked_ids, top_ids
+from localspec.decoding.top import Allows, allowed_ids, ranked_ids, top_ids
 from localspec.errors import PassFailed
 from localspec.options import FORBIDDEN, SamplingParams
 
 _LEAST_TEMPERATURE = 1e-200
-"""By which no difference of logits can be divided beyond the range of float64."""
+"""By which no difference of logits can be divided beyond the range of float64; it leaves rivals no weight."""
+_NOTHING_FOLLOWS = (
+    "the grammar lets none of the model's tokens follow here: it asks for characters that the "
+    "model cannot write, or for tokens that are forbidden; change the grammar"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,19 +38,8 @@ class Candidates:
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return the normalised weights, shape (n,)."""
-        weights = self._weights()
+        weights = np.exp(self.log_weights - self.log_weights.max())
         return np.asarray(weights / weights.sum())
-
-    def probability(self, token: int) -> float:
-        """Return the normalised weight of one of the ids."""
-        if self.ids.size == 1:
-            return 1.0
-        weights = self._weights()
-        return float(weights[self.ids.searchsorted(token)] / weights.sum())
-
-    def _weights(self) -> NDArray[np.float64]:
-        weights: NDArray[np.float64] = np.exp(self.log_weights - self.log_weights.max())
-        return weights
 
 
 def candidates(
@@ -74,13 +66,14 @@ def candidates(
     if allows is not None:
         likeliest(row)  # which no constraint makes usable
         ids = allowed_ids(row, 1 if greedy else params.top_k, allows)
-        _require_some(ids)
-    elif greedy:
-        ids = top_ids(row, 1)
-    elif params.top_k == 0 and params.top_p == 1 and params.min_p > 0:
-        ids = _near_best(row, params.min_p)
+        if ids.size == 0:
+            raise PassFailed(_NOTHING_FOLLOWS)
+    elif not greedy and params.top_k == 0 and params.top_p == 1 and params.min_p > 0:
+        # All of a row with NaN, and perhaps some at the edge.
+        edge = np.float32(float(row.max()) + math.log(params.min_p))
+        ids = (~(row < np.nextafter(edge, np.float32(-np.inf)))).nonzero()[0]
     else:
-        ids = top_ids(row, params.top_k)
+        ids = top_ids(row, 1 if greedy else params.top_k)
     scores = (row if ids.size == row.size else row[ids]).astype(np.float64)
     # Whatever is not usable of a row is among its highest logits, so that a long one is read once.
     at = scores.argmax()
@@ -89,16 +82,16 @@ def candidates(
     if greedy:
         return Candidates(ids[at : at + 1], np.zeros(1))
     if params.top_p < 1:
-        left = _top_p(scores, params.top_p)
+        # The smallest set of best scores that reaches it.
+        falling = np.exp(np.sort(scores)[::-1] - best)
+        reached = np.cumsum(falling) >= params.top_p * falling.sum()
+        left = top_ids(scores, int(reached.argmax()) + 1)
         ids, scores = ids[left], scores[left]
     if params.min_p > 0:
         left = (scores >= best + math.log(params.min_p)).nonzero()[0]
         ids, scores = ids[left], scores[left]
     scores -= best
-    if params.temperature > _LEAST_TEMPERATURE:
-        return Candidates(ids, scores / params.temperature)
-    with np.errstate(over="ignore"):  # -inf is right
-        return Candidates(ids, scores / params.temperature)
+    return Candidates(ids, scores / max(params.temperature, _LEAST_TEMPERATURE))
 
 
 def likeliest(row: NDArray[np.float32]) -> int:
@@ -126,9 +119,7 @@ def penalised(
         return row
     counts = Counter(history[-params.penalty_last_n :])
     ids = np.array([token for token in counts if token < row.size], dtype=np.int64)
-    if ids.size == 0:
-        return row
-    times = np.array([counts[int(token)] for token in ids], dtype=np.float32)
+    times = np.array([counts[token] for token in ids.tolist()], dtype=np.float32)
     scores = row[ids]
     repeat = np.float32(params.repeat_penalty)
     scores = np.where(scores <= 0, scores * repeat, scores / repeat)
@@ -154,32 +145,9 @@ def logprobs(
     return float(scores[token]), [(int(each), float(scores[each])) for each in best]
 
 
-def _near_best(row: NDArray[np.float32], min_p: float) -> NDArray[np.int64]:
-    """Return the ids, ascending, that min-p keeps, and perhaps some at its edge; all of a row with NaN."""
-    least = np.nextafter(np.float32(float(row.max()) + math.log(min_p)), np.float32(-np.inf))
-    ids: NDArray[np.int64] = (~(row < least)).nonzero()[0]
-    return ids
-
-
-def _top_p(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
-    """Return the indices, ascending, of the smallest set of best scores that reaches `top_p`."""
-    falling = np.sort(scores)[::-1]
-    weights = np.exp(falling - falling[0])
-    reached = np.cumsum(weights) >= top_p * weights.sum()
-    return top_ids(scores, int(reached.argmax()) + 1)
-
-
 def _require_finite(best: float) -> None:
     if not math.isfinite(best):
         raise PassFailed(
             f"the model gave no usable logits (the best is {best}): "
             "the file may be damaged or the device at fault; try another file or device"
-        )
-
-
-def _require_some(ids: NDArray[np.int64]) -> None:
-    if ids.size == 0:
-        raise PassFailed(
-            "the grammar lets none of the model's tokens follow here: it asks for characters that the "
-            "model cannot write, or for tokens that are forbidden; change the grammar"
         )

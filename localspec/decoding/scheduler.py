@@ -9,7 +9,7 @@ in a value of any kind.
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -23,6 +23,8 @@ NO_ROWS: Logits = np.empty((0, 0), dtype=np.float32)
 """The answer to a pass without rows."""
 _OVERTAKEN = 10
 """Prompts may be overtaken by a share of one in so many of their tokens."""
+_TOGETHER = 8
+"""An answer that has just begun waits for prompts beside it, if that takes no more than so many shared chunks."""
 _SMALL_LAG = 16
 """Tokens that a draft model may catch up with in a pass that it shares; its bits decide no token."""
 
@@ -116,6 +118,8 @@ class _Running(Generic[T]):
     missing: int = 0
     shares: bool = False  # its pass with those of others: a prompt goes by itself
     overtaken: int = 0  # tokens of later ones that were evaluated before its own
+    began: bool = False  # its first token is there
+    patience: int = 0  # tokens of others' prompts that it waits for before its second token
     evaluated: int = 0
     own_s: float = 0.0  # its share of passes, what was removed from caches included
     more_s: float = 0.0
@@ -123,12 +127,13 @@ class _Running(Generic[T]):
     truncate_s: float = 0.0  # of its sequence, before this one
 
 
+@dataclass(eq=False)
 class Scheduler(Generic[T]):
     """Runs what requests passes, on as many slots as the target has sequences.
 
     Args:
         models: the sequences of the target, and of the draft model if one is used: as many.
-        cancel: the flag that stops a running pass; set, it ends all sequences.
+        flag: stops a running pass; set, it ends all sequences.
         clock: seconds, monotonic.
         shared_chunk: tokens of a prompt's chunk while others are answered, of its last one up to half as many more;
             None cuts prompts as if they were alone, which equal text needs to the bit.
@@ -139,24 +144,19 @@ class Scheduler(Generic[T]):
         widths: how many passes of the target had so many tokens.
     """
 
-    def __init__(
-        self,
-        models: Mapping[Role, Sequences],
-        cancel: CancelFlag,
-        clock: Callable[[], float],
-        shared_chunk: int | None = None,
-        on_chunk: Callable[[int, int, int], None] = lambda _slot, _done, _all: None,
-    ) -> None:
-        self._models = models
-        self._cancel = cancel
-        self._clock = clock
-        self._shared_chunk = shared_chunk
-        self._on_chunk = on_chunk
+    models: Mapping[Role, Sequences]
+    flag: CancelFlag
+    clock: Callable[[], float]
+    shared_chunk: int | None = None
+    on_chunk: Callable[[int, int, int], None] = lambda _slot, _done, _all: None
+    widths: Counter[int] = field(default_factory=Counter, init=False)
+
+    def __post_init__(self) -> None:
+        self._together = _TOGETHER * (self.shared_chunk or 0)
         self._running: dict[int, _Running[T]] = {}  # the oldest first
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         self._all_s = 0.0
-        self.widths: Counter[int] = Counter()
 
     @property
     def running(self) -> int:
@@ -166,7 +166,7 @@ class Scheduler(Generic[T]):
     @property
     def free(self) -> list[int]:
         """The slots that are free."""
-        slots = range(len(self._models[Role.TARGET].views))
+        slots = range(len(self.models[Role.TARGET].views))
         return [slot for slot in slots if slot not in self._running]
 
     def start(self, slot: int, generator: Generator[Pass, Passed, T]) -> list[Ended[T]]:
@@ -176,14 +176,14 @@ class Scheduler(Generic[T]):
         with self._lock:
             self._cancelled.discard(slot)  # that was for another one
             if not self._cancelled:
-                self._cancel.resume()
+                self.flag.resume()
         return self._resumed(slot, None)
 
     def cancel(self, slot: int) -> None:
         """End one sequence soon, without the others; any thread may call it."""
         with self._lock:
             self._cancelled.add(slot)
-            self._cancel.interrupt()
+            self.flag.interrupt()
 
     def drop(self, slot: int) -> None:
         """Forget a sequence; nothing comes of it."""
@@ -191,15 +191,12 @@ class Scheduler(Generic[T]):
         if running is not None:
             running.generator.close()
 
-    def close(self) -> None:
-        """Forget all that run."""
-        for slot in list(self._running):
-            self.drop(slot)
-
     def step(self) -> list[Ended[T]]:
         """Make a chunk of prompts, and one round of every sequence that is ready; return what has ended."""
         ended = self._end_cancelled() if self._cancelled else []
         ended += self._feed_prompts()
+        if len(self._running) > 1 and self._gathers():
+            return ended
         while drafting := self._ready(Role.DRAFT_MODEL):
             ended += self._passes(Role.DRAFT_MODEL, drafting)
         if verifying := self._ready(Role.TARGET):
@@ -209,9 +206,8 @@ class Scheduler(Generic[T]):
     def _end_cancelled(self) -> list[Ended[T]]:
         with self._lock:
             slots = sorted(self._cancelled & self._running.keys())
-            if self._cancelled:
-                self._cancelled.clear()
-                self._cancel.resume()
+            self._cancelled.clear()
+            self.flag.resume()
         return [ended for slot in slots for ended in self._resumed(slot, Cancelled())]
 
     def _feed_prompts(self) -> list[Ended[T]]:
@@ -223,11 +219,21 @@ class Scheduler(Generic[T]):
         fed = 0
         while behind := [slot for slot, each in self._running.items() if not each.shares]:
             slot, left = self._next_prompt(behind)
-            if fed and fed + left > (self._shared_chunk or 0):
+            if fed and fed + left > (self.shared_chunk or 0):
                 break
             ended += self._feed_prompt(slot, left, behind)
             fed += max(left, 1)
         return ended
+
+    def _gathers(self) -> bool:
+        """Return whether all that are ready have just begun, and wait for the prompts that came with theirs.
+
+        Then their rounds are shared by all, and none is held up by a prompt between two of its tokens later.
+        """
+        running = self._running.values()
+        behind = sum([each.evaluated + each.missing for each in running if not each.shares])
+        waits = 0 < behind <= self._together
+        return waits and all(each.patience > 0 for each in running if each.shares)
 
     def _next_prompt(self, behind: Sequence[int]) -> tuple[int, int]:
         """Return which request gets the next chunk, and how many tokens neither its sequence nor another one has cached.
@@ -239,10 +245,10 @@ class Scheduler(Generic[T]):
         oldest, left = behind[0], {}
         for slot in behind:
             request = self._running[slot].request
-            view, tokens = self._models[request.role].views[slot], request.tokens
+            view, tokens = self.models[request.role].views[slot], request.tokens
             left[slot] = len(tokens) - view.common_prefix(tokens[: len(tokens) - request.rows])
         first = self._running[oldest]
-        chunk = self._models[first.request.role].chunk
+        chunk = self.models[first.request.role].chunk
         most = max(len(first.request.tokens) // _OVERTAKEN, chunk) - first.overtaken
         slot = min([oldest, *(each for each in behind if left[each] <= most)], key=left.__getitem__)
         return slot, left[slot]
@@ -251,34 +257,36 @@ class Scheduler(Generic[T]):
         """Evaluate one chunk of a request, which may have others in front of it; others are answered meanwhile, or none."""
         running, oldest = self._running[slot], self._running[behind[0]]
         request = running.request
-        model = self._models[request.role]
+        model = self.models[request.role]
         most = model.chunk
-        if self._shared_chunk is not None and len(behind) < len(self._running):
-            most = min(most, self._shared_chunk)
+        if self.shared_chunk is not None and len(behind) < len(self._running):
+            most = min(most, self.shared_chunk)
         if left <= most + most // 2 and left <= model.n_batch:
             most = left  # a rest would be a pass that mostly reads weights
         count = min(most, left)
+        for each in self._running.values():
+            each.patience -= count
         oldest.overtaken = max(0, oldest.overtaken + (-count if oldest is running else count))
         if left <= most and request.rows:
             running.missing = left  # what another one has is copied
             return self._merged(request.role, [slot])
         if left == 0:
             return self._resumed(slot, NO_ROWS)
-        start, count = self._clock(), min(most, left - request.rows)
+        start, count = self.clock(), min(most, left - request.rows)
         try:
             model.evaluate(slot, request, count)
         except Cancelled as cancelled:
             return self._interrupted([slot], cancelled)
         except LocalspecError as error:
             return self._resumed(slot, error)
-        took_s = self._clock() - start
+        took_s = self.clock() - start
         running.own_s += took_s
         self._all_s += took_s
         running.evaluated += count
         self._update_backlog(slot)
         if request.role is Role.TARGET:
             all_of_it = len(request.tokens)
-            self._on_chunk(slot, all_of_it - running.missing, all_of_it)
+            self.on_chunk(slot, all_of_it - running.missing, all_of_it)
         return self._resumed(slot, NO_ROWS) if left == count else []
 
     def _ready(self, role: Role) -> list[int]:
@@ -289,7 +297,7 @@ class Scheduler(Generic[T]):
     def _update_backlog(self, slot: int) -> None:
         """Note what a request lacks in the model's cache."""
         running = self._running[slot]
-        request, model = running.request, self._models[running.request.role]
+        request, model = running.request, self.models[running.request.role]
         running.missing = missing = model.missing(slot, request)
         lag = 0 if request.role is Role.TARGET else _SMALL_LAG
         most = max(request.rows, min(request.rows + lag, model.n_batch))
@@ -297,7 +305,7 @@ class Scheduler(Generic[T]):
 
     def _passes(self, role: Role, slots: list[int]) -> list[Ended[T]]:
         """Make one pass for all, or as few as may hold their rows."""
-        model = self._models[role]
+        model = self.models[role]
         model.close_ranks(sorted(self._running))  # others would have to move
         groups: list[list[int]] = []
         rows = tokens = 0
@@ -330,9 +338,9 @@ class Scheduler(Generic[T]):
     def _pass(self, role: Role, group: Sequence[int]) -> Sequence[Logits]:
         """Make one pass, and charge it to a group by its rows."""
         requests = [(slot, self._running[slot].request) for slot in group]
-        start = self._clock()
-        answers = self._models[role].together(requests)
-        took_s = self._clock() - start
+        start = self.clock()
+        answers = self.models[role].together(requests)
+        took_s = self.clock() - start
         self._all_s += took_s
         rows, tokens = sum([request.rows for _, request in requests]), 0
         for slot, request in requests:
@@ -355,23 +363,21 @@ class Scheduler(Generic[T]):
         running.request = Pass(role, tokens, 1, more)
         running.missing, running.shares = 1, True  # all the others were evaluated just now
         while True:
-            start = self._clock()
+            start = self.clock()
             try:
                 token = more(answer)
-            except Exception as error:  # whatever it is, it is this sequence's own affair
-                return self._resumed(slot, error)
-            running.more_s += self._clock() - start
-            if token is None:
-                return self._resumed(slot, answer)
-            tokens.append(token)
-            if len(self._running) > 1:
-                return []
-            try:
+                running.more_s += self.clock() - start
+                if token is None:
+                    break
+                tokens.append(token)
+                if len(self._running) > 1:
+                    return []
                 (answer,) = self._pass(role, [slot])
             except Cancelled as cancelled:
                 return self._interrupted([slot], cancelled)
-            except LocalspecError as error:
+            except Exception as error:  # whatever it is, it is this sequence's own affair
                 return self._resumed(slot, error)
+        return self._resumed(slot, answer)
 
     def _interrupted(self, group: list[int], cancelled: Cancelled) -> list[Ended[T]]:
         """End those that were cancelled, which is all of a group if none was named.
@@ -382,7 +388,7 @@ class Scheduler(Generic[T]):
             chosen = bool(self._cancelled)
         ended = self._end_cancelled()
         left = [slot for slot in group if slot in self._running]
-        if self._cancel.stops_all or not chosen:
+        if self.flag.stops_all or not chosen:
             return [*ended, *(end for slot in left for end in self._resumed(slot, cancelled))]
         for slot in left:
             self._update_backlog(slot)
@@ -397,19 +403,21 @@ class Scheduler(Generic[T]):
             elif answer is None:
                 running.request = next(running.generator)
             else:
-                view = self._models[running.request.role].views[slot]
-                truncate_s, own_s = view.truncate_s - running.truncate_s, running.own_s
-                waited_s = max(0.0, self._all_s - running.all_s - own_s)
-                own_s = max(0.0, own_s - truncate_s)
-                evaluated, more_s = running.evaluated, running.more_s
-                passed = Passed(answer, evaluated, own_s, truncate_s, waited_s, more_s)
+                view = self.models[running.request.role].views[slot]
+                truncate_s, evaluated = view.truncate_s - running.truncate_s, running.evaluated
+                waited_s = max(0.0, self._all_s - running.all_s - running.own_s)
+                own_s = max(0.0, running.own_s - truncate_s)
+                passed = Passed(answer, evaluated, own_s, truncate_s, waited_s, running.more_s)
+                if running.request.role is Role.TARGET:
+                    running.patience = 0 if running.began else self._together
+                    running.began = True
                 running.request = running.generator.send(passed)
         except Exception as error:  # whatever it is, it is this sequence's own affair
             del self._running[slot]
             if isinstance(error, StopIteration):
                 return [Ended(slot, error.value)]
             return [Ended(slot, None, error)]
-        view = self._models[running.request.role].views[slot]
+        view = self.models[running.request.role].views[slot]
         running.all_s, running.truncate_s = self._all_s, view.truncate_s
         running.own_s = running.more_s = 0.0
         running.evaluated = running.overtaken = 0

@@ -16,7 +16,8 @@ def speculative_round(
 ) -> Generator[Pass, Logits, tuple[Draft, Verdict]]:
     """Propose up to `plan.draft_length` tokens to follow `tokens`, and return what became of them."""
     draft = yield from plan.drafter.propose(tokens, plan, chooser)
-    drafted, n_past = (*draft.tokens, *draft.second_choices), len(tokens)
+    second_choices = [draft.alternatives[at][0] for at in draft.branches]
+    drafted, n_past = (*draft.tokens, *second_choices), len(tokens)
     assert len(drafted) <= plan.draft_length, f"{draft.drafter} overshoots"  # noqa: S101
     branches = tuple(n_past + at for at in draft.branches)
     logits = yield Pass(Role.TARGET, [*tokens, *drafted], rows=len(drafted) + 1, branches=branches)

@@ -41,8 +41,7 @@ class AcceptanceStats(AcceptanceCounts):
         """Count a round; the first token, which the prompt gives, is none."""
         if done.is_first:
             return
-        name = counted_as(done)
-        for stats in (self, self.by_drafter.setdefault(name, AcceptanceStats())):
+        for stats in (self, self.by_drafter.setdefault(counted_as(done), AcceptanceStats())):
             stats.rounds += 1
             stats.drafted += done.drafted
             stats.accepted += done.accepted
@@ -62,10 +61,7 @@ def expected_confirmed(acceptance_rate: float, draft_length: int) -> float:
 
 
 def expected_speed_up(
-    acceptance_rate: float,
-    draft_length: int,
-    cost_ratio: float,
-    pass_costs: Mapping[int, float] | None = None,
+    acceptance_rate: float, draft_length: int, cost_ratio: float, pass_costs: Mapping[int, float]
 ) -> float:
     """Return the predicted speed over plain decoding; below 1 drafting is a loss.
 
@@ -73,11 +69,9 @@ def expected_speed_up(
         acceptance_rate: chance that a drafted token is accepted, 0 to 1.
         draft_length: tokens drafted each round.
         cost_ratio: cost of a draft step over that of a target step of width 1.
-        pass_costs: cost of a target pass by width, in steps of width 1; without it every width
-            is assumed to cost one step, as the textbook does and no CPU does.
+        pass_costs: cost of a target pass by width, in steps of width 1.
 
     Source: Leviathan et al. 2023, theorem 3.8, with the width's cost in place of 1.
     """
-    pass_cost = 1.0 if pass_costs is None else pass_costs[draft_length + 1]
     gain = expected_confirmed(acceptance_rate, draft_length)
-    return gain / (pass_cost + draft_length * cost_ratio)
+    return gain / (pass_costs[draft_length + 1] + draft_length * cost_ratio)

@@ -1,19 +1,28 @@
-"""The highest logits of a long row. Nothing here sorts a row of 152k."""
+"""The highest logits of a long row, or of those that a constraint lets follow. Nothing here sorts a row of 152k."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Row = NDArray[np.floating[Any]]
+Ids = NDArray[np.int64]
+Allows = Callable[[Ids], NDArray[np.bool_]]
+"""Says for each of some ids, shape (n,), whether it may follow."""
+
+LOOKED_AT = 64
+"""Ids that a constraint is asked about first; more where more than half as many are wanted."""
+_GROWTH = 7
+"""Times as many are asked about next, then all: ranking ever more ids soon costs more than it spares."""
 _SHORTEST, _LONGEST = 16, 4096
 """Neighbouring logits that are looked at by their highest first."""
 _BLOCKS_EACH = 4
 """Blocks for each logit that is wanted: so many that few of them hold one, so few that they are soon made."""
 
 
-def top_ids(row: Row, top_k: int) -> NDArray[np.int64]:
+def top_ids(row: Row, top_k: int) -> Ids:
     """Return the ids of the `top_k` highest logits, ascending; all ids when `top_k` is 0.
 
     The row is read once: the k-th highest of its blocks' maxima bounds the k-th highest logit from below, and
@@ -26,55 +35,55 @@ def top_ids(row: Row, top_k: int) -> NDArray[np.int64]:
     if top_k == 1:
         return np.array([row.argmax()], dtype=np.int64)
     length = min(_LONGEST, size // (_BLOCKS_EACH * top_k))
-    narrow = length < _SHORTEST
-    maxima = row if narrow else np.maximum.reduceat(row, np.arange(0, size, length))
-    ordered = np.partition(row, (size - top_k, size - 1)) if narrow else np.sort(maxima)
-    if math.isnan(ordered[-1]):
+    count = size // length if length >= _SHORTEST else 0  # a short row is one rest
+    blocks, rest = row[: count * length].reshape(count, length), row[count * length :]
+    maxima = blocks.max(axis=1) if count else row
+    ordered = np.partition(maxima, (maxima.size - top_k, maxima.size - 1))
+    if math.isnan(ordered[-1]) or (rest.size and math.isnan(rest.max())):
         return np.isnan(row).nonzero()[0]
     bound = ordered[-top_k]
-    if bound == -np.inf:
-        return _with_few_logits(row, top_k)
-    reached = (maxima >= bound).nonzero()[0]
-    return _best(row, reached if narrow else _within(row, reached, length, bound), top_k)
+    ids = (rest >= bound).nonzero()[0] + count * length
+    if count:
+        reached = (maxima >= bound).nonzero()[0]
+        places = (blocks[reached] >= bound).ravel().nonzero()[0]
+        at = places // length
+        ids = np.concatenate((places + (reached[at] - at) * length, ids))
+    return ids if ids.size <= top_k else np.sort(_ranked(row, ids)[:top_k])
 
 
-def _within(
-    row: Row, blocks: NDArray[np.int64], length: int, bound: np.floating[Any]
-) -> NDArray[np.int64]:
-    """Return the ids, ascending, of the logits in some of a row's blocks that reach a bound."""
-    whole = row.size // length
-    shorter = np.empty(0, dtype=np.int64)
-    if blocks[-1] == whole:
-        blocks, begin = blocks[:-1], whole * length
-        shorter = begin + np.flatnonzero(row[begin:] >= bound)
-    looked_at = row[: whole * length].reshape(whole, length).take(blocks, axis=0)
-    places = (looked_at >= bound).ravel().nonzero()[0]
-    at = places // length
-    ids: NDArray[np.int64] = places + (blocks[at] - at) * length
-    return np.concatenate((ids, shorter)) if shorter.size else ids
-
-
-def ranked_ids(row: Row, most: int) -> NDArray[np.int64]:
+def ranked_ids(row: Row, most: int) -> Ids:
     """Return the ids of the `most` highest logits, the best first; among equals the lowest id."""
-    return ranked(row, top_ids(row, most))
+    return _ranked(row, top_ids(row, most))
 
 
-def ranked(row: Row, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def allowed_ids(row: Row, most: int, allows: Allows) -> Ids:
+    """Return the ids of the `most` highest logits among those that may follow, ascending.
+
+    The same as from a row in which all others were -inf: ties go to the lowest id, and ids without a logit are left
+    out, so that there may be fewer, or none. A grammar takes milliseconds for a whole vocabulary and next to nothing
+    for a few dozen ids, so it is asked about the best first.
+
+    Args:
+        row: the logits.
+        most: how many are wanted; 0 takes all that may follow.
+        allows: the constraint.
+    """
+    first = 1 if most == 1 else max(LOOKED_AT, 2 * most)
+    for block in (first, max(LOOKED_AT, _GROWTH * first)) if most else ():
+        if block > row.size // 4:
+            break
+        ids = ranked_ids(row, block)
+        ids = ids[row[ids] > -np.inf]
+        best = ids[allows(ids)]
+        if best.size >= most or ids.size < block:
+            return np.sort(best[:most])
+        if best.size * _GROWTH < most:
+            break  # so few of the best: a few more would not do
+    ids = (row > -np.inf).nonzero()[0]
+    ids = ids[allows(ids)]
+    return ids[top_ids(row[ids], most)]
+
+
+def _ranked(row: Row, ids: Ids) -> Ids:
     """Return some ascending ids by their logits, the best first; among equals the lowest id."""
     return ids[(-row[ids]).argsort(kind="stable")] if ids.size > 1 else ids
-
-
-def _with_few_logits(row: Row, top_k: int) -> NDArray[np.int64]:
-    """Return the top ids of a row that is mostly -inf, where the bound lets every id through."""
-    ids = np.flatnonzero(row > -np.inf)
-    if ids.size >= top_k:
-        return _best(row, ids, top_k)
-    others = np.flatnonzero(row == -np.inf)[: top_k - ids.size]
-    return np.sort(np.concatenate((ids, others)))
-
-
-def _best(row: Row, ids: NDArray[np.int64], top_k: int) -> NDArray[np.int64]:
-    if ids.size > top_k:
-        # A stable sort over ascending ids: among equals the lowest ids stay.
-        ids = np.sort(ranked(row, ids)[:top_k])
-    return ids

@@ -29,6 +29,9 @@ from localspec.engine.forecast import (
     reason,
 )
 from localspec.engine.protocol import (
+    Count,
+    Counted,
+    Detokenize,
     Failed,
     FrameError,
     Notice,
@@ -228,33 +231,27 @@ class Answering:
             self._assistant.drop(number)
             self._send(failure(number, error))
 
-    def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[int, int]:
-        """Return how many tokens a conversation takes, and how many the context holds."""
-        _require_question(messages)
-        return self._length(messages, tools), self._assistant.models.target.n_ctx
-
-    def tokenize(self, question: Tokenize) -> Tokens:
-        """Return the ids of a text."""
-        text = checked_text(question.text, "the text")
-        tokenize = self._assistant.models.tokenizer.tokenize
-        ids = tokenize(text, add_special=question.add_special, parse_special=True)
-        return self.spell(question.id, ids)
-
-    def spell(self, number: int, tokens: Sequence[int]) -> Tokens:
-        """Return what ids stand for.
-
-        Raises:
-            UsageError: one is no id of the model.
-        """
+    def answer(self, question: Count | Tokenize | Detokenize) -> Counted | Tokens:
+        """Answer what needs no pass."""
         models = self._assistant.models
-        wrong = next((each for each in tokens if not 0 <= each < models.target.n_vocab), None)
+        if isinstance(question, Count):
+            _require_question(question.messages)
+            tokens = self._length(question.messages, question.tools)
+            return Counted(question.id, tokens, models.target.n_ctx)
+        if isinstance(question, Tokenize):
+            text = checked_text(question.text, "the text")
+            special = question.add_special
+            ids = models.tokenizer.tokenize(text, add_special=special, parse_special=True)
+        else:
+            ids = list(question.tokens)
+        most = models.target.n_vocab - 1
+        wrong = next((each for each in ids if not 0 <= each <= most), None)
         if wrong is not None:
-            most = models.target.n_vocab - 1
             raise UsageError(
                 f"token {wrong} is none of {self.target_name}: give ids from 0 to {most}"
             )
-        pieces = (models.tokenizer.piece(each, special=True) for each in tokens)
-        return Tokens(number, tuple(tokens), tuple(each.decode("latin-1") for each in pieces))
+        pieces = (models.tokenizer.piece(each, special=True) for each in ids)
+        return Tokens(question.id, tuple(ids), tuple(each.decode("latin-1") for each in pieces))
 
     def save(self, directory: Path) -> StateSaved:
         """Write what is evaluated; raises StateLeftError, also where something of it is masked: the models have it as it was."""

@@ -10,9 +10,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, NoReturn, Protocol
@@ -28,7 +27,6 @@ from localspec.engine.protocol import (
     Cancel,
     Command,
     Count,
-    Counted,
     Detokenize,
     Downloading,
     Failed,
@@ -90,7 +88,7 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
 
     outbox = Outbox(write, notices.flush)  # in one go: the reader is woken once
     server = Server(factory, commands, outbox.put)
-    threading.Thread(target=_end_with_parent, args=(server.commands,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
     outbox.put(Hello(version, os.getpid()))
     server.serve()
     at_end()
@@ -110,48 +108,17 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
     return commands, notices
 
 
-def _end_with_parent(commands: "Commands") -> None:
+def _end_with_parent(server: "Server") -> None:
     """End when the client is gone, also where a process that it left behind keeps the pipe open.
 
     What does not stop by itself within a grace, such as a native call that watches no flag, is ended with us.
     """
     parent = os.getppid()
-    while not commands.cut_off.wait(_LOOK_FOR_PARENT_S):
+    while not server.cut_off.wait(_LOOK_FOR_PARENT_S):
         if os.getppid() != parent:
-            commands.end()
+            server.end()
     time.sleep(_GRACE_S)
     os._exit(1)
-
-
-class Interruption:
-    """Turns SIGINT into KeyboardInterrupt in the main thread where that is allowed, and into nothing elsewhere.
-
-    It ends what watches no flag, such as a download. To be made in the main thread.
-    """
-
-    def __init__(self) -> None:
-        self._allowed = False
-        signal.signal(signal.SIGINT, self._on_signal)
-
-    @contextmanager
-    def allowed(self) -> Iterator[None]:
-        """Let an interruption raise KeyboardInterrupt in here, once."""
-        self._allowed = True
-        try:
-            yield
-        finally:
-            self._allowed = False
-
-    def interrupt(self) -> None:
-        """Interrupt the main thread from another one; it wakes from a system call, too."""
-        main = threading.main_thread().ident
-        if main is not None:
-            signal.pthread_kill(main, signal.SIGINT)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self._allowed:
-            self._allowed = False
-            raise KeyboardInterrupt
 
 
 @dataclass(slots=True, eq=False)
@@ -162,63 +129,50 @@ class QueuedCommand:
     cancelled: bool = False
 
 
-class Commands:
-    """The commands of one client, one after the other; a cancel overtakes them, and the end of the pipe ends all.
+class Server:
+    """Serves one client: its commands are done one after the other, a cancel overtakes them, and the end of the pipe ends all.
 
-    A thread reads, so that a cancel is noticed while replies are made or models are loaded.
+    A thread reads, so that a cancel is noticed while replies are made or models are loaded. To be made in the main
+    thread, which SIGINT interrupts where a library watches no flag, as in a download, and nowhere else.
 
     Args:
-        pipe: where they come from.
-        cancel: set while a load, or the client, is to stop.
-        interrupt: called when it was set, and at the end: stops what does not watch the flag.
-        cancel_reply: ends the answer to a request, by its id, that is being made.
-        complain: called with what is no frame.
+        factory: loads models.
+        pipe: where commands come from.
+        send: sends a notice to the client; never waits.
+
+    Attributes:
+        cut_off: set when the client is gone.
     """
 
-    def __init__(
-        self,
-        pipe: BinaryIO,
-        cancel: CancelFlag,
-        interrupt: Callable[[], None],
-        cancel_reply: Callable[[int], None],
-        complain: Callable[[FrameError], None],
-    ) -> None:
+    def __init__(self, factory: Factory, pipe: BinaryIO, send: Callable[[Notice], None]) -> None:
+        self.cut_off = threading.Event()
+        self._factory = factory
         self._pipe = pipe
-        self._cancel = cancel
-        self._interrupt = interrupt
-        self._cancel_reply = cancel_reply
-        self._complain = complain
+        self._send = send
+        self._answering: Answering | None = None
+        self._cancel = CancelFlag()
         self._changed = threading.Condition()
         self._waiting: deque[QueuedCommand] = deque()
         self._current: QueuedCommand | None = None
-        self.ended = False
-        self.cut_off = threading.Event()
+        self._ended = False
+        self._interruptible = False
+        signal.signal(signal.SIGINT, self._on_signal)
 
-    def start(self) -> None:
-        """Begin to read."""
-        threading.Thread(target=self._read, daemon=True, name="localspec-commands").start()
+    def serve(self) -> None:
+        """Serve until the client ends it.
 
-    def next(self, *, busy: bool) -> QueuedCommand | None:
-        """Return the next command, for a load with the flag as it stands for it.
-
-        Args:
-            busy: answers are under way: do not wait, and leave alone what cannot be done beside them.
-
-        Returns:
-            None at the end, or if there is nothing to be done now.
+        Answers go on between two commands; what changes the models waits until none is left.
         """
-        with self._changed:
-            self._current = None
-            while not busy and not self._waiting and not self.ended:
-                self._changed.wait()
-            if not self._waiting or (busy and not isinstance(self._waiting[0].command, Question)):
-                return None
-            self._current = entry = self._waiting.popleft()
-            if isinstance(entry.command, Load):
-                self._cancel.clear()
-                if entry.cancelled:
-                    self._cancel.set()
-            return entry
+        threading.Thread(target=self._read, daemon=True, name="localspec-commands").start()
+        while True:
+            answering = self._answering if self._answering and self._answering.busy else None
+            entry = self._next(busy=answering is not None)
+            if entry is not None:
+                self._do(entry)
+            elif answering is not None:
+                self._step(answering)
+            else:
+                return
 
     def end(self) -> None:
         """Stop everything and drop what waits, as when the client is gone."""
@@ -226,6 +180,8 @@ class Commands:
             self._waiting.clear()
             self._stop()
         self.cut_off.set()
+
+    # The thread that reads.
 
     def _read(self) -> None:
         while line := self._pipe.readline(MAX_FRAME_BYTES + 1):
@@ -238,7 +194,7 @@ class Commands:
                     raise FrameError(f"a frame has more than {MAX_FRAME_BYTES} bytes")  # noqa: TRY301
                 command = COMMANDS.decode(line)
             except FrameError as error:
-                self._complain(error)
+                self._send(Failed(None, "FrameError", str(error)))
                 continue
             match command:
                 case Bye():
@@ -262,11 +218,11 @@ class Commands:
                         each.cancelled = True
                         if each is self._current:
                             self._cancel.set()
-                            self._interrupt()
+                            _interrupt()
                     case Request(id=its) if its == number:
                         each.cancelled = True
-        if number is not None:
-            self._cancel_reply(number)
+        if number is not None and self._answering is not None:
+            self._answering.cancel(number)
 
     def _bye(self) -> None:
         """End, but save first what is still to be saved."""
@@ -274,73 +230,55 @@ class Commands:
             self._waiting = deque(
                 each for each in self._waiting if isinstance(each.command, SaveState)
             )
-            saving = self._current is not None and isinstance(self._current.command, SaveState)
-            if not saving:
+            saves = self._current is not None and isinstance(self._current.command, SaveState)
+            if not saves:
                 self._stop()
-            self.ended = True
+            self._ended = True
             self._changed.notify()
 
     def _stop(self) -> None:
-        self.ended = True
+        self._ended = True
         self._cancel.set()
-        self._interrupt()
+        _interrupt()
         self._changed.notify()
 
+    # The main thread.
 
-@dataclass(slots=True, eq=False)
-class Server:
-    """Serves one client.
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._interruptible:
+            self._interruptible = False
+            raise KeyboardInterrupt
 
-    Args:
-        factory: loads models.
-        pipe: where commands come from.
-        send: sends a notice to the client; never waits.
-    """
+    def _next(self, *, busy: bool) -> QueuedCommand | None:
+        """Return the next command, for a load with the flag as it stands for it.
 
-    factory: Factory
-    pipe: BinaryIO
-    send: Callable[[Notice], None]
-    commands: Commands = field(init=False)
-    _answering: Answering | None = field(default=None, init=False)
-    _cancel: CancelFlag = field(default_factory=CancelFlag, init=False)
-    _interruption: Interruption = field(default_factory=Interruption, init=False)
+        Args:
+            busy: answers are under way: do not wait, and leave alone what cannot be done beside them.
 
-    def __post_init__(self) -> None:
-        def complain(error: FrameError) -> None:
-            self.send(Failed(None, "FrameError", str(error)))
-
-        stop = self._interruption.interrupt
-        self.commands = Commands(self.pipe, self._cancel, stop, self._cancel_reply, complain)
-
-    def serve(self) -> None:
-        """Serve until the client ends it.
-
-        Answers go on between two commands; what changes the models waits until none is left.
+        Returns:
+            None at the end, or if there is nothing to be done now.
         """
-        self.commands.start()
-        while True:
-            answering = self._answering if self._answering and self._answering.busy else None
-            entry = self.commands.next(busy=answering is not None)
-            if entry is not None:
-                self._do(entry)
-            elif answering is not None:
-                self._step(answering)
-            else:
-                return
+        with self._changed:
+            self._current = None
+            while not busy and not self._waiting and not self._ended:
+                self._changed.wait()
+            if not self._waiting or (busy and not isinstance(self._waiting[0].command, Question)):
+                return None
+            self._current = entry = self._waiting.popleft()
+            if isinstance(entry.command, Load):
+                self._cancel.clear()
+                if entry.cancelled:
+                    self._cancel.set()
+            return entry
 
     def _step(self, answering: Answering) -> None:
         """Go on with what is being answered; a fault in a pass ends all of it, and not the models."""
-        if self.commands.ended:
+        if self._ended:
             self._cancel.set()
         try:
             answering.step()
         except Exception as error:
             answering.abandon(error)
-
-    def _cancel_reply(self, number: int) -> None:
-        """End one answer; called by the thread that reads."""
-        if self._answering is not None:
-            self._answering.cancel(number)
 
     def _do(self, entry: QueuedCommand) -> None:
         """Do it; whatever goes wrong becomes one `Failed`, and the next command is served."""
@@ -348,7 +286,7 @@ class Server:
             self._try(entry)
         except Exception as error:  # one request must not cost the models, nor the chat
             command = entry.command
-            self.send(failure(command.id if isinstance(command, Question) else None, error))
+            self._send(failure(command.id if isinstance(command, Question) else None, error))
 
     def _try(self, entry: QueuedCommand) -> None:
         match entry.command:
@@ -359,46 +297,50 @@ class Server:
                 answering.submit(request)
                 if entry.cancelled:
                     answering.cancel(request.id)
-            case Count(id=number, messages=messages, tools=tools):
-                tokens, n_ctx = self._loaded().count(messages, tools)
-                self.send(Counted(number, tokens, n_ctx))
-            case Tokenize() as question:
-                self.send(self._loaded().tokenize(question))
-            case Detokenize(id=number, tokens=ids):
-                self.send(self._loaded().spell(number, ids))
+            case Count() | Tokenize() | Detokenize() as question:
+                self._send(self._loaded().answer(question))
             case SaveState(directory=name) | RestoreState(directory=name):
                 saves = isinstance(entry.command, SaveState)
                 try:
                     loaded, directory = self._loaded(), Path(name)
                     if saves:
-                        self.send(loaded.save(directory))
+                        self._send(loaded.save(directory))
                     else:
-                        self.send(StateRestored(name, loaded.restore(directory)))
+                        self._send(StateRestored(name, loaded.restore(directory)))
                 except (StateLeftError, UsageError) as error:  # also where no model is loaded
-                    self.send(StateLeft(name, str(error)))
+                    self._send(StateLeft(name, str(error)))
 
     def _load(self, load: Load) -> None:
         try:
-            with self._interruption.allowed():
+            self._interruptible = True
+            try:
                 if not self._cancel.is_set:
-                    self.factory.fetch(load, self.send)
-            if (
-                self._cancel.is_set
-            ):  # also where a library took the interruption for an error of its own
+                    self._factory.fetch(load, self._send)
+            finally:
+                self._interruptible = False
+            # Also where a library took the interruption for an error of its own.
+            if self._cancel.is_set:
                 raise Cancelled  # noqa: TRY301
             # Only now does the old pair go, and its memory is free before the new one is planned.
             if self._answering is not None:
                 self._answering.close()
                 self._answering = None
-            loaded = self.factory.load(load, self._cancel, self.send)
+            loaded = self._factory.load(load, self._cancel, self._send)
         except (Cancelled, KeyboardInterrupt):
             stays = self._answering
-            self.send(LoadCancelled(None if stays is None else stays.target_name))
+            self._send(LoadCancelled(None if stays is None else stays.target_name))
             return
-        self._answering = Answering(loaded, self.send)
-        self.send(ready_of(loaded))
+        self._answering = Answering(loaded, self._send)
+        self._send(ready_of(loaded))
 
     def _loaded(self) -> Answering:
         if self._answering is None:
             raise UsageError("no model loaded: choose one with F8 or /model")
         return self._answering
+
+
+def _interrupt() -> None:
+    """Interrupt the main thread from another one; it wakes from a system call, too."""
+    main = threading.main_thread().ident
+    if main is not None:
+        signal.pthread_kill(main, signal.SIGINT)

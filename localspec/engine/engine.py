@@ -339,7 +339,7 @@ class RemoteEngine(Engine):
         self._command = tuple(command)
         self._find = find
         self._settings = settings or Load()
-        self._watch = watch
+        self.watch = watch
         self._revives = revives
         self._link: Link | None = None
         self._loop: AbstractEventLoop | None = None
@@ -612,7 +612,7 @@ class RemoteEngine(Engine):
         for each in self._loads:
             each.put(notice)
         super()._deliver(notice)
-        self._watch(notice)
+        self.watch(notice)
 
 
 OnProgress = Callable[[Notice], None]

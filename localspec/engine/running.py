@@ -5,14 +5,14 @@ that another process has got since is not mistaken for it.
 """
 
 import fcntl
-import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+import msgspec
 
 from localspec.storage.files import private_directory
 from localspec.storage.paths import data_dir
@@ -21,8 +21,7 @@ _PLACE = "servers"
 _MOST_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(msgspec.Struct, frozen=True):
     """A server.
 
     Args:
@@ -66,7 +65,7 @@ def announced(running: Running) -> Iterator[None]:
     path = place / f"{running.pid}.json"
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.write(descriptor, json.dumps(asdict(running)).encode())
+        os.write(descriptor, msgspec.json.encode(running))
         Path(name).rename(path)
         yield
     finally:
@@ -76,15 +75,15 @@ def announced(running: Running) -> Iterator[None]:
 
 def servers() -> list[Running]:
     """Return the servers that run, the oldest first; what is left of others is removed."""
-    found = []
+    running = []
     for path in (data_dir() / _PLACE).glob("*.json"):
         with suppress(OSError), path.open("rb") as stream:  # unreadable now is not gone
             if not _is_locked(stream):
                 path.unlink(missing_ok=True)
                 engine_socket(path.stem).unlink(missing_ok=True)
-            elif running := _read(stream):
-                found.append(running)
-    return sorted(found, key=lambda each: each.since)
+            elif server := _read(stream):
+                running.append(server)
+    return sorted(running, key=lambda each: each.since)
 
 
 def runs(pid: int) -> Running | None:
@@ -114,8 +113,6 @@ def _is_locked(stream: BinaryIO) -> bool:
 
 def _read(stream: BinaryIO) -> Running | None:
     """Return what a file says; None if it is none of ours."""
-    try:
-        document = json.loads(stream.read(_MOST_BYTES))
-        return Running(**{**document, "addresses": tuple(document["addresses"])})
-    except (ValueError, TypeError, KeyError):
-        return None
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return msgspec.json.decode(stream.read(_MOST_BYTES), type=Running)
+    return None

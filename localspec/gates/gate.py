@@ -119,7 +119,7 @@ def gate_of_toml(text: str, source: str) -> Gate:
     for name in (*file.use, *file.actions):
         if name not in known:
             raise UsageError(
-                f"{source}: {name[:40]!r} is no rule: there are {', '.join(sorted(known))}"
+                f"{source}: {name[:40]!r} is not a rule: use {', '.join(sorted(known))}"
             )
     for name, action in file.actions.items():
         if action not in get_args(Action):

@@ -110,7 +110,7 @@ class CallGrammar:
             place = member("", "properties", key)
             value = properties[key]
             value = {**value, **definitions} if isinstance(value, Mapping) else value
-            pair = " | ".join(self._pair(f"{rule}_{number}", key, value, place, tagged))
+            pair = self._pair(f"{rule}_{number}", key, value, place, tagged)
             self._rules.append(f"{rule}_{number}: {pair}")
         for at in range(len(keys), 0, -1):
             following = f"{self._written(tagged.next, keys[at - 1])} "
@@ -134,21 +134,18 @@ class CallGrammar:
                 return
         yield '""'
 
-    def _pair(
-        self, rule: str, key: str, schema: Any, path: str, tagged: TaggedArguments
-    ) -> Iterator[str]:
-        """Yield the ways to write an argument."""
+    def _pair(self, rule: str, key: str, schema: Any, path: str, tagged: TaggedArguments) -> str:
+        """Return how an argument is written."""
         types = schema.get("type") if isinstance(schema, dict) else None
         if types == "string" and not tagged.quoted:
-            opened = f"{_quoted(key)} {self._written(tagged.string.open, key)}"
             close = tagged.string.close.replace(NAME_SLOT, key)
-            yield f"{opened} {self._text(rule, schema, path, close)}"
-            return
+            text = self._text(rule, schema, path, close)
+            return f"{_quoted(key)} {self._written(tagged.string.open, key)} {text}"
         kind = str(types).replace("integer", "number")
         opened = tagged.other.open.replace(ID_SLOT, kind if kind in _TYPES else "object")
         close = tagged.other.close.replace(NAME_SLOT, key)
         self._rules.append(f"{rule}_value: {_json(schema)}")
-        yield f"{_quoted(key)} {self._written(opened, key)} {rule}_value {self._written(close)}"
+        return f"{_quoted(key)} {self._written(opened, key)} {rule}_value {self._written(close)}"
 
     def _text(self, rule: str, schema: Mapping[str, Any], path: str, close: str) -> str:
         """Return a text that stands there as it is, and what ends it."""

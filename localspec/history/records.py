@@ -147,7 +147,7 @@ def tags_of(text: str) -> tuple[Sequence[str], Sequence[str]]:
         name = word.removeprefix("-").removeprefix("#").lower()
         if not _TAG.fullmatch(name) or name.isdecimal():
             raise UsageError(
-                f"{word[:40]!r} is no tag: use letters, digits, _, - and ., not digits alone"
+                f"{word[:40]!r} is not a tag: use letters, digits, _, - and ., and not only digits"
             )
         (removed if word.startswith("-") else added).append(name)
     return added, removed

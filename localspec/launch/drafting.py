@@ -189,4 +189,5 @@ class Drafting:
         if costs is None or costs.draft_model is None:
             return entry.make(material)
         fresh = window_length(costs.target, costs.draft_model, view.n_ctx)
-        return entry.make(replace(material, draft_costs=costs.draft_model, fresh=fresh))
+        draft_costs = None if fixed else costs.draft_model
+        return entry.make(replace(material, draft_costs=draft_costs, fresh=fresh))

@@ -14,14 +14,10 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.answering import Answering, failure, ready_of
 from localspec.engine.engine import Engine, FirstRequest, Interrupted, OnProgress, Signals
 from localspec.engine.protocol import (
-    Count,
-    Counted,
-    Detokenize,
     Downloading,
     Load,
     Notice,
     Question,
-    Tokenize,
 )
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.launch.kept_prefixes import common
@@ -112,17 +108,11 @@ class LocalEngine(Engine):
 
     def _submit(self, question: Question) -> None:
         try:
-            match question:
-                case Request():
-                    self._last = question
-                    self._answering.submit(question)
-                case Count(id=number, messages=messages, tools=tools):
-                    tokens, n_ctx = self._answering.count(messages, tools)
-                    self._notices.append(Counted(number, tokens, n_ctx))
-                case Tokenize():
-                    self._notices.append(self._answering.tokenize(question))
-                case Detokenize(id=number, tokens=ids):
-                    self._notices.append(self._answering.spell(number, ids))
+            if isinstance(question, Request):
+                self._last = question
+                self._answering.submit(question)
+            else:
+                self._notices.append(self._answering.answer(question))
         except LocalspecError as error:
             self._notices.append(failure(question.id, error))
 

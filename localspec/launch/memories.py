@@ -114,8 +114,8 @@ def _speed(registry: Registry, options: LoadOptions, threads: int = 0) -> _Speed
 def copied_per_second(threads: int) -> float:
     """Return how many bytes so many threads copy in a second, all at the same time; the median of some tries.
 
-    Copying reads and writes, so that it takes about as long as reading and unpacking quantised weights: 0.83 of what
-    llama.cpp's kernels multiply in Q4_K_M on an AMD EPYC. Reading alone promises too much. Where little is free,
+    Copying reads and writes, so that it takes about as long as reading and unpacking quantised weights
+    (docs/decisions/recommendations.md has the figures). Reading alone promises too much. Where little is free,
     fewer threads copy: with less a thread, caches would be measured.
     """
     free = free_ram_bytes()

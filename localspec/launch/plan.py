@@ -239,7 +239,7 @@ def _adapter(request: LaunchOptions, headers: Sequence[GgufHeader]) -> Path | No
     kind = header.text("adapter.type") if header.text("general.type") == "adapter" else None
     if kind != "lora":
         raise ModelFileError(
-            f"{header.name} is no LoRA adapter: --draft-lora takes a GGUF that convert_lora_to_gguf.py made"
+            f"{header.name} is not a LoRA adapter: --draft-lora takes a GGUF made by convert_lora_to_gguf.py"
         )
     if header.architecture != draft_model.architecture:
         raise PairMismatch(

@@ -11,6 +11,8 @@ RAM = "RAM"
 """The place of whatever is on no device of its own, such as a buffer of the CPU that a GPU copies from."""
 
 _LINE = re.compile(r": +(\S+) +(model|KV|RS|compute|output) buffer size = +([\d.]+) MiB")
+_FIELDS = {"model": "weights_bytes", "KV": "kv_bytes", "RS": "kv_bytes"}
+_FIELDS |= {"compute": "compute_bytes", "output": "output_bytes"}
 _REMOTE = re.compile(r"RPC(\d+)\[(.+)\]")
 _HOST = "_Host"
 
@@ -23,7 +25,7 @@ def allocated() -> dict[str, Usage]:
         match = _LINE.search(line)
         if match:
             place, size = places.of(match[1]), round(float(match[3]) * 2**20)
-            sizes[place] = sizes.get(place, Usage()) + _of_kind(match[2], size)
+            sizes[place] = sizes.get(place, Usage()) + Usage(**{_FIELDS[match[2]]: size})
     return sizes
 
 
@@ -34,17 +36,6 @@ def together(several: Iterable[Mapping[str, Usage]]) -> dict[str, Usage]:
         for place, buffers in each.items():
             sizes[place] = sizes.get(place, Usage()) + buffers
     return sizes
-
-
-def _of_kind(kind: str, size: int) -> Usage:
-    match kind:
-        case "model":
-            return Usage(weights_bytes=size)
-        case "compute":
-            return Usage(compute_bytes=size)
-        case "output":
-            return Usage(output_bytes=size)
-    return Usage(kv_bytes=size)
 
 
 class _Places:

@@ -17,11 +17,7 @@ _TOO_SMALL = 2048
 
 
 class _SignalStack(ctypes.Structure):
-    _fields_ = (
-        ("start", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("size", ctypes.c_size_t),
-    )
+    _fields_ = (("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
 
 
 def avoid_amx(library: Callable[..., Any]) -> None:

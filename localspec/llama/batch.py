@@ -56,12 +56,7 @@ class Batch:
     """
 
     def __init__(
-        self,
-        n_tokens: int,
-        n_sequences: int = 1,
-        *,
-        width: int = 0,
-        with_tokens: bool = True,
+        self, n_tokens: int, n_sequences: int = 1, *, width: int = 0, with_tokens: bool = True
     ) -> None:
         self.width = width
         self._tokens = np.zeros(n_tokens, dtype=np.int32)

@@ -158,16 +158,21 @@ def _chosen(names: Sequence[str], known: Sequence[Device]) -> list[Device]:
     """
     if not names or [name.lower() for name in names] == [_ANY]:
         return _usual(known)
+    return [device for device in named_devices(names, known) if device.is_gpu]
+
+
+def named_devices(names: Sequence[str], known: Sequence[Device]) -> list[Device]:
+    """Return the devices of these names, in their order, each once.
+
+    Raises:
+        UsageError: a name is not a device.
+    """
     by_name = {device.name.lower(): device for device in known}
-    chosen: list[Device] = []
     for name in names:
-        device = by_name.get(name.lower())
-        if device is None:
+        if name.lower() not in by_name:
             listed = ", ".join(device.name for device in known)
             raise UsageError(f"there is no device {name!r} here: choose one of {listed}")
-        if device.is_gpu and device not in chosen:
-            chosen.append(device)
-    return chosen
+    return [by_name[name] for name in dict.fromkeys(map(str.lower, names))]
 
 
 def _usual(known: Sequence[Device]) -> list[Device]:

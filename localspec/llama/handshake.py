@@ -31,10 +31,6 @@ _LIKE_HELLO = range(3, 65)
 """Sizes that the answer to a hello has, or had in other versions."""
 
 
-class _Closed(OSError):
-    """The other end closed the connection."""
-
-
 class _Strange(OSError):
     """What came is no answer of a worker of ours; the text is the rest of a sentence."""
 
@@ -62,7 +58,7 @@ def host_and_port(address: str, what: str) -> tuple[str, int]:
     parts = _ADDRESS.fullmatch(address)
     if parts is None or int(parts[2]) >= 1 << 16:
         raise UsageError(
-            f"{what} {printable(address[:80])!r} is no HOST:PORT, such as 127.0.0.1:{PORT}; llama.cpp's RPC knows no IPv6"
+            f"{what} {printable(address[:80])!r} is not HOST:PORT, such as 127.0.0.1:{PORT}; llama.cpp's RPC does not support IPv6"
         )
     return parts[1], int(parts[2])
 
@@ -84,10 +80,10 @@ def require_worker(address: str, patience_s: float = PATIENCE_S) -> None:
             f"does not answer within {patience_s:g} s: it hangs, is not reached, or is busy with another "
             "program, since a worker serves one at a time"
         )
-    except _Closed:
+    except ConnectionResetError:
         problem = (
             "closed the connection without an answer: behind a tunnel, nothing listens at its other end; "
-            "else it is no worker, or one of another version"
+            "otherwise it is not a worker, or one of another version"
         )
     except _Strange as error:
         problem = str(error)
@@ -148,6 +144,6 @@ def _exactly(connection: socket.socket, count: int, end_s: float) -> bytes:
         connection.settimeout(left_s)
         more = connection.recv(count - len(content))
         if not more:
-            raise _Closed
+            raise ConnectionResetError
         content += more
     return content

@@ -65,12 +65,7 @@ def quantise(
         raise LocalspecError(f"llama.cpp cannot requantise {shown(source)} ({reason[:300]})")
 
 
-def _quantise(
-    source: bytes,
-    destination: bytes,
-    made: str | None,
-    left_out: Sequence[int],
-) -> int:
+def _quantise(source: bytes, destination: bytes, made: str | None, left_out: Sequence[int]) -> int:
     """Do it in this process; return llama.cpp's code, 0 for success."""
     initialise()
     clear_log()

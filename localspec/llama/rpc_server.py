@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.backend import last_complaint
-from localspec.llama.devices import Device, devices
+from localspec.llama.devices import Device, devices, named_devices
 from localspec.llama.handshake import PATIENCE_S, require_worker
 from localspec.llama.rpc import rpc_function
 
@@ -19,16 +19,8 @@ def served_devices(names: Sequence[str]) -> list[Device]:
         UsageError: a name is not a device of this build.
     """
     there = devices()
-    known = {device.name.lower(): device for device in there}
-    for name in names:
-        if name.lower() not in known:
-            listed = ", ".join(device.name for device in there)
-            raise UsageError(
-                f"device {name!r} is not in this build of llama.cpp: choose one of {listed}"
-            )
-    if names:
-        return [known[name] for name in dict.fromkeys(map(str.lower, names))]
-    return [device for device in there if device.is_gpu] or [known["cpu"]]
+    chosen = named_devices(names, there) or [device for device in there if device.is_gpu]
+    return chosen or named_devices(["cpu"], there)
 
 
 def start_server(address: str, served: Sequence[Device], threads: int) -> threading.Thread:

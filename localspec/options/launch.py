@@ -14,20 +14,20 @@ class LaunchOptions:
     """What to load, by the names that users give; a pair and a target exclude each other. What it says of a flag is its help.
 
     Args:
-        pair: Pair of models; smollm2-135m if you have not chosen one.
-        target: Target model, instead of a pair: a name or a GGUF file.
+        pair: Pair of target and draft model. Default: your default model, or smollm2-135m.
+        target: Target model alone, instead of a pair: a name or a GGUF file.
         draft_model: Draft model: a name or a GGUF file.
-        draft: How to draft: auto, off, lookup, model, store, heads or forced. Changes the speed, and the text by rounding at most, which --exact rules out. Default: auto.
+        draft: How to draft: auto, off, lookup, model, store, heads or forced. Changes the speed, and the text only by rounding; with --exact, not at all. Default: auto.
         draft_length: Tokens to draft at a time. Default: 3 with model or heads, 15 with lookup.
         load: how to load.
-        exact: Give the same bytes with any --draft; slower.
+        exact: Give exactly the same text with any --draft; slower.
         offline: Do not use the network.
-        fit: Reduce GPU layers, draft or context to fit free memory, or refuse; --no-fit loads anyway.
+        fit: Reduce GPU layers, drafting or context to fit in free memory, or refuse to load; --no-fit loads anyway.
         further: more modes that the pair has to be ready for, as a comparison needs them.
         draft_lora: LoRA adapter for the draft model: a GGUF file.
-        workers: Workers whose devices to use, too: `localspec worker` on other machines.
-        draft_devices: Devices for the draft model's layers, as for --device. Default: those of the target.
-        draft_gpu_layers: Layers of the draft model to put on the GPU. Default: auto, which is as --gpu-layers, or all with --draft-device.
+        workers: Also use the devices of these workers, other machines that run `localspec worker`.
+        draft_devices: Devices for the draft model, as with --device. Default: the target's.
+        draft_gpu_layers: Layers of the draft model to put on the GPU. Default: auto (as --gpu-layers, or all with --draft-device).
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.

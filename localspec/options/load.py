@@ -27,11 +27,11 @@ class LoadOptions:
     """How a model is loaded and its context made. What it says of a flag is its help.
 
     Args:
-        n_ctx: Context size in tokens. Default: up to 4096; more in a chat and for a long prompt of `run`, if memory allows.
+        n_ctx: Context size in tokens. Default: up to 4096, or more in a chat or for a long prompt, if memory allows.
         kv_type: Type of the KV cache; changes rounding.
         threads: CPU threads. Default: one per physical core.
-        gpu_layers: Layers to put on the GPU. Default: auto, which is all.
-        devices: Devices for the layers, with commas between: names, 'cpu' or 'auto'. Default: auto, which is all GPUs.
+        gpu_layers: Layers to put on the GPU. Default: auto (all).
+        devices: Devices to use, separated by commas: names, 'cpu' or 'auto'. Default: auto (all GPUs).
         threads_batch: CPU threads for wider passes, verification among them; None the same.
         flash_attention: True or False force it; None decides by device and cache, see `attention`.
         repack: rearrange weights for the CPU's widest kernels: faster, but a wide pass rounds
@@ -41,10 +41,10 @@ class LoadOptions:
         n_batch: most tokens in one native call; prefill is cut into chunks of it. None takes 128
             on a CPU, where wider chunks cost memory and gain nothing, and 512 with a GPU.
         max_rows: most rows of logits that one pass may ask for.
-        split: How several devices share a model: by layers, each layer by its tensors, or not at all.
-        tensor_split: Shares of several devices, such as 3,1. Default: by their free memory.
+        split: How to split a model between devices: by layers, by the tensors of each layer, or not at all.
+        tensor_split: Shares of the devices, such as 3,1. Default: by free memory.
         cpu_moe: Keep the experts of MoE models on the CPU.
-        kv_offload: Keep the KV cache of offloaded layers on their device.
+        kv_offload: Keep the KV cache of GPU layers on the GPU.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range.

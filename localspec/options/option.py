@@ -37,6 +37,7 @@ _TAKES: dict[Kind, str] = {
     "text": "a text",
     "texts": "a list of texts",
 }
+_TYPES: dict[Kind, Any] = {"whole": (), "number": float, "switch": bool, "text": str, "choice": str}
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _MOST_WHOLE = 1 << 128  # above any seed, and still printed on one line
 _MOST_CHARS = 60
@@ -166,16 +167,9 @@ class Option:
         """Return whether a value is of the right type; an int is as good as a float, a bool is no number."""
         if isinstance(value, int) and not isinstance(value, bool):
             return self.kind in {"whole", "number"} and abs(value) < _MOST_WHOLE
-        match self.kind:
-            case "number":
-                return isinstance(value, float)
-            case "switch":
-                return isinstance(value, bool)
-            case "text" | "choice":
-                return isinstance(value, str)
-            case "texts":
-                return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
-        return self.kind == "other"
+        if self.kind == "texts":
+            return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+        return isinstance(value, _TYPES.get(self.kind, object))
 
 
 def option(default: T, group: str = "", metavar: str | None = None, **how: Any) -> T:
@@ -202,21 +196,19 @@ def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
         known: Option = each.metadata[_METADATA]
         hints = get_args(each.type) if isinstance(each.type, UnionType) else (each.type,)
         kinds = [_KINDS[hint] for hint in hints if hint in _KINDS]
-        is_simple = len(hints) - (NoneType in hints) == len(kinds) == 1
-        takes, within = "", f"from {known.least} to {known.most}"
-        if known.choices:
-            takes = f"one of {', '.join(known.choices)}"
-        elif is_simple:
-            takes = _TAKES[kinds[0]]
-        if known.most == math.inf:
-            within = f"{known.least} or more"
+        its_kind: Kind = "other"
+        if len(hints) - (NoneType in hints) == len(kinds) == 1:
+            its_kind = "choice" if known.choices else kinds[0]
+        takes = f"one of {', '.join(known.choices)}" if known.choices else _TAKES.get(its_kind, "")
+        bounded = known.most < math.inf
+        within = f"from {known.least} to {known.most}" if bounded else f"{known.least} or more"
         options.append(
             replace(
                 known,
                 help=helps.get(each.name, ""),
                 name=known.name or each.name,
                 field=each.name,
-                kind="other" if not is_simple else "choice" if known.choices else kinds[0],
+                kind=its_kind,
                 default=each.default,
                 may_be_unset=NoneType in hints,
                 takes=known.takes or takes,

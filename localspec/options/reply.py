@@ -27,7 +27,7 @@ class SamplingParams:
     Args:
         temperature: Randomness; 0 always picks the likeliest token. Default: the model's own, or 0.8.
         top_k: Sample from the K likeliest tokens; 0 is off. Default: the model's own, or 40.
-        top_p: Sample from the likeliest tokens that add up to P; 1 is off. Default: the model's own, or 0.95.
+        top_p: Sample from the likeliest tokens whose probabilities add up to P; 1 is off. Default: the model's own, or 0.95.
         min_p: Drop tokens less likely than P times the likeliest; 0 is off. Default: the model's own, or 0.05.
         repeat_penalty: Penalise recent tokens; 1 is off. Default: the model's own, or 1.
         presence_penalty: Penalise tokens that have occurred; 0 is off.
@@ -92,7 +92,7 @@ class ReplyOptions:
         stop_loops: Stop an answer that repeats itself.
         stop: Stop before this text; can be repeated.
         grammar: Make the answer follow this GBNF grammar.
-        json_schema: Answer with JSON that fits this schema; '{}': any.
+        json_schema: Answer with JSON that matches this schema; '{}' is any JSON.
         regex: Make the answer match this regular expression.
         lark: Make the answer follow this Lark grammar.
 

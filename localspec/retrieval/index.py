@@ -356,7 +356,7 @@ def name_for(path: Path) -> str:
 def _path_of(name: str, *, must_exist: bool) -> Path:
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name[:40]!r} is no name of an index: use small letters, digits, dots and hyphens"
+            f"{name[:40]!r} is not an index name: use lower-case letters, digits, dots and hyphens"
         )
     path = data_dir() / "index" / f"{name}.db"
     if must_exist and not path.exists():

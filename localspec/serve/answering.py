@@ -1,47 +1,49 @@
-"""Service: what the interfaces share: who answers, by which names, and how a client that goes away ends its requests.
+"""Service and Answers: which model answers a request, and how its answers reach the client in an interface's form.
 
 A stream's headers are sent within a second, and while nothing else is there to send, a line every few seconds: programs
-give up on a silent server, and ask again.
+give up on a silent server, and send the request again.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse
+from starlette.types import Scope, Send
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import Finished, Prefilling, Reply, Started, StreamEvent, Text, Told
-from localspec.chat.reply_figures import speculation
+from localspec.chat.events import Delta, Finished, Prefilling, Started, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.engine import Busy
-from localspec.engine.protocol import Detokenize, Tokenize, Tokens
+from localspec.engine.protocol import Detokenize, ReplyEvents, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
-from localspec.serve.backend import Backend, pieces
+from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.http import CLIENT, GATE, code_of, error_body, is_anthropic, status_of
+from localspec.serve.http import CLIENT, GATE, code_of, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
+Body = Mapping[str, Any]
 HEADERS_WITHIN_S = 1.0
-"""What goes wrong sooner has its own status."""
-_CHECKED_WITHIN_S = 5.0
+"""An error that comes sooner has its own status."""
+CHECKED_WITHIN_S = 5.0
 """An engine in a long pass hears nothing."""
 PING_EVERY_S = 5.0
-_DELTA_EVERY = 12
-"""One of so many pings is an event that every client of Anthropic's interface sees."""
-_PROGRESS = "localspec.progress"
+_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+_JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ class PromptProgress:
     done: int = 0
 
     def note(self, event: StreamEvent) -> None:
-        """Take in what happened."""
+        """Take in an event."""
         if isinstance(event, Started):
             self.total, self.cached = event.prompt_tokens, event.cached_tokens
             self.done = self.cached
@@ -67,21 +69,21 @@ class PromptProgress:
             self.done = self.cached + event.done_tokens
 
     def __str__(self) -> str:
-        """Say it in a line."""
+        """Return it in a line."""
         return f"reading {self.done} of {self.total} tokens" if self.total else "waiting for a slot"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
-    """Who answers, and with which model.
+    """Answers with a model.
 
     Args:
-        backend: answers.
+        backend: has the engine.
         residence: has it load the model.
-        catalogue: what a request may name.
+        catalogue: the models that a request may name.
         since: when the server was started, in Unix seconds.
-        model: what answers.
-        rules: for what any request may call, beside its own.
+        model: the model that answers.
+        rules: for calls of any request, beside its own.
     """
 
     backend: Backend
@@ -93,17 +95,17 @@ class Service:
 
     @property
     def name(self) -> str:
-        """How answers call the model."""
+        """The model's name in answers."""
         return self.model.name
 
     @property
     def loaded(self) -> ServedModel:
-        """What is in memory; where nothing is, what a request gets that names nothing."""
+        """The model in memory; where none is, the one for requests that name none."""
         return self.residence.loaded or self.model
 
     @property
     def state(self) -> str:
-        """Whether it can answer: `ok`, `loading`, `unloaded`, which asking ends, or `lost`."""
+        """Whether it can answer: `ok`, `loading`, `unloaded` until the next request, or `lost`."""
         if self.backend.lost:
             return "lost"
         if self.backend.ready:
@@ -117,7 +119,7 @@ class Service:
         return self.model.options
 
     def of(self, name: str) -> "Service":
-        """Return what answers a request that names a model; where it names none, what the server was started with.
+        """Return the service of a model that a request names; without a name, of the one that the server was started with.
 
         Raises:
             NotFound: there is none of this name.
@@ -125,46 +127,52 @@ class Service:
         return replace(self, model=self.catalogue.find(name))
 
     async def reply(
-        self, request: HttpRequest, asked: Request, *, empty: bool = False
-    ) -> AsyncGenerator[Told | Finished]:
-        """Yield the pieces of an answer to a request, and in the end the whole, once the model is there; raises as `Backend.answers` does.
+        self, http: HttpRequest, request: Request, progress: PromptProgress, *, empty: bool = False
+    ) -> AsyncGenerator[Delta | Finished]:
+        """Yield the pieces of an answer, and in the end the whole, once the model is there; raises as `Backend.answers` does.
 
         Args:
-            request: of the client.
-            asked: what is to be answered.
+            http: of the client.
+            request: to answer.
+            progress: notes how far its prompt is read.
             empty: leave out all of the answer: only its prompt is to be read.
         """
-        policy = asked.call_policy.under(self.rules)
-        client = request.scope.get(CLIENT, "")
-        gate = request.scope.get(GATE, "")
-        asked = msgspec.structs.replace(
-            asked, client=client, call_policy=policy, rounds=False, gate=gate
+        request = msgspec.structs.replace(
+            request,
+            client=http.scope.get(CLIENT, ""),
+            gate=http.scope.get(GATE, ""),
+            call_policy=request.call_policy.under(self.rules),
+            rounds=False,
         )
-        told = pieces(self.backend.answers(asked), progress_of(request).note)
-        async with self.residence.use(self.model), aclosing(told) as events:
-            async for event in events:
-                if not empty:
-                    yield event
-                elif isinstance(event, Finished):
-                    yield msgspec.structs.replace(event, reply=_emptied(event.reply))
+        answers = self.backend.answers(request)
+        async with self.residence.use(self.model), aclosing(answers) as notices:
+            async for notice in notices:
+                if isinstance(notice, Finished):
+                    yield _emptied(notice) if empty else notice
+                elif isinstance(notice, ReplyEvents):
+                    for event in notice.events:
+                        if not isinstance(event, Delta):
+                            progress.note(event)
+                        elif not empty:
+                            yield event
 
-    async def check(self, asked: Request) -> None:
-        """Find out what is wrong with a prompt that waits; one for a model that is not loaded waits unseen.
+    async def check(self, request: Request) -> None:
+        """Look for errors in a prompt that waits; one for a model that is not loaded waits unseen.
 
         Raises:
             ContextOverflow: it is too long.
             Refused: it cannot be rendered.
         """
         ready = self.backend.ready
-        if ready is None or self.residence.loaded != self.model or asked.infill is not None:
+        if ready is None or self.residence.loaded != self.model or request.infill is not None:
             return
-        policy = asked.call_policy.under(self.rules)
-        tools = [each for each in asked.tools if policy.offers(each.name)]
+        policy = request.call_policy.under(self.rules)
         try:
-            if asked.raw is None:
-                tokens = await self.backend.count(asked.messages, tools)
+            if request.raw is None:
+                tools = [each for each in request.tools if policy.offers(each.name)]
+                tokens = await self.backend.count(request.messages, tools)
             else:
-                raw = await self.backend.tokens(Tokenize(0, asked.raw, add_special=True))
+                raw = await self.backend.tokens(Tokenize(0, request.raw, add_special=True))
                 tokens = len(raw.tokens)
         except Busy:  # it is one of those that are under way itself
             return
@@ -179,79 +187,181 @@ class Service:
             offered = [each for each in tools if self.rules.offers(each.name)]
             return await self.backend.count(messages, offered)
 
-    async def tokens(self, asked: Tokenize | Detokenize) -> Tokens:
-        """Return the ids of a text, or what ids stand for, once the model is there."""
+    async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
+        """Return the ids of a text, or the texts of ids, once the model is there."""
         async with self.residence.use(self.model):
-            return await self.backend.tokens(asked)
+            return await self.backend.tokens(question)
 
 
-def _emptied(reply: Reply) -> Reply:
-    return replace(reply, text="", thinking="", calls=(), stop_reason=StopReason.LENGTH)
+def _emptied(done: Finished) -> Finished:
+    changes: dict[str, Any] = {"text": "", "thinking": "", "calls": ()}
+    reply = replace(done.reply, stop_reason=StopReason.LENGTH, **changes)
+    return msgspec.structs.replace(done, reply=reply)
 
 
-def drafting(done: Finished) -> dict[str, Any]:
-    """Return how drafting went, and why it went so."""
-    return {**speculation(done.reply), "reason": done.reason}
+class AnswerForm(ABC):
+    """Writes the answers to one request as an interface has them; an event of a stream is a JSON object."""
+
+    end = ""
+    """Comes last in a stream, unless an error does."""
+
+    def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
+        """Return the events that come before all others."""
+        return ()
+
+    @abstractmethod
+    def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:
+        """Return the events for what happened of one answer.
+
+        Args:
+            at: its place among the answers.
+            event: what happened.
+        """
+
+    def closing(self) -> Iterable[Body]:
+        """Return the events that come after all answers."""
+        return ()
+
+    def ping(self, number: int) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
+        """Return the events of the n-th ping beside its comment."""
+        return ()
+
+    @abstractmethod
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Any:
+        """Return a whole answer as JSON.
+
+        Args:
+            answers: the pieces of each.
+            done: the end of each.
+        """
 
 
-async def merged(
-    replies: Sequence[AsyncGenerator[Told | Finished]],
-) -> AsyncGenerator[tuple[int, Told | Finished]]:
-    """Yield what several answers bring, each with its place, as it comes; an error of one ends all."""
-    if len(replies) == 1:
-        async with aclosing(replies[0]) as only:
-            async for each in only:
-                yield 0, each
-        return
-    queue: asyncio.Queue[tuple[int, Told | Finished | Exception | None]] = asyncio.Queue()
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """Answers to the prompts of one HTTP request, on their way to its client.
 
-    async def follow(at: int, reply: AsyncGenerator[Told | Finished]) -> None:
-        try:
-            async with aclosing(reply):
-                async for event in reply:
-                    queue.put_nowait((at, event))
-            queue.put_nowait((at, None))
-        except Exception as error:  # it is raised where the events are read
-            queue.put_nowait((at, error))
+    Args:
+        service: answers.
+        prompts: one for each answer.
+        form: writes them.
+        stream: send events as they come, and not the whole.
+        empty: only read the prompts.
+    """
 
-    tasks = [asyncio.create_task(follow(at, each)) for at, each in enumerate(replies)]
-    try:
-        left = len(tasks)
-        while left:
-            at, event = await queue.get()
-            if isinstance(event, Exception):
-                raise event
-            if event is None:
-                left -= 1
-            else:
-                yield at, event
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    service: Service
+    prompts: Sequence[Request]
+    form: AnswerForm
+    stream: bool = False
+    empty: bool = False
 
+    async def send(self, request: HttpRequest, send: Send) -> None:
+        """Answer; an error before anything was sent is raised, a later one is an event.
 
-async def collected(
-    request: HttpRequest, replies: Sequence[AsyncGenerator[Told | Finished]]
-) -> list[tuple[Finished, list[Text]]]:
-    """Return whole answers, and the texts that each came in; where the client goes away, all of them end."""
+        Raises:
+            ClientDisconnect: the client went away, and the answers were ended.
+            LocalspecError: there is no answer.
+        """
+        way = self._streamed if self.stream else self._whole
+        await unless_gone(request, way(request, send))
 
-    async def whole() -> list[tuple[Finished, list[Text]]]:
-        texts: list[list[Text]] = [[] for _ in replies]
+    async def _whole(self, request: HttpRequest, send: Send) -> None:
+        answers: list[list[Delta]] = [[] for _ in self.prompts]
         done: dict[int, Finished] = {}
-        async with aclosing(merged(replies)) as events:
-            async for at, event in events:
-                if isinstance(event, Finished):
-                    done[at] = event
-                elif isinstance(event, Text):  # calls are in the reply
-                    texts[at].append(event)
-        return [(done[at], texts[at]) for at in sorted(done)]
+        async with self._events(request, PromptProgress()) as events:
+            while len(done) < len(answers):
+                match await events.next():
+                    case at, Finished() as end:
+                        done[at] = end
+                    case at, event:
+                        answers[at].append(event)
+        body = self.form.whole(answers, [done[at] for at in sorted(done)])
+        await JSONResponse(body)(request.scope, request.receive, send)
 
-    return await unless_gone(request, whole())
+    async def _streamed(self, request: HttpRequest, send: Send) -> None:
+        async def write(text: str, *, more: bool = True) -> None:
+            chunk = text.encode()
+            await send({"type": "http.response.body", "body": chunk, "more_body": more})
+
+        progress = PromptProgress()
+        async with self._events(request, progress) as events:
+            first = await events.next(HEADERS_WITHIN_S)
+            if first is None and not progress.total:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CHECKED_WITHIN_S):
+                        for each in self.prompts:
+                            await self.service.check(each)
+                first = await events.next(0)
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            try:
+                if opening := _encoded(self.form.opening(progress)):
+                    await write(opening)
+                left, pings = len(self.prompts), count(1)
+                while left:
+                    happened = first or await events.next(PING_EVERY_S)
+                    first = None
+                    if happened is None:
+                        ping = _encoded(self.form.ping(next(pings))) or "\n"
+                        await write(f": {progress}\n{ping}")
+                        continue
+                    left -= isinstance(happened[1], Finished)
+                    if text := _encoded(self.form.pieces(*happened)):
+                        await write(text)
+                await write(_encoded(self.form.closing()) + self.form.end, more=False)
+            except LocalspecError as error:
+                await write(_encoded([_error(request.scope, error)]), more=False)
+
+    def _events(self, request: HttpRequest, progress: PromptProgress) -> "_Events":
+        reply = partial(self.service.reply, request, progress=progress, empty=self.empty)
+        return _Events([reply(each) for each in self.prompts])
+
+
+class _Events:
+    """The events of several answers as they come, each with its place; left, all of them end."""
+
+    def __init__(self, replies: Sequence[AsyncGenerator[Delta | Finished]]) -> None:
+        self._replies = replies
+        # Tasks are kept while nobody waits: an event is never lost.
+        self._next = {asyncio.ensure_future(anext(each)): at for at, each in enumerate(replies)}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for each in self._next:
+            each.cancel()
+        await asyncio.gather(*self._next, return_exceptions=True)
+        for reply in self._replies:
+            await reply.aclose()
+
+    async def next(self, within_s: float | None = None) -> tuple[int, Delta | Finished] | None:
+        """Return the next event; None where there is none in time. An error of one answer is raised."""
+        done, _ = await asyncio.wait(self._next, timeout=within_s, return_when="FIRST_COMPLETED")
+        if not done:
+            return None
+        task = done.pop()
+        at, event = self._next.pop(task), task.result()
+        if isinstance(event, Finished):
+            await self._replies[at].aclose()
+        else:
+            self._next[asyncio.ensure_future(anext(self._replies[at]))] = at
+        return at, event
+
+
+def _encoded(events: Iterable[Body]) -> str:
+    """Return server-sent events; one with a type bears it as its name."""
+    lines = []
+    for each in events:
+        lines += [f"event: {each['type']}\n"] if "type" in each else []
+        lines += ["data: ", _JSON.encode(each), "\n\n"]
+    return "".join(lines)
+
+
+def _error(scope: Scope, error: LocalspecError) -> Body:
+    return error_body(scope, status_of(error), str(error), code_of(error))
 
 
 async def unless_gone(request: HttpRequest, work: Coroutine[Any, Any, T]) -> T:
-    """Return what some work brings; where the client goes away, the work ends.
+    """Return the result of some work; where the client goes away, the work ends.
 
     Raises:
         ClientDisconnect: it went away.
@@ -271,109 +381,3 @@ async def unless_gone(request: HttpRequest, work: Coroutine[Any, Any, T]) -> T:
         task.cancel()
         watcher.cancel()
         await asyncio.gather(task, watcher, return_exceptions=True)
-
-
-def progress_of(request: HttpRequest) -> PromptProgress:
-    """Return how far the prompt of a request is read."""
-    found: PromptProgress = request.scope.setdefault(_PROGRESS, PromptProgress())
-    return found
-
-
-async def streamed(
-    request: HttpRequest,
-    events: AsyncGenerator[str],
-    check: Callable[[], Coroutine[Any, Any, None]],
-    opening: Callable[[PromptProgress], str] = lambda _progress: "",
-    end: str = "",
-) -> Response:
-    """Return a stream of events. What goes wrong before its headers are sent is an error with a status, later an event.
-
-    Args:
-        request: of the client.
-        events: none of them empty.
-        check: raises what is wrong with a prompt that has not begun after `HEADERS_WITHIN_S`.
-        opening: returns the events that come before all others.
-        end: comes last, unless an error does.
-    """
-    stream = _Stream(request, events)
-    try:
-        await unless_gone(request, stream.begin(check))
-    except BaseException:
-        await stream.close()
-        raise
-    sent = stream.send(opening, end)
-    headers = {"Cache-Control": "no-store"}
-    return StreamingResponse(sent, media_type="text/event-stream", headers=headers)
-
-
-class _Stream:
-    """Events on their way to a client, which hears from the server also while there are none."""
-
-    def __init__(self, request: HttpRequest, events: AsyncGenerator[str]) -> None:
-        self._request = request
-        self._events = events
-        self._progress = progress_of(request)
-        self._next = self._following()
-
-    async def begin(self, check: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Wait until headers can be sent; raise what is wrong by then."""
-        await asyncio.wait({self._next}, timeout=HEADERS_WITHIN_S)
-        if not self._next.done() and not self._progress.total:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(check(), _CHECKED_WITHIN_S)
-        if self._next.done():
-            self._next.result()
-
-    async def send(self, opening: Callable[[PromptProgress], str], end: str) -> AsyncGenerator[str]:
-        """Yield all that is sent."""
-        try:
-            if first := opening(self._progress):
-                yield first
-            async for each in self._all():
-                yield each
-            if end:
-                yield end
-        except LocalspecError as error:
-            body = error_body(self._request.scope, status_of(error), str(error), code_of(error))
-            name = "event: error\n" if body.get("type") == "error" else ""
-            yield f"{name}data: {json.dumps(body)}\n\n"
-        finally:
-            await self.close()
-
-    async def close(self) -> None:
-        """End the events, and what they come from."""
-        self._next.cancel()
-        await asyncio.gather(self._next, return_exceptions=True)
-        await self._events.aclose()
-
-    async def _all(self) -> AsyncGenerator[str]:
-        for number in count(1):
-            done, _ = await asyncio.wait({self._next}, timeout=PING_EVERY_S)
-            if not done:
-                yield _ping(self._request, self._progress, number)
-            elif event := self._next.result():
-                yield event
-                self._next = self._following()
-            else:
-                return
-
-    def _following(self) -> "asyncio.Future[str]":
-        """Return the next event; an empty one at the end."""
-        return asyncio.ensure_future(anext(self._events, ""))
-
-
-def _ping(request: HttpRequest, progress: PromptProgress, number: int) -> str:
-    """Return what tells a client that it is still served: a comment, and the event that Anthropic's interface has for it.
-
-    Anthropic's own clients leave pings out before they look how long nothing came, and Claude Code gives up after 300 s;
-    so now and then there is a `message_delta` without a change, of which a stream may have several.
-    """
-    if not is_anthropic(request.scope):
-        return f": {progress}\n\n"
-    name = "ping"
-    told: dict[str, Any] = {"type": name}
-    if number % _DELTA_EVERY == 0:
-        nothing = {"stop_reason": None, "stop_sequence": None}
-        name = "message_delta"
-        told = {"type": name, "delta": nothing, "usage": {"output_tokens": 0}}
-    return f": {progress}\nevent: {name}\ndata: {json.dumps(told)}\n\n"

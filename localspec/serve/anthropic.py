@@ -3,203 +3,202 @@
 Source: the API reference of Anthropic, and what its Python client sends and reads.
 """
 
-import json
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, Reply, Text, Told
+from localspec.chat.events import Delta, Finished, Reply
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
-from localspec.messages import Message, ToolCall, from_json
-from localspec.options import ReplyOptions
-from localspec.serve.answering import PromptProgress, Service, collected, streamed, unless_gone
-from localspec.serve.http import body_of
-from localspec.serve.openai import Own, figures, own_draft
-from localspec.serve.reply_options import SamplingFields, reply_options
+from localspec.messages import Message, from_json
+from localspec.serve.answering import (
+    AnswerForm,
+    Answers,
+    Body,
+    PromptProgress,
+    Service,
+    unless_gone,
+)
+from localspec.serve.blocks import AnswerBlock, Blocks
+from localspec.serve.bodies import AnswerFields, body_of, reply_options
+from localspec.serve.openai_forms import CUT, figures
 from localspec.serve.steady import steady
 from localspec.serve.tools import anthropic_messages, anthropic_offer, arguments_object
 
+_DELTA_EVERY = 12
+"""One of so many pings is an event that every client sees.
+
+Anthropic's own clients leave pings out before they look how long nothing came, and Claude Code gives up after 300 s;
+so now and then there is a `message_delta` without a change, of which a stream may have several.
+"""
 _ENDS = {
-    StopReason.LENGTH: "max_tokens",
-    StopReason.CONTEXT_FULL: "max_tokens",
-    StopReason.LOOP: "max_tokens",
+    **dict.fromkeys(CUT, "max_tokens"),
     StopReason.STOP_STRING: "stop_sequence",
     StopReason.TOOL_CALL: "tool_use",
     StopReason.GATED: "refusal",
 }
 
 
-class CountBody(SamplingFields, kw_only=True):
-    """What is asked about a conversation."""
+class CountBody(AnswerFields, kw_only=True):
+    """A conversation."""
 
     messages: list[Any]
-    model: str = ""
     system: str | list[Any] = ""
     tools: Any = None
     tool_choice: Any = None
 
 
 class OutputConfig(msgspec.Struct):
-    """What the answer has to look like."""
+    """How the answer has to look."""
 
     format: dict[str, Any] | None = None
 
 
 class MessagesBody(CountBody, kw_only=True):
-    """What is asked for."""
+    """A conversation to answer."""
 
     max_tokens: int | None = None
-    output_config: OutputConfig | None = None
+    output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
     output_format: dict[str, Any] | None = None
-    stream: bool = False
     stop_sequences: list[str] = msgspec.field(default_factory=list)
-    localspec: Own = msgspec.field(default_factory=Own)
 
 
-async def messages(request: HttpRequest, service: Service) -> Response:
+async def messages(request: HttpRequest, service: Service) -> Answers:
     """Answer a conversation."""
     body = await body_of(request, MessagesBody)
     service = service.of(body.model)
-    options = await _options(body, service.options)
+    if body.max_tokens is None:
+        raise UsageError("max_tokens is missing: give 1 or more, or -1 for no limit")
+    wanted = body.output_config.format or body.output_format
+    stop, form = body.stop_sequences or None, {"strict": True, **wanted} if wanted else None
+    options = await reply_options(
+        body, service.options, body.max_tokens, stop=stop, response_format=form
+    )
     offer = anthropic_offer(body.tools, body.tool_choice)
-    draft = own_draft(body.localspec, service)
-    ask = Request(0, _said(body), options, draft=draft, tools=offer.tools, call_policy=offer.policy)
-    reply = service.reply(request, ask, empty=body.max_tokens == 0)
-    head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
-    if body.stream:
-        head = {**head, "model": service.name}
-        events, check = _events(reply, options, offer.notes), partial(service.check, ask)
-        return await streamed(request, events, check, partial(_opening, head))
-    ((done, _),) = await collected(request, [reply])
-    answer = {
-        **head,
-        "model": service.name,
-        "content": _blocks(done.reply),
-        **_ending(done.reply, options),
-        "usage": _usage(done.reply),
-        **figures([done], offer.notes),
-    }
-    return JSONResponse(answer)
+    prompt = Request(
+        0,
+        _messages(body),
+        options,
+        draft=body.draft(exact=service.backend.exact),
+        tools=offer.tools,
+        call_policy=offer.policy,
+    )
+    written = MessageForm(service.name, options.stop, offer.notes)
+    return Answers(service, [prompt], written, body.stream, body.max_tokens == 0)
 
 
 async def count_tokens(request: HttpRequest, service: Service) -> Response:
-    """Say how many tokens a conversation takes."""
+    """Return how many tokens a conversation takes."""
     body = await body_of(request, CountBody)
     service = service.of(body.model)
     offer = anthropic_offer(body.tools, body.tool_choice)
-    tokens = await unless_gone(request, service.count(_said(body), offer.tools))
+    tokens = await unless_gone(request, service.count(_messages(body), offer.tools))
     return JSONResponse({"input_tokens": tokens})
 
 
-async def _events(
-    reply: AsyncGenerator[Told | Finished], options: ReplyOptions, notes: Sequence[str]
-) -> AsyncGenerator[str]:
-    """Yield the events of a stream: a block of thoughts, where there are some, one of text, and one for each call."""
-    block, kind = -1, ""
-    async with aclosing(reply):
-        async for event in reply:
-            if isinstance(event, Finished):
-                if block < 0:
-                    block = 0
-                    yield _event("content_block_start", index=0, content_block=_block("text"))
-                yield _event("content_block_stop", index=block)
-                ending, told = _ending(event.reply, options), figures([event], notes)
-                yield _event("message_delta", delta=ending, usage=_usage(event.reply), **told)
-                yield _event("message_stop")
-                return
-            first, delta = _piece(event)
-            if first is not None and first["type"] != kind:
-                if block >= 0:
-                    yield _event("content_block_stop", index=block)
-                block, kind = block + 1, first["type"]
-                yield _event("content_block_start", index=block, content_block=first)
-            if delta is not None:
-                yield _event("content_block_delta", index=block, delta=delta)
-            kind = "" if isinstance(event, CallDone) else kind  # the next call is another block
+class MessageForm(AnswerForm):
+    """The form of a message.
+
+    Args:
+        model: its name.
+        stop: the texts that end the answer.
+        notes: on the request.
+    """
+
+    def __init__(self, model: str, stop: Sequence[str], notes: Sequence[str]) -> None:
+        self._stop = stop
+        self._notes = notes
+        self._blocks = Blocks()
+        name = f"msg_{secrets.token_hex(12)}"
+        self._head = {"id": name, "type": "message", "role": "assistant", "model": model}
+
+    def opening(self, progress: PromptProgress) -> Iterable[Body]:
+        """Return an empty message; the tokens of a prompt that has not begun are not known."""
+        ending = {"stop_reason": None, "stop_sequence": None}
+        usage = _usage(progress.total, progress.cached, 0)
+        message: Body = {**self._head, "content": [], **ending, "usage": usage}
+        yield {"type": "message_start", "message": message}
+
+    def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:  # noqa: ARG002 - the only one
+        """Return the events of the blocks, and the end."""
+        for step, block in self._blocks.take(event):
+            body: Body = {"type": f"content_block_{step}", "index": block.index}
+            if step == "start":
+                yield {**body, "content_block": _block(block)}
+            elif step == "stop":
+                yield body
+            elif block.kind == "call":
+                text = block.pieces[-1].text
+                yield {**body, "delta": {"type": "input_json_delta", "partial_json": text}}
+            else:
+                text = block.pieces[-1].text
+                yield {**body, "delta": {"type": f"{block.kind}_delta", block.kind: text}}
+        if isinstance(event, Finished):
+            yield {"type": "message_delta", "delta": self._ending(event.reply), **self._end(event)}
+            yield {"type": "message_stop"}
+
+    def ping(self, number: int) -> Iterable[Body]:
+        """Return a ping, or now and then an event that changes nothing."""
+        if number % _DELTA_EVERY:
+            yield {"type": "ping"}
+        else:
+            nothing = {"stop_reason": None, "stop_sequence": None}
+            yield {"type": "message_delta", "delta": nothing, "usage": {"output_tokens": 0}}
+
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Body:
+        """Return the message."""
+        for event in (*answers[0], *done):
+            for _ in self._blocks.take(event):
+                pass
+        content = [_block(each) for each in self._blocks]
+        return {
+            **self._head,
+            "content": content,
+            **self._ending(done[0].reply),
+            **self._end(done[0]),
+        }
+
+    def _ending(self, reply: Reply) -> Body:
+        """Return why it ended; which of several stop texts it was is not known."""
+        stopped = reply.stop_reason is StopReason.STOP_STRING
+        text = self._stop[0] if stopped and len(self._stop) == 1 else None
+        return {"stop_reason": _ENDS.get(reply.stop_reason, "end_turn"), "stop_sequence": text}
+
+    def _end(self, done: Finished) -> Body:
+        reply = done.reply
+        usage = _usage(reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens)
+        return {"usage": usage, **figures(done, self._notes)}
 
 
-def _opening(head: Mapping[str, Any], progress: PromptProgress) -> str:
-    """Return what a stream begins with; the tokens of a prompt that has not begun are not known."""
-    usage = {
-        "input_tokens": progress.total - progress.cached,
-        "cache_read_input_tokens": progress.cached,
-        "output_tokens": 0,
-    }
-    message = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
-    return _event("message_start", message=message)
-
-
-def _piece(event: Told) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return the block that an event belongs to, where it may begin one, and what it adds."""
-    match event:
-        case Text():
-            kind = "thinking" if event.thinking else "text"
-            return _block(kind), {"type": f"{kind}_delta", kind: event.text}
-        case CallBegun():
-            return _call(ToolCall(event.id, event.name, "{}")), None
-        case CallDelta():
-            return None, {"type": "input_json_delta", "partial_json": event.text}
-    return None, None
-
-
-def _event(kind: str, **fields: Any) -> str:
-    body = json.dumps({"type": kind, **fields}, separators=(",", ":"))
-    return f"event: {kind}\ndata: {body}\n\n"
-
-
-def _said(body: CountBody) -> tuple[Message, ...]:
+def _messages(body: CountBody) -> tuple[Message, ...]:
     system = [{"role": "system", "content": body.system}] if body.system else []
-    said = [*system, *anthropic_messages(body.messages)]
-    return steady([from_json(each, f"message {at}") for at, each in enumerate(said, 1)])
+    given = [*system, *anthropic_messages(body.messages)]
+    return steady([from_json(each, f"message {at}") for at, each in enumerate(given, 1)])
 
 
-async def _options(body: MessagesBody, usual: ReplyOptions) -> ReplyOptions:
-    if body.max_tokens is None:
-        raise UsageError("max_tokens is missing: give 1 or more, or -1 for no limit")
-    form = body.output_format
-    if body.output_config is not None:
-        form = body.output_config.format or form
-    if form:
-        form = {"strict": True, **form}
-    stop = body.stop_sequences or None
-    return await reply_options(
-        body, usual, body.max_tokens, stop=stop, response_format=form or None
-    )
+def _block(block: AnswerBlock) -> Body:
+    """Return a block as it is by now."""
+    if block.kind == "call":
+        call = block.call
+        return {
+            "type": "tool_use",
+            "id": call.id,
+            "name": call.name,
+            "input": arguments_object(call),
+        }
+    signature = {"signature": ""} if block.kind == "thinking" else {}
+    return {"type": block.kind, block.kind: block.text, **signature}
 
 
-def _block(kind: str, text: str = "") -> dict[str, Any]:
-    return {"type": kind, kind: text, **({"signature": ""} if kind == "thinking" else {})}
-
-
-def _blocks(reply: Reply) -> list[dict[str, Any]]:
-    thoughts = [_block("thinking", reply.thinking)] if reply.thinking else []
-    words = [_block("text", reply.text)] if reply.text or not reply.calls else []
-    return [*thoughts, *words, *map(_call, reply.calls)]
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call)}
-
-
-def _ending(reply: Reply, options: ReplyOptions) -> dict[str, Any]:
-    """Return why it ended; which of several stop texts it was is not known."""
-    stopped = reply.stop_reason is StopReason.STOP_STRING
-    met = options.stop[0] if stopped and len(options.stop) == 1 else None
-    return {"stop_reason": _ENDS.get(reply.stop_reason, "end_turn"), "stop_sequence": met}
-
-
-def _usage(reply: Reply) -> dict[str, int]:
-    """Return tokens; what was cached is not counted twice."""
+def _usage(prompt: int, cached: int, completion: int) -> dict[str, int]:
+    """Return tokens; those from the cache are not counted twice."""
     return {
-        "input_tokens": reply.prompt_tokens - reply.cached_tokens,
-        "cache_read_input_tokens": reply.cached_tokens,
-        "output_tokens": reply.completion_tokens,
+        "input_tokens": prompt - cached,
+        "cache_read_input_tokens": cached,
+        "output_tokens": completion,
     }

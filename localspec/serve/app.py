@@ -3,21 +3,22 @@
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localspec.errors import LocalspecError
 from localspec.serve import anthropic, llama_server, openai, responses
-from localspec.serve.answering import Service
-from localspec.serve.http import Guard, error_of, guarded, told
+from localspec.serve.answering import Answers, Service
+from localspec.serve.http import Guard, code_of, error_of, guarded, status_of
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
 
-Handler = Callable[[Request, Service], Awaitable[Response]]
+Handler = Callable[[Request, Service], Awaitable[Response | Answers]]
 _GETS: dict[str, Handler] = {
     "/v1/models": openai.models,
     "/v1/models/{name:path}": openai.model,
@@ -42,20 +43,9 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
 
     Args:
         service: answers.
-        metrics: has seen what happened.
+        metrics: count.
         guard: lets in.
     """
-
-    def handled(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        async def handle(request: Request) -> Response:
-            try:
-                return await handler(request, service)
-            except LocalspecError as error:
-                return told(request.scope, error)
-            except ClientDisconnect:
-                return Response(status_code=499)  # nobody reads it
-
-        return handle
 
     async def health(_: Request) -> Response:
         backend, state = service.backend, service.state
@@ -77,12 +67,37 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         routes=[
             Route("/health", health),
             Route("/metrics", measured),
-            *(Route(path, handled(each), methods=["GET"]) for path, each in _GETS.items()),
-            *(Route(path, handled(each), methods=["POST"]) for path, each in _POSTS.items()),
+            *(
+                Route(path, _Endpoint(each, service), methods=[method])
+                for method, handlers in (("GET", _GETS), ("POST", _POSTS))
+                for path, each in handlers.items()
+            ),
         ],
         exception_handlers={HTTPException: _wrong_address, Exception: _fault},
     )
     return guarded(app, guard, metrics.refuse)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Endpoint:
+    """One path: the answer of its handler, or an error."""
+
+    handler: Handler
+    service: Service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            answer = await self.handler(request, self.service)
+            if isinstance(answer, Answers):
+                await answer.send(request, send)
+            else:
+                await answer(scope, receive, send)
+        except LocalspecError as error:
+            answer = error_of(scope, status_of(error), str(error), code_of(error))
+            await answer(scope, receive, send)
+        except ClientDisconnect:
+            await Response(status_code=499)(scope, receive, send)  # nobody reads it
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:

@@ -11,14 +11,9 @@ from contextlib import aclosing, suppress
 
 import msgspec
 
-from localspec.chat.events import Finished, StreamEvent, Told
 from localspec.chat.request import Request
 from localspec.engine.engine import Answer, Busy, EngineGone, RemoteEngine, Respondent
-from localspec.engine.protocol import (
-    Question,
-    Ready,
-    ReplyEvents,
-)
+from localspec.engine.protocol import Question, Ready
 from localspec.errors import LocalspecError
 from localspec.options import LaunchOptions
 
@@ -184,19 +179,3 @@ class Backend(Respondent):
             self._again_s = now + _AGAIN_S
             self._engine.load(self._launch)
         raise EngineGone(lost)
-
-
-async def pieces(
-    answers: AsyncGenerator[Answer], watch: Callable[[StreamEvent], None] = lambda _event: None
-) -> AsyncGenerator[Told | Finished]:
-    """Yield the pieces of an answer, and in the end the whole; `watch` gets every other event."""
-    async with aclosing(answers) as notices:
-        async for notice in notices:
-            if isinstance(notice, Finished):
-                yield notice
-            elif isinstance(notice, ReplyEvents):
-                for event in notice.events:
-                    if isinstance(event, Told):
-                        yield event
-                    else:
-                        watch(event)

@@ -18,13 +18,13 @@ from localspec.storage.paths import data_dir
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalogue:
-    """What can be asked for.
+    """The models that requests may name.
 
     Args:
         first: what the server was started with.
         names: of that.
-        options_of: says how a model answers where a request does not say, by its name.
-        pinned: whether nothing else can be asked for.
+        options_of: returns how a model answers where a request does not say, by its name.
+        pinned: whether there is no other.
     """
 
     first: ServedModel
@@ -45,24 +45,24 @@ class Catalogue:
                 f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
             )
         registry, store = load_registry(), Store(data_dir())
-        found = _launch(name, self.first.launch, registry, store)
-        if found is None and _embeds(registry, name):
+        entry = _launch(name, self.first.launch, registry, store)
+        if entry is None and _embeds(registry, name):
             raise NotFound(f"model {name[:80]!r} makes vectors of texts, and answers nobody")
-        if found is None and registry.knows(name):
+        if entry is None and registry.knows(name):
             raise NotFound(
                 f"model {name[:80]!r} is not on this machine: run `localspec pull {registry.name(name)}`"
             )
-        if found is None:
+        if entry is None:
             raise NotFound(
                 f"there is no model {name[:80]!r}: ask for {self.first.name}, or another that /v1/models lists"
             )
-        called, launch = found
+        called, launch = entry
         if called in self.names:
             return self.first
         return ServedModel(called, launch, self.options_of(called))
 
     def listed(self) -> list[str]:
-        """Return the names that can be asked for, those of the first before the others."""
+        """Return the names that requests may have, those of the first before the others."""
         names = dict.fromkeys(self.names)
         if not self.pinned:
             names |= dict.fromkeys(_here(load_registry(), Store(data_dir())))
@@ -89,9 +89,9 @@ def _launch(
         return (name, replace(bare, target=name)) if _answers(imported) else None
     if not registry.knows(name):
         return None
-    meant = registry.name(name)
-    pair = registry.pairs.get(meant)
-    target = registry.find(meant if pair is None else pair.target)
+    usual = registry.name(name)
+    pair = registry.pairs.get(usual)
+    target = registry.find(usual if pair is None else pair.target)
     if target is None or not _answers(target):
         return None
     if pair is None:

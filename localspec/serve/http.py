@@ -5,29 +5,24 @@ import hmac
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.engine.engine import Busy, EngineFault, EngineGone
-from localspec.errors import ContextOverflow, LocalspecError, PassFailed, UsageError
+from localspec.errors import ContextOverflow, LocalspecError, PassFailed
 from localspec.serve.backend import WaitedTooLong
-from localspec.serve.unsupported import refuse_unsupported
 
 CLIENT = "localspec.client"
-"""Under which a request's scope has the name of who asks."""
+"""The name of the client in a request's scope."""
 GATE = "localspec.gate"
-"""Under which it has what the one who asks must not see; nothing where they may see all."""
-MOST_BODY_BYTES = 16 << 20
+"""The gate of that client, empty without one."""
 _RETRY_S = 2
 _TRY_LATER = {429, 503}
-T = TypeVar("T", bound=msgspec.Struct)
 
 
 class NotFound(LocalspecError):
@@ -64,11 +59,11 @@ class Guard:
         """Return whether a request bears a key, where it needs one."""
         given = _key(headers)
         # All are compared, so that the time tells nothing.
-        found = [hmac.compare_digest(given.encode(), each.encode()) for each in self.keys]
-        return any(found) or not self.keys
+        matches = [hmac.compare_digest(given.encode(), each.encode()) for each in self.keys]
+        return any(matches) or not self.keys
 
     def client(self, headers: Headers, peer: str) -> str:
-        """Return a name for who asks, of which nothing can be read: the key, or where none is needed whatever tells programs apart.
+        """Return a name for the client that reveals nothing: of its key, or without keys of its address and program.
 
         Args:
             headers: of a request that is let in.
@@ -102,7 +97,7 @@ def guarded(app: ASGIApp, guard: Guard, refused: Callable[[int], None]) -> ASGIA
 
 
 class _Keys:
-    """Answers 401 without a key; else names in the scope who asks, and what they must not see."""
+    """Answers 401 without a key; else puts the client and its gate into the scope."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
@@ -148,33 +143,6 @@ class _Counted:
         await self._app(scope, receive, sending)
 
 
-async def body_of(request: Request, kind: type[T]) -> T:
-    """Return a request's body as a record; a field that is null is one that is left out.
-
-    Raises:
-        TooLarge: it is.
-        UsageError: it is no JSON, or no such record, or has a field that is not supported.
-    """
-    if (coding := request.headers.get("content-encoding", "identity")) != "identity":
-        raise UsageError(f"the body is encoded as {coding[:40]!r}: send it as it is")
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > MOST_BODY_BYTES:
-            raise TooLarge(f"the body has more than {MOST_BODY_BYTES >> 20} MB: send a shorter one")
-        pieces.append(piece)
-    try:
-        fields = msgspec.json.decode(b"".join(pieces))
-        if isinstance(fields, dict):
-            fields = {name: value for name, value in fields.items() if value is not None}
-            refuse_unsupported(fields, kind.__struct_fields__)
-        return msgspec.convert(fields, kind)
-    except RecursionError:
-        raise UsageError("the body is nested too deeply: send a flatter one") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"the body is not valid: {error}") from None
-
-
 def status_of(error: LocalspecError) -> int:
     """Return the HTTP status that says what went wrong."""
     match error:
@@ -189,11 +157,6 @@ def status_of(error: LocalspecError) -> int:
         case EngineFault() | PassFailed():
             return 500
     return 400
-
-
-def told(scope: Scope, error: LocalspecError) -> JSONResponse:
-    """Return an error as an answer."""
-    return error_of(scope, status_of(error), str(error), code_of(error))
 
 
 def code_of(error: LocalspecError) -> str | None:

@@ -3,42 +3,28 @@
 Source: the README of llama.cpp's server.
 """
 
-import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Finished, Text, Told
+from localspec.chat.events import Delta, Finished, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Detokenize, Tokenize
 from localspec.messages import Infill
-from localspec.serve.answering import (
-    Service,
-    collected,
-    drafting,
-    merged,
-    streamed,
-    unless_gone,
-)
-from localspec.serve.http import body_of
-from localspec.serve.openai import (
-    CompletionBody,
-    choices,
-    own_draft,
-)
-from localspec.serve.reply_options import reply_options
+from localspec.serve.answering import AnswerForm, Answers, Body, Service, unless_gone
+from localspec.serve.bodies import body_of, reply_options
+from localspec.serve.openai import CompletionBody, choices
+from localspec.serve.openai_forms import drafting
 
 _STOPS = {StopReason.EOG: "eos", StopReason.STOP_STRING: "word"}
 
 
 class TokenizeBody(msgspec.Struct):
-    """A text, and whether the ids stand alone, or each with what it stands for."""
+    """A text, and whether each id comes with its piece of it."""
 
     content: str
     add_special: bool = False
@@ -58,7 +44,7 @@ class Snippet(msgspec.Struct):
     filename: str = "tmp"
 
 
-class InfillBody(CompletionBody):
+class InfillBody(CompletionBody, kw_only=True):
     """A gap, and how to fill it in. What limits the time of a prompt, `samplers`, and other fields are ignored."""
 
     input_prefix: str = ""
@@ -72,7 +58,7 @@ class InfillBody(CompletionBody):
     response_fields: list[str] = msgspec.field(default_factory=list)
 
 
-async def infill(request: HttpRequest, service: Service) -> Response:
+async def infill(request: HttpRequest, service: Service) -> Answers:
     """Fill in a gap, as llama.vim and llama.vscode ask for it; several times, where they ask for several."""
     body = await body_of(request, InfillBody)
     service = service.of(body.model)
@@ -86,35 +72,48 @@ async def infill(request: HttpRequest, service: Service) -> Response:
     if body.seed is not None and body.seed < 0:
         body.seed = None
     options = await reply_options(body, service.options, body.n_predict)
-    count = body.n_cmpl or body.n or 1
-    asked = choices(
-        [Request(0, (), options, infill=gap)], count, own_draft(body.localspec, service)
-    )
-    replies = [service.reply(request, each, empty=body.n_predict == 0) for each in asked]
-    if body.stream:
-        return await streamed(
-            request, _filling(replies, body, service), partial(service.check, asked[0])
-        )
-    found = await collected(request, replies)
-    filled = [
-        _chosen(_filled(done, done.reply.text, at, service), body)
-        for at, (done, _) in enumerate(found)
-    ]
-    return JSONResponse(filled if count > 1 else filled[0])
+    draft = body.draft(exact=service.backend.exact)
+    prompts = choices([Request(0, (), options, infill=gap)], body.n_cmpl or body.n or 1, draft)
+    form = InfillForm(service, body.response_fields)
+    return Answers(service, prompts, form, body.stream, body.n_predict == 0)
 
 
-async def _filling(
-    replies: Sequence[AsyncGenerator[Told | Finished]], body: InfillBody, service: Service
-) -> AsyncGenerator[str]:
-    async with aclosing(merged(replies)) as events:
-        async for at, each in events:
-            if isinstance(each, Finished):
-                told = _chosen(_filled(each, "", at, service), body)
-            elif isinstance(each, Text):
-                told = {"index": at, "content": each.text, "stop": False}
-            else:
-                continue  # it is offered no functions
-            yield f"data: {json.dumps(told, separators=(',', ':'))}\n\n"
+class InfillForm(AnswerForm):
+    """The form of what fills a gap.
+
+    Args:
+        service: answers.
+        fields: the paths of those that are wanted, as `timings/prompt_n`; without any all are.
+    """
+
+    def __init__(self, service: Service, fields: Sequence[str]) -> None:
+        self._service = service
+        self._fields = fields
+
+    def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:
+        """Return a piece of text, or the end; there are no calls."""
+        if isinstance(event, Finished):
+            yield self._filled(at, event, "")
+        elif isinstance(event, Text):
+            yield {"index": at, "content": event.text, "stop": False}
+
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Any:  # noqa: ARG002 - the replies have it
+        """Return the answer, or a list of several."""
+        filled = [self._filled(at, each, each.reply.text) for at, each in enumerate(done)]
+        return filled if len(filled) > 1 else filled[0]
+
+    def _filled(self, at: int, done: Finished, content: str) -> Body:
+        whole = _filled(done, content, at, self._service)
+        if not self._fields:
+            return whole
+        chosen = {}
+        for path in self._fields:
+            value: Any = whole
+            for name in path.split("/"):
+                value = value.get(name) if isinstance(value, dict) else None
+            if value is not None:
+                chosen[path] = value
+        return chosen
 
 
 def _filled(done: Finished, content: str, at: int, service: Service) -> dict[str, Any]:
@@ -148,36 +147,22 @@ def _pace(name: str, count: int, seconds: float) -> dict[str, float]:
     }
 
 
-def _chosen(answer: dict[str, Any], body: InfillBody) -> dict[str, Any]:
-    """Return the fields of an answer that are asked for, each under its path, as `timings/prompt_n`."""
-    if not body.response_fields:
-        return answer
-    chosen = {}
-    for path in body.response_fields:
-        value: Any = answer
-        for name in path.split("/"):
-            value = value.get(name) if isinstance(value, dict) else None
-        if value is not None:
-            chosen[path] = value
-    return chosen
-
-
 async def tokenize(request: HttpRequest, service: Service) -> Response:
     """Return the ids of a text; where asked, each with its piece, or the bytes of one that is no text by itself."""
     body = await body_of(request, TokenizeBody)
-    asked = Tokenize(0, body.content, body.add_special)
-    found = await unless_gone(request, service.tokens(asked))
+    question = Tokenize(0, body.content, body.add_special)
+    tokens = await unless_gone(request, service.tokens(question))
     if not body.with_pieces:
-        return JSONResponse({"tokens": found.tokens})
-    pairs = zip(found.tokens, found.pieces, strict=True)
+        return JSONResponse({"tokens": tokens.tokens})
+    pairs = zip(tokens.tokens, tokens.pieces, strict=True)
     return JSONResponse({"tokens": [{"id": each, "piece": _piece(text)} for each, text in pairs]})
 
 
 async def detokenize(request: HttpRequest, service: Service) -> Response:
     """Return what ids stand for, control tokens included."""
     body = await body_of(request, DetokenizeBody)
-    found = await unless_gone(request, service.tokens(Detokenize(0, tuple(body.tokens))))
-    whole = "".join(found.pieces).encode("latin-1")
+    tokens = await unless_gone(request, service.tokens(Detokenize(0, tuple(body.tokens))))
+    whole = "".join(tokens.pieces).encode("latin-1")
     return JSONResponse({"content": whole.decode(errors="replace")})
 
 

@@ -1,6 +1,6 @@
 """MCP: a model as tools of other programs, `ask` and `ask_json`, over stdin and stdout.
 
-The model is loaded when it is first asked, and unloaded after a while without questions.
+The model is loaded with the first question, and unloaded after a while without any.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class AskTools:
     Args:
         backend: answers; nothing is loaded yet.
         residence: has it load.
-        catalogue: what may be asked for.
+        catalogue: the models that calls may name.
         loading: how far that is.
         gate: what is masked in answers, see `Request`.
     """
@@ -141,7 +141,7 @@ class AskTools:
             return _failed(str(error))
 
     def _request(self, tool: str, given: dict[str, Any]) -> tuple[ServedModel, Request]:
-        """Return what is asked, and of whom.
+        """Return the model of a call, and the request to it.
 
         Raises:
             LocalspecError: it cannot be.
@@ -253,7 +253,7 @@ def _result(reply: Reply, model: ServedModel, *, binds: bool) -> types.CallToolR
     try:
         value = json.loads(reply.text) if binds else None
     except ValueError:  # of a number, say, a mask leaves none
-        return _failed(f"the answer is no JSON any more: a part of it was {_MASKED}")
+        return _failed(f"the answer is no longer JSON: a part of it was {_MASKED}")
     return types.CallToolResult(
         content=[types.TextContent(text=reply.text)],
         structured_content=value if isinstance(value, dict) else None,

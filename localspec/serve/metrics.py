@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from localspec.chat.events import Finished, Reply, RoundDone, Started, Told
+from localspec.chat.events import Delta, Finished, Reply, RoundDone, Started
 from localspec.chat.request import Request
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyEvents
 from localspec.launch.observe import workload_of
@@ -31,7 +31,7 @@ class _UnderWay:
 
 
 class Metrics:
-    """Counts what is asked and what the engine tells.
+    """Counts questions, and the notices of the engine.
 
     Args:
         clock: seconds, monotonic.
@@ -39,22 +39,26 @@ class Metrics:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._asked: dict[int, _UnderWay] = {}
+        self._under_way: dict[int, _UnderWay] = {}
         self._registry = registry = CollectorRegistry()
 
-        def counter(name: str, said: str, *labels: str) -> Counter:
-            return Counter(f"localspec_{name}", said, labels, registry=registry)
+        def counter(name: str, help_: str, *labels: str) -> Counter:
+            return Counter(f"localspec_{name}", help_, labels, registry=registry)
 
-        def histogram(name: str, said: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(f"localspec_{name}", said, buckets=buckets, registry=registry)
+        def histogram(name: str, help_: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(f"localspec_{name}", help_, buckets=buckets, registry=registry)
 
         self._requests = counter("requests", "Requests by what became of them.", "outcome")
         self._refused = counter("refused", "Requests refused, by HTTP status.", "status")
         self._tokens = counter("tokens", "Tokens: prompt, cached, completion.", "kind")
         by = ("drafter", "workload")
         self._rounds = counter("rounds", "Rounds by drafter and kind of text.", *by)
-        self._drafted = counter("drafted_tokens", "Drafted tokens, likewise.", *by)
-        self._accepted = counter("accepted_tokens", "Drafted tokens accepted, likewise.", *by)
+        self._drafted = counter(
+            "drafted_tokens", "Drafted tokens by drafter and kind of text.", *by
+        )
+        self._accepted = counter(
+            "accepted_tokens", "Drafted tokens accepted, by drafter and kind of text.", *by
+        )
         self._deaths = counter("engine_deaths", "How often the engine died.")
         self._waited_s = histogram("wait_seconds", "From the request to its begin.", _SECONDS)
         self._first_token_s = histogram(
@@ -66,40 +70,40 @@ class Metrics:
             "pass_tokens", "Tokens per pass of the target that gave logits.", _WIDTHS
         )
         self._gauges = {
-            name: Gauge(f"localspec_{name}", said, registry=registry)
-            for name, said in _GAUGES.items()
+            name: Gauge(f"localspec_{name}", help_, registry=registry)
+            for name, help_ in _GAUGES.items()
         }
 
     @property
     def running(self) -> int:
         """Requests that are being answered."""
-        return sum(each.began for each in self._asked.values())
+        return sum(each.began for each in self._under_way.values())
 
     @property
     def waiting(self) -> int:
         """Requests that wait for a sequence."""
-        return len(self._asked) - self.running
+        return len(self._under_way) - self.running
 
-    def ask(self, number: int, asked: Question) -> None:
-        """Take in what the engine is asked."""
-        if isinstance(asked, Request):
-            self._asked[number] = _UnderWay(asked, self._clock())
+    def ask(self, number: int, question: Question) -> None:
+        """Count a question to the engine."""
+        if isinstance(question, Request):
+            self._under_way[number] = _UnderWay(question, self._clock())
 
     def see(self, notice: Notice) -> None:
-        """Take in what the engine tells."""
+        """Count a notice of the engine."""
         match notice:
             case ReplyEvents(id=number):
                 self._happened(number, notice)
             case Finished(id=number, reply=reply, widths=widths):
-                self._replied(self._asked.pop(number, None), reply)
+                self._replied(self._under_way.pop(number, None), reply)
                 for width, passes in widths:
                     for _ in range(passes):
                         self._widths.observe(width)
             case Failed(id=int(number)):
-                self._asked.pop(number, None)
+                self._under_way.pop(number, None)
                 self._requests.labels("failed").inc()
             case EngineDied():
-                self._asked.clear()
+                self._under_way.clear()
                 self._deaths.inc()
 
     def refuse(self, status: int) -> None:
@@ -112,24 +116,24 @@ class Metrics:
         self._gauges["requests_waiting"].set(self.waiting)
         return generate_latest(self._registry)
 
-    def _happened(self, number: int, told: ReplyEvents) -> None:
-        asked = self._asked.get(number)
-        if asked is None:
+    def _happened(self, number: int, notice: ReplyEvents) -> None:
+        job = self._under_way.get(number)
+        if job is None:
             return
-        seconds = self._clock() - asked.since_s
-        if not asked.began and any(isinstance(each, Started) for each in told.events):
-            asked.began = True
+        seconds = self._clock() - job.since_s
+        if not job.began and any(isinstance(each, Started) for each in notice.events):
+            job.began = True
             self._waited_s.observe(seconds)
-        if not asked.wrote and any(isinstance(each, RoundDone | Told) for each in told.events):
-            asked.wrote = True
+        if not job.wrote and any(isinstance(each, RoundDone | Delta) for each in notice.events):
+            job.wrote = True
             self._first_token_s.observe(seconds)
 
-    def _replied(self, asked: _UnderWay | None, reply: Reply) -> None:
+    def _replied(self, job: _UnderWay | None, reply: Reply) -> None:
         self._requests.labels(reply.stop_reason.value).inc()
         self._tokens.labels("prompt").inc(reply.prompt_tokens)
         self._tokens.labels("cached").inc(reply.cached_tokens)
         self._tokens.labels("completion").inc(reply.completion_tokens)
-        workload = "chat" if asked is None else workload_of(asked.request.question, reply.text)
+        workload = "chat" if job is None else workload_of(job.request.question, reply.text)
         for name, stats in reply.acceptance.by_drafter.items():
             self._rounds.labels(name, workload).inc(stats.rounds)
             self._drafted.labels(name, workload).inc(stats.drafted)

@@ -1,28 +1,150 @@
-"""The two forms of OpenAI's completions, and how they tell logprobs."""
+"""The two forms of OpenAI's completions, and how they write logprobs."""
 
-from collections.abc import Sequence
+import secrets
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from localspec.chat.events import CallBegun, CallDelta, Reply, Text, TokenLogprob, Told
+from localspec import __version__
+from localspec.chat.events import (
+    CallBegun,
+    CallDelta,
+    CallDone,
+    Delta,
+    Finished,
+    Reply,
+    Text,
+    TokenLogprob,
+)
+from localspec.chat.reply_figures import speculation, timings
+from localspec.decoding.round import StopReason
 from localspec.messages import ToolCall
+from localspec.serve.answering import AnswerForm, Body, PromptProgress
 from localspec.serve.tools import openai_call
 
+CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
+"""Why an answer may end before its end."""
 _UNLIKELY = -9999.0
+_FINISHES = {
+    StopReason.TOOL_CALL: "tool_calls",
+    StopReason.GATED: "content_filter",
+    **dict.fromkeys(CUT, "length"),
+}
 
 
-class ChatForm:
-    """The forms of a chat completion."""
+def drafting(done: Finished) -> dict[str, Any]:
+    """Return how drafting went, and why it went so."""
+    return {**speculation(done.reply), "reason": done.reason}
 
-    whole, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
 
-    def __init__(self, model: str, logprobs: bool, notes: Sequence[str] = ()) -> None:
-        self.model = model
-        self.notes = notes
+def figures(done: Finished, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what only localspec has: seed, where the time went, and how drafting went."""
+    own = {"seed": done.reply.seed, "stop_reason": done.reply.stop_reason.value}
+    return {
+        "localspec": {**own, **({"notes": list(notes)} if notes else {})},
+        "timings": timings(done.reply),
+        "speculation": drafting(done),
+    }
+
+
+class CompletionForm(AnswerForm):
+    """The common form of completions.
+
+    Args:
+        model: its name.
+        logprobs: whether they are reported.
+        count: of answers.
+        counted: whether a stream ends with the usage.
+        notes: on the request.
+    """
+
+    object: str
+    chunk: str
+    prefix: str
+    end = "data: [DONE]\n\n"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        logprobs: bool,
+        count: int,
+        counted: bool = False,
+        notes: Sequence[str] = (),
+    ) -> None:
         self._logprobs = logprobs
+        self._count = count
+        self._counted = counted
+        self._notes = notes
+        self._done: list[Finished] = []
+        self._head = {
+            "id": f"{self.prefix}-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": model,
+            "system_fingerprint": f"localspec-{__version__}",
+        }
+
+    @abstractmethod
+    def choice(self, reply: Reply, texts: Sequence[Text]) -> Body:
+        """Return one whole answer."""
+
+    @abstractmethod
+    def piece(self, at: int, event: Delta | None) -> Body:
+        """Return a part of one streamed answer; without an event its end."""
+
+    def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:
+        """Return the part of an answer that an event is."""
+        if isinstance(event, Finished):
+            self._done.append(event)
+            more = figures(event, self._notes) if self._count == 1 else {}
+            reason = _FINISHES.get(event.reply.stop_reason, "stop")
+            yield self._chunk(at, self.piece(at, None), reason, **more)
+        elif not isinstance(event, CallDone):
+            yield self._chunk(at, self.piece(at, event))
+
+    def closing(self) -> Iterable[Body]:
+        """Return the usage, where it is wanted."""
+        if self._counted:
+            usage = _usage([each.reply for each in self._done])
+            yield {**self._head, "object": self.chunk, "choices": [], "usage": usage}
+
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Body:
+        """Return all answers, with the figures of the first."""
+        choices = [
+            {
+                "index": at,
+                **self.choice(each.reply, [piece for piece in pieces if isinstance(piece, Text)]),
+                "finish_reason": _FINISHES.get(each.reply.stop_reason, "stop"),
+            }
+            for at, (pieces, each) in enumerate(zip(answers, done, strict=True))
+        ]
+        usage = _usage([each.reply for each in done])
+        head = {**self._head, "object": self.object, "choices": choices, "usage": usage}
+        return {**head, **figures(done[0], self._notes)}
+
+    def _chunk(self, at: int, piece: Body, reason: str | None = None, **more: Any) -> Body:
+        choice = {"index": at, **piece, "finish_reason": reason}
+        usage = {"usage": None} if self._counted else {}
+        return {**self._head, "object": self.chunk, "choices": [choice], **usage, **more}
+
+
+class ChatForm(CompletionForm):
+    """The form of a chat completion."""
+
+    object, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
+
+    def __init__(self, model: str, **given: Any) -> None:
+        super().__init__(model, **given)
         self._calls: dict[int, int] = {}
 
-    def choice(self, reply: Reply, texts: Sequence[Text]) -> dict[str, Any]:
+    def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - see AnswerForm
+        """Return an empty part of every answer."""
+        for at in range(self._count):
+            yield self._chunk(at, {"delta": {"role": "assistant", "content": ""}})
+
+    def choice(self, reply: Reply, texts: Sequence[Text]) -> Body:
         """Return one whole answer."""
         more: dict[str, Any] = {"reasoning_content": reply.thinking} if reply.thinking else {}
         content: str | None = reply.text
@@ -32,71 +154,59 @@ class ChatForm:
         message = {"role": "assistant", "content": content, "refusal": None, **more}
         return {"message": message, "logprobs": self._likely(texts)}
 
-    def opening(self) -> dict[str, Any]:
-        """Return what a stream begins with."""
-        return {"delta": {"role": "assistant", "content": ""}}
-
-    def piece(self, at: int, told: Told | None) -> dict[str, Any]:
-        """Return a part of a stream; without any its end."""
-        match told:
+    def piece(self, at: int, event: Delta | None) -> Body:
+        """Return a part of one streamed answer; without an event its end."""
+        match event:
             case Text():
-                delta = {"reasoning_content" if told.thinking else "content": told.text}
-                return {"delta": delta, "logprobs": self._likely([told])}
+                delta = {"reasoning_content" if event.thinking else "content": event.text}
+                return {"delta": delta, "logprobs": self._likely([event])}
             case CallBegun(id=name):
                 self._calls[at] = self._calls.get(at, -1) + 1
-                call = openai_call(ToolCall(name, told.name, ""))
+                call = openai_call(ToolCall(name, event.name, ""))
             case CallDelta(text=text):
                 call = {"function": {"arguments": text}}
             case _:
                 return {"delta": {}}
         return {"delta": {"tool_calls": [{"index": self._calls[at], **call}]}}
 
-    def _likely(self, texts: Sequence[Text]) -> dict[str, Any] | None:
-        if not self._logprobs:
-            return None
-        return {"content": likely(texts), "refusal": None}
+    def _likely(self, texts: Sequence[Text]) -> Body | None:
+        return {"content": likely(texts), "refusal": None} if self._logprobs else None
 
 
-class TextForm:
-    """The forms of a completion."""
+class TextForm(CompletionForm):
+    """The form of a completion."""
 
-    whole, chunk, prefix = "text_completion", "text_completion", "cmpl"
+    object, chunk, prefix = "text_completion", "text_completion", "cmpl"
 
-    notes: Sequence[str] = ()
+    def __init__(self, model: str, **given: Any) -> None:
+        super().__init__(model, **given)
+        self._length = [0] * self._count
 
-    def __init__(self, model: str, logprobs: bool) -> None:
-        self.model = model
-        self._logprobs = logprobs
-        self._told: dict[int, int] = {}
-
-    def choice(self, reply: Reply, texts: Sequence[Text]) -> dict[str, Any]:
+    def choice(self, reply: Reply, texts: Sequence[Text]) -> Body:
         """Return one whole answer."""
         return {"text": reply.text, "logprobs": self._likely(texts, 0)}
 
-    def opening(self) -> None:
-        """Return what a stream begins with: nothing."""
-
-    def piece(self, at: int, text: Told | None) -> dict[str, Any]:
-        """Return a part of a stream; without a text its end."""
-        if not isinstance(text, Text):
+    def piece(self, at: int, event: Delta | None) -> Body:
+        """Return a part of one streamed answer; without a text its end."""
+        if not isinstance(event, Text):
             return {"text": "", "logprobs": None}
-        start = self._told.get(at, 0)
-        self._told[at] = start + len(text.text)
-        return {"text": text.text, "logprobs": self._likely([text], start)}
+        start = self._length[at]
+        self._length[at] += len(event.text)
+        return {"text": event.text, "logprobs": self._likely([event], start)}
 
-    def _likely(self, texts: Sequence[Text], start: int) -> dict[str, Any] | None:
+    def _likely(self, texts: Sequence[Text], start: int) -> Body | None:
         if not self._logprobs:
             return None
-        told = [each for text in texts for each in text.logprobs]
-        before = accumulate((each.piece for each in told), initial="")
+        tokens = [each for text in texts for each in text.logprobs]
+        before = accumulate((each.piece for each in tokens), initial="")
         return {
-            "tokens": [_named(each.piece) for each in told],
-            "token_logprobs": [_finite(each.logprob) for each in told],
-            "top_logprobs": [_likeliest(each) for each in told],
+            "tokens": [_named(each.piece) for each in tokens],
+            "token_logprobs": [_finite(each.logprob) for each in tokens],
+            "top_logprobs": [_likeliest(each) for each in tokens],
             # Where a token begins, in characters of the text.
             "text_offset": [
                 start + len(_bytes(spelled).decode(errors="ignore"))
-                for spelled, _ in zip(before, told, strict=False)
+                for spelled, _ in zip(before, tokens, strict=False)
             ],
         }
 
@@ -114,21 +224,29 @@ def likely(texts: Sequence[Text]) -> list[dict[str, Any]]:
     ]
 
 
+def _usage(replies: list[Reply]) -> dict[str, Any]:
+    prompt = sum(each.prompt_tokens for each in replies)
+    completion = sum(each.completion_tokens for each in replies)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in replies)},
+    }
+
+
 def _bytes(piece: str) -> bytes:
     return piece.encode("latin-1")
 
 
 def _token(piece: str, logprob: float) -> dict[str, Any]:
     raw = _bytes(piece)
-    return {
-        "token": raw.decode(errors="replace"),
-        "logprob": _finite(logprob),
-        "bytes": list(raw),
-    }
+    text = raw.decode(errors="replace")
+    return {"token": text, "logprob": _finite(logprob), "bytes": list(raw)}
 
 
 def _named(piece: str) -> str:
-    """Return a token's text; of one that is no text by itself its bytes, so that no two are called alike."""
+    """Return a token's text; of one that is no text by itself its bytes, so that no two have the same name."""
     raw = _bytes(piece)
     try:
         return raw.decode()
@@ -136,11 +254,12 @@ def _named(piece: str) -> str:
         return "bytes:" + "".join(f"\\x{each:02x}" for each in raw)
 
 
-def _likeliest(told: TokenLogprob) -> dict[str, float]:
+def _likeliest(token: TokenLogprob) -> dict[str, float]:
     """Return the likeliest tokens, and the chosen one where it is none of them."""
-    return {_named(piece): _finite(each) for piece, each in (*told.top, (told.piece, told.logprob))}
+    pairs = (*token.top, (token.piece, token.logprob))
+    return {_named(piece): _finite(each) for piece, each in pairs}
 
 
 def _finite(logprob: float) -> float:
-    """Return what JSON can say, as OpenAI does."""
+    """Return what JSON can hold, as OpenAI does."""
     return max(logprob, _UNLIKELY)

@@ -1,4 +1,4 @@
-"""Residence: which model is in memory: the one that is asked for, as soon as nothing runs on another, and none after a while.
+"""Residence: the model in memory: the one that requests name, as soon as nothing runs on another, and none after a while.
 
 Requests for a model that is not loaded wait in a line. None overtakes it but those for what is loaded next, and
 those only if they came before it was: so every model has its turn, and changes are as few as fairness allows.
@@ -19,7 +19,7 @@ from localspec.serve.backend import Backend, WaitedTooLong
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model that can be asked for.
+    """A model that requests may name.
 
     Args:
         name: how answers call it.
@@ -52,8 +52,8 @@ class Residence:
 
     Attributes:
         loaded: what is in memory; None where nothing is, or something else is being loaded.
-        resting: what was unloaded for want of requests, and is loaded again with the next one; None where
-            anything else was asked for since.
+        resting: the model that was unloaded for want of requests, and is loaded again with the next one; None where
+            a request named another one since.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Residence:
         self._line: deque[_Waiting] = deque()
         self._change: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._rest()
+        self._start_timer()
 
     @property
     def waiting(self) -> int:
@@ -100,7 +100,7 @@ class Residence:
             await self._turn(model)
         else:
             self._users += 1
-        self._wake()
+        self._stop_timer()
         try:
             yield
         finally:
@@ -134,7 +134,7 @@ class Residence:
             return
         if not self._line:
             if not self._users:
-                self._rest()
+                self._start_timer()
             return
         if self._line[0].model == self.loaded:
             self._admit()
@@ -151,7 +151,7 @@ class Residence:
         self._line = staying
 
     def _begin(self, change: Coroutine[Any, Any, None]) -> None:
-        self._wake()
+        self._stop_timer()
         self._change = asyncio.create_task(change)
 
     async def _load(self, model: ServedModel) -> None:
@@ -178,19 +178,19 @@ class Residence:
             self._change = None
         self._advance()
 
-    def _rest(self) -> None:
+    def _start_timer(self) -> None:
         """Unload the model after a while without requests."""
         if self._keep_alive_s is None or self.loaded is None or self._timer is not None:
             return
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._keep_alive_s, self._tired)
+        self._timer = loop.call_later(self._keep_alive_s, self._idle_expired)
 
-    def _tired(self) -> None:
+    def _idle_expired(self) -> None:
         self._timer = None
         if not (self._users or self._line or self._change):
             self._begin(self._unload())
 
-    def _wake(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

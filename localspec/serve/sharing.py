@@ -159,7 +159,7 @@ class _Program:
             return
         self.model = model
         self.draft = OFF if wanted.draft == OFF else None
-        if resting is not None:  # as soon as something is asked
+        if resting is not None:  # with the first question
             self.send(Loading(ready.target, 0.0))
         self.send(ready)
 

@@ -6,18 +6,20 @@ Source: the API references of OpenAI and Anthropic.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+import msgspec
 
 from localspec.calls import Tool
-from localspec.calls.policy import CallPolicy
+from localspec.calls.policy import CallPolicy, ToolChoice
 from localspec.display import printable_line
 from localspec.errors import UsageError
-from localspec.messages import ToolCall
+from localspec.messages import ToolCall, checked_text
 
 _NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
-_CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+_CHOICES: Mapping[Any, ToolChoice] = {each: each for each in get_args(ToolChoice)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,74 +38,68 @@ class ToolOffer:
 
 
 def openai_offer(tools: Any, choice: Any, parallel: bool | None) -> ToolOffer:
-    """Return what a body of OpenAI's offers: of chat completions, or of responses, where a function's fields stand outside.
+    """Return the offer in a body of OpenAI's: of chat completions, or of responses, where a function's fields stand outside.
 
     Raises:
         UsageError: it cannot be read.
     """
-
-    def read(each: dict[str, Any], what: str) -> Tool | None:
-        if each.get("type", "function") != "function":
-            return None
-        function = each.get("function", each)
-        if not isinstance(function, dict):
-            raise UsageError(f"{what} has no function: write its name and parameters")
-        return _tool(function, "parameters", what)
-
-    offer = _offered(tools, read)
-    kind, names = _choice(choice)
-    return _chosen(offer, kind, names, parallel is not False)
+    return _offer(tools, choice, {"function"}, "parameters", parallel is not False)
 
 
 def anthropic_offer(tools: Any, choice: Any) -> ToolOffer:
-    """Return what a body of Anthropic's offers.
+    """Return the offer in a body of Anthropic's.
 
     Raises:
         UsageError: it cannot be read.
     """
-
-    def read(each: dict[str, Any], what: str) -> Tool | None:
-        custom = each.get("type") in {None, "custom"}
-        return _tool(each, "input_schema", what) if custom else None
-
-    offer = _offered(tools, read)
     parallel = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use"))
-    kind, names = _choice(choice)
-    return _chosen(offer, kind, names, parallel)
+    return _offer(tools, choice, {"function", "custom"}, "input_schema", parallel)
 
 
-def _offered(value: Any, read: Any) -> ToolOffer:
+def _offer(
+    value: Any, choice: Any, kinds: Collection[str], schema: str, parallel: bool
+) -> ToolOffer:
+    """Return an offer.
+
+    Args:
+        value: the tools.
+        choice: which of them.
+        kinds: types of functions; one without a type is one.
+        schema: name of the field with a function's schema.
+        parallel: whether there may be several calls.
+    """
     if value is not None and not isinstance(value, list):
         raise UsageError("tools is not a list: write a list of tools")
     tools, left_out = list[Tool](), list[str]()
     for number, each in enumerate(value or (), 1):
-        what = f"tool {number}"
         if not isinstance(each, dict):
-            raise UsageError(f"{what} is not an object: write its name and its schema")
-        tool = read(each, what)
-        if tool is None:
-            left_out.append(printable_line(str(each.get("type")))[:40])
+            raise UsageError(f"tool {number} is not an object: write its name and its schema")
+        kind = each.get("type") or "function"
+        if kind in kinds:
+            tools.append(_tool(each.get("function", each), schema, f"tool {number}"))
         else:
-            tools.append(tool)
+            left_out.append(printable_line(str(kind))[:40])
     notes = (f"tools left out, only functions are supported: {', '.join(left_out)}",)
-    return ToolOffer(tuple(tools), notes=notes if left_out else ())
+    policy = _policy(choice, {each.name for each in tools}, parallel)
+    return ToolOffer(tuple(tools), policy, notes if left_out else ())
 
 
-def _tool(function: dict[str, Any], schema_key: str, what: str) -> Tool:
-    name, schema = function.get("name"), function.get(schema_key)
-    if not isinstance(name, str):
-        raise UsageError(f"{what} has no name: write one")
-    if schema is None:
-        schema = _NO_ARGUMENTS
-    if not isinstance(schema, dict):
-        raise UsageError(f"{schema_key} of {what} is no schema: write an object")
-    description = function.get("description") or ""
-    if not isinstance(description, str):
-        raise UsageError(f"the description of {what} is not text: write some")
-    return Tool(name, schema, description, strict=function.get("strict") is True)
+def _tool(function: Any, schema_key: str, what: str) -> Tool:
+    try:
+        name, schema = function["name"], function.get(schema_key)
+        return Tool(
+            checked_text(name, f"the name of {what}"),
+            msgspec.convert(_NO_ARGUMENTS if schema is None else schema, dict[str, Any]),
+            msgspec.convert(function.get("description") or "", str),
+            strict=function.get("strict") is True,
+        )
+    except (KeyError, TypeError):
+        raise UsageError(f"{what} has no name: write one") from None
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{what} has no schema or description that can be read: {error}") from None
 
 
-def _choice(value: Any) -> tuple[str, list[str] | None]:
+def _choice(value: Any) -> tuple[ToolChoice, list[str] | None]:
     """Return the word of a choice, and the functions that it names; None where it names none."""
     if value is None:
         return "auto", None
@@ -117,6 +113,7 @@ def _choice(value: Any) -> tuple[str, list[str] | None]:
             names = [_named(each) for each in listed] if isinstance(listed, list) else None
         elif kind in {"function", "tool"}:
             kind, names = "required", [_named(value)]
+    kind = "required" if kind == "any" else kind
     if not isinstance(kind, str) or kind not in _CHOICES:
         raise UsageError(
             f"tool_choice is {printable_line(str(value))[:60]}: choose auto, none, required or any, or name a function"
@@ -132,8 +129,8 @@ def _named(value: Any) -> str:
     return name
 
 
-def _chosen(offer: ToolOffer, kind: str, names: list[str] | None, parallel: bool) -> ToolOffer:
-    known = {each.name for each in offer.tools}
+def _policy(choice: Any, known: Collection[str], parallel: bool) -> CallPolicy:
+    kind, names = _choice(choice)
     missing = next((each for each in names or () if each not in known), None)
     if missing is not None:
         raise UsageError(
@@ -142,9 +139,7 @@ def _chosen(offer: ToolOffer, kind: str, names: list[str] | None, parallel: bool
     if kind == "required" and not known:
         raise UsageError("tool_choice requires a call, and there are no functions: add some")
     # Patterns are the policy's: a bracket or star in a name would be one, but names have neither.
-    allow = None if names is None else tuple(names)
-    policy = CallPolicy(allow, choice=kind, parallel=parallel)  # type: ignore[arg-type]  # one of _CHOICES
-    return replace(offer, policy=policy)
+    return CallPolicy(None if names is None else tuple(names), choice=kind, parallel=parallel)
 
 
 def openai_call(call: ToolCall) -> dict[str, Any]:
@@ -188,7 +183,7 @@ def _result(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def result_text(content: Any) -> Any:
-    """Return what a function returned: texts, of which any may be empty. What is none is said to be left out."""
+    """Return the result of a function: texts, of which any may be empty. In place of a part that is none stands a note."""
     if not isinstance(content, list):
         return content
     texts = [

@@ -23,7 +23,7 @@ __all__ = ["Access", "CallQuestion", "CallRunner", "CarriedOut", "Decision"]
 T = TypeVar("T")
 
 _LOOK_S = 0.05
-NO_TERMINAL = "nobody can be asked here: a rule in tools.toml can allow it"
+NO_TERMINAL = "no one to ask here; a rule in tools.toml can allow it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -151,6 +151,31 @@ def is_busy(error: Exception) -> bool:
     return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
+def shrink(path: Path, steps: Sequence[str], statement: str) -> int:
+    """Run a statement that frees room, and return how many rows it changed; on a full disk, too.
+
+    There it runs without a log on the disk: a kill in its midst damages the file.
+
+    Raises:
+        OSError: the file cannot be written.
+        sqlite3.Error: another program has it, or it is damaged.
+    """
+    try:
+        with closing(open_database(path, steps)) as connection:
+            with transaction(connection):
+                count = connection.execute(statement).rowcount
+            empty_log(connection)
+            return count
+    except sqlite3.OperationalError as error:
+        if is_busy(error):
+            raise
+    with closing(_connected(path.absolute().as_uri())) as connection:
+        # Locked for itself, it makes no file beside it.
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = MEMORY", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {setting}").fetchall()
+        return connection.execute(statement).rowcount
+
+
 def wipe(path: Path, steps: Sequence[str]) -> bool:
     """Overwrite all rows of a file, and return whether there were any; programs that have it open go on with an empty one.
 

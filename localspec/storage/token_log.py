@@ -116,11 +116,7 @@ class TokenLog:
         return []
 
     def append(
-        self,
-        owner: str,
-        tokens: Sequence[int],
-        after: int | None = None,
-        wait_s: float = _WAIT_S,
+        self, owner: str, tokens: Sequence[int], after: int | None = None, wait_s: float = _WAIT_S
     ) -> int | None:
         """Add a text, or more of it.
 

@@ -254,9 +254,7 @@ class Tailor:
         self._cancel = cancel
         self._on_measure = on_measure
         runtime = load(
-            make_plan(job.request),
-            cancel,
-            lambda loading: on_load(loading.model, loading.share),
+            make_plan(job.request), cancel, lambda loading: on_load(loading.model, loading.share)
         )
         self._assistant, self._target = runtime.assistant, runtime.target.model
         try:

@@ -7,7 +7,7 @@ began where t is greatest.
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, pvariance, variance
+from itertools import accumulate
 from typing import NamedTuple
 
 _RECENT = (4, 8, 16)
@@ -42,20 +42,28 @@ def find_drift(replies: Sequence[Rate]) -> Drift | None:
     """
     replies = [each for each in replies if each.judged >= _LEAST_JUDGED]
     rates = [each.accepted / each.judged for each in replies]
+    sums = [(0.0, 0.0), *zip(accumulate(rates), accumulate(x * x for x in rates), strict=True)]
     sizes = range(1, min(_RECENT[-1], len(rates) - _LEAST_BEFORE) + 1)
-    apart = {size: _apart(rates[:-size], rates[-size:]) for size in sizes}
+    apart = {size: _apart(sums, size) for size in sizes}
     if max((apart.get(size, 0.0) for size in _RECENT), default=0.0) < _THRESHOLD:
         return None
     size = max(sizes, key=apart.__getitem__)
     return Drift(replies[-size].at, _rate(replies[:-size]), _rate(replies[-size:]))
 
 
-def _apart(before: Sequence[float], recent: Sequence[float]) -> float:
-    """Return Student's t of two windows, 0 where their means hardly differ."""
-    difference = abs(fmean(recent) - fmean(before))
-    squares = variance(before) * (len(before) - 1) + pvariance(recent) * len(recent)
-    count = len(before) + len(recent)
-    error = math.sqrt(squares / (count - 2) * (1 / len(recent) + 1 / len(before)))
+def _apart(sums: Sequence[tuple[float, float]], recent: int) -> float:
+    """Return Student's t of the last rates and those before, 0 where their means hardly differ.
+
+    Args:
+        sums: of the rates and of their squares, up to each place.
+        recent: how many the last ones are.
+    """
+    count, before = len(sums) - 1, len(sums) - 1 - recent
+    (whole, squares), (first, _) = sums[-1], sums[before]
+    last = whole - first
+    difference = abs(last / recent - first / before)
+    squares -= first * first / before + last * last / recent
+    error = math.sqrt(max(0.0, squares) / (count - 2) * (1 / recent + 1 / before))
     return difference / max(error, 1e-9) if difference >= _LEAST_DIFFERENCE else 0.0
 
 

@@ -154,10 +154,9 @@ def wipe(directory: Path, *, only_text: bool = False) -> bool:
             gone |= database.remove(each)
         if not only_text:
             return database.wipe(path, _STEPS) or gone
-    if path.exists():
-        with _opened(directory, changes=True) as connection:
+        if path.exists():
             change = "UPDATE record SET text = NULL WHERE text IS NOT NULL"
-            gone |= connection.execute(change).rowcount > 0
+            gone |= database.shrink(path, _STEPS, change) > 0
     return gone
 
 
@@ -203,20 +202,17 @@ def read_prior(
 def _opened(directory: Path, *, changes: bool = False) -> Iterator[sqlite3.Connection]:
     """Open the file; what is changed within is changed all or nothing."""
     path = directory / FILE
+    advice = "check its permissions; `localspec stats --wipe` starts afresh"
     with (
-        database.errors_as(lambda reason: _error(path, reason)),
+        database.errors_as(
+            lambda reason: LocalspecError(f"{path} cannot be used ({reason}): {advice}")
+        ),
         closing(database.open_database(path, _STEPS)) as connection,
     ):
         with database.transaction(connection, "IMMEDIATE" if changes else "DEFERRED"):
             yield connection
         if changes:
             database.empty_log(connection)  # which may hold text that is gone
-
-
-def _error(path: Path, reason: str) -> LocalspecError:
-    return LocalspecError(
-        f"{path} cannot be used ({reason}): check its permissions; `localspec stats --wipe` starts afresh"
-    )
 
 
 def _add(connection: sqlite3.Connection, record: Record, text: bytes | None = None) -> None:

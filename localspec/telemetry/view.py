@@ -56,8 +56,7 @@ def terminal_view(report: Report, *, every: bool = True) -> str:
     if not console.is_terminal:
         console.width = _NO_WIDTH
     with console.capture() as captured:
-        parts = view(report, bars=console.encoding == "utf-8") if every else brief_view(report)
-        console.print(Group(*parts))
+        console.print(Group(*view(report, every=every, bars=console.encoding == "utf-8")))
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
@@ -66,54 +65,50 @@ def _console(**options: Any) -> Console:
     return Console(markup=False, highlight=False, emoji=False, **options)
 
 
-def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[RenderableType]:
+def view(
+    report: Report, *, every: bool = True, wide: bool = False, bars: bool = True
+) -> Iterator[RenderableType]:
     """Yield what a report says, part by part.
 
     Args:
         report: what is said.
+        every: whether all of it is, or only what was saved, by which pair, and what changed lately.
         wide: whether there is room for bars, and for every period.
         bars: whether the stream has characters for sparklines.
     """
-    total, by = report.total, report.by
-    if total.rounds == 0:
+    by = report.by
+    if report.total.rounds == 0:
         since = "" if report.since_s is None else f" since {day(report.since_s)}"
         yield f"nothing was recorded{since}"
         return
-    yield from _head(report, every=True)
+    yield from _head(report, every=every)
     yield from _section("by pair", by["pair"], wide)
-    yield from _section("by kind of text", by["workload"], wide)
-    yield from _section("by drafter (off: rounds without a draft)", by["drafter"], wide)
-    depths = {f"from {at}": its for at, its in by["depth"].items()}
-    yield from _section("by depth of the context", depths, wide)
-    tallies = report.tallies
-    title = "acceptance by position in the draft, of the tokens that were checked"
-    yield from _rates(title, tallies["position"], lambda at: str(at + 1), wide)
-    title = "acceptance by the drafter's confidence, from this value on"
-    yield from _rates(title, tallies["confidence"], lambda at: f"{10 * at}%", wide)
-    title = "corrections by their rank among the drafter's choices"
-    ranks = {name: _shares(pairs) for name, pairs in tallies["rank"].items()}
-    yield from _rates(title, ranks, lambda at: str(at or "farther"), wide)
-    title = "acceptance of second choices that were checked beside the draft, by position"
-    yield from _rates(title, tallies["branch"], lambda at: str(at + 1), wide)
-    yield from _stages(total, wide)
-    if bars:
-        yield from _trend(report)
-    if wide and len(by["time"]) > 1:
-        yield from _section("by time", {minute(at): its for at, its in by["time"].items()}, wide)
-    yield from _changes(report, 10)
+    if every:
+        yield from _section("by kind of text", by["workload"], wide)
+        yield from _section("by drafter (off: rounds without a draft)", by["drafter"], wide)
+        depths = {f"from {at}": its for at, its in by["depth"].items()}
+        yield from _section("by depth of the context", depths, wide)
+        tallies = report.tallies
+        title = "acceptance by position in the draft, of the tokens that were checked"
+        yield from _rates(title, tallies["position"], lambda at: str(at + 1), wide)
+        title = "acceptance by the drafter's confidence, from this value on"
+        yield from _rates(title, tallies["confidence"], lambda at: f"{10 * at}%", wide)
+        title = "corrections by their rank among the drafter's choices"
+        ranks = {name: _shares(pairs) for name, pairs in tallies["rank"].items()}
+        yield from _rates(title, ranks, lambda at: str(at or "farther"), wide)
+        title = "acceptance of second choices that were checked beside the draft, by position"
+        yield from _rates(title, tallies["branch"], lambda at: str(at + 1), wide)
+        yield from _stages(report.total, wide)
+        if bars:
+            yield from _trend(report)
+        if wide and len(by["time"]) > 1:
+            yield from _section(
+                "by time", {minute(at): its for at, its in by["time"].items()}, wide
+            )
+    yield from _changes(report, 10 if every else 1)
     yield from _findings(report)
-
-
-def brief_view(report: Report) -> Iterator[RenderableType]:
-    """Yield what matters most of a report: what was saved, by which pair, and what changed lately."""
-    if report.total.rounds == 0:
-        yield from view(report)
-        return
-    yield from _head(report, every=False)
-    yield from _section("by pair", report.by["pair"], wide=False)
-    yield from _changes(report, 1)
-    yield from _findings(report)
-    yield "\n--all shows this by kind of text, drafter, depth and position, and where the time went"
+    if not every:
+        yield "\n--all shows this by kind of text, drafter, depth and position, and where the time went"
 
 
 def replies_view(replies: Iterable[ReplyRecord]) -> Iterator[str]:

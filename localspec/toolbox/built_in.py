@@ -175,7 +175,7 @@ class BuiltIn:
         count = text.count(old) if old else 0
         if count != 1:
             raise UsageError(
-                f"`old` stands {count} times in {path[:200]}: read it, and give a text that stands in it exactly once"
+                f"`old` occurs {count} times in {path[:200]}: read it, and give a text that occurs exactly once"
             )
         return _Change(name, before, text.replace(old, new).encode())
 

@@ -50,11 +50,11 @@ class Folder:
             UsageError: it leads out of the folder, or is no name.
         """
         if not name or "\0" in name or len(name) > _MOST_CHARS:
-            raise UsageError(f"{name[:60]!r} is no name of a file: write a path in the folder")
+            raise UsageError(f"{name[:60]!r} is not a file name: write a path in the folder")
         try:
             real = Path(os.path.realpath(self.path / name))
         except UnicodeEncodeError:
-            raise UsageError(f"{name[:60]!r} is no name of a file: write a path") from None
+            raise UsageError(f"{name[:60]!r} is not a file name: write a path") from None
         except OSError as error:
             raise _refused(name, error) from error
         if not real.is_relative_to(self.path):

@@ -35,7 +35,7 @@ def search(
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"the pattern is no regular expression ({error}): change it") from None
+        raise ValueError(f"the pattern is not a regular expression ({error}): change it") from None
     objects = [json.dumps({"pattern": pattern, "most": most + 1})]
     room, note = _MOST_BYTES, ""
     for name, text in texts:

@@ -154,7 +154,7 @@ async def compact(front: Front, argument: str) -> None:
         front.session.require_rest()
         talk.rewrite_summary(argument)
         await front.show_conversation(known=True)
-        front.report("the summary is changed")
+        front.report("summary changed")
     else:
         await _summarise(front)
 
@@ -315,7 +315,9 @@ async def docs(front: Front, argument: str) -> None:
     elif argument:
         name = "" if argument in _NONE else argument
         session.docs = replace(session.docs, name=name).check()
-        text = f"answering from {name}: at most {session.docs.tokens} tokens of passages a question"
+        text = (
+            f"answering from {name}: at most {session.docs.tokens} tokens of passages per question"
+        )
         front.report(text if name else "answering from no index")
     else:
         hints = _passage_hints(front) | dict.fromkeys(index_names(), "an index of your files")
@@ -349,11 +351,12 @@ async def stats(front: Front, _: str) -> None:
 
 
 async def reveal(front: Front, _: str) -> None:
-    """Show what a rule of --gate masked until you ask."""
-    masked = front.session.engine.withheld
+    """Show the text that --gate masked in the last answer."""
+    exchange = front.session.exchange
+    masked = [] if exchange is None else exchange.withheld
     if not masked:
         raise UsageError(
-            'nothing to reveal: rules with action = "ask" found nothing in the last answer'
+            'nothing to reveal: rules with action = "ask" matched nothing in the last answer'
         )
     front.report("; ".join(f"{each.rule}: {each.text}" for each in masked))
 
@@ -376,7 +379,7 @@ async def race(front: Front, argument: str) -> None:
 
 async def restart(front: Front, _: str) -> None:
     """Restart the model."""
-    front.session.restart()
+    await front.session.restart()
     await front.show_conversation(known=True)
     front.report("restarting the model")
     await front.show_loading()

@@ -17,33 +17,25 @@ from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.filter import LineFilter, NoColor
-from textual.message import Message
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from localspec.chat.events import Finished
-from localspec.decoding.round import StopReason
 from localspec.display import clean
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready
-from localspec.session.approval import CallRunner
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
-from localspec.tui.actions import branch_behind, code_of, when_full, when_nearly_full
+from localspec.tui.actions import branch_behind, code_of
 from localspec.tui.commands import COMMANDS, Command, parse, unquoted
 from localspec.tui.composer import Composer
 from localspec.tui.keys import IN_APP, key_text
 from localspec.tui.message import MessageView
-from localspec.tui.models import Phase
 from localspec.tui.screens import Screens
 from localspec.tui.session import Session
-from localspec.tui.sheets import ApprovalSheet
 from localspec.tui.typeset import prepare
 
 # A second Ctrl+C within so many seconds leaves.
 _AGAIN_S = 2.0
 _RECALLED = 100
-_RESTART_AGAIN_S = 60.0
-_LESS_MEMORY = "a smaller model (F8) or context (/set ctx) needs less memory"
+_TICK_S = 0.1
 
 
 class LineGuard(LineFilter):
@@ -65,37 +57,6 @@ def _guarded(segment: Segment) -> Segment:
         return segment
     cleaned = clean(text).replace("\n", " ")
     return segment if cleaned == text else Segment(cleaned, segment.style)
-
-
-class Pace:
-    """When text that streams is drawn again, by what that took the last time.
-
-    Passes want every core, and each of their threads waits for the others: what screens take, answers lose. Text that
-    scrolls has the whole screen composed again, which costs five times as much as a line that grows.
-    """
-
-    SHARE = 0.03
-    """Of a core, at most, unless that would be less often than `SELDOMEST_S`."""
-    SELDOMEST_S = 0.5
-
-    def __init__(self) -> None:
-        self._at_s = self._at_cpu_s = 0.0
-
-    def is_due(self, now_s: float, cpu_s: float) -> bool:
-        """Return whether it is time, by a clock and by this thread's own seconds of processor."""
-        return now_s - self._at_s >= min((cpu_s - self._at_cpu_s) / self.SHARE, self.SELDOMEST_S)
-
-    def drawn(self, now_s: float, cpu_s: float) -> None:
-        """Note that it is drawn now."""
-        self._at_s, self._at_cpu_s = now_s, cpu_s
-
-
-class EngineNotices(Message):
-    """The engine sent something, or it is time to look at what else may have changed."""
-
-    def __init__(self, notices: list[Notice]) -> None:
-        self.notices = notices
-        super().__init__()
 
 
 class ChatApp(Screens):
@@ -126,12 +87,8 @@ class ChatApp(Screens):
         self._give_back = give_back
         self.failure: BaseException | None = None
         self._advised_s = -_AGAIN_S
-        self._died_s = -_RESTART_AGAIN_S
         # The same ones every time: Textual stores lines by the filters that they passed.
         self._gates: tuple[LineFilter, ...] = (LineGuard(),)
-        self._pace = Pace()
-        self._results = 0
-        self._question: ApprovalSheet | None = None
 
     # From the start to the end.
 
@@ -156,7 +113,7 @@ class ChatApp(Screens):
                 asyncio.get_running_loop().add_signal_handler(number, leave)
 
     async def on_mount(self) -> None:
-        """Show the conversation; start the engine, and follow it."""
+        """Show the conversation, and load."""
         if self.no_color:  # where Textual would still send greys
             self._gates = (NoColor(), *self._gates)
         self.set_keymap(self._keys)
@@ -169,113 +126,27 @@ class ChatApp(Screens):
         self.view.entry.composer.recall = self.session.talk.history.questions(_RECALLED)
         if self.session.work is not None and self.session.work.notes:
             self.report("; ".join(self.session.work.notes))
-        self.session.engine.follow(asyncio.get_running_loop())
         self.session.start()
         # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
         gc.freeze()
         # While the engine loads, and not when the first answer comes.
         self.run_worker(prepare, thread=True, exit_on_error=False)
-        self.run_worker(self._follow())
+        self.set_interval(_TICK_S, self._tick)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""
         return [*super().get_line_filters(), *self._gates]
 
-    # What the engine sends.
-
-    async def _follow(self) -> None:
-        async for notices in self.session.notices():
-            self.post_message(EngineNotices(notices))
-
-    async def on_engine_notices(self, event: EngineNotices) -> None:
-        """Have the session take notices, and show what they change."""
-        exchange = self.session.exchange
-        waited = exchange is not None and not exchange.happened
-        for notice in event.notices:
-            self.session.take(notice)
-            await self.attempt(self._react(notice))
-        await self._tick()
-        self._draw(at_once=waited and exchange is not None and bool(exchange.happened))
-
-    async def _tick(self) -> None:
-        """Show what time brings: calls that run or have ended, trouble with the disk, a terminal that is gone."""
+    def _tick(self) -> None:
+        """Show what time brings: how far a load is, a call that runs, trouble with the disk, a terminal that is gone."""
         session = self.session
         if not (self.is_headless or os.isatty(0)):  # no signal may have come
             self.exit()
-        session.tick()
         for note in session.news():
             self.report(note)
-        if session.work is not None:
-            await self._show_work(session.work)
-
-    def _draw(self, *, at_once: bool = False) -> None:
-        """Show the answer that grows and the figures together, or each would have the screen composed."""
-        growing, now_s, cpu_s = self.session.growing, time.monotonic(), time.thread_time()
-        if growing and not at_once and not self._pace.is_due(now_s, cpu_s):
-            return
-        if growing:
-            self._pace.drawn(now_s, cpu_s)
-            self.view.grow()
-        self.view.show_state()
-
-    async def _show_work(self, work: CallRunner) -> None:
-        """Show what calls came to, what runs, and a call that the user has to allow."""
-        if self.session.results != self._results:
-            self._results = self.session.results
-            await (self.view.show_answering if self.session.growing else self.view.show_messages)()
-        if work.line():
-            self.report(work.line(), work.line)
-        sheet = self._question
-        if sheet is not None and work.question is not sheet.question:  # answered, or stopped
-            self._question = None
-            while sheet in self.screen_stack:
-                self.pop_screen()
-        if work.question is not None and self._question is None:
-            self._question = sheet = ApprovalSheet(work.question)
-            self.push_screen(sheet, lambda decision: work.answer(sheet.question, decision))
-
-    async def _react(self, notice: Notice) -> None:
-        models, exchange = self.session.models, self.session.exchange
-        mine = exchange is not None and getattr(notice, "id", None) == exchange.id
-        match notice:
-            case Finished() if mine:
-                await self.view.settle()
-                await self._finish(notice)
-            case Failed(id=None):
-                self.report(models.replaced or notice.reason)
-            case Failed() if mine:
-                self.take_back_waiting()
-                await self.view.show_messages()
-                if notice.kind != "ContextOverflow" or not await when_full(self):
-                    self.report_refusal(notice)
-            case Ready():
-                if news := "; ".join(filter(None, (models.replaced, *notice.notes))):
-                    self.report(news)
-            case EngineDied():
-                self.take_back_waiting()
-                await self.view.settle()
-                self._restart(notice)
-            case _:
-                pass
-
-    async def _finish(self, done: Finished) -> None:
-        """Go on behind an answer: with a summary where there is little room left, and with the question that waits."""
-        if done.reply.stop_reason is StopReason.CANCELLED:
-            self.take_back_waiting()
-            if not done.reply.text and not done.reply.thinking:
-                self.report("stopped before the first token; F5 asks again")
-        elif not self.session.busy:
-            await when_nearly_full(self)
-            await self.ask_next()
-
-    def _restart(self, notice: EngineDied) -> None:
-        """Report that the engine died, and start it again unless it has just been started again."""
-        now_s, models = time.monotonic(), self.session.models
-        again, self._died_s = now_s - self._died_s >= _RESTART_AGAIN_S, now_s
-        if again:
-            self.session.restart()
-        then = "starting it again" if again else f"/restart starts it again; {_LESS_MEMORY}"
-        self.report(f"{notice.reason}; {then}", lambda: models.phase is not Phase.READY)
+        if session.work is not None and session.work.line():
+            self.report(session.work.line(), session.work.line)
+        self.draw()
 
     # What the user does.
 

@@ -7,55 +7,58 @@ import msgspec
 from localspec.chat.events import (
     CallBegun,
     CallDelta,
+    Event,
     Finished,
-    Forecast,
     Prefilling,
     RoundDone,
     Started,
-    StreamEvent,
     Text,
+    Withheld,
 )
-from localspec.decoding.round import Round
-from localspec.engine.protocol import Failed, Notice, ReplyEvents
-from localspec.messages import Message, ToolCall
+from localspec.chat.request import Request
+from localspec.decoding.round import Round, StopReason
+from localspec.errors import LocalspecError
+from localspec.messages import ToolCall
 from localspec.session.conversation import StoredMessage
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request to the engine, filled by its notices.
+    """One request to the engine, filled by its events.
 
     Args:
-        id: what its notices bear.
-        messages: the conversation that was sent.
+        request: what was sent.
         parent: the message of the history that it answers; None where the answer is not saved.
         continued: the same, if it is an answer that goes on; else None.
 
     Attributes:
+        number: the engine's of the request; None before it has it.
         model: what answers, as `--pair` or `--target` names it; empty until it begins.
         answer: text of the answer, without the part that a continued one had before.
         thoughts: the same of its thoughts.
         calls: of functions, as far as their arguments have come.
         happened: every round, the first token among them, with the texts of its tokens.
+        withheld: what an `ask` rule of a gate masked.
         started: figures of the prompt, once the engine works on it.
         prefilled: share of the prompt that is evaluated, 0 to 1.
         finished: the end, once it is there.
-        failure: why it could not be done; None while it can.
+        failure: why it could not be done, or broke off; None while it can.
     """
 
-    id: int
-    messages: tuple[Message, ...]
+    request: Request
     parent: int | None = None
     continued: StoredMessage | None = None
+    number: int | None = None
     model: str = ""
     answer: str = ""
     thoughts: str = ""
     calls: list[ToolCall] = field(default_factory=list)
     happened: list[RoundDone] = field(default_factory=list)
+    withheld: list[Withheld] = field(default_factory=list)
     started: Started | None = None
     prefilled: float = 0.0
     finished: Finished | None = None
-    failure: Failed | None = None
+    failure: LocalspecError | None = None
 
     @property
     def rounds(self) -> list[Round]:
@@ -73,9 +76,10 @@ class Exchange:
         return self.finished is not None or self.failure is not None
 
     @property
-    def forecast(self) -> Forecast | None:
-        """What drafting was to gain, and what it came to; None before the end, and if costs are not known."""
-        return None if self.finished is None else self.finished.forecast
+    def cancelled(self) -> bool:
+        """Whether the user stopped it."""
+        done = self.finished
+        return done is not None and done.reply.stop_reason is StopReason.CANCELLED
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -92,28 +96,15 @@ class Exchange:
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of context in use; what was refused uses none."""
-        if self.failure is not None:
-            return 0
+        """Tokens of context in use."""
         return (0 if self.started is None else self.started.prompt_tokens) + self.tokens
 
-    def take(self, notice: Notice) -> bool:
-        """Take a notice; return whether it was for this request."""
-        if getattr(notice, "id", None) != self.id:
-            return False
-        match notice:
-            case ReplyEvents():
-                for event in notice.events:
-                    self._take_event(event)
-            case Finished():
-                self.finished = notice
-            case Failed():
-                self.failure = notice
-            case _:
-                return False
-        return True
+    def begin(self, number: int) -> None:
+        """Take note of the engine's number."""
+        self.number = number
 
-    def _take_event(self, event: StreamEvent) -> None:
+    def take(self, event: Event) -> None:
+        """Add what happened."""
         match event:
             case Started():
                 self.started = event
@@ -125,12 +116,17 @@ class Exchange:
                 self.thoughts += text
             case Text(text):
                 self.answer += text
-            case CallBegun(number, name):
-                self.calls.append(ToolCall(number, name, ""))
-            case CallDelta(number, text):
-                for at, each in enumerate(self.calls):
-                    if each.id == number:
-                        whole = each.arguments + text
-                        self.calls[at] = msgspec.structs.replace(each, arguments=whole)
-            case _:
-                pass
+            case CallBegun():
+                self.calls.append(ToolCall(event.id, event.name, ""))
+            case CallDelta():
+                self._add_arguments(event)
+            case Withheld():
+                self.withheld.append(event)
+            case Finished():
+                self.finished = event
+
+    def _add_arguments(self, delta: CallDelta) -> None:
+        for at, each in enumerate(self.calls):
+            if each.id == delta.id:
+                whole = each.arguments + delta.text
+                self.calls[at] = msgspec.structs.replace(each, arguments=whole)

@@ -51,7 +51,7 @@ class HistorySheet(ListSheet):
     def _matches(self, query: str) -> list[SheetRow]:
         self._query, now = query, time.time()
         rows = [row_of(each, now) for each in self._history.conversations(query)]
-        return rows or [SheetRow("", "nothing fits" if query else "nothing here")]
+        return rows or [SheetRow("", "nothing matches" if query else "no conversations yet")]
 
     def action_rename(self) -> None:
         """Give the marked conversation another title."""

@@ -24,9 +24,9 @@ def _mark(entry: DrafterEntry) -> Mark:
 
 MARKS = {
     **{name: _mark(entry) for name, entry in reversed(list(DRAFTERS.items()))},
-    "correction": Mark("<", ">", "error", "corrected by the target"),
+    "correction": Mark("<", ">", "error", "corrected by the large model"),
     "bonus": Mark("+", "+", "accent", "extra token from the large model"),
-    "plain": Mark("", "", "", "written by the target, nothing drafted"),
+    "plain": Mark("", "", "", "written by the large model, nothing drafted"),
 }
 _PLAIN = MARKS["plain"]
 

@@ -100,7 +100,7 @@ class MainView:
             self._status.update(content)
         if self.stats.display:
             width = self.stats.scrollable_content_region.width
-            self._figures.update(content_of(stats(session.exchange, width)))
+            self._figures.update(content_of(stats(session.exchange, width, session.gains)))
         self._below.display = not self.transcript.follows
 
     def _state(self) -> str:

@@ -1,47 +1,19 @@
 """Models: what is loaded, what is being loaded, and what to go back to if that fails. Reads no model, so that a start costs little."""
 
-from collections import deque
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from collections.abc import Callable
+from dataclasses import replace
 
 from localspec.display import clean_line
-from localspec.engine.client import EngineClient
-from localspec.engine.protocol import (
-    Downloading,
-    EngineDied,
-    Failed,
-    Hello,
-    LoadCancelled,
-    Loading,
-    Measuring,
-    Notice,
-    Ready,
-)
+from localspec.engine.engine import EngineFault, EngineGone, Interrupted, RemoteEngine
+from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, Ready
+from localspec.errors import LocalspecError, ModelLoadError
 from localspec.launch.names import name_of, named, with_names
 from localspec.options import LaunchOptions
 from localspec.storage.files import size_text
 
 STARTING = "loading the model"
 # Errors of a load that come after the models before it were let go, to make room.
-_AFTER_UNLOADING = {"ModelLoadError", "Fault"}
-
-
-class Phase(Enum):
-    """What the engine is at."""
-
-    IDLE = auto()
-    STARTING = auto()
-    LOADING = auto()
-    READY = auto()
-    DEAD = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """A load that was requested, and what to load if it fails and nothing else is loaded."""
-
-    request: LaunchOptions
-    fallback: LaunchOptions | None = None
+_AFTER_UNLOADING = (ModelLoadError, EngineFault, EngineGone)
 
 
 class Models:
@@ -50,25 +22,28 @@ class Models:
     Args:
         engine: loads them.
         usual: what is loaded when nothing else is requested.
+        requested: called when a load is on its way to the engine: what is sent then comes behind it.
 
     Attributes:
-        phase: what the engine is at; `IDLE` when nothing is loaded and nothing was requested.
-        ready: what the engine has loaded.
-        progress: what it is fetching or loading, for people.
-        trouble: why the engine is dead, or why nothing could be loaded.
-        loaded: the request that `ready` fulfils; None until something could be loaded.
+        ready: what the engine has loaded; None where it has nothing.
+        progress: what is fetched or loaded now, for people.
+        trouble: why nothing could be loaded, or why the engine is gone; None while something is loaded.
+        loaded: the request that `ready` fulfils, or the last one that could be fulfilled.
         replaced: why something else answers than what was requested last, on one line; empty where nothing does.
     """
 
-    def __init__(self, engine: EngineClient, usual: LaunchOptions) -> None:
-        self._engine, self.usual = engine, usual
-        self.phase = Phase.IDLE
+    def __init__(
+        self,
+        engine: RemoteEngine,
+        usual: LaunchOptions,
+        requested: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._engine, self.usual, self._requested = engine, usual, requested
         self.ready: Ready | None = None
-        self.trouble = self.replaced = ""
+        self.trouble: LocalspecError | None = None
         self.loaded: LaunchOptions | None = None
-        self.progress = ""
-        self._under_way: deque[_Attempt] = deque()
-        self._reload: _Attempt | None = None
+        self.progress = self.replaced = ""
+        self.wanted: list[LaunchOptions] = []
 
     @property
     def name(self) -> str:
@@ -78,142 +53,103 @@ class Models:
     @property
     def next_name(self) -> str:
         """What will be loaded if all goes well."""
-        return name_of(self._under_way[-1].request) if self._under_way else self.name
+        return name_of(self.wanted[-1]) if self.wanted else self.name
 
     @property
-    def under_way(self) -> bool:
+    def loading(self) -> bool:
         """Whether something is being loaded."""
-        return bool(self._under_way)
+        return bool(self.wanted)
+
+    @property
+    def dead(self) -> bool:
+        """Whether the engine is gone."""
+        return not self.loading and isinstance(self.trouble, EngineGone)
 
     @property
     def line(self) -> str:
         """The state for people, in a few words."""
-        match self.phase:
-            case Phase.READY if self.ready is not None:
-                return clean_line(self.ready.target)
-            case Phase.DEAD:
-                return "the model has stopped: /restart"
-            case Phase.IDLE:
-                return "no model loaded: F8 chooses one"
-            case _:
-                return self.progress or STARTING
+        if self.loading:
+            return self.progress or STARTING
+        if self.ready is not None:
+            return clean_line(self.ready.target)
+        stopped = "the model has stopped: /restart starts it again"
+        return stopped if self.dead else "no model loaded: F8 chooses one"
 
-    def load_usual(self) -> None:
-        """Load what is loaded when nothing else is requested."""
-        self._begin(_Attempt(with_names(self.usual)))
-
-    def load(self, name: str) -> None:
-        """Load a pair, or else a target, by its name; if that fails, what is loaded stays."""
-        self._begin(_Attempt(named(self.usual, name)))
-
-    def load_again(self, name: str, *, fetch: bool, n_ctx: int | None = None) -> None:
-        """Load the models of a conversation; if that fails and nothing is loaded, the usual ones.
-
-        Args:
-            name: of a pair or a target.
-            fetch: whether files that are not here may be fetched.
-            n_ctx: tokens of its context; None as usual.
-        """
-        fallback = with_names(self.usual)
-        if n_ctx is not None:
-            self.usual = _sized(self.usual, n_ctx)
-        self._begin(_Attempt(named(self.usual, name), fallback), fetch=fetch)
-
-    def resize(self, n_ctx: int | None) -> None:
-        """Load what is loaded with so many tokens of context, and all that is loaded later; None as by default.
+    def sized(self, n_ctx: int | None) -> LaunchOptions:
+        """Load everything with so many tokens of context from now on; return what is loaded, with as many.
 
         Raises:
             UsageError: no context has so many.
         """
-        before = self.loaded or with_names(self.usual)
         self.usual = _sized(self.usual, n_ctx)
-        self._begin(_Attempt(_sized(before, n_ctx), before))
+        return _sized(self.loaded or with_names(self.usual), n_ctx)
 
-    def restart(self) -> None:
-        """Start the engine again, and load what worked last; if nothing did, what was to be loaded."""
-        self._engine.close(wait_s=0)
-        self._engine.start()
-        self._under_way.clear()
-        self._request(self._reload or _Attempt(with_names(self.usual)))
+    def named(self, name: str) -> LaunchOptions:
+        """Return what loads a pair, or else a target; without a name, what is loaded usually."""
+        return named(self.usual, name) if name else with_names(self.usual)
 
-    def take(self, notice: Notice) -> bool:
-        """Take a notice that belongs to no request; return whether something else is being loaded because of it."""
+    async def load(
+        self, wanted: LaunchOptions, other: LaunchOptions | None = None, *, fetch: bool = True
+    ) -> None:
+        """Load models; where that fails, what was loaded before or else `other`, unless that is loaded still.
+
+        Args:
+            wanted: the models; also the first of `self.wanted`, until this ends.
+            other: what is loaded where nothing was before.
+            fetch: whether files that are not here may be fetched.
+        """
+        had, self.replaced, self.trouble = self.ready is not None, "", None
+        error = await self._attempt(wanted, fetch=fetch)
+        if error is None:
+            return
+        stays = had and not isinstance(error, _AFTER_UNLOADING)
+        other = self.loaded or other
+        if other is not None and (stays or other != wanted):
+            self.usual = replace(self.usual, load=other.load)  # whose context could be had
+            self.replaced = f"{clean_line(str(error))}; {name_of(other)} answers instead"
+            self.wanted[0] = other
+            failure = None if stays else await self._attempt(other)
+            if failure is None or isinstance(failure, EngineGone):
+                error = failure
+        if error is not None:  # of the models that were wanted, unless the engine is gone
+            self.ready, self.loaded, self.trouble, self.replaced = None, None, error, ""
+
+    async def _attempt(
+        self, options: LaunchOptions, *, fetch: bool = True
+    ) -> LocalspecError | None:
+        """Load models; return what went wrong. A load that the user stops leaves what is loaded, if that is there still."""
+        self.progress = ""
+        self._engine.load(options if fetch else replace(options, offline=True))
+        self._requested()
+        try:
+            self.ready = await self._engine.loaded()
+        except Interrupted:
+            if not self._engine.has_loaded:
+                self.ready = self.loaded = None
+        except LocalspecError as error:
+            return error
+        else:
+            self.loaded = options
+        return None
+
+    def lose(self, reason: str) -> None:
+        """Take note that the engine is gone."""
+        self.ready, self.trouble = None, EngineGone(clean_line(reason))
+
+    def watch(self, notice: Notice) -> None:
+        """Take note of how far a load is."""
         match notice:
-            case Hello():
-                self.progress = "reading the model's files"
-            case Downloading() | Loading() | Measuring():
-                self.phase, self.progress = Phase.LOADING, clean_line(_progress(notice))
-            case Ready():
-                self.phase, self.ready, self.trouble = Phase.READY, notice, ""
-                if self._under_way:
-                    self.loaded = self._under_way.popleft().request
-                    self._reload = _Attempt(self.loaded)
-            case LoadCancelled():
-                if self._under_way:
-                    self._under_way.popleft()
-                self.phase = Phase.READY
-                if notice.target is None:
-                    self.phase, self.ready, self.loaded = Phase.IDLE, None, None
-            case Failed():
-                self.trouble = clean_line(notice.reason)
-                self.phase = Phase.IDLE if self.ready is None else Phase.READY
-                return bool(self._under_way) and self._fall_back(self._under_way.popleft(), notice)
-            case EngineDied():
-                self.phase, self.ready, self.trouble = Phase.DEAD, None, clean_line(notice.reason)
-                self._drop_failed(notice)
+            case Downloading():
+                done, total = size_text(notice.done_bytes), size_text(notice.total_bytes)
+                self.progress = f"downloading {notice.name}: {done} of {total}"
+            case Loading():
+                self.progress = f"loading {notice.model}: {notice.share:.0%}"
+            case Measuring():
+                self.progress = f"measuring {notice.model} on this machine: {notice.share:.0%}"
             case _:
-                pass
-        return False
-
-    def _begin(self, attempt: _Attempt, *, fetch: bool = True) -> None:
-        self.replaced = ""
-        self._request(attempt, fetch=fetch)
-
-    def _request(self, attempt: _Attempt, *, fetch: bool = True) -> None:
-        self._under_way.append(attempt)
-        self._reload = self._reload or attempt
-        self.phase, self.progress, self.trouble = Phase.STARTING, "", ""
-        request = attempt.request
-        self._engine.load(request if fetch else replace(request, offline=True))
-
-    def _fall_back(self, failed: _Attempt, notice: Failed) -> bool:
-        """Load what was loaded before if it is gone, or the fallback; note what answers now."""
-        # An engine that was started again has nothing loaded yet, whatever it had before it died.
-        had = self.loaded is not None and self.ready is not None
-        stays = had and notice.kind not in _AFTER_UNLOADING
-        other = self.loaded or failed.fallback
-        if other is None or (other == failed.request and not stays):
-            self.phase, self.ready, self.loaded = Phase.IDLE, None, None
-            return False
-        self.usual = replace(self.usual, load=other.load)  # whose context could be had
-        self.replaced = f"{clean_line(notice.reason)}; {name_of(other)} answers instead"
-        if stays:
-            self.trouble = self.replaced
-            return False
-        self._request(_Attempt(other))
-        return True
-
-    def _drop_failed(self, notice: EngineDied) -> None:
-        """Note what to load when the engine is started again: not what it died of."""
-        died_of = self._under_way[0] if self._under_way else None
-        other = None if died_of is None else self.loaded or died_of.fallback
-        self._under_way.clear()
-        self.replaced = ""
-        if died_of is not None and other is not None and other != died_of.request:
-            self.replaced = f"{clean_line(notice.reason)}; {name_of(other)} answers instead"
-            self._reload = _Attempt(other)
+                return
+        self.progress = clean_line(self.progress)
 
 
 def _sized(load: LaunchOptions, n_ctx: int | None) -> LaunchOptions:
     return replace(load, load=replace(load.load, n_ctx=n_ctx))
-
-
-def _progress(notice: Downloading | Loading | Measuring) -> str:
-    match notice:
-        case Downloading():
-            done, total = size_text(notice.done_bytes), size_text(notice.total_bytes)
-            return f"fetching {notice.name}: {done} of {total}"
-        case Loading():
-            return f"loading {notice.model}: {notice.share:.0%}"
-        case Measuring():
-            return f"measuring {notice.model} on this machine: {notice.share:.0%}"

@@ -7,21 +7,19 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from localspec import errors
 from localspec.chat.events import Finished, Text
 from localspec.display import Wrapping, clean, clean_line, columns_of, shortened_lines, wrapped
-from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyEvents
-from localspec.errors import LocalspecError
-from localspec.session.conversation import content_of
+from localspec.engine.engine import EngineGone
+from localspec.errors import ContextOverflow, LocalspecError
+from localspec.session.conversation import StoredMessage, content_of
 from localspec.session.preferences import Preferences
 from localspec.tui import commands
 from localspec.tui.actions import edited, when_full, when_nearly_full
 from localspec.tui.commands import COMMANDS, QUOTES, goes_on, unquoted
 from localspec.tui.lens import legend, marked
 from localspec.tui.message_text import call_line, message_text
-from localspec.tui.models import Phase
 from localspec.tui.race import LANES
-from localspec.tui.session import Session
+from localspec.tui.session import Happened, Session
 from localspec.tui.stats import stats_lines
 
 _WIDTH = 78
@@ -56,13 +54,12 @@ class Lines:
     code: int = 0
     leaving: bool = False
     _thoughts: bool = False
-    _results: int = 0
-    _refused: Failed | None = None
-    _end: Finished | Failed | EngineDied | None = None
     _wrapping: Wrapping = field(init=False)
 
     def __post_init__(self) -> None:
         self._wrapping = Wrapping(lambda: columns_of(self.out))
+        self.session.notify = lambda text, _holds: self.report(text)
+        self.session.note = lambda text: None if self.quiet else self.report(text)
 
     # What commands need.
 
@@ -87,21 +84,36 @@ class Lines:
             self.report("new conversation")
 
     async def show_answer(self) -> None:
-        """Write the answer as it comes, and those to questions that wait. Ctrl-C stops it and keeps what is there."""
-        self.code, full = await self._write_answer()
-        if full:
+        """Write the answer as it comes, and those to questions that wait. Ctrl-C stops it and keeps what is there.
+
+        A second one leaves, since an engine that hangs does not stop.
+        """
+        answering = asyncio.create_task(self._write_answer())
+        try:
+            await asyncio.shield(answering)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or self.leaving or not self.session.stop():
+                raise
+            task.uncancel()
+            await answering
+        exchange, session = self.session.exchange, self.session
+        failure = None if exchange is None else exchange.failure
+        self.code = 0 if failure is None else failure.exit_code
+        if isinstance(failure, ContextOverflow):
             await when_full(self)
         elif not self.code and not (self.quiet and self.preferences.compact == "ask"):
             await when_nearly_full(self)
-        if self.session.waiting and not self.code:
-            self.session.ask(self.session.waiting.pop(0))
+        if session.waiting and not self.code:
+            session.ask(session.waiting.pop(0))
             await self.show_answer()
 
     async def show_loading(self) -> None:
-        """Wait until the models are loaded, or cannot be, and report which."""
-        await self.wait_ready()
+        """Wait until the models are loaded, and report that; what goes wrong is reported by itself."""
+        await self.session.loaded()
         models = self.session.models
-        self.report(f"loaded: {models.line}" if models.ready is not None else models.trouble)
+        if models.ready is not None:
+            self.report(f"loaded: {models.line}")
 
     def edit(self, number: int, text: str) -> None:
         """Write a question, and how to change it."""
@@ -158,7 +170,7 @@ class Lines:
 
     def show_stats(self) -> None:
         """Write what drafting did."""
-        self._note("\n".join(stats_lines(self.session.exchange, _WIDTH)))
+        self._note("\n".join(stats_lines(self.session.exchange, _WIDTH, self.session.gains)))
 
     def show_text(self, title: str, text: str) -> None:
         """Write a text."""
@@ -173,12 +185,12 @@ class Lines:
 
     async def show_race(self, text: str) -> None:
         """Hold a race, and write both answers when it is over."""
-        await self.wait_ready()
+        await self.session.loaded()
         race = self.session.start_race(text)
         self.report(race.verdict())
-        await self._follow(lambda: race.done)
-        for name, answer in zip(LANES, race.texts, strict=False):
-            self._write(f"[{name}]\n{answer}\n\n")
+        await race.run()
+        for name, lane in zip(LANES, race.lanes, strict=False):
+            self._write(f"[{name}]\n{lane.thoughts}{lane.answer}\n\n")
         self.report(race.verdict())
 
     def show_help(self) -> None:
@@ -187,9 +199,9 @@ class Lines:
             self.report(f"{f'/{each.name} {each.usage}':<28} {each.about}")
 
     def toggle_thoughts(self) -> None:
-        """Write the thoughts of answers from now on, or leave them out."""
+        """Show the thoughts of answers from now on, or hide them."""
         self._thoughts = not self._thoughts
-        self.report(f"thoughts are {'written' if self._thoughts else 'left out'}")
+        self.report(f"thoughts are {'shown' if self._thoughts else 'hidden'} from now on")
 
     def leave(self) -> None:
         """Take note that no more lines are wanted."""
@@ -197,97 +209,48 @@ class Lines:
 
     # What the engine sends.
 
-    async def wait_ready(self) -> None:
-        """Wait until the models that were requested last are loaded, or cannot be."""
-        models = self.session.models
-        # Ready may be of an earlier request, as of the usual models when another one is chosen at once.
-        await self._follow(
-            lambda: not models.under_way and models.phase not in {Phase.STARTING, Phase.LOADING}
-        )
-
-    async def _follow(self, until: Callable[[], bool]) -> None:
-        """Take what the engine sends and write what the user should know of it, until something holds."""
-        async with aclosing(self.session.notices()) as notices:
-            async for each in notices:
-                for notice in each:
-                    self.session.take(notice)
-                    self._take(notice)
-                self.session.tick()
-                self._write_work()
-                if until():
-                    return
-
-    async def _write_answer(self) -> tuple[int, bool]:
-        """Write the answer that was requested; return an exit code, and whether the context is full.
-
-        Ctrl-C stops it and keeps what is there. A second one leaves, since an engine that hangs does not stop.
-        """
-        self._end = None
-        try:
-            await self._follow(lambda: self._end is not None and not self.session.busy)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or self.leaving or not self.session.stop():
-                raise
-            task.uncancel()
-            await self._follow(lambda: self._end is not None and not self.session.busy)
-        end, refused = self._end, self._refused
-        if isinstance(end, Failed) and refused is not None:  # why nothing could be loaded
-            end, self._refused = refused, None
-        if isinstance(end, Finished):
+    async def _write_answer(self) -> None:
+        async with aclosing(self.session.answer()) as events:
+            async for event in events:
+                self._write_event(event)
+        exchange = self.session.exchange
+        if exchange is not None and exchange.finished is not None:
             self._write("\n")
-            self._write_figures(end)
-            return 0, False
-        if isinstance(end, Failed):
-            full = end.kind == "ContextOverflow"
-            advice = "; /compact summarises earlier turns, /compact drop drops them" if full else ""
-            self.report(end.reason + advice)
-            kind = getattr(errors, end.kind, LocalspecError)
-            return int(getattr(kind, "exit_code", 1)), full
-        self.report(f"{'' if end is None else end.reason}; /restart starts it again")
-        return 1, False
+            self._write_figures(exchange.finished)
+        elif exchange is not None and exchange.failure is not None:
+            self._report_failure(exchange.failure)
 
-    def _write_work(self) -> None:
-        """Write what calls came to, and have those that need it allowed."""
-        session, work = self.session, self.session.work
-        new, self._results = session.results - self._results, session.results
-        for each in session.talk.messages[-new:] if new else ():
-            text = message_text(each)
-            self.report(text.heading)
-            for line in shortened_lines(text.text):
-                self.report(f"  {line}")
-        if work is not None and work.question is not None:
-            # While a person types, Ctrl-C is no matter of the loop.
-            before = signal.signal(signal.SIGINT, signal.default_int_handler)
-            try:
-                work.ask(self.report, lambda text: self._note(clean(text)), self.ask)
-            finally:
-                signal.signal(signal.SIGINT, before)
-
-    def _take(self, notice: Notice) -> None:
-        """Write what a notice brings; note what ends the answer."""
-        exchange, replaced = self.session.exchange, self.session.models.replaced
-        mine = exchange is not None and getattr(notice, "id", None) == exchange.id
-        match notice:
-            case ReplyEvents(events=events) if mine:
-                texts = (each for each in events if isinstance(each, Text))
-                self._write("".join(e.text for e in texts if self._thoughts or not e.thinking))
-            case Finished() if mine:
-                self._end, calls = notice, notice.message.calls
-                self._write("\n" * bool(calls and notice.reply.text))
+    def _write_event(self, event: Happened) -> None:
+        work = self.session.work
+        match event:
+            case Text(text) if self._thoughts or not event.thinking:
+                self._write(text)
+            case Finished():
+                calls = event.message.calls
+                self._write("\n" * bool(calls and event.reply.text))
                 for each in calls:
                     self.report(call_line(each))
-            case Failed(id=None) if replaced:
-                self.report(replaced)
-            case Failed(id=None):  # reported with the answer
-                self._refused = notice
-            case Failed() | EngineDied() if mine or isinstance(notice, EngineDied):
-                self._end = notice
-            case Ready():
-                for note in () if self.quiet else notice.notes:
-                    self.report(note)
+            case StoredMessage():
+                result = message_text(event)
+                self.report(result.heading)
+                for line in shortened_lines(result.text):
+                    self.report(f"  {line}")
+            case _ if work is not None and event is work.question:
+                # While a person types, Ctrl-C is no matter of the loop.
+                before = signal.signal(signal.SIGINT, signal.default_int_handler)
+                try:
+                    work.ask(self.report, lambda text: self._note(clean(text)), self.ask)
+                finally:
+                    signal.signal(signal.SIGINT, before)
             case _:
                 pass
+
+    def _report_failure(self, failure: LocalspecError) -> None:
+        """Report why there is no answer, unless it was reported when it happened."""
+        if isinstance(failure, ContextOverflow):
+            self.report(f"{failure}; /compact summarises earlier turns, /compact drop drops them")
+        elif not isinstance(failure, EngineGone) and failure is not self.session.models.trouble:
+            self.report(str(failure))
 
     def _write_figures(self, done: Finished) -> None:
         talk = self.session.talk
@@ -308,6 +271,15 @@ class Lines:
 
     def _note(self, text: str) -> None:
         print(text, file=self.err, flush=True)
+
+    async def start(self) -> None:
+        """Begin to load, and wait for the functions that the model may call."""
+        self.session.start()
+        await asyncio.sleep(0)  # it is requested then
+        if (work := self.session.work) is not None:
+            work.wait()
+            for note in work.notes:
+                self.report(note)
 
     def report_news(self) -> None:
         """Write what has happened beside the answers."""
@@ -347,12 +319,7 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
     if session.talk.conversation is not None:
         front.report(session.talk.continuing)
     with asyncio.Runner() as runner:
-        session.engine.follow(runner.get_loop())
-        session.start()
-        if session.work is not None:
-            session.work.wait()
-            for note in session.work.notes:
-                front.report(note)
+        runner.run(front.start())
         front.report_news()
         if greets:
             name = session.models.next_name

@@ -7,14 +7,16 @@ part of the engine's cache, and the conversation beside which they run finds its
 import math
 import secrets
 import statistics
-from dataclasses import dataclass, field, replace
+from contextlib import aclosing
+from dataclasses import replace
 from itertools import pairwise
 
-from localspec.decoding.round import OFF, StopReason
-from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Notice
-from localspec.messages import Message
-from localspec.options import ReplyOptions
+import msgspec
+
+from localspec.chat.request import Request
+from localspec.decoding.round import OFF
+from localspec.engine.engine import Engine, EngineGone
+from localspec.errors import LocalspecError
 from localspec.tui.exchange import Exchange
 from localspec.tui.stats import TIMES
 
@@ -26,84 +28,66 @@ _STANDARD_ERRORS, _LEAST_GAIN = 4.0, math.log(1.05)
 LANES = ("with drafting", "without")
 
 
-@dataclass(slots=True)
 class Race:
     """Two requests, of which the second starts when the first is done.
 
     Args:
         engine: answers.
-        messages: the conversation.
-        options: of the answers; both get one seed, and no more tokens than a user waits for.
+        request: the conversation; both answers get one seed, and no more tokens than a user waits for.
 
     Attributes:
         lanes: the requests: with drafting, and without once it has begun.
+        done: whether both have ended, or one that ended puts an end to the race.
         ended: why there is nothing to compare; empty where there is, or will be.
     """
 
-    engine: EngineClient
-    messages: tuple[Message, ...]
-    options: ReplyOptions
-    lanes: list[Exchange] = field(default_factory=list)
-    ended: str = ""
+    def __init__(self, engine: Engine, request: Request) -> None:
+        options = request.options
+        seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
+        most = min(options.max_tokens or _MOST_TOKENS, _MOST_TOKENS)
+        options = replace(options, seed=seed, max_tokens=most)
+        self._engine = engine
+        self._request = msgspec.structs.replace(request, options=options, ephemeral=True)
+        self.lanes: list[Exchange] = []
+        self.done, self.ended = False, ""
 
-    def start(self) -> None:
-        """Request the first answer."""
-        seed, most = self.options.seed, self.options.max_tokens or _MOST_TOKENS
-        seed = secrets.randbits(_SEED_BITS) if seed is None else seed
-        self.options = replace(self.options, seed=seed, max_tokens=min(most, _MOST_TOKENS))
-        self._request(None, None)
-
-    @property
-    def done(self) -> bool:
-        """Whether both have ended, or one that ended puts an end to the race, or the engine is gone."""
-        return bool(self.ended) or (len(self.lanes) == len(LANES) and self.lanes[-1].done)
-
-    @property
-    def texts(self) -> list[str]:
-        """What the requests have come to, thoughts included."""
-        return [each.thoughts + each.answer for each in self.lanes]
-
-    def take(self, notice: Notice) -> bool:
-        """Take a notice; return whether it was for this race alone."""
-        lane = self.lanes[-1]
-        if isinstance(notice, EngineDied) and not self.done:
-            self.ended = f"{notice.reason}; there is nothing to compare"
-        if not lane.take(notice):
-            return False
-        if lane.failure is not None:
-            self.ended = lane.failure.reason
-        elif lane.finished and lane.finished.reply.stop_reason is StopReason.CANCELLED:
-            self.ended = "stopped: there is nothing to compare"
-        elif lane.finished and not self.done:
-            self._request(OFF, lane.started.cached_tokens if lane.started else None)
-        return True
+    async def run(self) -> None:
+        """Answer with drafting, then without, from as much of the cache."""
+        request, self.done = self._request, False
+        try:
+            while len(self.lanes) < len(LANES):
+                self.lanes.append(lane := Exchange(request))
+                async with aclosing(self._engine.stream(request, lane.begin)) as events:
+                    async for event in events:
+                        lane.take(event)
+                if lane.cancelled:
+                    self.ended = "stopped: there is nothing to compare"
+                    break
+                keep = lane.started.cached_tokens if lane.started else None
+                request = msgspec.structs.replace(request, draft=OFF, keep=keep)
+        except LocalspecError as error:
+            gone = "; there is nothing to compare" if isinstance(error, EngineGone) else ""
+            self.ended = f"{error}{gone}"
+        finally:
+            self.done = True
 
     def stop(self) -> None:
         """Stop the one that runs."""
-        if not self.done:
-            self.engine.cancel(self.lanes[-1].id)
+        if not self.done and self.lanes and self.lanes[-1].number is not None:
+            self._engine.cancel(self.lanes[-1].number)
 
     def verdict(self) -> str:
         """Return the outcome in a sentence; what there is of it while it runs."""
         if not self.done or self.ended:
-            return self.ended or f"{LANES[0]} first, then {LANES[1]}: each has the whole machine"
+            return (
+                self.ended or f"{LANES[0]} first, then {LANES[1]}, so that neither slows the other"
+            )
         # Passes of different widths round differently.
-        fork = f"differ after {len(common(self.texts))} characters, as they may when two tokens are nearly tied"
-        return f"{_gain(*self.lanes)}; the texts {'are equal' if len({*self.texts}) == 1 else fork}"
-
-    def _request(self, draft: str | None, keep: int | None) -> None:
-        number = self.engine.ask(
-            self.messages, self.options, draft=draft, ephemeral=True, keep=keep
-        )
-        self.lanes.append(Exchange(number, self.messages))
-
-
-def common(texts: list[str]) -> str:
-    """Return the part of a text before it differs from another."""
-    one, other = texts
-    return one[
-        : next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
-    ]
+        texts = [each.thoughts + each.answer for each in self.lanes]
+        pairs = enumerate(zip(*texts, strict=False))
+        same = next((at for at, (one, other) in pairs if one != other), min(map(len, texts)))
+        fork = f"differ after {same} characters, as they may when two tokens are nearly tied"
+        return f"{_gain(*self.lanes)}; the texts {'are equal' if len({*texts}) == 1 else fork}"
 
 
 def _gain(*lanes: Exchange) -> str:

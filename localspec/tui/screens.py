@@ -1,9 +1,12 @@
 """Screens: the front that draws. What commands show, and what they need to know, becomes the main view, and sheets over it."""
 
+import asyncio
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from rich.console import Group
@@ -13,20 +16,30 @@ from textual.app import App, SuspendNotSupported
 from textual.content import Content
 from textual.screen import Screen
 
-from localspec.engine.protocol import Failed
-from localspec.errors import LocalspecError
+from localspec.chat.events import Finished, Started
+from localspec.engine.engine import EngineGone
+from localspec.errors import ContextOverflow, LocalspecError
+from localspec.session.approval import CallQuestion
+from localspec.session.conversation import StoredMessage
 from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
-from localspec.tui.actions import edited
+from localspec.tui.actions import edited, when_full, when_nearly_full
 from localspec.tui.colours import DARK, LIGHT, THEMES, tinted
 from localspec.tui.commands import BY_NAME, COMMANDS, run
 from localspec.tui.history_sheet import HistorySheet
 from localspec.tui.keys import key_list
 from localspec.tui.lens import counts, pieces
 from localspec.tui.main_view import MainView
-from localspec.tui.session import Session, StillAnswering
+from localspec.tui.session import Happened, Session, StillAnswering
 from localspec.tui.settings import ABOUT, CONTEXT, SETTINGS
-from localspec.tui.sheets import LineSheet, ListSheet, RaceSheet, SheetRow, TextSheet
+from localspec.tui.sheets import (
+    ApprovalSheet,
+    LineSheet,
+    ListSheet,
+    RaceSheet,
+    SheetRow,
+    TextSheet,
+)
 
 _CONTEXT_IS_FULL = (
     SheetRow(
@@ -46,12 +59,12 @@ _WHEN = (
 )
 
 _OTHER_KEYS = """
-Shift+Tab moves to the messages, Esc back to the input line. In chat.toml, [keys]
-changes keys by the names of commands, and by these: stats = "ctrl+s"
+Shift+Tab moves to the messages, Esc back to the input line. [keys] in
+chat.toml gives commands and the actions below other keys: stats = "ctrl+s"
 """
 
 
-_MOST_S = 1.0
+_MOST_S, _LOOK_S = 1.0, 0.05
 # The variable that a desktop sets, and what fills its clipboard.
 _PROGRAMS = (
     ("WAYLAND_DISPLAY", ("wl-copy",)),
@@ -77,6 +90,29 @@ def fill_clipboard(text: str) -> bool:
     return False
 
 
+class Pace:
+    """When text that streams is drawn again, by what that took the last time.
+
+    Passes want every core, and each of their threads waits for the others: what screens take, answers lose. Text that
+    scrolls has the whole screen composed again, which costs five times as much as a line that grows.
+    """
+
+    SHARE = 0.03
+    """Of a core, at most, unless that would be less often than `SELDOMEST_S`."""
+    SELDOMEST_S = 0.5
+
+    def __init__(self) -> None:
+        self._at_s = self._at_cpu_s = 0.0
+
+    def is_due(self, now_s: float, cpu_s: float) -> bool:
+        """Return whether it is time, by a clock and by this thread's own seconds of processor."""
+        return now_s - self._at_s >= min((cpu_s - self._at_cpu_s) / self.SHARE, self.SELDOMEST_S)
+
+    def drawn(self, now_s: float, cpu_s: float) -> None:
+        """Note that it is drawn now."""
+        self._at_s, self._at_cpu_s = now_s, cpu_s
+
+
 class Screens(App[None]):
     """The front of the full-screen chat; see `Front`.
 
@@ -99,6 +135,8 @@ class Screens(App[None]):
         self.view = MainView(self, session)
         self.editing: int | None = None
         self.opened: tuple[str, Screen[Any]] | None = None
+        self._pace = Pace()
+        session.notify, session.note = self.report, self.report
         keys = self.preferences.keys.items()
         self._keys = {"docs" if name == "sources" else name: key for name, key in keys}
 
@@ -135,6 +173,64 @@ class Screens(App[None]):
     async def show_answer(self) -> None:
         """Show the question that is being answered, and the answer as it grows."""
         await self.view.show_answering()
+        self.run_worker(self._follow_answer())
+
+    async def _follow_answer(self) -> None:
+        async with aclosing(self.session.answer()) as events:
+            async for event in events:
+                await self._show(event)
+        exchange = self.session.exchange
+        failure = None if exchange is None else exchange.failure
+        if failure is not None:
+            self.take_back_waiting()
+            await self.view.settle()
+            if isinstance(failure, ContextOverflow):
+                if not await when_full(self):
+                    self._offer_room(failure)
+            elif not isinstance(failure, EngineGone) and failure is not self.session.models.trouble:
+                self.report(str(failure))
+        elif self.session.stopped:
+            self.take_back_waiting()
+            if exchange is not None and not exchange.tokens:
+                self.report("stopped before the first token; F5 asks again")
+        elif not self.session.busy:
+            await when_nearly_full(self)
+            await self.ask_next()
+
+    async def _show(self, event: Happened) -> None:
+        """Show what happened of an answer."""
+        match event:
+            case Started() if not self.view.transcript.has_growing:
+                await self.view.show_answering()
+            case Finished():
+                await self.view.settle()
+            case StoredMessage():  # the result of a call
+                await self.view.show_messages()
+            case CallQuestion():
+                await self._ask_approval(event)
+            case _:
+                exchange = self.session.exchange
+                self.draw(at_once=exchange is not None and len(exchange.happened) == 1)
+
+    async def _ask_approval(self, question: CallQuestion) -> None:
+        """Have a call allowed or refused, unless it is stopped before."""
+        work, sheet = self.session.work, ApprovalSheet(question)
+        assert work is not None  # noqa: S101 - it asks
+        self.push_screen(sheet, lambda decision: work.answer(question, decision))
+        while work.question is question:
+            await asyncio.sleep(_LOOK_S)
+        while sheet in self.screen_stack:
+            self.pop_screen()
+
+    def draw(self, *, at_once: bool = False) -> None:
+        """Show the answer that grows and the figures together, or each would have the screen composed."""
+        growing, now_s, cpu_s = self.session.growing, time.monotonic(), time.thread_time()
+        if growing and not at_once and not self._pace.is_due(now_s, cpu_s):
+            return
+        if growing:
+            self._pace.drawn(now_s, cpu_s)
+            self.view.grow()
+        self.view.show_state()
 
     async def show_loading(self) -> None:
         """Show nothing: the status line does, as long as it takes."""
@@ -288,7 +384,9 @@ class Screens(App[None]):
 
     async def show_race(self, text: str) -> None:
         """Start a race, and show it."""
-        self.push_screen(RaceSheet(self.session.start_race(text)))
+        race = self.session.start_race(text)
+        self.run_worker(race.run())
+        self.push_screen(RaceSheet(race))
 
     def show_help(self) -> None:
         """List commands and keys."""
@@ -314,11 +412,8 @@ class Screens(App[None]):
         """End the app."""
         self.exit()
 
-    def report_refusal(self, message: Failed) -> None:
-        """Report why there is no answer; where the context is full, let the user choose what to do."""
-        if message.kind != "ContextOverflow":
-            self.report(message.reason)
-            return
+    def _offer_room(self, failure: ContextOverflow) -> None:
+        """Let the user choose what to do about a full context."""
         from localspec.tui.picker import larger_context  # noqa: PLC0415 - numpy comes with it
 
         ready, load = self.session.models.ready, self.session.models.usual.load
@@ -334,11 +429,11 @@ class Screens(App[None]):
             elif name:
                 await self.run_command(name)
             else:
-                self.report(message.reason)
+                self.report(str(failure))
 
         rows = list(_CONTEXT_IS_FULL)
         if larger is not None:
             more = f"+ {size_text(larger.more_bytes)} of memory"
             rows.insert(0, SheetRow(CONTEXT, f"reload with {larger.n_ctx} tokens", more))
-        note = message.reason.partition(": ")[0]
+        note = str(failure).partition(": ")[0]
         self.push_screen(ListSheet("The context is full", rows, note=note), chosen)

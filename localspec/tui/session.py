@@ -1,26 +1,18 @@
-"""Session: one user, one engine, one conversation at a time. The screens and the lines drive it.
-
-Nothing here waits and nothing is drawn: `take` takes what the engine sends, `tick` does what time brings.
-"""
+"""Session: one user, one engine, one conversation at a time. The screens and the lines drive it; nothing is drawn here."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Union
 
-from localspec.chat.events import Finished, Started, Text
-from localspec.decoding.round import StopReason
-from localspec.engine.client import EngineClient
-from localspec.engine.protocol import (
-    Counted,
-    EngineDied,
-    Failed,
-    Notice,
-    Ready,
-    ReplyEvents,
-)
-from localspec.errors import UsageError
+from localspec.chat.events import Event, Finished, Started, Text
+from localspec.chat.request import Request
+from localspec.engine.engine import EngineGone, RemoteEngine
+from localspec.engine.protocol import EngineDied, Notice
+from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.attachments import attached, unmatched
@@ -28,16 +20,22 @@ from localspec.session.compaction import NEARLY_FULL, is_request, options_for
 from localspec.session.conversation import ReplyRecorder, SavedConversation, StoredMessage
 from localspec.session.documents import Docs
 from localspec.tui.exchange import Exchange
-from localspec.tui.models import Models, Phase
+from localspec.tui.models import Models
 from localspec.tui.race import Race
 from localspec.tui.settings import AUTO, CONTEXT, DRAFT, SETTINGS, SYSTEM, ChatSettings
 
 if TYPE_CHECKING:
-    from localspec.session.approval import CallRunner
+    from localspec.calls import Tool
+    from localspec.session.approval import CallQuestion, CallRunner
 
+Happened = Union[Event, StoredMessage, "CallQuestion"]
+"""What `Session.answer` yields: an event of an answer, a call that needs approval, the result of a call."""
 _ELSEWHERE = "also open in another window: your question starts a new branch"
 _SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
-_TICK_S = 0.1
+_DEAD = "/restart starts it again; a smaller model (F8) or context (/set ctx) needs less memory"
+_TICK_S, _LOOK_S = 0.2, 0.05
+_REVIVED_AGAIN_S = 60.0
+"""An engine that dies again so soon is left to the user."""
 
 
 class StillAnswering(UsageError):
@@ -48,7 +46,7 @@ class Session:
     """A conversation, and the models that answer in it.
 
     Args:
-        engine: started by `start`.
+        engine: where models are loaded and answer; started by `start`.
         talk: the conversation.
         load: the models that are loaded when nothing else is requested.
         options: how to answer.
@@ -56,21 +54,24 @@ class Session:
         own: returns how to answer with a model, by its name; None always takes `options`.
         work: carries out calls; None when the models may call nothing.
         docs: the index that questions are answered from.
+        gate: what is masked in answers, see `Request`.
 
     Attributes:
+        notify: prints what the user should know, as long as its second argument returns a true value.
+        note: prints how models were set up.
         models: what is loaded, and being loaded.
         settings: how to answer.
         usual: how to answer in a new conversation.
         exchange: the last request for an answer, running or done; None before the first.
+        gains: what drafting gained in each answer by the model that is loaded, as far as that was measured.
         race: the last race.
         waiting: questions to send as soon as nothing is under way, in order.
-        results: how many calls have ended, in all conversations.
         drop_oldest: leave out the oldest turns when the context is full, instead of failing.
     """
 
     def __init__(
         self,
-        engine: EngineClient,
+        engine: RemoteEngine,
         talk: SavedConversation,
         load: LaunchOptions,
         options: ReplyOptions,
@@ -78,25 +79,34 @@ class Session:
         own: Callable[[str], ReplyOptions] | None = None,
         work: "CallRunner | None" = None,
         docs: Docs | None = None,
+        gate: str = "",
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
-        self.models = Models(engine, load)
+        engine.watch = self._watch
+        self.notify: Callable[[str, Callable[[], object] | None], None] = lambda *_: None
+        self.note: Callable[[str], None] = lambda _text: None
+        self.models = Models(engine, load, self._restore_state)
         self.settings = self.usual = ChatSettings(options)
         self.work, self.docs = work, docs or Docs()
         self.exchange: Exchange | None = None
+        self.gains: list[float] = []
         self.race: Race | None = None
         self.waiting: list[str] = []
-        self.results = 0
         self.drop_oldest = False
-        self._own = own
+        self._gate, self._own = gate, own
         self._recorder: ReplyRecorder | None = None
+        self._answers = False
         self._answered: int | None = None
         self._counted = 0
         self._resumed = ""
         self._resumed_ctx: int | None = None
-        self._resizing = False
         self._advised = False
         self._trouble: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks = set[asyncio.Task[None]]()
+        self._fault: BaseException | None = None
+        self._loads: list[asyncio.Task[None]] = []
+        self._died_s = -_REVIVED_AGAIN_S
 
     # What there is.
 
@@ -108,11 +118,21 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether an answer, its calls, or a race is under way."""
-        return self.growing or self._races or (self.work is not None and self.work.busy)
+        return self.growing or self._answers or self._races
 
     @property
     def _races(self) -> bool:
         return self.race is not None and not self.race.done
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user stopped the last answer, or its calls; to be asked when it has ended."""
+        exchange = self.exchange
+        if exchange is None or exchange.finished is None:
+            return False
+        return exchange.cancelled or (
+            self.work is not None and bool(exchange.finished.message.calls)
+        )
 
     @property
     def latest(self) -> Exchange | None:
@@ -133,7 +153,12 @@ class Session:
         return f"continue with: localspec chat --continue {talk.conversation}"
 
     def news(self) -> Iterator[str]:
-        """Yield what the user should know since the last call: of tools, and of a disk that fills up or has room again."""
+        """Yield what the user should know since the last call: of tools, and of a disk that fills up or has room again.
+
+        A fault of what runs beside answers is raised here.
+        """
+        if self._fault is not None:
+            raise self._fault
         if self.work is not None:
             yield from self.work.news()
         before, self._trouble = self._trouble, self.talk.history.trouble
@@ -143,32 +168,38 @@ class Session:
     # The engine.
 
     def start(self) -> None:
-        """Start the engine, and load: the models of the conversation that was resumed, or the usual ones."""
-        self.engine.start()
+        """Load, on the event loop that runs: the models of the conversation that was resumed, or the usual ones."""
+        self._loop = asyncio.get_running_loop()
+        self.engine.follow(self._loop)
+        self._spawn(self._save_regularly())
         if self._resumed:
-            self.models.load_again(self._resumed, fetch=True, n_ctx=self._resumed_ctx)
+            self._load_again(self._resumed, self._resumed_ctx)
         else:
-            self.models.load_usual()
-        self._restore_state()
+            self._load(self.models.named(""))
 
     def load(self, name: str) -> None:
         """Load a pair, or else a target, in place of what is loaded."""
         self.require_rest()
-        self.models.load(name)
-        self._restore_state()
+        self._load(self.models.named(name))
 
-    def restart(self) -> None:
+    async def loaded(self) -> None:
+        """Wait until what was requested is loaded, or cannot be."""
+        while self._loads:
+            await asyncio.wait(self._loads)
+
+    async def restart(self) -> None:
         """Start the engine again, with what was loaded last."""
-        self.break_off()
-        self.models.restart()
-        self._restore_state()
+        for each in self._loads:
+            each.cancel()
+        self.models.wanted.clear()
+        self._load(self.models.loaded or self.models.named(""), restarts=True)
 
     def close(self) -> None:
         """Save what the models have evaluated, and end the engine."""
         self.save_state()
         if self.work is not None:
             self.work.close()
-        self.break_off()
+        self._break_off()
         self.engine.close()
         self.talk.history.close()
 
@@ -178,60 +209,107 @@ class Session:
             self.race.stop()
         elif self.work is not None and self.work.stop():
             pass
-        elif self.exchange is not None and self.growing:
-            self.engine.cancel(self.exchange.id)
-        elif self.models.phase in {Phase.STARTING, Phase.LOADING}:
+        elif self.exchange is not None and self.exchange.number is not None and self.growing:
+            self.engine.cancel(self.exchange.number)
+        elif self.models.loading:
             self.engine.cancel()
         else:
             return False
         return True
 
-    async def notices(self) -> AsyncGenerator[list[Notice]]:
-        """Yield what the engine sends, as it comes and at least ten times a second, to be given to `take`, and then `tick`.
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        assert self._loop is not None  # noqa: S101 - it was started
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+        return task
 
-        While text streams, no more often: passes want every core.
-        """
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._fault = fault
+
+    async def _save_regularly(self) -> None:
+        """Save what came in though nothing more comes, and what the disk had no room for."""
         while True:
-            yield self.engine.collect()
-            streams = self.exchange is not None and self.growing and self.exchange.happened
-            await (asyncio.sleep(_TICK_S) if streams else self.engine.arrival(_TICK_S))
+            await asyncio.sleep(_TICK_S)
+            if self._recorder is not None:
+                self._recorder.tick()
+            self.talk.history.retry()
 
-    def tick(self) -> None:
-        """Save what came in if half a second went by, and go on with calls that ended."""
-        self._go_on_calling()
-        if self._recorder is not None:
-            self._recorder.tick()
-        self.talk.history.retry()
+    def _load(
+        self,
+        wanted: LaunchOptions,
+        other: LaunchOptions | None = None,
+        *,
+        fetch: bool = True,
+        restarts: bool = False,
+        resized: bool = False,
+    ) -> None:
+        """Load behind what is being loaded; see `Models.load`, and where it `restarts` in a new process."""
 
-    def take(self, notice: Notice) -> None:
-        """Take a notice of the engine: each goes to the request that it is about, or to the models."""
-        match notice:
-            case ReplyEvents() | Finished() | Failed(id=int()):
-                if self.race is None or not self.race.take(notice):
-                    self._take_reply(notice)
-            case Counted():
-                self._counted = notice.tokens
-            case _:
-                if self.models.take(notice):
-                    self._restore_state()
-                self._suit(notice)
+        async def load(before: list[asyncio.Task[None]]) -> None:
+            if before:
+                await asyncio.wait(before)
+            if restarts:
+                await self.engine.end(0)
+            try:
+                await self.models.load(wanted, other, fetch=fetch)
+            finally:
+                if task in self._loads:
+                    self._loads.remove(task)
+                    self.models.wanted.pop(0)
+            self._suit(resized=resized)
 
-    def _suit(self, notice: Notice) -> None:
-        """Answer as suits what is loaded now; break off what an engine that died was at."""
-        if isinstance(notice, Ready):
-            if self._own is not None:
-                self.suit(ChatSettings(self._own(self.models.name)))
-            if not self.models.replaced:
-                self.talk.set_pair(self.models.name)
-        elif isinstance(notice, EngineDied):
-            if self.race is not None:
-                self.race.take(notice)
-            self.break_off()
-        if isinstance(notice, Ready | Failed) and self._resizing:
-            self._resizing = False
-            if not self.models.replaced:  # else it could not be had
-                self.settings = replace(self.settings, n_ctx=self.models.usual.load.n_ctx)
-                self._save_settings()
+        self.models.wanted.append(wanted)
+        before = [] if restarts else [*self._loads]
+        if restarts:
+            self._loads.clear()
+        task = self._spawn(load(before))
+        self._loads.append(task)
+
+    def _load_again(self, name: str, n_ctx: int | None, *, fetch: bool = True) -> None:
+        """Load the models of a conversation; if that fails and nothing is loaded, the usual ones."""
+        other = self.models.named("")
+        if n_ctx is not None:
+            self.models.sized(n_ctx)
+        self._load(self.models.named(name), other, fetch=fetch)
+
+    def _suit(self, *, resized: bool) -> None:
+        """Answer as suits what is loaded now, and report how that went."""
+        models = self.models
+        ready = models.ready
+        if ready is None:
+            if models.trouble is not None:
+                advice = f"; {_DEAD}" if models.dead else ""
+                self.notify(f"{models.trouble}{advice}", lambda: models.ready is None)
+            return
+        self.gains.clear()
+        if self._own is not None:
+            self.suit(ChatSettings(self._own(models.name)))
+        if models.replaced:
+            self.notify("; ".join([models.replaced, *ready.notes]), None)
+            return
+        self.talk.set_pair(models.name)
+        if ready.notes:
+            self.note("; ".join(ready.notes))
+        if resized:
+            self.settings = replace(self.settings, n_ctx=models.usual.load.n_ctx)
+            self._save_settings()
+
+    def _watch(self, notice: Notice) -> None:
+        """Take note of how far a load is; start an engine again that died, unless it did so a moment ago."""
+        self.models.watch(notice)
+        if not isinstance(notice, EngineDied) or self.models.loading:
+            return
+        now_s, loaded = time.monotonic(), self.models.loaded
+        revives = loaded is not None and now_s - self._died_s >= _REVIVED_AGAIN_S
+        self._died_s = now_s
+        self.models.lose(notice.reason)
+        then = "restarting it" if revives else _DEAD
+        self.notify(f"{notice.reason}; {then}", lambda: self.models.ready is None)
+        if loaded is not None and revives:
+            self._load(loaded)
 
     # Answers.
 
@@ -272,10 +350,12 @@ class Session:
 
     def ask_again(self) -> bool:
         """Send again what was refused; return whether something was."""
-        if self.exchange is None or self.exchange.failure is None or self.exchange.parent is None:
+        exchange = self.exchange
+        if exchange is None or not isinstance(exchange.failure, ContextOverflow):
             return False
+        assert exchange.parent is not None  # noqa: S101 - it is of the conversation
         self._require_engine()
-        self._request(self.exchange.parent)
+        self._request(exchange.parent)
         return True
 
     def compact(self) -> None:
@@ -298,26 +378,75 @@ class Session:
         A text is answered behind the conversation, of which nothing is evaluated again then, now or later.
         """
         self.require_rest()
-        if self.models.phase is not Phase.READY:
-            raise UsageError(f"the model is not ready ({self.models.line}): wait for it")
+        if self.models.loading or self.models.ready is None:
+            raise UsageError(f"the model is not ready ({self.models.line})")
         if text:
             before = self.talk.answered()
             turns = (*before, self._with_files(text, before))
         else:
             turns = self.talk.turns(self.talk.question().id)
-        self.race = Race(self.engine, turns, self.settings.options)
-        self.race.start()
+        self.race = Race(self.engine, self._request_of(turns, self.settings.options))
         return self.race
 
-    def break_off(self) -> None:
+    async def answer(self) -> AsyncGenerator[Happened]:
+        """Answer the question: yield what happens, saved as it comes, and so of its calls and of the answers to those.
+
+        What goes wrong is the exchange's `failure`.
+        """
+        self._answers = True
+        try:
+            while self.growing and self.exchange is not None:
+                async with aclosing(self._stream(self.exchange)) as events:
+                    async for event in events:
+                        yield event
+                async with aclosing(self._carry_out()) as outcomes:
+                    async for each in outcomes:
+                        yield each
+        finally:
+            self._answers = False
+
+    async def _stream(self, exchange: Exchange) -> AsyncGenerator[Event]:
+        """Yield one answer as it comes, and save it."""
+        while not exchange.done:
+            try:
+                async with aclosing(self.engine.stream(exchange.request, exchange.begin)) as events:
+                    async for event in events:
+                        exchange.take(event)
+                        self._save(event, exchange)
+                        yield event
+            except LocalspecError as error:
+                await asyncio.sleep(
+                    _LOOK_S
+                )  # what loads fails at the same time, and goes on with others
+                if exchange.started is None and self.models.loading:
+                    continue
+                lost = isinstance(error, EngineGone) and self.models.trouble
+                exchange.failure = lost or error
+                self._break_off()
+
+    async def _carry_out(self) -> AsyncGenerator[Happened]:
+        """Yield the calls of an answer that need approval, and their results; then request the next answer."""
+        work, question = self.work, None
+        if work is None or not work.busy:
+            return
+        while work.busy:
+            await asyncio.sleep(_LOOK_S)
+            before, question = question, work.question
+            if question is not None and question is not before:
+                yield question
+            for each in work.take():
+                if not isinstance(each, str):
+                    self.talk.add_result(each)
+                    yield self.talk.messages[-1]
+        if not work.stopped:
+            self._request(self.talk.messages[-1].id)
+
+    def _break_off(self) -> None:
         """Keep what there is of an answer that will not end by itself."""
         if self._recorder is not None:
             self._recorder.cut()
             self.talk.show_branch(self._recorder.message)
             self._recorder = None
-        if self.growing:
-            self.exchange = None
-        self.race = None
 
     def require_rest(self) -> None:
         """Raise StillAnswering while an answer is under way."""
@@ -326,7 +455,7 @@ class Session:
 
     def _require_engine(self) -> None:
         self.require_rest()
-        if self.models.phase is Phase.DEAD:
+        if self.models.dead:
             raise UsageError("the model is not running: /restart starts it again")
 
     def _begin_question(self) -> None:
@@ -348,40 +477,36 @@ class Session:
         last = self._message(parent)
         if is_request(last):
             work, options = None, options_for(options, 0 if ready is None else ready.n_ctx)
-        number = self.engine.ask(
+        request = self._request_of(
             turns,
             options,
-            draft=None if self.settings.draft == AUTO else self.settings.draft,
             drop_oldest=self.drop_oldest,
-            tools=() if work is None else work.tools,
-            call_policy=None if work is None else work.policy,
+            draft=None if self.settings.draft == AUTO else self.settings.draft,
             conversation=self.talk.number,
+            **({} if work is None else {"tools": work.tools, "call_policy": work.policy}),
         )
         continued = last if last.message.role == "assistant" else None
-        self.exchange = Exchange(number, turns, parent=parent, continued=continued)
+        self.exchange = Exchange(request, parent, continued)
         self._recorder = self._answered = None
+
+    def _request_of(self, turns: Sequence[Message], options: ReplyOptions, **more: Any) -> Request:
+        return Request(0, tuple(turns), options, gate=self._gate, **more)
 
     def _message(self, number: int) -> StoredMessage:
         return next(each for each in self.talk.messages if each.id == number)
 
-    def _take_reply(self, notice: ReplyEvents | Finished | Failed) -> None:
-        """Take a part of the answer that is under way, and save it."""
-        exchange = self.exchange
-        if exchange is None or exchange.id != notice.id:
-            return
-        if isinstance(notice, Failed) and self.models.under_way and exchange.parent is not None:
-            self._request(exchange.parent)  # it was refused before the models were loaded
-            return
-        exchange.take(notice)
-        if isinstance(notice, Finished):
-            self._finish(notice, exchange)
-        elif isinstance(notice, ReplyEvents):
-            for event in notice.events:
-                if isinstance(event, Text):  # an answer without any leaves no message behind
-                    self._begun(exchange).feed(event.text, thinking=event.thinking)
-                elif isinstance(event, Started):
-                    self.talk.set_pair(self.models.name)
-                    exchange.model = self.models.name
+    def _save(self, event: Event, exchange: Exchange) -> None:
+        """Save what came of an answer; one without a token leaves nothing behind. Its calls are carried out."""
+        match event:
+            case Started():
+                self.talk.set_pair(self.models.name)
+                exchange.model = self.models.name
+            case Text():
+                self._begun(exchange).feed(event.text, thinking=event.thinking)
+            case Finished():
+                self._finish(event, exchange)
+            case _:
+                pass
 
     def _begun(self, exchange: Exchange) -> ReplyRecorder:
         """Return what saves the answer, begun with its first text."""
@@ -397,29 +522,17 @@ class Session:
         return self._recorder
 
     def _finish(self, done: Finished, exchange: Exchange) -> None:
-        """Save an answer as the engine finished it, and carry out its calls; one without a token leaves nothing behind."""
         turn = done.message
         if turn.text or turn.thinking or turn.calls or self._recorder is not None:
             recorder = self._begun(exchange)
             self.talk.finish_reply(recorder, done.reply, turn, done.dropped_turns)
             self._recorder = None
-        stopped = done.reply.stop_reason is StopReason.CANCELLED
-        if self.work is not None and turn.calls and not stopped:
+        if done.forecast is not None and done.forecast.measured is not None:
+            self.gains.append(done.forecast.measured)
+        if self.work is not None and turn.calls and not exchange.cancelled:
             self.work.start(turn.calls)
         if self.talk.ends_with_summary:
-            self.engine.ask_count(self.talk.turns(self.talk.messages[-1].id))
-
-    def _go_on_calling(self) -> None:
-        """Save the results of calls that have ended, and have them answered when all have."""
-        work = self.work
-        if work is None or not work.busy:
-            return
-        for each in work.take():
-            if not isinstance(each, str):
-                self.talk.add_result(each)
-                self.results += 1
-        if not work.busy and not work.stopped and self.models.phase is not Phase.DEAD:
-            self._request(self.talk.messages[-1].id)
+            self.count()
 
     # Conversations.
 
@@ -450,8 +563,9 @@ class Session:
         n_ctx, name = self.settings.n_ctx, self.talk.pair or self.models.next_name
         other_size = n_ctx is not None and n_ctx != self.models.usual.load.n_ctx
         if name and (name != self.models.next_name or other_size):
-            self.models.load_again(name, fetch=False, n_ctx=n_ctx)
-        self._restore_state()
+            self._load_again(name, n_ctx, fetch=False)
+        else:
+            self._restore_state()
 
     def _take_up(self, conversation: int) -> None:
         self.forget()
@@ -555,9 +669,9 @@ class Session:
         self.require_rest()
         if value not in {"", "-", "off"} and not value.isdecimal():
             raise UsageError(f"ctx is {value[:40]!r}: it takes a number of tokens, or off")
-        self.models.resize(int(value) if value.isdecimal() else None)
-        self._resizing = True
-        self._restore_state()
+        before = self.models.loaded or self.models.named("")
+        wanted = self.models.sized(int(value) if value.isdecimal() else None)
+        self._load(wanted, before, resized=True)
 
     # The context.
 
@@ -566,7 +680,9 @@ class Session:
         """How many tokens of the context are in use, as far as is known."""
         latest, answer = self.latest, self._answered
         elsewhere = answer is not None and all(each.id != answer for each in self.talk.messages)
-        if latest is None or (not self.busy and (elsewhere or self.talk.ends_with_summary)):
+        if latest is None or latest.failure is not None:
+            return self._counted
+        if not self.busy and (elsewhere or self.talk.ends_with_summary):
             return self._counted
         return latest.context_tokens
 
@@ -581,8 +697,8 @@ class Session:
 
     def save_state(self) -> None:
         """Have the engine save what it evaluated for this conversation, unless it is still at it."""
-        directory = self.talk.state_directory
-        ready = self.models.phase is Phase.READY and not self.busy
+        directory, models = self.talk.state_directory, self.models
+        ready = models.ready is not None and not models.loading and not self.busy
         if directory is not None and self.talk.messages and ready:
             self.engine.save_state(str(directory))
 
@@ -591,17 +707,19 @@ class Session:
 
         It waits its turn, behind a load and before the next request.
         """
-        if self.talk.conversation is None or self.models.phase in {Phase.IDLE, Phase.DEAD}:
-            return
         directory = self.talk.state_directory
         if directory is not None and directory.is_dir():
             self.engine.restore_state(str(directory))
         self.count()
 
     def count(self) -> None:
-        """Have the engine count the branch that is shown."""
+        """Count the tokens of the branch that is shown, beside what else is done."""
         if not self.talk.messages:
             self._counted = 0
-        elif self.models.phase not in {Phase.IDLE, Phase.DEAD}:
+        else:
             tools = () if self.work is None else self.work.tools
-            self.engine.ask_count(self.talk.turns(self.talk.messages[-1].id), tools)
+            self._spawn(self._count(self.talk.turns(self.talk.messages[-1].id), tools))
+
+    async def _count(self, turns: Sequence[Message], tools: "Sequence[Tool]") -> None:
+        with suppress(LocalspecError):  # nothing is loaded
+            self._counted = await self.engine.count(turns, tools)

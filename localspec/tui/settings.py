@@ -16,7 +16,7 @@ _STORED = tuple(name for name in _NUMBERS if name != "seed")
 ABOUT: Mapping[str, str] = {
     **{name: each.help.partition(". ")[0].rstrip(".") for name, each in _NUMBERS.items()},
     DRAFT: "auto drafts where that is faster; or off, lookup, model, model:3",
-    SYSTEM: "System prompt; - is none",
+    SYSTEM: "System prompt; - removes it",
     CONTEXT: "Tokens of context; changing it reloads the model",
 }
 """What each setting does, in a few words."""

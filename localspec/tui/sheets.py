@@ -180,17 +180,18 @@ class LineSheet(ModalScreen[str | None]):
         title: what it is for.
         value: stands there to begin with.
         note: a sentence below the title.
+        does: what Enter does.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Close")]
 
-    def __init__(self, title: str, value: str, note: str = "") -> None:
+    def __init__(self, title: str, value: str, note: str = "", does: str = "saves") -> None:
         super().__init__()
-        self._title, self._value, self._note = title, value, note
+        self._title, self._value, self._note, self._does = title, value, note, does
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
-        with Frame(self._title, "Enter saves · Esc cancels"):
+        with Frame(self._title, f"Enter {self._does} · Esc cancels"):
             if self._note:
                 yield Static(clean(self._note), classes="hint", markup=False)
             yield Input(clean_line(self._value), compact=True)
@@ -320,7 +321,8 @@ class ApprovalSheet(ModalScreen[Decision | None]):
         elif early:
             return
         elif event.key == "n":
-            line = LineSheet("Why not?", "", "The model gets the reason; Enter alone gives none.")
+            note = "The model reads the reason; leave it empty to give none."
+            line = LineSheet("Why not?", "", note, "sends")
             self.app.push_screen(line, self._refuse)
         else:
             self.dismiss(Decision(allowed=True, always=event.key == "a"))

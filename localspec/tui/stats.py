@@ -1,5 +1,6 @@
 """What drafting did, in words and bars. Pure: rounds in, lines with meanings out; colours come later."""
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -15,6 +16,8 @@ FULL, FREE = "█", "░"
 _CONTEXT_CELLS = 8
 _LABEL = 10
 _MOST_BAR = 72
+# Of three gains, the interval of Student's t is 4.3 standard errors wide, of many 2: taken as of six.
+_LEAST_GAINS, _WIDE = 6, 2.57
 # Where the time of a step goes: marks, meanings, names.
 _PARTS = (("█", "draft", "draft model"), ("▒", "verify", "large model"), ("░", "other", "other"))
 
@@ -62,8 +65,14 @@ def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) ->
     return [" · ".join(form) for form in forms]
 
 
-def stats(exchange: Exchange | None, width: int) -> list[list[Span]]:
-    """Return the stats of an answer, streaming or done, in lines of a width with meanings; `exchange` is None before the first."""
+def stats(exchange: Exchange | None, width: int, gains: Sequence[float] = ()) -> list[list[Span]]:
+    """Return the stats of an answer, streaming or done, in lines of a width with meanings.
+
+    Args:
+        exchange: None before the first.
+        width: columns.
+        gains: of drafting, in all answers so far, see `gained`.
+    """
     rounds = [] if exchange is None else exchange.rounds
     if exchange is None or not rounds:
         return [[("Nothing measured yet: ask something first.", "dim")]]
@@ -82,15 +91,26 @@ def stats(exchange: Exchange | None, width: int) -> list[list[Span]]:
             for (mark, meaning, name), share in zip(_PARTS, shares, strict=True)
         ]
         lines += [*_line("time", parts), split_bar(shares, room)]
-    note = "" if exchange.forecast is None else exchange.forecast.note
-    why = exchange.no_drafting
+    done, why = exchange.finished, exchange.no_drafting
+    note = "" if done is None or done.forecast is None else done.forecast.note
     reason = f"{why[0].upper()}{why[1:]}." if why else ""
-    return lines + [[(each, "")] for each in (reason, note) if each]
+    return lines + [[(each, "")] for each in (reason, note, gained(gains)) if each]
 
 
-def stats_lines(exchange: Exchange | None, width: int) -> list[str]:
+def gained(gains: Sequence[float]) -> str:
+    """Return what drafting gained in several answers, with the interval that holds it in 95 of 100 cases, in a sentence."""
+    if len(gains) < _LEAST_GAINS:
+        return "Not enough data yet to tell whether drafting helps; /race measures both."
+    logs = [math.log(each) for each in gains]
+    mean, wide = statistics.fmean(logs), _WIDE * statistics.stdev(logs) / math.sqrt(len(logs))
+    low, high = math.exp(mean - wide), math.exp(mean + wide)
+    clear = "" if low > 1 or high < 1 else ": no clear difference"
+    return f"Drafting: {math.exp(mean):.2f}{TIMES} ({low:.2f} to {high:.2f}) over {len(gains)} answers{clear}"
+
+
+def stats_lines(exchange: Exchange | None, width: int, gains: Sequence[float] = ()) -> list[str]:
     """Return the stats as plain lines."""
-    return ["".join(text for text, _ in line) for line in stats(exchange, width)]
+    return ["".join(text for text, _ in line) for line in stats(exchange, width, gains)]
 
 
 def _line(label: str, parts: Sequence[Sequence[Span]]) -> list[list[Span]]:
@@ -103,7 +123,8 @@ def _line(label: str, parts: Sequence[Sequence[Span]]) -> list[list[Span]]:
 
 def _speed_ups(exchange: Exchange) -> list[list[Span]]:
     """Return what drafting gained in an answer that is done, and what it was to gain."""
-    forecast, parts = exchange.forecast, list[list[Span]]()
+    forecast = None if exchange.finished is None else exchange.finished.forecast
+    parts = list[list[Span]]()
     if forecast is not None and forecast.measured is not None:
         gain = (f"{TIMES}{forecast.measured:.2f}", "good" if forecast.measured > 1 else "bad")
         parts.append([gain, (" measured", "")])

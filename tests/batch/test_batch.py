@@ -17,6 +17,8 @@ from tests.chat.answers import Answering
 from tests.chat.test_assistant import assistant, teller_of
 from tests.examples import examples
 
+HUNDRED = [{"prompt": f"{number}"} for number in range(100)]
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
@@ -28,8 +30,10 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "out.jsonl"
 
 
-def prompts(source: Path, *lines: object) -> None:
+def write(source: Path, *lines: object) -> None:
+    """Write lines: of a word the prompt that it is, of an object its JSON, and what looks like JSON as it is."""
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    texts = [json.dumps({"prompt": each}) if each.isalpha() else each for each in texts]
     source.write_text("".join(f"{text}\n" for text in texts))
 
 
@@ -39,129 +43,100 @@ def records(output: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
-def test_every_line_gets_a_record_with_its_id_and_its_number(source: Path, output: Path) -> None:
-    prompts(source, {"id": "a", "prompt": "One"}, "", {"custom_id": 7, "prompt": "Two"})
+def test_every_line_gets_a_record_or_says_why_not(source: Path, output: Path) -> None:
+    bad = ("{", {"id": "b", "prompt": 3}, '{"prompt": "too long"}')
+    write(source, {"id": "a", "prompt": "One"}, "", {"custom_id": 7, "prompt": "Two"}, *bad, "Six")
     tally, stopped = run(source, output)
-    assert [(each["line"], each["id"]) for each in records(output)] == [(1, "a"), (3, 7)]
-    assert (tally.answered, tally.failed, tally.n_tokens, stopped) == (2, 0, 4, False)
-
-
-def test_a_bad_line_says_why_and_the_others_go_on(source: Path, output: Path) -> None:
-    prompts(source, "{", {"id": "b", "prompt": 3}, {"prompt": "too long"}, {"prompt": "Four"})
-    tally, _ = run(source, output)
-    errors = [each.get("error", {}).get("type") for each in records(output)]
-    assert errors == ["UsageError", "UsageError", "ContextOverflow", None]
-    assert [each["id"] for each in records(output)] == [None, "b", None, None]
-    assert (tally.answered, tally.failed) == (1, 3)
+    assert [(each["line"], each["id"], each.get("error", {}).get("type")) for each in records(output)] == [
+        (1, "a", None),
+        (3, 7, None),
+        (4, None, "UsageError"),
+        (5, "b", "UsageError"),
+        (6, None, "ContextOverflow"),
+        (7, None, None),
+    ]  # fmt: skip
+    assert (tally.answered, tally.failed, tally.n_tokens, stopped) == (3, 3, 6, False)
 
 
 def test_a_line_redone_alone_has_the_same_seed(source: Path, output: Path) -> None:
-    prompts(source, {"id": "a", "prompt": "One"}, {"id": "b", "prompt": "Two"}, {"prompt": "Three"})
+    two = {"id": "b", "prompt": "Two"}
+    write(source, {"id": "a", "prompt": "One"}, two, "Three", {"prompt": "Four", "seed": 5}, two)
     run(source, output)
-    prompts(source, {"id": "b", "prompt": "Two"})
+    write(source, two)
     run(source, alone := output.with_name("alone.jsonl"))
-    assert records(alone)[0]["text"] == records(output)[1]["text"]
-    assert len({each["seed"] for each in records(output)}) == 3
-    assert records(output)[2]["seed"] == line_seed(RECEIPT.seed, None, 3)
+    texts = [each["text"] for each in records(output)]
+    assert records(alone)[0]["text"] == texts[1] == texts[4]
+    seeds = [each["seed"] for each in records(output)]
+    assert len({*seeds}) == 4
+    assert seeds[2:4] == [line_seed(RECEIPT.seed, None, 3), 5]
+    assert records(output)[3]["receipt"]["seed"] == RECEIPT.seed
 
 
-def test_a_seed_of_its_own_wins_and_lines_of_one_id_share_one(source: Path, output: Path) -> None:
-    same = {"id": "a", "prompt": "One"}
-    prompts(source, {"prompt": "One", "seed": 5}, same, same)
-    run(source, output)
-    first, second, third = records(output)
-    assert (first["seed"], first["receipt"]["seed"]) == (5, RECEIPT.seed)
-    assert second["text"] == third["text"]
-
-
-def test_several_at_a_time_leave_in_the_order_of_their_lines(source: Path, output: Path) -> None:
-    prompts(source, *({"prompt": f"{number}"} for number in range(100)))
-    run(source, output, echo := Echo(slots=8))
-    assert [each["line"] for each in records(output)] == [*range(1, 101)]
+@pytest.mark.parametrize("ordered", [True, False])
+def test_several_at_a_time_leave_in_the_order_of_their_lines(
+    source: Path, output: Path, ordered: bool
+) -> None:
+    write(source, *HUNDRED)
+    run(source, output, echo := Echo(slots=8), ordered=ordered)
+    numbers = [each["line"] for each in records(output)]
+    assert sorted(numbers) == [*range(1, 101)]
+    assert (numbers == sorted(numbers)) is ordered
     assert echo.most_under_way == 8
 
 
-def test_unordered_records_are_written_as_they_come(source: Path, output: Path) -> None:
-    prompts(source, *({"prompt": f"{number}"} for number in range(100)))
-    run(source, output, Echo(slots=8), ordered=False)
-    numbers = [each["line"] for each in records(output)]
-    assert numbers != sorted(numbers)
-    assert sorted(numbers) == [*range(1, 101)]
-
-
 class Stubborn(Echo):
-    """Answers the first request last of all that it was given."""
+    """Takes all requests that it can have, and answers the first of them last."""
+
+    failed: list[int]
+    first_failed = 0
 
     def answer(self, requests: Any, _ready: Any = None) -> Any:
         taken = list(requests)
-        for request in [*taken[1:], *taken[:1]]:
-            self.asked.append(request)
-            yield from Echo().answer(iter([request]))
+        self.first_failed = self.first_failed if self.most_under_way else self.failed[-1]
         self.most_under_way = max(self.most_under_way, len(taken))
+        yield from super().answer(iter([*taken[1:], *taken[:1]]))
 
 
-def test_a_line_that_others_wait_for_keeps_no_more_than_a_window_waiting(
-    source: Path, output: Path
+@pytest.mark.parametrize(("prompt", "under_way"), [("x", 16), (5, 1)])
+def test_records_behind_a_slow_line_are_no_more_than_a_window(
+    source: Path, output: Path, prompt: object, under_way: int
 ) -> None:
-    prompts(source, *({"prompt": f"{number}"} for number in range(100)))
-    run(source, output, stubborn := Stubborn(), most=16)
-    assert stubborn.most_under_way == 16
-    assert [each["line"] for each in records(output)] == [*range(1, 101)]
-
-
-def test_lines_that_cannot_be_answered_wait_no_more_than_a_window_either(
-    source: Path, output: Path
-) -> None:
-    """Behind a line that takes long they are records already, which memory has to hold."""
-    prompts(source, {"prompt": "long"}, *({"prompt": 5} for _ in range(100)), {"prompt": "end"})
-    failed_before = []
-
-    class Slow(Echo):
-        def answer(self, requests: Any, ready: Any = None) -> Any:
-            taken = list(requests)
-            failed_before.append(len(failures))
-            return super().answer(iter(taken), ready)
-
-    failures: list[int] = []
-    run(source, output, Slow(), most=16, notify=lambda tally: failures.append(tally.failed))
-    assert failed_before[0] == 15
+    write(source, "long", *({"prompt": prompt} for _ in range(100)), "end")
+    failed = [0]
+    stubborn = Stubborn()
+    stubborn.failed = failed
+    run(source, output, stubborn, most=16, notify=lambda tally: failed.append(tally.failed))
+    assert (stubborn.most_under_way, stubborn.first_failed) == (under_way, 16 - under_way)
     assert [each["line"] for each in records(output)] == [*range(1, 103)]
 
 
 def test_ctrl_c_leaves_whole_records_and_the_rest_follows(source: Path, output: Path) -> None:
-    prompts(source, *({"prompt": f"{number}"} for number in range(20)))
+    write(source, *HUNDRED[:20])
     _, stopped = run(source, output, Echo(slots=4, cancel_after=7))
     assert stopped
-    begun = len(records(output))
-    assert begun == 7  # what had waited for a line before it is not lost
+    assert len(records(output)) == 7  # what had waited for a line before it is not lost
     run(source, output, echo := Echo(slots=4), resume=True)
     assert [each["line"] for each in records(output)] == [*range(1, 21)]
-    assert len(echo.asked) == 20 - begun
+    assert len(echo.asked) == 13
 
 
-def test_what_is_finished_is_not_asked_again(source: Path, output: Path) -> None:
-    prompts(source, {"prompt": "One"}, "{", {"prompt": "Three"})
+def test_only_lines_without_a_record_are_answered(source: Path, output: Path) -> None:
+    write(source, "One", "{", "Three")
     run(source, output)
     before = output.read_bytes()
     tally, _ = run(source, output, echo := Echo(), resume=True)
     assert (echo.asked, output.read_bytes()) == ([], before)
     assert (tally.answered, tally.failed) == (2, 1)
-
-
-def test_lines_that_are_added_later_are_answered(source: Path, output: Path) -> None:
-    prompts(source, {"prompt": "One"})
-    run(source, output)
-    prompts(source, {"prompt": "One"}, {"prompt": "Two"})
+    write(source, "One", "{", "Three", "Four")
     run(source, output, echo := Echo(), resume=True)
-    assert len(echo.asked) == 1
-    assert len(records(output)) == 2
+    assert (len(echo.asked), len(records(output))) == (1, 4)
 
 
 def test_failed_lines_are_answered_again_where_they_stood(source: Path, output: Path) -> None:
-    prompts(source, {"prompt": "One"}, "{", {"prompt": "Three"})
+    write(source, "One", "{", "Three")
     run(source, output)
     output.chmod(0o640)
-    prompts(source, {"prompt": "One"}, {"prompt": "mended"}, {"prompt": "Three"})
+    write(source, "One", "mended", "Three")
     run(source, output, echo := Echo(), resume=True, retry_failed=True)
     assert len(echo.asked) == 1
     assert [each["line"] for each in records(output)] == [1, 2, 3]
@@ -171,62 +146,44 @@ def test_failed_lines_are_answered_again_where_they_stood(source: Path, output: 
 
 
 def test_a_line_that_changed_since_stops_the_run(source: Path, output: Path) -> None:
-    prompts(source, {"prompt": "One"}, {"prompt": "Two"})
+    write(source, "One", "Two")
     run(source, output)
-    prompts(source, {"prompt": "New"}, {"prompt": "One"}, {"prompt": "Two"})
+    write(source, "New", "One", "Two")
     before = output.read_bytes()
     with pytest.raises(UsageError, match=r"line 1 of .*in\.jsonl is not the one"):
         run(source, output, resume=True)
     assert output.read_bytes() == before
 
 
-def test_receipts_are_not_mixed_unless_that_is_asked_for(source: Path, output: Path) -> None:
-    prompts(source, {"prompt": "One"}, {"prompt": "Two"})
+def test_receipts_are_mixed_only_on_demand(source: Path, output: Path) -> None:
+    write(source, "One", "Two", "Three")
     run(source, output, Echo(cancel_after=1))
+    drafted = replace(RECEIPT, draft_model="ef")  # which changes no text
+    run(source, output, Echo(cancel_after=1), receipt=drafted, resume=True)
     other = Receipt(RECEIPT.seed, "cd" * 32, RECEIPT.build, "1" * 16)
     with pytest.raises(UsageError, match="another target and other options"):
         run(source, output, receipt=other, resume=True)
     run(source, output, receipt=other, resume=True, mix_receipts=True)
-    assert [each["receipt"]["target"][:2] for each in records(output)] == ["ab", "cd"]
+    receipts = [each["receipt"] for each in records(output)]
+    assert [each["target"][:2] for each in receipts] == ["ab", "ab", "cd"]
+    assert [each["draft_model"] for each in receipts] == [None, "ef", None]
 
 
-def test_another_draft_model_is_no_other_receipt(source: Path, output: Path) -> None:
-    prompts(source, {"prompt": "One"}, {"prompt": "Two"})
-    run(source, output, Echo(cancel_after=1))
-    drafted = replace(RECEIPT, draft_model="ef")
-    run(source, output, receipt=drafted, resume=True)
-    assert [each["receipt"]["draft_model"] for each in records(output)] == [None, "ef"]
-
-
-def test_a_real_assistant_answers_a_conversation(source: Path, output: Path) -> None:
-    prompts(source, {"prompt": "hello"}, {"prompt": "x" * 5000}, {"prompt": "hello"})
-    run(source, output, Answering(assistant("Yes.")))
+def test_a_real_assistant_answers_and_afresh_evaluates_all_of_a_prompt(
+    source: Path, output: Path
+) -> None:
+    write(source, "hello", {"prompt": "x" * 5000}, "hello")
+    run(source, output, Answering(speaker := assistant("Yes.")), deterministic=True)
     assert [each.get("text") for each in records(output)] == ["Yes.", None, "Yes."]
     assert records(output)[1]["error"]["type"] == "ContextOverflow"
-
-
-def test_answered_afresh_a_line_evaluates_all_of_its_prompt(source: Path, output: Path) -> None:
-    prompts(source, {"prompt": "hello"}, {"prompt": "hello"})
-    speaker = assistant("Yes.")
-    run(source, output, Answering(speaker), deterministic=True)
-    one = records(output)[0]["usage"]["prompt_tokens"]
-    said = records(output)[0]["usage"]["completion_tokens"]
-    assert teller_of(speaker).evaluated >= 2 * one + said
+    usage = records(output)[0]["usage"]
+    assert teller_of(speaker).evaluated >= 2 * usage["prompt_tokens"] + usage["completion_tokens"]
 
 
 LINES = st.lists(
-    st.sampled_from(
-        [
-            "",
-            "{",
-            '{"prompt": "too long"}',
-            '{"prompt": "Hi"}',
-            '{"id": "a", "prompt": "Hi"}',
-            "[1]",
-        ]
-    ),
+    st.sampled_from(["", "{", '{"prompt": "too long"}', "Hi", '{"id": "a", "prompt": "Hi"}', "[1]"]),
     max_size=12,
-)
+)  # fmt: skip
 
 
 @examples(150)
@@ -243,32 +200,22 @@ def test_a_run_that_is_cut_anywhere_and_taken_up_ends_as_if_nothing_had_happened
 ) -> None:
     folder = tmp_path_factory.mktemp("cut")
     source, whole, output = folder / "in.jsonl", folder / "whole.jsonl", folder / "out.jsonl"
-    prompts(source, *lines)
+    write(source, *lines)
     run(source, whole)
     for number, (share, slots, ordered) in enumerate(cuts):
-        answerer = Echo(slots, cancel_after=3, seed=number)
-        run(
-            source,
-            output,
-            answerer,
-            resume=True,
-            ordered=ordered,
-            most=most,
-        )
+        echo = Echo(slots, cancel_after=3, seed=number)
+        run(source, output, echo, resume=True, ordered=ordered, most=most)
         if output.exists():  # a kill leaves any number of the bytes that were appended
             output.write_bytes(output.read_bytes()[: round(share * output.stat().st_size)])
     run(source, output, Echo(2), resume=True, most=most)
-    assert (output.read_bytes() if output.exists() else b"") == (
-        whole.read_bytes() if whole.exists() else b""
-    )
+    ends = [path.read_bytes() if path.exists() else b"" for path in (output, whole)]
+    assert ends[0] == ends[1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("resume", [False, True])
 def test_memory_does_not_grow_with_the_lines(source: Path, output: Path, resume: bool) -> None:
-    with source.open("w") as file:
-        for number in range(2000):
-            file.write(f'{{"prompt": "{number} {"x" * 1000}"}}\n')
+    write(source, *({"prompt": f"{number} {'x' * 1000}"} for number in range(2000)))
     # What is imported late is no growth.
     run(source, output if resume else output.with_name("before.jsonl"), Brief())
     tracemalloc.start()

@@ -16,6 +16,7 @@ from localspec.messages import Message
 from localspec.options import FORBIDDEN, ReplyOptions, SamplingParams
 
 USER = [{"role": "user", "content": "Hi"}]
+SAID = {"role": "assistant", "content": "x"}
 
 
 def line(**fields: Any) -> Line:
@@ -50,9 +51,14 @@ def test_messages_keep_their_own_system_prompt_and_may_end_with_the_assistant() 
     assert asked(messages=thought).messages[0] == Message.assistant("Yes")
 
 
-def test_raw_prompts_go_as_they_are() -> None:
-    ask = asked(Form(ReplyOptions(), raw=True), prompt="Once")
-    assert (ask.messages, ask.raw) == ((), "Once")
+def test_raw_prompts_and_those_of_the_older_endpoint_go_as_they_are() -> None:
+    body = {"model": "m", "prompt": "Once", "seed": 4}
+    raw, old = (
+        asked(Form(ReplyOptions(), raw=True), prompt="Once"),
+        asked(url="/v1/completions", body=body),
+    )
+    assert (raw.messages, raw.raw) == (old.messages, old.raw) == ((), "Once")
+    assert old.options.seed == 4
 
 
 def test_options_of_a_line_are_laid_over_those_of_the_run() -> None:
@@ -116,20 +122,12 @@ def test_the_openai_form_is_read_with_its_options_and_the_name_of_its_model() ->
     assert ask.options.seed == line_seed(1, "r-1", 3)
 
 
-def test_the_older_endpoint_continues_its_prompt() -> None:
-    ask = asked(url="/v1/completions", body={"model": "m", "prompt": "Once", "seed": 4})
-    assert (ask.messages, ask.raw, ask.options.seed) == ((), "Once", 4)
-
-
-def test_a_template_makes_the_prompt_of_any_fields() -> None:
+def test_a_template_or_another_field_makes_the_prompt() -> None:
     template = LineTemplate("Who is {{ name }}{% for x in also %}, {{ x }}{% endfor %}?\n", "t")
     form = Form(ReplyOptions(), template=template)
     assert turns(asked(form, name="Ada", also=["Bob"])) == [("user", "Who is Ada, Bob?")]
     with pytest.raises(TemplateError, match="t fails on this line: 'name' is undefined"):
         asked(form, nom="Ada")
-
-
-def test_another_field_may_have_the_prompt() -> None:
     form = Form(ReplyOptions(), field="question")
     assert turns(asked(form, question="Why?", prompt="no", messages="no")) == [("user", "Why?")]
 
@@ -156,6 +154,12 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"prompt": "Hi", "regex": "(a"}, "unclosed group"),
         ({"prompt": "Hi", "lark": "start: b"}, "unknown name"),
         ({"prompt": "Hi", "json_schema": {"not": {}}}, "'not' is not supported"),
+        ({"prompt": "Hi", "grammar": "x", "json_schema": {}}, "cannot be combined"),
+        ({"prompt": "Hi", "grammar": 1}, "grammar is 1"),
+        ({"prompt": "Hi", "regex": ["a"]}, "it takes a text"),
+        ({"prompt": "Hi", "json_schema": [1]}, "it takes an object"),
+        ({"prompt": "Hi", "response_format": "json"}, "response_format is 'json'"),
+        ({"prompt": "Hi", "response_format": {"type": "json_schema"}}, "response_format is"),
         ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
         ({"prompt": "Hi", "reply_options": [1]}, "reply_options is [1]: it takes an object"),
         ({"prompt": "Hi", "reply_options": "{"}, "it takes a JSON object"),
@@ -169,19 +173,14 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"messages": ["Hi"]}, "message 1 cannot be read"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "message 1 has the role 'tool'"),
         ({"messages": [{"role": ["user"], "content": "x"}]}, "message 1 has the role \"['user']"),
-        (
-            {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]},
-            "message 1 calls tools, which are not supported",
-        ),
+        ({"messages": [{**SAID, "tool_calls": [{"id": "1"}]}]}, "message 1 calls tools"),
         ({"messages": [{"role": "system", "content": "x"}]}, "nothing to answer"),
         ({"messages": [*USER, {"role": "user"}]}, "content of message 2 is empty"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-            "only text is supported",
-        ),
+        ({"messages": [{**SAID, "content": [{"type": "image_url"}]}]}, "only text is supported"),
         ({"body": "x"}, "body is not an object"),
         ({"body": {"model": "m"}}, "body.prompt is empty"),
         ({"body": {"messages": USER, "n": 2}}, "body.n is 2: only 1 is supported"),
+        ({"body": {"messages": USER, "echo": True}}, "body.echo is"),
         ({"body": {"messages": USER, "tools": [{}]}}, "body.tools is"),
         ({"body": {"messages": USER, "tempratur": 1}}, "body.tempratur is not supported"),
         ({"body": {"messages": USER}, "url": "/v1/embeddings"}, "url is '/v1/embeddings'"),
@@ -212,6 +211,34 @@ def test_what_is_wrong_is_said_without_what_a_terminal_would_obey(fields: dict[s
     with pytest.raises(LocalspecError) as caught:
         asked(**fields)
     assert str(caught.value).isprintable()
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({"grammar": None, "temperature": None}, {"grammar": 'root ::= "run"'}),
+        ({"json_schema": SCHEMA}, {"json_schema": SCHEMA}),
+        ({"json_schema": '{"type": "null"}'}, {"json_schema": {"type": "null"}}),
+        ({"json_schema": True}, {"json_schema": True}),
+        ({"response_format": {"type": "json_object"}}, {"json_schema": {"type": "object"}}),
+        ({"response_format": {"type": "text"}}, {}),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
+            {"json_schema": SCHEMA},
+        ),
+        ({"grammar": 'root ::= "line"'}, {"grammar": 'root ::= "line"'}),
+        ({"regex": "[a-z]+"}, {"regex": "[a-z]+"}),
+        ({"lark": 'start: "line"'}, {"lark": 'start: "line"'}),
+    ],
+)
+def test_a_form_of_the_answer_replaces_that_of_the_run(
+    fields: dict[str, Any], options: dict[str, Any]
+) -> None:
+    form = Form(ReplyOptions(grammar='root ::= "run"'))
+    assert asked(form, prompt="Hi", seed=1, **fields).options == ReplyOptions(seed=1, **options)
 
 
 def test_raw_text_has_neither_turns_nor_a_system_prompt() -> None:

@@ -5,7 +5,9 @@ import io
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -28,14 +30,12 @@ from localspec.errors import UsageError
 @given(st.binary(max_size=30), st.integers(0, 4))
 def test_lines_keep_their_bytes_and_their_digest(content: bytes, most: int) -> None:
     content = content.replace(b"\r", b"\n")
-    wanted = content.split(b"\n")
-    if wanted[-1] == b"":
-        wanted.pop()
-    found = list(split_lines(io.BytesIO(content), most))
-    assert [number for number, _, _ in found] == [*range(1, len(wanted) + 1)]
-    assert [raw for _, raw, _ in found] == [each if len(each) <= most else None for each in wanted]
+    wanted = content.removesuffix(b"\n").split(b"\n") if content else []
+    lines = list(split_lines(io.BytesIO(content), most))
+    assert [number for number, _, _ in lines] == [*range(1, len(wanted) + 1)]
+    assert [raw for _, raw, _ in lines] == [each if len(each) <= most else None for each in wanted]
     digests = [hashlib.sha256(each).digest()[:8] for each in wanted]
-    assert [digest for _, _, digest in found] == digests
+    assert [digest for _, _, digest in lines] == digests
 
 
 def test_a_long_line_is_passed_over_and_keeps_its_digest() -> None:
@@ -51,12 +51,18 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
     assert [raw for _, raw, _ in lines] == [b"a", b"\xef\xbb\xbfb"]
 
 
-def test_how_much_was_taken_is_known_of_a_file_and_not_of_a_pipe(tmp_path: Path) -> None:
+@contextmanager
+def pipe(folder: Path) -> Iterator[tuple[BinaryIO, Source]]:
+    os.mkfifo(folder / "pipe")
+    with (folder / "pipe").open("r+b", buffering=0) as writer, Source(str(folder / "pipe")) as it:
+        yield writer, it
+
+
+def test_the_share_that_was_read_is_known_of_a_file_and_not_of_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"[]\n[1]\n")
     with Source(str(tmp_path / "in")) as source:
         assert [source.share() for _ in source.lines("jsonl", None)] == [3 / 7, 1.0]
-    os.mkfifo(tmp_path / "pipe")
-    with (tmp_path / "pipe").open("r+b", buffering=0), Source(str(tmp_path / "pipe")) as source:
+    with pipe(tmp_path) as (_, source):
         assert source.share() is None
 
 
@@ -71,73 +77,56 @@ def rows(content: bytes, form: Format = "jsonl", needed: str | None = "prompt") 
 
 
 @pytest.mark.parametrize(
-    ("line", "problem"),
+    ("form", "line", "problem"),
     [
-        (b"{", "not valid JSON (Expecting property name"),
-        (b"[1]", "not an object"),
-        (b"null", "not an object"),
-        (b'{"prompt": "caf\xe9"}', "not UTF-8 (byte 0xe9 at offset 15)"),
-        (b"[" * 190, "not valid JSON"),
-        (b'{"prompt": "' + b"x" * 200 + b'"}', "more than 4 MB"),
-        (b"\x00", "not valid JSON"),
+        ("jsonl", b"{", "not valid JSON (Expecting property name"),
+        ("jsonl", b"[1]", "not an object"),
+        ("jsonl", b"null", "not an object"),
+        ("jsonl", b'{"prompt": "caf\xe9"}', "not UTF-8 (byte 0xe9 at offset 15)"),
+        ("jsonl", b"[" * 190, "not valid JSON"),
+        ("jsonl", b'{"prompt": "' + b"x" * 200 + b'"}', "more than 4 MB"),
+        ("jsonl", b"\x00", "not valid JSON"),
+        ("csv", b"only one", "1 cells and the header 2"),
+        ("csv", b'a,"b"c', "not valid CSV"),
+        ("csv", b"a,caf\xe9", "not UTF-8"),
+        ("csv", b"a," + b"x" * 200, "more than 4 MB"),
     ],
 )
 def test_a_line_that_cannot_be_read_says_why_and_the_next_goes_on(
-    line: bytes, problem: str
+    form: Format, line: bytes, problem: str
 ) -> None:
-    first, second = rows(line + b'\r\n{"prompt": "Hi"}\r\n')
+    head, good = (b"id,prompt\n", b"b,Hi") if form == "csv" else (b"", b'{"id": "b", "prompt": "Hi"}')  # fmt: skip
+    first, second = rows(head + line + b"\r\n" + good + b"\r\n", form)
     assert problem in first.problem
-    assert (second.number, second.fields, second.problem) == (2, {"prompt": "Hi"}, "")
+    assert (second.number - first.number, second.fields) == (1, {"id": "b", "prompt": "Hi"})
+    assert second.problem == ""
 
 
-def test_nesting_beyond_what_python_follows_is_one_bad_line() -> None:
+def test_what_never_ends_is_one_bad_line() -> None:
     (row,) = parsed(split_lines(io.BytesIO(b"[" * 200_000)), "jsonl", "in", None)
     assert "not valid JSON" in row.problem
+    (row,) = rows(b'id,prompt\na,"b\nc,d\n', "csv")
+    assert "not valid CSV (unexpected end of data)" in row.problem
 
 
 def test_empty_lines_count_and_say_nothing() -> None:
     assert [row.number for row in rows(b'\n \n{"a": 1}\n\n{"a": 2}')] == [3, 5]
-    assert rows(b"") == []
+    assert rows(b"") == rows(b"", "csv") == rows(b"prompt\n", "csv") == []
+
+
+def test_a_csv_has_fields_and_numbers_where_options_are_named() -> None:
+    content = b'id,prompt,temperature,top_k,note\na,"Say ""hi"",\nplease",0.5,3,\nb,Two,,,x\n'
+    first, second = rows(content, "csv")
+    say = {"id": "a", "prompt": 'Say "hi",\nplease'}
+    assert first.fields == {**say, "temperature": 0.5, "top_k": 3, "note": ""}
+    assert second.fields == {"id": "b", "prompt": "Two", "note": "x"}
+    assert (first.number, second.number) == (2, 4)
 
 
 def test_cells_for_a_template_stay_as_they_are() -> None:
     lines = split_lines(io.BytesIO(b"seed,stop,top_k\n007,,many\n"))
     (row,) = parsed(lines, "csv", "in.csv", None, plain=True)
     assert row.fields == {"seed": "007", "stop": "", "top_k": "many"}
-
-
-def test_a_csv_has_fields_and_numbers_where_options_are_named() -> None:
-    content = b'id,prompt,temperature,top_k,note\na,"Say ""hi"",\nplease",0.5,3,\nb,Two,,,x\n'
-    first, second = rows(content, "csv")
-    assert first.fields == {
-        "id": "a",
-        "prompt": 'Say "hi",\nplease',
-        "temperature": 0.5,
-        "top_k": 3,
-        "note": "",
-    }
-    assert second.fields == {"id": "b", "prompt": "Two", "note": "x"}
-    assert (first.number, second.number) == (2, 4)
-
-
-@pytest.mark.parametrize(
-    ("row", "problem"),
-    [
-        (b"only one", "1 cells and the header 2"),
-        (b'a,"b"c', "not valid CSV"),
-        (b"a,caf\xe9", "not UTF-8"),
-        (b"a," + b"x" * 200, "more than 4 MB"),
-    ],
-)
-def test_a_bad_row_says_why_and_the_next_goes_on(row: bytes, problem: str) -> None:
-    first, second = rows(b"id,prompt\n" + row + b"\nb,Two\n", "csv")
-    assert problem in first.problem
-    assert (second.number, second.fields) == (3, {"id": "b", "prompt": "Two"})
-
-
-def test_a_quote_that_is_never_closed_is_one_bad_row() -> None:
-    (row,) = rows(b'id,prompt\na,"b\nc,d\n', "csv")
-    assert "not valid CSV (unexpected end of data)" in row.problem
 
 
 def test_rows_over_several_lines_differ_when_any_of_them_does() -> None:
@@ -158,59 +147,37 @@ def test_a_header_that_is_of_no_use_stops_the_run(header: bytes, complaint: str)
         rows(header + b"\n1,2\n", "csv")
 
 
-def test_a_template_needs_no_column_of_a_certain_name() -> None:
-    assert rows(b"name\nAda\n", "csv", needed=None)[0].fields == {"name": "Ada"}
-
-
-def test_an_empty_csv_has_no_rows() -> None:
-    assert rows(b"", "csv") == []
-    assert rows(b"prompt\n", "csv") == []
-
-
-def numbered(number: int) -> Line:
-    return Line(number, "0" * 16, {})
+def lines(end: int) -> Iterator[Line]:
+    return (Line(number, "0" * 16, {}) for number in range(1, end))
 
 
 def test_rows_come_in_order_and_the_end_stays_the_end() -> None:
-    ahead = ReadAhead((numbered(number) for number in range(100)), CancelFlag())
-    assert [each.number for each in ahead] == [*range(100)]
+    ahead = ReadAhead(lines(101), CancelFlag())
+    assert [each.number for each in ahead] == [*range(1, 101)]
     assert ahead.ready()
     assert next(ahead, None) is None
 
 
-def test_no_more_rows_are_held_than_a_few() -> None:
+def test_no_more_rows_are_held_than_a_few_and_errors_come_behind_them() -> None:
     taken: list[int] = []
 
     def rows() -> Iterator[Line]:
-        for number in range(1_000):
-            taken.append(number)
-            yield numbered(number)
-
-    ahead = ReadAhead(rows(), CancelFlag())
-    for number in range(50):
-        next(ahead)
-        assert len(taken) <= number + 1 + MOST_HELD
-    assert len(taken) < 60
-
-
-def test_what_goes_wrong_is_raised_behind_the_rows_before_it() -> None:
-    def rows() -> Iterator[Line]:
-        yield numbered(1)
+        for line in lines(51):
+            taken.append(line.number)
+            yield line
         raise OSError("gone")
 
     ahead = ReadAhead(rows(), CancelFlag())
-    assert next(ahead).number == 1
+    for number in range(50):
+        assert next(ahead).number == number + 1
+        assert len(taken) <= number + 1 + MOST_HELD
     for _ in range(2):
         with pytest.raises(OSError, match="gone"):
             next(ahead)
 
 
-def test_half_a_row_of_a_pipe_is_not_ready_and_nobody_waits_for_it(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with (
-        (tmp_path / "pipe").open("r+b", buffering=0) as writer,
-        Source(str(tmp_path / "pipe")) as source,
-    ):
+def test_half_a_row_of_a_pipe_is_not_ready_and_none_waits_for_it(tmp_path: Path) -> None:
+    with pipe(tmp_path) as (writer, source):
         assert source.waits
         ahead = ReadAhead(source.lines("csv", None), CancelFlag())
         writer.write(b'prompt\n"one\n')
@@ -221,17 +188,11 @@ def test_half_a_row_of_a_pipe_is_not_ready_and_nobody_waits_for_it(tmp_path: Pat
 
 
 def test_ctrl_c_ends_the_wait_for_a_row(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
     cancel = CancelFlag()
-    with (
-        (tmp_path / "pipe").open("r+b", buffering=0) as writer,
-        Source(str(tmp_path / "pipe")) as source,
-    ):
+    with pipe(tmp_path) as (writer, source):
         ahead = ReadAhead(source.lines("jsonl", None), cancel)
         writer.write(b'{"prompt": "one"}\n')
         assert next(ahead).number == 1
-        presses = threading.Timer(0.1, cancel.set)
-        presses.start()
+        threading.Timer(0.1, cancel.set).start()
         with pytest.raises(Cancelled):
             next(ahead)
-        presses.join()

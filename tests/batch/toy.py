@@ -14,7 +14,6 @@ from localspec.chat.events import Reply
 from localspec.chat.request import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.round import Spent, StopReason
-from localspec.decoding.stats import AcceptanceStats
 from localspec.errors import ContextOverflow
 from localspec.options import ReplyOptions
 
@@ -23,22 +22,7 @@ MODELS = {"target": "toy", "draft_model": None}
 
 
 def reply(text: str, seed: int = 1, reason: StopReason = StopReason.EOG) -> Reply:
-    return Reply(
-        text=text,
-        thinking="",
-        tokens=(1,),
-        stop_reason=reason,
-        seed=seed,
-        prompt_tokens=3,
-        cached_tokens=0,
-        completion_tokens=2,
-        first_token_s=0.0,
-        prefill_s=0.0,
-        decode_s=0.0,
-        spent=Spent(),
-        drafter="off",
-        acceptance=AcceptanceStats(),
-    )
+    return Reply(text, "", (1,), reason, seed, 3, 0, 2, 0.0, 0.0, 0.0, Spent(), "off")
 
 
 def said(request: Request) -> str:
@@ -64,9 +48,7 @@ class Echo:
         self._draw = random.Random(seed)
 
     def answer(
-        self,
-        requests: Iterator[Request],
-        ready: Callable[[], bool] = at_once,
+        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
     ) -> Iterator[Answered]:
         under_way: list[Request] = []
         while True:
@@ -97,9 +79,7 @@ class Brief:
     """Says one word to each, and remembers nothing."""
 
     def answer(
-        self,
-        requests: Iterator[Request],
-        ready: Callable[[], bool] = at_once,
+        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
     ) -> Iterator[Answered]:
         for request in requests:
             yield Answered(request.id, reply("Yes."))

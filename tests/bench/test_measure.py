@@ -44,57 +44,45 @@ class Bench:
         return OwnRuns(self.assistant, self.policy, PROMPTS, asked, Stopwatch())
 
 
+def run(mode: str, limit: int = 40) -> Trial:
+    return Bench().runs(ReplyOptions(seed=5, max_tokens=limit)).run(Slot(0, 0.0, 0, mode, 0))
+
+
 def test_every_run_starts_from_an_empty_cache_with_a_policy_of_its_own() -> None:
-    bench = Bench()
+    bench, evaluated = Bench(), [0]
     runs = bench.runs()
-    before = 0
-    evaluated = []
     for mode in ("off", "off", "lookup"):
         runs.run(Slot(0, 0.0, 0, mode, 0))
-        evaluated.append(bench.target.evaluated - before)
-        before = bench.target.evaluated
-    assert evaluated[0] == evaluated[1]
+        evaluated.append(bench.target.evaluated)
+    assert evaluated[2] == 2 * evaluated[1]
     assert bench.asked == ["off", "off", "lookup"]
     assert len({id(policy) for policy in bench.policies}) == 3
 
 
 def test_a_run_has_the_tokens_of_its_text_and_one_arrival_for_each_round() -> None:
-    trial = Bench().runs().run(Slot(0, 0.0, 0, "off", 0))
-    assert trial.tokens == tuple(SCRIPT[:40])
-    assert [arrival.n_tokens for arrival in trial.arrivals] == list(range(1, 41))
-    assert len(trial.rounds) == 39
-    assert trial.drafted == 0
-
-
-def test_drafted_tokens_arrive_together_and_are_counted() -> None:
-    plain = Bench().runs().run(Slot(0, 0.0, 0, "off", 0))
-    trial = Bench().runs().run(Slot(0, 0.0, 0, "lookup", 0))
-    assert trial.tokens == plain.tokens
-    assert trial.accepted > 8
-    assert trial.n_tokens == 1 + sum(len(each.confirmed) for each in trial.rounds) == 40
-    assert len(trial.arrivals) < len(plain.arrivals)
+    plain, drafted = run("off"), run("lookup")
+    assert plain.tokens == drafted.tokens == tuple(SCRIPT[:40])
+    assert [arrival.n_tokens for arrival in plain.arrivals] == list(range(1, 41))
+    assert (len(plain.rounds), plain.drafted) == (39, 0)
+    assert drafted.accepted > 8
+    assert drafted.n_tokens == 1 + sum(len(each.confirmed) for each in drafted.rounds) == 40
+    assert len(drafted.arrivals) < 40
+    one = run("off", 1)
+    assert (one.n_tokens, len(one.arrivals), one.rounds) == (1, 1, ())
+    assert one.wall_s == one.first_token_s > 0
 
 
 @pytest.mark.parametrize("mode", ["off", "lookup"])
 def test_the_token_that_ends_the_answer_counts_and_none_behind_it(mode: str) -> None:
-    asked = ReplyOptions(seed=5, max_tokens=500)
-    trial = Bench().runs(asked).run(Slot(0, 0.0, 0, mode, 0))
+    trial = run(mode, 500)
     assert trial.tokens == (*SCRIPT, END)
     assert trial.n_tokens == len(SCRIPT) + 1
     assert sum(len(each.confirmed) for each in trial.rounds) == len(SCRIPT)
 
 
-def test_an_answer_of_one_token_has_one_arrival() -> None:
-    trial = Bench().runs(ReplyOptions(seed=5, max_tokens=1)).run(Slot(0, 0.0, 0, "off", 0))
-    assert (trial.n_tokens, len(trial.arrivals), trial.rounds) == (1, 1, ())
-    assert trial.wall_s == trial.first_token_s > 0
-
-
 def test_repeats_have_seeds_of_their_own_and_modes_have_not() -> None:
-    one, other = (
-        slot_options(ASKED, Slot(0, 0.8, 0, "off", 0)),
-        slot_options(ASKED, Slot(0, 0.8, 1, "auto", 0)),
-    )
+    slots = Slot(0, 0.8, 0, "off", 0), Slot(0, 0.8, 1, "auto", 0)
+    one, other = (slot_options(ASKED, each) for each in slots)
     assert (one.seed, other.seed) == (5, 6)
     assert one.sampling.temperature == 0.8
 

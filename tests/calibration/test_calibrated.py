@@ -1,6 +1,6 @@
 """From the cache, else measured: with measuring that is counted, and on real weights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -23,13 +23,15 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import SafeWidths
 from localspec.options import LoadOptions
 
+Weights = Callable[..., LlamaModel]
+
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """What calibration asks of a model."""
+class Unloaded:
+    """What calibration needs of a model."""
 
     path: Path
-    options: LoadOptions = field(default_factory=LoadOptions)
+    options: LoadOptions
     lora: Path | None = None
 
 
@@ -53,12 +55,6 @@ class Measuring:
         return SafeWidths((1, 2, 3), {4: 0.5})
 
 
-def weights(path: Path, **options: Any) -> LlamaModel:
-    if not path.exists():
-        path.touch()
-    return cast(LlamaModel, Weights(path, LoadOptions(**options)))
-
-
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
@@ -75,143 +71,119 @@ def measuring(data: Path, monkeypatch: pytest.MonkeyPatch) -> Measuring:
     return measuring
 
 
-def test_a_pair_is_measured_once(measuring: Measuring, tmp_path: Path) -> None:
-    target, draft_model = weights(tmp_path / "big"), weights(tmp_path / "small")
-    first = calibrated(target, draft_model)
-    assert calibrated(target, draft_model) == first
-    assert first.notes == ()
-    counts = (len(OF_TARGET.widths), len(OF_DRAFT_MODEL.widths))
-    assert measuring.counted == [f"big {counts[0]}", f"small {counts[1]}"]
+@pytest.fixture
+def weights(tmp_path: Path) -> Weights:
+    def made(name: str = "big", **options: Any) -> LlamaModel:
+        if not (tmp_path / name).exists():
+            (tmp_path / name).touch()
+        return cast(LlamaModel, Unloaded(tmp_path / name, LoadOptions(**options)))
+
+    return made
 
 
-def test_a_new_pair_uses_what_is_known_of_its_target(measuring: Measuring, tmp_path: Path) -> None:
-    target = weights(tmp_path / "big")
+def test_each_model_is_measured_once_in_each_role(measuring: Measuring, weights: Weights) -> None:
+    target, draft_model = weights(), weights("small")
     alone = calibrated(target)
     assert alone.costs.draft_model is None
-    paired = calibrated(target, weights(tmp_path / "small"))
-    assert paired.costs.target == alone.costs.target
-    assert len(measuring.counted) == 2
+    paired = calibrated(target, draft_model)
+    assert calibrated(target, draft_model) == paired
+    assert (paired.notes, paired.costs.target) == ((), alone.costs.target)
+    counts = [f"big {len(OF_TARGET.widths)}", f"small {len(OF_DRAFT_MODEL.widths)}"]
+    assert measuring.counted == counts
+    both = calibrated(draft_model, draft_model)
+    assert both.costs.target != both.costs.draft_model
+    assert len(measuring.counted) == 3
 
 
-def test_one_file_in_both_roles_is_measured_in_both(measuring: Measuring, tmp_path: Path) -> None:
-    model = weights(tmp_path / "both")
-    found = calibrated(model, model)
-    assert found.costs.target != found.costs.draft_model
-    assert len(measuring.counted) == 2
-
-
-def test_other_options_are_measured_for_themselves(measuring: Measuring, tmp_path: Path) -> None:
-    calibrated(weights(tmp_path / "big"))
-    calibrated(weights(tmp_path / "big", threads=1))
-    calibrated(weights(tmp_path / "big", n_ctx=64, max_rows=3))
+def test_other_options_are_measured_for_themselves(measuring: Measuring, weights: Weights) -> None:
+    calibrated(weights())
+    calibrated(weights(threads=1))
+    calibrated(weights(n_ctx=64, max_rows=3))
     assert len(measuring.counted) == 2
 
 
 @pytest.mark.usefixtures("measuring")
-def test_costs_are_known_before_a_model_is_loaded(tmp_path: Path) -> None:
+def test_costs_are_known_before_a_model_is_loaded(weights: Weights, tmp_path: Path) -> None:
     file, options = tmp_path / "big", LoadOptions()
     assert stored_costs(file, options, Role.TARGET) is None  # nor is the file there
-    found = calibrated(weights(file))
-    assert stored_costs(file, options, Role.TARGET) == StoredCosts(found.costs.target)
+    costs = calibrated(weights()).costs.target
+    assert stored_costs(file, options, Role.TARGET) == StoredCosts(costs)
     assert stored_costs(file, options, Role.DRAFT_MODEL) is None
     assert stored_costs(file, replace(options, kv_type="bf16"), Role.TARGET) is None
 
 
 @pytest.mark.parametrize("spread", [None, 1.9])
-def test_a_disturbed_measurement_is_repeated_by_the_next_two_runs_and_the_fastest_counts(
-    measuring: Measuring, tmp_path: Path, spread: float | None
+def test_a_disturbed_one_twice(
+    measuring: Measuring, weights: Weights, spread: float | None
 ) -> None:
-    measuring.spread = spread
-    target = weights(tmp_path / "big")
-    seen = [calibrated(target).costs.target.seconds for _ in range(5)]
-    assert len(measuring.counted) == 3
-    assert seen[0] == pytest.approx((0.01, 0.03))
-    assert seen[1] == seen[2] == seen[4] == pytest.approx((0.01, 0.01))
+    measuring.spread, shares = spread, list[tuple[Role, float, bool]]()
+    seconds = [
+        calibrated(weights(), on_progress=lambda *each: shares.append(each)).costs.target.seconds
+        for _ in range(5)
+    ]
+    assert seconds[0] == pytest.approx((0.01, 0.03))
+    assert seconds[1] == seconds[2] == seconds[4] == pytest.approx((0.01, 0.01))
+    assert shares == [(Role.TARGET, 1.0, again) for again in (False, True, True)]
 
 
 def test_the_last_repetition_waits_until_other_programs_rest(
-    measuring: Measuring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    measuring: Measuring, weights: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measuring.spread, others = 1.9, [1.2]
     monkeypatch.setattr(module, "taken_by_others", lambda: (others[0], 2))
-    target = weights(tmp_path / "big")
-    seen = [calibrated(target).costs for _ in range(4)]
+    costs = [calibrated(weights()).costs for _ in range(4)]
     assert len(measuring.counted) == 2
-    assert not seen[-1].sure
+    assert not costs[-1].sure
     others[0] = 0.1
-    assert calibrated(target).costs.sure
+    assert calibrated(weights()).costs.sure
     assert len(measuring.counted) == 3
 
 
-def test_progress_says_that_a_model_is_measured_again(measuring: Measuring, tmp_path: Path) -> None:
-    measuring.spread = 7.0
-    shares: list[tuple[Role, float, bool]] = []
-    for _ in range(2):
-        calibrated(weights(tmp_path / "big"), on_progress=lambda *share: shares.append(share))
-    assert shares == [(Role.TARGET, 1.0, False), (Role.TARGET, 1.0, True)]
-
-
-def test_a_disturbed_measurement_is_repeated_until_an_undisturbed_one(
-    measuring: Measuring, tmp_path: Path
-) -> None:
-    measuring.spread = 7.0
-    target = weights(tmp_path / "big")
-    calibrated(target)
-    measuring.spread = 1.02
-    calibrated(target)
-    calibrated(target)
+def test_an_undisturbed_one_ends_repetitions(measuring: Measuring, weights: Weights) -> None:
+    for spread in (7.0, 1.02, 1.02):
+        measuring.spread = spread
+        calibrated(weights())
     assert len(measuring.counted) == 2
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"costs": {}, "doubts": 0}', b"\0" * 99])
-def test_a_damaged_cache_is_measured_anew_and_mended(
-    measuring: Measuring, data: Path, tmp_path: Path, damage: bytes
+def test_a_damaged_cache_is_measured_again_and_mended(
+    measuring: Measuring, data: Path, weights: Weights, damage: bytes
 ) -> None:
-    target = weights(tmp_path / "big")
+    target = weights()
     calibrated(target)
     (entry,) = (data / "calibration").iterdir()
     entry.write_bytes(damage)
     assert stored_costs(target.path, target.options, Role.TARGET) is None
-    again = calibrated(target)
+    again = calibrated(target).costs.target
     assert len(measuring.counted) == 2
-    assert stored_costs(target.path, target.options, Role.TARGET) == StoredCosts(again.costs.target)
+    assert stored_costs(target.path, target.options, Role.TARGET) == StoredCosts(again)
 
 
+@pytest.mark.parametrize("in_the_way", ["calibration", "."])
 def test_a_cache_that_cannot_be_written_is_mentioned_once(
-    measuring: Measuring, data: Path, tmp_path: Path
+    measuring: Measuring, data: Path, weights: Weights, in_the_way: str
 ) -> None:
-    data.mkdir()
-    (data / "calibration").write_text("in the way")
-    found = calibrated(weights(tmp_path / "big"), weights(tmp_path / "small"))
+    (data / in_the_way).parent.mkdir(exist_ok=True)
+    (data / in_the_way).write_text("a file")
+    (note,) = calibrated(weights(), weights("small")).notes
     assert len(measuring.counted) == 2
-    (note,) = found.notes
     assert "measured again" in note
     assert "\n" not in note
+    assert stored_costs(weights().path, LoadOptions(), Role.TARGET) is None
 
 
-def test_a_note_of_the_target_stays_where_the_draft_model_has_none(
-    measuring: Measuring, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("measuring")
+def test_a_note_of_the_target_stays(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = iter(["could not be saved", ""])
-    monkeypatch.setattr(f"{calibrated.__module__}._store", lambda _key, _value: next(notes))
-    found = calibrated(weights(tmp_path / "big"), weights(tmp_path / "small"))
-    assert found.notes == ("could not be saved",)
+    monkeypatch.setattr(module, "_store", lambda _key, _value: next(notes))
+    assert calibrated(weights(), weights("small")).notes == ("could not be saved",)
 
 
-def test_a_data_directory_that_cannot_be_used_is_mentioned_too(
-    measuring: Measuring, data: Path, tmp_path: Path
+def test_cancelling_stores_what_is_whole_and_nothing_else(
+    measuring: Measuring, weights: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data.write_text("a file")
-    found = calibrated(weights(tmp_path / "big"), weights(tmp_path / "small"))
-    assert len(measuring.counted) == 2
-    assert len(found.notes) == 1
-    assert stored_costs(tmp_path / "big", LoadOptions(), Role.TARGET) is None
-
-
-def test_cancelling_keeps_what_is_whole_and_nothing_else(
-    measuring: Measuring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target, draft_model = weights(tmp_path / "big"), weights(tmp_path / "small")
+    target, draft_model = weights(), weights("small")
 
     def cancelled(model: Any, *rest: Any) -> Measured:
         if model is draft_model:
@@ -225,26 +197,19 @@ def test_cancelling_keeps_what_is_whole_and_nothing_else(
     assert stored_costs(draft_model.path, draft_model.options, Role.DRAFT_MODEL) is None
 
 
-def test_safe_widths_are_kept_likewise(measuring: Measuring, tmp_path: Path) -> None:
-    model = weights(tmp_path / "big")
+def test_safe_widths_are_stored_too(measuring: Measuring, weights: Weights) -> None:
+    model = weights()
     assert stored_widths(model.path, model.options) is None
-    found = calibrated_widths(model)
-    assert calibrated_widths(model) == stored_widths(model.path, model.options) == found
+    widths = calibrated_widths(model)
+    assert calibrated_widths(model) == stored_widths(model.path, model.options) == widths
     assert measuring.counted == ["big widths"]
-
-
-@pytest.fixture
-def real(smollm2_path: Path, data: Path) -> Iterator[LlamaModel]:
-    del data
-    model = LlamaModel(smollm2_path, LoadOptions(threads=1).exact())
-    yield model
-    model.close()
 
 
 @pytest.mark.slow
 @pytest.mark.weights
-def test_real_weights_are_measured_and_then_never_again(
-    real: LlamaModel, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("data")
+def test_real_weights_are_measured_once(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = {
         role: replace(schedule, widths=(1, 2, 3, 4), needed=4, budget_s=0.2, most_s=99.0)
@@ -252,14 +217,15 @@ def test_real_weights_are_measured_and_then_never_again(
     }
     monkeypatch.setattr(module, "_SCHEDULES", short)
     monkeypatch.setattr(module, "taken_by_others", lambda: None)
-    shares: list[tuple[Role, float, bool]] = []
-    calibrated(real, real, on_progress=lambda *share: shares.append(share))
-    assert {role for role, *_ in shares} == {Role.TARGET, Role.DRAFT_MODEL}
-    calibrated(real, real)  # where tests run, other programs do, too
-    known = calibrated(real, real)
+    model, roles = LlamaModel(smollm2_path, LoadOptions(threads=1).exact()), set[Role]()
+    calibrated(model, model, on_progress=lambda role, *_: roles.add(role))
+    assert roles == {Role.TARGET, Role.DRAFT_MODEL}
+    calibrated(model, model)  # where tests run, other programs do, too
+    known = calibrated(model, model)
     monkeypatch.setattr(module, "measure_pass_costs", None)
-    assert calibrated(real, real) == known
-    stored = stored_costs(real.path, real.options, Role.TARGET)
+    assert calibrated(model, model) == known
+    stored = stored_costs(model.path, model.options, Role.TARGET)
     assert stored is not None
     assert stored.costs == known.costs.target
     assert known.costs.target.widths[:4] == (1, 2, 3, 4)
+    model.close()

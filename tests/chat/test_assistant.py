@@ -19,7 +19,7 @@ from localspec.decoding.drafters.drafter import Drafter, Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
-from localspec.decoding.round import Draft, Round, StopReason
+from localspec.decoding.round import Draft, StopReason
 from localspec.errors import ContextOverflow, TemplateError, UsageError
 from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
@@ -162,12 +162,12 @@ def teller_of(speaker: Assistant) -> Teller:
 
 
 def said(speaker: Assistant, prompt: str | Conversation, options: ReplyOptions) -> Reply:
-    """Stream a reply, and check that what was streamed is what the reply says."""
+    """Stream a reply, and check that its chunks are its text."""
     chunks: list[Text] = []
     for event in speaker.stream(prompt, options):
         if isinstance(event, Finished):
-            shown = "".join(chunk.text for chunk in chunks if not chunk.thinking)
-            assert shown == event.reply.text
+            text = "".join(chunk.text for chunk in chunks if not chunk.thinking)
+            assert text == event.reply.text
             assert all(chunk.text for chunk in chunks)
             return event.reply
         if isinstance(event, Text):
@@ -175,44 +175,37 @@ def said(speaker: Assistant, prompt: str | Conversation, options: ReplyOptions) 
     raise AssertionError
 
 
-def test_a_reply_is_the_text_without_what_ended_it() -> None:
-    reply = said(assistant("Grüße, 世界 🙂"), "hello", ReplyOptions())
-    assert reply.text == "Grüße, 世界 🙂"
-    assert reply.stop_reason is StopReason.EOG
-    assert reply.completion_tokens == len(spelled(reply.text)) + 1
-    assert reply.tokens == tuple(spelled(reply.text))
-
-
-def test_a_stop_string_that_spans_tokens_ends_the_text_before_it() -> None:
-    reply = said(assistant("one two three"), "hello", ReplyOptions(stop=("o th", "zzz")))
-    assert reply.text == "one tw"
-    assert reply.stop_reason is StopReason.STOP_STRING
+@pytest.mark.parametrize(
+    ("script", "stop", "text", "reason"),
+    [
+        ("Grüße, 世界 🙂", (), "Grüße, 世界 🙂", StopReason.EOG),
+        ("one two three", ("o th", "zzz"), "one tw", StopReason.STOP_STRING),
+        ("one tw", ("two",), "one tw", StopReason.EOG),  # the end cuts the stop string off
+    ],
+)
+def test_a_reply_is_the_text_without_what_ended_it(
+    script: str, stop: tuple[str, ...], text: str, reason: StopReason
+) -> None:
+    reply = said(assistant(script), "hello", ReplyOptions(stop=stop))
+    assert (reply.text, reply.stop_reason) == (text, reason)
+    if reason is StopReason.EOG:
+        assert reply.completion_tokens == len(spelled(text)) + 1
+        assert reply.tokens == tuple(spelled(text))
 
 
 def test_what_is_drafted_behind_a_stop_string_is_counted_nowhere() -> None:
     script = "one two three"
     for drafter in (None, ScriptedDrafter(tuple(spelled(script)[1:]))):
-        speaker = assistant(script, drafter)
-        rounds, reply = list[Round](), None
-        for event in speaker.stream("hello", ReplyOptions(stop=("tw",))):
-            if isinstance(event, RoundDone):
-                rounds.append(event.round)
-            elif isinstance(event, Finished):
-                reply = event.reply
-        assert reply is not None
+        *events, end = assistant(script, drafter).stream("hello", ReplyOptions(stop=("tw",)))
+        assert isinstance(end, Finished)
+        reply, counts = end.reply, end.reply.acceptance
+        rounds = [each.round for each in events if isinstance(each, RoundDone)]
         assert (reply.text, reply.completion_tokens) == ("one ", len("one tw"))
         assert sum(len(each.confirmed) for each in rounds) == reply.completion_tokens
-        counts = reply.acceptance
         assert counts.confirmed == reply.completion_tokens - 1
         assert counts.accepted == (0 if drafter is None else len("ne tw"))
         (by_drafter,) = counts.by_drafter.values()
         assert (by_drafter.accepted, by_drafter.confirmed) == (counts.accepted, counts.confirmed)
-
-
-def test_a_stop_string_that_the_end_cuts_off_is_text() -> None:
-    reply = said(assistant("one tw"), "hello", ReplyOptions(stop=("two",)))
-    assert reply.text == "one tw"
-    assert reply.stop_reason is StopReason.EOG
 
 
 def test_the_second_turn_evaluates_only_what_is_new() -> None:
@@ -290,30 +283,23 @@ def test_cancelling_keeps_what_was_said_and_the_next_reply_is_whole() -> None:
     assert said(speaker, "hello", ReplyOptions()).text == "a long answer"
 
 
-def test_a_stream_that_is_left_early_spoils_nothing() -> None:
+def test_what_cannot_be_answered_is_an_error_and_spoils_nothing() -> None:
     speaker = assistant("a long answer")
     events = speaker.stream("hello")
     next(events)
     events.close()  # type: ignore[attr-defined]
     assert said(speaker, "hello", ReplyOptions()).text == "a long answer"
-
-
-def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers() -> None:
     with pytest.raises(ContextOverflow, match=r"\d+ tokens.* 20"):
         assistant("x", n_ctx=20).reply("hello " * 20)
-
-
-def test_an_empty_raw_prompt_is_refused() -> None:
     with pytest.raises(UsageError, match="no tokens"):
-        assistant("x").reply("", raw=True)
-
-
-def test_without_a_template_only_raw_text_is_answered() -> None:
+        speaker.reply("", raw=True)
+    for max_tokens in (0, -1):
+        with pytest.raises(UsageError, match="max_tokens"):
+            ReplyOptions(max_tokens=max_tokens)
     speaker = assistant("x", template=None)
     with pytest.raises(TemplateError, match="--raw"):
         speaker.reply("hello")
-    reply = speaker.reply("<|im_start|>assistant\n", raw=True)
-    assert reply.text == "x"
+    assert speaker.reply("<|im_start|>assistant\n", raw=True).text == "x"
 
 
 @pytest.mark.slow
@@ -323,12 +309,6 @@ def test_what_the_file_forbids_is_never_generated() -> None:
     reply = assistant("abc", suppressed=(forbidden,)).reply("hello", greedy)
     assert forbidden not in reply.tokens
     assert assistant("abc").reply("hello", greedy).tokens[1] == forbidden
-
-
-@pytest.mark.parametrize("max_tokens", [0, -1])
-def test_a_reply_of_no_tokens_is_refused(max_tokens: int) -> None:
-    with pytest.raises(UsageError, match="max_tokens"):
-        ReplyOptions(max_tokens=max_tokens)
 
 
 def test_seeds_are_fresh_unless_given() -> None:
@@ -370,23 +350,17 @@ def test_drafting_changes_nothing_that_a_user_sees(
         speaker = assistant(ids, each, template=THINKING_TEMPLATE)
         conversation = Conversation()
         conversation.append_user("abab abab")
-        replies.append(_seen(said(speaker, conversation, options)))
+        replies.append(_visible(said(speaker, conversation, options)))
         caches.append(list(teller_of(speaker).cells))
         conversation.append_user("more")
         second = said(speaker, conversation, options)
-        replies[-1] += _seen(second)
+        replies[-1] += _visible(second)
         prompts.append((second.prompt_tokens, second.cached_tokens))
     assert replies[0] == replies[1]
     assert caches[0] == caches[1]
     assert prompts[0] == prompts[1]
 
 
-def _seen(reply: Reply) -> tuple[object, ...]:
-    return (
-        reply.text,
-        reply.thinking,
-        reply.tokens,
-        reply.stop_reason,
-        reply.prompt_tokens,
-        reply.completion_tokens,
-    )
+def _visible(reply: Reply) -> tuple[object, ...]:
+    counts = reply.prompt_tokens, reply.completion_tokens
+    return reply.text, reply.thinking, reply.tokens, reply.stop_reason, *counts

@@ -10,7 +10,7 @@ from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import CallBegun, CallDelta, CallDone, Finished, Reply, Text, Told
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta, Finished, Reply, Text
 from localspec.chat.tokenizer import BREAK
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.forced import ForcedDrafter
@@ -54,7 +54,7 @@ def limited(max_tokens: int | None, **more: Any) -> ReplyOptions:
 
 def answered(
     speaker: Assistant, conversation: Conversation, options: ReplyOptions = GREEDY
-) -> tuple[Reply, list[Told]]:
+) -> tuple[Reply, list[Delta]]:
     """Return a reply, and the events of its text and calls."""
     *events, end = speaker.stream(conversation, options)
     assert isinstance(end, Finished)
@@ -67,7 +67,7 @@ def reply_to(script: str, options: ReplyOptions = GREEDY, **policy: Any) -> Repl
     return answered(assistant(script), conversation, options)[0]
 
 
-def words_of(events: list[Told]) -> str:
+def words_of(events: list[Delta]) -> str:
     return "".join(each.text for each in events if isinstance(each, Text))
 
 

@@ -328,9 +328,9 @@ PYTHON_FORM = CallFormat(
     ],
 )
 def test_a_value_ends_outside_its_quotes_and_brackets(value: str, read: Any) -> None:
-    text = f"<|tool_call_start|>[get_weather(city={value})]<|tool_call_end|>"
+    text = f"<|tool_call_start|>[now(), get_weather(city={value})]<|tool_call_end|>"
     calls, words = parsed(PYTHON_FORM, text)
-    assert (calls[0][1]["city"], words) == (read, "")
+    assert (calls[0], calls[1][1]["city"], words) == (("now", {}), read, "")
     assert parsed(PYTHON_FORM, [text])[0] == calls
 
 

@@ -77,19 +77,20 @@ def test_calls_and_results_reach_the_template_and_cannot_pass_for_structure() ->
     assert text == 'user Hi\nassistant c1 f<|im_end|> {"a": 1}\ntool 3<|im_end|>c1\n'
 
 
+CHAT = ChatTemplate(CHATML, "<s>", "</s>")
 WORDS = st.text(max_size=8)
 TURNS = st.tuples(WORDS, WORDS.filter(lambda text: "<" not in text))
 
 
 @given(st.lists(TURNS, min_size=1, max_size=4))
 def test_every_turn_begins_with_all_ids_evaluated_before(turns: list[tuple[str, str]]) -> None:
-    chat, conversation = template(), Conversation("hello")
+    conversation = Conversation("hello")
     evaluated: list[int] = []
     for question, reply in turns:
         conversation.append_user(question)
-        prompt = conversation.prompt_tokens(chat, TOY)
+        prompt = conversation.prompt_tokens(CHAT, TOY)
         assert prompt[: len(evaluated)] == evaluated
-        assert shown(prompt) == shown(fresh(conversation, chat))
+        assert shown(prompt) == shown(fresh(conversation, CHAT))
         generated = spelled(reply or "hello")
         conversation.append_reply(reply or "hello", generated)
         evaluated = [*prompt, *generated]

@@ -67,14 +67,11 @@ def finish(answerer: Assistant) -> list[tuple[int, object]]:
     return events
 
 
-def texts_of(answerer: Assistant) -> dict[int, str]:
-    """Go on until nothing is left; return the texts of the replies by key."""
+def texts_of(answerer: Assistant, *questions: str, first: int = 0) -> dict[int, str]:
+    """Have questions answered, and what waits; return the texts of the replies by key."""
+    for key, question in enumerate(questions, first):
+        answerer.submit(ask(key, question))
     return {k: each.reply.text for k, each in finish(answerer) if isinstance(each, Finished)}
-
-
-def began(answerer: Assistant) -> list[int]:
-    """Go on until nothing is left; return the keys of the requests as they began."""
-    return [key for key, each in finish(answerer) if isinstance(each, Started)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -176,19 +173,18 @@ def test_one_flag_stops_all_and_nothing_more_is_taken(
     assert taken.count == 2
 
 
-def test_deterministic_reuses_nothing_of_an_earlier_request() -> None:
-    for count, deterministic in product((1, 2), (False, True)):
-        answerer, _ = parallel(count)
-        taken = Taken(["Same?"] * 2 * count, deterministic=deterministic)
-        answered = list(answers(answerer, taken.requests()))
-        cached = [each.reply.cached_tokens for each in answered if each.reply]
-        assert [each == 0 for each in cached] == [True] * count + [deterministic] * count
+@pytest.mark.parametrize(("count", "deterministic"), [*product((1, 2), (False, True))])
+def test_deterministic_reuses_nothing_of_an_earlier_request(
+    count: int, deterministic: bool
+) -> None:
+    taken = Taken(["Same?"] * 2 * count, deterministic=deterministic)
+    answered = answers(parallel(count)[0], taken.requests())
+    cached = [each.reply.cached_tokens for each in answered if each.reply]
+    assert [each == 0 for each in cached] == [True] * count + [deterministic] * count
 
 
 @pytest.mark.parametrize("keep", [None, 5])
-def test_what_is_cached_is_told_kept_and_forgotten_by_each_sequence_for_itself(
-    keep: int | None,
-) -> None:
+def test_each_sequence_has_a_cache_of_its_own(keep: int | None) -> None:
     answerer, sequences = parallel(3, "Yes, indeed.")
     prompts = ["One?", "Another, longer question?", "A third one?"]
     for again in (False, True):
@@ -252,13 +248,10 @@ def test_the_sequence_that_knows_most_of_a_prompt_is_taken(known: int) -> None:
     prompts = ["A long question about rivers, and many more of them. " * 3, "Something different?"]
     for turn in (prompts, prompts[::-1]):  # the one that is known may be the longer or the shorter
         answerer, sequences = parallel(2)
-        for key, prompt in enumerate(turn):
-            answerer.submit(ask(key, prompt))
-        texts_of(answerer)
-        evaluated = [view.evaluated for view in sequences.views]
-        answerer.submit(ask(2, turn[known]))
-        texts_of(answerer)
-        new = [view.evaluated - b for view, b in zip(sequences.views, evaluated, strict=True)]
+        texts_of(answerer, *turn)
+        before = [view.evaluated for view in sequences.views]
+        texts_of(answerer, turn[known], first=2)
+        new = [view.evaluated - b for view, b in zip(sequences.views, before, strict=True)]
         assert new[1 - known] == 0
         assert 0 < new[known] < 20
 
@@ -298,27 +291,18 @@ def test_conversations_in_turns_each_find_their_own_sequence() -> None:
             assert new < 70, f"turn {turn} of {key} evaluated {new} tokens"
 
 
-def test_a_new_conversation_takes_no_sequence_of_another_while_one_is_free() -> None:
+def test_a_new_conversation_takes_a_free_sequence_or_the_one_that_was_used_first() -> None:
     answerer, sequences = parallel(3)
-    for key, text in enumerate(("A long story about rivers? " * 3, "Something else. " * 4)):
-        answerer.submit(ask(key, text))
-        texts_of(answerer)
-    held = [list(view.cells) for view in sequences.views]
-    assert [bool(cells) for cells in held] == [True, True, False]
-    answerer.submit(ask(2, "A new one?"))
-    texts_of(answerer)
-    assert [list(view.cells) for view in sequences.views][:2] == held[:2]
-
-
-def test_where_all_are_taken_the_one_that_was_used_first_goes() -> None:
-    answerer, sequences = parallel(2)
-    for key, text in enumerate(("First " * 20, "Second " * 20, "First " * 20)):
-        answerer.submit(ask(key, text))
-        texts_of(answerer)
-    answerer.submit(ask(3, "Third " * 20))
-    texts_of(answerer)
-    said = [bytes(b"".join(TOKENIZER.piece(t) for t in view.cells)) for view in sequences.views]
-    assert [b"First" in each for each in said] == [True, False]
+    for key, text in enumerate(("First " * 20, "Second " * 20)):
+        texts_of(answerer, text, first=key)
+    cells = [list(view.cells) for view in sequences.views]
+    assert [bool(each) for each in cells] == [True, True, False]
+    texts_of(answerer, "A new one?", first=2)
+    assert [list(view.cells) for view in sequences.views][:2] == cells[:2]
+    for key, text in enumerate(("First " * 20, "Third " * 20), 3):
+        texts_of(answerer, text, first=key)
+    texts = [b"".join(TOKENIZER.piece(t) for t in view.cells) for view in sequences.views]
+    assert [b"First" in texts[0], b"Third" in texts[1], b"new" in texts[2]] == [True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -336,14 +320,12 @@ def test_clients_go_first_that_have_the_fewest_under_way(
     answerer, _ = parallel(count)
     for key, client in enumerate(clients):
         answerer.submit(ask(key, f"Question {key}?", client=client))
-    assert began(answerer) == order
+    assert [key for key, each in finish(answerer) if isinstance(each, Started)] == order
 
 
 def test_widths_of_passes_are_counted() -> None:
     answerer, _ = parallel(2)
-    for key in range(2):
-        answerer.submit(ask(key, "The same?"))
-    texts_of(answerer)
+    texts_of(answerer, "The same?", "The same?")
     passes = answerer.widths
     assert len([width for width in passes if width > 2]) == 1, "two prompts of one length"
     assert passes[2] >= len("Yes, indeed.") - 2, "of both together"

@@ -1,13 +1,8 @@
 """`localspec chat` as a process: in lines, and in a terminal that is a pty."""
 
 import os
-import pty
 import re
-import select
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +11,11 @@ import pytest
 
 from localspec.history.archive import History
 from localspec.messages import Message
-from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
+from tests.cli.command import COMMAND, PLAIN, localspec
+from tests.tui.terminal import Terminal
+from tests.waiting import until
 
 PATIENCE_S = 240.0  # a machine may be busy with something else
-CHOSEN = {"LOCALSPEC_PAIR": "smollm2-135m"}  # else a person at a terminal is asked
 GREEDY = (*PLAIN, "--temperature", "0", "--max-tokens", "8")
 
 
@@ -36,85 +32,29 @@ def own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-class Screen:
-    """The other end of a terminal."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]", fd: int) -> None:
-        self.process = process
-        self.seen = b""
-        self._fd = fd
-
-    def until(self, text: str) -> None:
-        """Read until a text was written."""
-        end_s = time.monotonic() + PATIENCE_S
-        while text.encode() not in self.seen:
-            assert time.monotonic() < end_s, f"waited in vain for {text!r}: {self.seen[-3000:]!r}"
-            assert self.process.poll() is None, f"it ended: {self.seen[-3000:]!r}"
-            self._read()
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
+class Screen(Terminal):
+    """The chat in a terminal."""
 
     def end(self) -> int:
         """Read up to the end, and return the exit code."""
-        end_s = time.monotonic() + PATIENCE_S
-        while self.process.poll() is None:
-            assert time.monotonic() < end_s
-            self._read()
-        while select.select([self._fd], [], [], 0.1)[0]:  # what it wrote last
-            before = len(self.seen)
-            self._read()
-            if len(self.seen) == before:
-                break
+        assert until(lambda: self.read() == b"" and self.process.poll() is not None, PATIENCE_S)
+        while self.read(0.1):
+            pass
         return self.process.returncode
-
-    def _read(self) -> None:
-        if select.select([self._fd], [], [], 0.1)[0]:
-            try:
-                self.seen += os.read(self._fd, 65536)
-            except OSError:  # the terminal is gone
-                time.sleep(0.05)
 
 
 @contextmanager
-def terminal(*arguments: str, stderr: int | None = None, **variables: str) -> Iterator[Screen]:
-    """Start the chat in a terminal of 80 columns; `stderr` is a file instead of it."""
-    ours, theirs = pty.openpty()
+def terminal(*arguments: str, errors: Path | None = None, **variables: str) -> Iterator[Screen]:
+    """Start the chat in a terminal; its stderr is a file if one is given."""
+    shell = () if errors is None else ("sh", "-c", f'exec "$@" 2>{errors}', "sh")
+    chosen = {"LOCALSPEC_PAIR": "smollm2-135m"}  # otherwise a person at a terminal is asked
+    screen = Screen(*shell, *COMMAND, "chat", *arguments, **chosen, **variables)
     try:
-        process = subprocess.Popen(
-            [*COMMAND, "chat", *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs if stderr is None else stderr,
-            env=environment(
-                {**CHOSEN, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", **variables}
-            ),
-            start_new_session=True,
-        )
-        os.close(theirs)
-        try:
-            yield Screen(process, ours)
-        finally:
-            process.kill()
-            process.wait()
+        yield screen
     finally:
-        os.close(ours)
-
-
-@pytest.mark.usefixtures("own_history")
-def test_nothing_to_continue_is_code_2() -> None:
-    assert_one_complaint(localspec("chat", "--plain", "--continue"), 2)
-
-
-@pytest.mark.usefixtures("own_history")
-def test_two_system_prompts_are_code_2() -> None:
-    done = localspec("chat", "--plain", "--system", "a", "--persona", "b")
-    assert_one_complaint(done, 2)
-
-
-@pytest.mark.usefixtures("own_history")
-def test_an_unknown_persona_is_code_2() -> None:
-    assert_one_complaint(localspec("chat", "--plain", "--persona", "pirate"), 2)
+        screen.process.kill()
+        screen.process.wait()
+        os.close(screen.fd)
 
 
 def test_a_model_that_cannot_be_had_is_the_exit_code(bare_machine: dict[str, str]) -> None:
@@ -132,31 +72,6 @@ def test_commands_need_no_model(bare_machine: dict[str, str]) -> None:
     assert done.code == 0, done.err
     assert "/regenerate [SEED]" in done.err
     assert "could not be downloaded" not in done.err
-
-
-def test_screens_are_painted_before_numpy_is_imported() -> None:
-    script = "import sys, localspec.cli.chat, localspec.tui.app; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    imported = {name.partition(".")[0] for name in done.stdout.split()}
-    assert "textual" in imported
-    slow = {"numpy", "llama_cpp", "jinja2", "huggingface_hub", "markdown_it", "pygments"}
-    assert imported & slow == set()
-
-
-def test_plain_imports_no_screens() -> None:
-    script = (
-        "import sys; sys.argv = ['localspec', 'chat', '--plain', '--help'];"
-        "from localspec.__main__ import main\n"
-        "try: main()\n"
-        "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert {"textual", "rich.console", "numpy", "llama_cpp"} & set(done.stderr.split()) == set()
-    assert "--continue" in done.stdout
 
 
 @pytest.mark.weights
@@ -192,9 +107,9 @@ def test_a_pipe_gets_the_answer_alone() -> None:
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_conversation_on_a_screen(own_history: Path) -> None:
     with terminal(*GREEDY) as screen:
-        screen.until("something.")
+        screen.until("something.", PATIENCE_S)
         screen.type("What is the capital of France?\r")
-        screen.until("tokens/s")
+        screen.until("tokens/s", PATIENCE_S)
         screen.type("\x11")  # Ctrl+Q
         assert screen.end() == 0
     last = screen.seen.rpartition(b"\x1b[?1049l")[2]  # on the screen from before
@@ -207,12 +122,11 @@ def test_a_conversation_on_a_screen(own_history: Path) -> None:
 @pytest.mark.usefixtures("smollm2_path", "own_history")
 def test_a_dumb_terminal_gets_lines() -> None:
     with terminal(*GREEDY, TERM="dumb") as screen:
-        screen.until("using --plain")
+        screen.until("using --plain", PATIENCE_S)
         screen.type("Hello?\n")
-        screen.until("tokens/s")
+        screen.until("tokens/s", PATIENCE_S)
         while not screen.seen.endswith(b"\r\n> "):  # before it reads, nobody sees a key
-            screen.until("tokens/s")
-            screen._read()
+            screen.read()
         screen.type("\x04")
         assert screen.end() == 0
     assert b"\x1b" not in screen.seen
@@ -222,24 +136,22 @@ def test_a_dumb_terminal_gets_lines() -> None:
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path", "own_history")
 def test_with_stderr_in_a_file_nothing_is_drawn_into_it(tmp_path: Path) -> None:
-    with (tmp_path / "err").open("w+b") as file:
-        with terminal(*GREEDY, stderr=file.fileno()) as screen:
-            screen.until("> ")
-            screen.type("Hello?\n")
-            screen.until("\n> ")
-            screen.type("\x04")
-            assert screen.end() == 0
-        file.seek(0)
-        told = file.read()
-    assert b"using --plain" in told
-    assert b"\x1b" not in told
+    with terminal(*GREEDY, errors=tmp_path / "err") as screen:
+        screen.until("> ", PATIENCE_S)
+        screen.type("Hello?\n")
+        screen.until("\n> ", PATIENCE_S)
+        screen.type("\x04")
+        assert screen.end() == 0
+    errors = (tmp_path / "err").read_bytes()
+    assert b"using --plain" in errors
+    assert b"\x1b" not in errors
 
 
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path", "own_history")
 def test_no_colour_where_none_is_wanted() -> None:
     with terminal(*GREEDY, NO_COLOR="1") as screen:
-        screen.until("something.")
+        screen.until("something.", PATIENCE_S)
         screen.type("\x11")
         assert screen.end() == 0
     styles = re.findall(rb"\x1b\[([0-9;]*)m", screen.seen)
@@ -253,19 +165,11 @@ def test_no_colour_where_none_is_wanted() -> None:
 @pytest.mark.usefixtures("smollm2_path", "own_history")
 def test_a_chat_that_is_told_to_end_gives_the_terminal_back() -> None:
     with terminal(*GREEDY) as screen:
-        screen.until("something.")
-        screen.until("context 0%")
+        screen.until("something.", PATIENCE_S)
+        screen.until("context 0%", PATIENCE_S)
         screen.process.terminate()
         assert screen.end() == 128 + signal.SIGTERM
     assert b"\x1b[?1049l" in screen.seen  # the screen from before is shown again
-
-
-@pytest.mark.usefixtures("own_history")
-def test_stdin_that_is_no_text_is_one_line() -> None:
-    done = localspec("chat", "--plain", "--offline", "-m", "demo", stdin=b"\xff\xfe\n")
-    assert done.code == 1
-    assert "stdin is not UTF-8 text" in done.err
-    assert done.err.count("\n") == 1
 
 
 @pytest.mark.slow
@@ -273,25 +177,17 @@ def test_stdin_that_is_no_text_is_one_line() -> None:
 @pytest.mark.usefixtures("smollm2_path", "own_history")
 def test_a_terminal_that_goes_away_takes_chat_and_engine_along() -> None:
     with terminal(*GREEDY) as screen:
-        screen.until("context 0%")
+        screen.until("context 0%", PATIENCE_S)
         engines = children(screen.process.pid)
-        assert engines
         os.kill(screen.process.pid, signal.SIGHUP)
         screen.process.wait(PATIENCE_S)
-        end_s = time.monotonic() + PATIENCE_S
-        while any(map(alive, engines)):
-            assert time.monotonic() < end_s
-            time.sleep(0.05)
+        assert until(lambda: not any(map(alive, engines)), PATIENCE_S)
 
 
 def children(pid: int) -> list[int]:
-    end_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end_s:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        if text.strip():
-            return [int(each) for each in text.split()]
-        time.sleep(0.05)
-    return []
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    assert until(lambda: path.read_text().strip(), PATIENCE_S)
+    return [int(each) for each in path.read_text().split()]
 
 
 def alive(pid: int) -> bool:

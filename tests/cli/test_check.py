@@ -1,8 +1,9 @@
-"""`localspec check`, and what `search` and `show` tell of pairs, as their users have them: a process, files of their own, and a hub on the loopback."""
+"""`localspec check`, as its users have it: a process, files of their own, and a hub on the loopback."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,9 +57,11 @@ def files(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "target.gguf").write_bytes(model_file())
     (folder / "padded.gguf").write_bytes(model_file(tokens=PADDED, token_type=PADDED_TYPES))
+    (folder / "words.gguf").write_bytes(model_file(tokens=[*TOKENS[:-1], "ba"]))
     (folder / "other.gguf").write_bytes(
         model_file(tokens=["x\n\x1b[31m", *TOKENS[1:3], "x", "y", "z"], eos_token_id=1)
     )
+    (folder / "text.gguf").write_text("hello")
     return folder
 
 
@@ -66,112 +69,105 @@ def check(folder: Path, *arguments: str, env: dict[str, str]) -> Done:
     return localspec("check", *arguments, env=env, cwd=folder)
 
 
+def facts_of(folder: Path, *arguments: str, env: dict[str, str], code: int = 0) -> dict[str, Any]:
+    done = check(folder, *arguments, "--json", env=env)
+    assert (done.code, done.err) == (code, "")
+    facts: dict[str, Any] = json.loads(done.out)
+    return facts
+
+
 @pytest.mark.parametrize(
-    ("target", "draft_model", "lines"),
+    ("target", "draft_model", "code", "lines", "facts"),
     [
         (
             "target.gguf",
             "./target.gguf",
+            0,
             [
-                "identical: ./target.gguf can draft for target.gguf",
-                "  tokens            6 and 6, 100 % overlap",
-                "  chat templates    the same",
+                "identical: ./target.gguf can draft",
+                "tokens 6 and 6, 100 %",
+                "chat templates the same",
             ],
+            {"usable": True, "fits": True, "first_difference": None, "shared_percent": None},
         ),
         (
             "padded.gguf",
             "target.gguf",
+            0,
+            ["compatible: target.gguf can draft", "note vocabularies have 7 and 6 tokens"],
+            {"usable": True, "fits": True, "verdict": "compatible"},
+        ),
+        (
+            "target.gguf",
+            "words.gguf",
+            0,
             [
-                "compatible: target.gguf can draft for padded.gguf",
-                "  note              vocabularies have 7 and 6 tokens",
+                "usable across vocabularies: words.gguf can draft",
+                "shared 66.7 %",
+                "use name it with --draft-model",
+                "first difference token 5 is 'ab' and 'ba'",
             ],
+            {"usable": True, "fits": False, "verdict": "incompatible"},
+        ),
+        (
+            "target.gguf",
+            "other.gguf",
+            4,
+            [
+                "incompatible: other.gguf cannot draft",
+                r"first difference token 0 is '<unk>' and 'x\n\x1b[31m'",
+                "tokens 6 and 6, 33.33 % overlap, counting",
+                "shared 0.0 %",
+            ],
+            {"usable": False, "fits": False, "shared_percent": 0, "chat_templates": "the same"},
         ),
     ],
 )
-def test_files_with_one_tokenizer_fit_and_padding_is_said(
-    files: Path, bare_machine: dict[str, str], target: str, draft_model: str, lines: list[str]
+def test_files_are_judged_by_their_tokens_in_lines_and_json(
+    files: Path,
+    bare_machine: dict[str, str],
+    target: str,
+    draft_model: str,
+    code: int,
+    lines: list[str],
+    facts: dict[str, object],
 ) -> None:
     done = check(files, target, draft_model, env=bare_machine)
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(lines[0])
-    assert {*lines} <= {*done.out.splitlines()}
-
-
-def test_models_with_other_ids_are_usable_across_vocabularies(
-    files: Path, bare_machine: dict[str, str]
-) -> None:
-    (files / "words.gguf").write_bytes(model_file(tokens=[*TOKENS[:-1], "ba"]))
-    done = check(files, "target.gguf", "words.gguf", env=bare_machine)
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(
-        "usable across vocabularies: words.gguf can draft for target.gguf\n"
-        "  shared            66.7 % of the draft model's tokens are the target's, "
-        "expect less to be accepted\n"
-        "  use               name it with --draft-model: it is never chosen by itself\n"
-        "  first difference  token 5 is 'ab' and 'ba'\n"
-    )
-    facts = json.loads(check(files, "target.gguf", "words.gguf", "--json", env=bare_machine).out)
-    assert (facts["usable"], facts["fits"], facts["verdict"]) == (True, False, "incompatible")
-    assert facts["shared_percent"] == pytest.approx(200 / 3)
-
-
-def test_models_that_do_not_fit_exit_4_and_name_the_first_difference(
-    files: Path, bare_machine: dict[str, str]
-) -> None:
-    done = check(files, "target.gguf", "other.gguf", env=bare_machine)
-    assert (done.code, done.err) == (4, "")
-    assert r"  first difference  token 0 is '<unk>' and 'x\n\x1b[31m'" in done.out.splitlines()
-    assert "33.33 % overlap of number and text, where `shared` counts the text alone" in done.out
-    assert "  shared            0.0 % of the draft model's tokens are the target's\n" in done.out
-
-
-def test_json_says_the_same(files: Path, bare_machine: dict[str, str]) -> None:
-    done = check(files, "target.gguf", "other.gguf", "--json", env=bare_machine)
-    assert done.code == 4
-    facts = json.loads(done.out)
-    assert (facts["fits"], facts["usable"], facts["verdict"]) == (False, False, "incompatible")
-    assert facts["shared_percent"] == 0
-    assert facts["first_difference"] == {
-        "token": 0,
-        "target_piece": "<unk>",
-        "draft_piece": "x\n\x1b[31m",
-    }
-    assert facts["chat_templates"] == "the same"
-    assert facts["target"]["n_vocab"] == 6
-    assert facts["target"]["fetched_bytes"] == 0
-    done = check(files, "target.gguf", "target.gguf", "--json", env=bare_machine)
-    same = json.loads(done.out)
-    assert (done.code, same["first_difference"], same["shared_percent"]) == (0, None, None)
-    assert same["usable"]
+    assert (done.code, done.err) == (code, "")
+    printed = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert printed[0].startswith(lines[0])
+    assert [each for each in lines if not any(line.startswith(each) for line in printed)] == []
+    known = facts_of(files, target, draft_model, env=bare_machine, code=code)
+    assert {key: known[key] for key in facts} == facts
+    assert (known["target"]["fetched_bytes"], known["draft_model"]["n_vocab"]) == (0, 6)
+    if draft_model == "other.gguf":
+        difference = {"token": 0, "target_piece": "<unk>", "draft_piece": "x\n\x1b[31m"}
+        assert known["first_difference"] == difference
 
 
 def test_of_remote_models_only_the_headers_are_read(
     hub: LoopbackHub, online: dict[str, str], files: Path
 ) -> None:
-    done = check(files, "hf.co/owner/Big-GGUF", "owner/Small-GGUF:q8_0", "--json", env=online)
-    assert done.code == 0, done.err
-    facts = json.loads(done.out)
+    facts = facts_of(files, "hf.co/owner/Big-GGUF", "owner/Small-GGUF:q8_0", env=online)
     assert facts["verdict"] == "compatible"
-    assert (facts["target"]["size_bytes"], facts["draft_model"]["size_bytes"]) == (
-        4_500_000_000,
-        2_100_000_000,
-    )
-    assert (
-        hub.sent_bytes == facts["target"]["fetched_bytes"] + facts["draft_model"]["fetched_bytes"]
-    )
-    assert hub.sent_bytes <= 2 << 20
+    sides = facts["target"], facts["draft_model"]
+    assert [each["size_bytes"] for each in sides] == [4_500_000_000, 2_100_000_000]
+    assert hub.sent_bytes == sum(each["fetched_bytes"] for each in sides) <= 2 << 20
     assert f"GET {at('Big', 'Big-Q4_K_M.gguf')}" in hub.requests
     assert hub.leaked == []
     assert "Bearer hf_secret" in hub.authorization
+    shards = facts_of(files, "owner/Big-GGUF:Q8_0", "target.gguf", env=online)
+    assert shards["target"]["size_bytes"] == 8_000_000_000
+    assert not any("00002-of" in each for each in hub.requests)
 
 
-def test_shards_are_judged_by_the_first(
+def test_a_cut_download_of_a_header_is_resumed(
     hub: LoopbackHub, online: dict[str, str], files: Path
 ) -> None:
-    done = check(files, "owner/Big-GGUF:Q8_0", "target.gguf", "--json", env=online)
+    hub.faults.extend([Fault("cut", 1 << 19), Fault("cut", 1 << 18)])
+    done = check(files, "owner/Big-GGUF", "target.gguf", env=online)
     assert done.code == 0, done.err
-    assert json.loads(done.out)["target"]["size_bytes"] == 8_000_000_000
-    assert not any("00002-of" in asked for asked in hub.requests)
+    assert hub.offsets == [0, 1 << 19, (1 << 19) + (1 << 18)]
 
 
 @pytest.mark.slow
@@ -182,9 +178,9 @@ def test_a_vocabulary_of_16_megabytes_is_read_within_the_limit(
     hub.files[at("Wide", "wide-Q4_K_M.gguf")] = file
     header = len(file.header)
     assert header > 16_000_000
-    done = check(files, "owner/Wide-GGUF", "owner/Wide-GGUF", "--json", env=online)
-    assert done.code == 0, done.err
-    fetched = json.loads(done.out)["target"]["fetched_bytes"]
+    fetched = facts_of(files, "owner/Wide-GGUF", "owner/Wide-GGUF", env=online)["target"][
+        "fetched_bytes"
+    ]
     assert header <= fetched <= LIMIT_BYTES
     assert hub.sent_bytes == 2 * fetched
 
@@ -204,7 +200,7 @@ def test_what_never_ends_is_given_up_within_the_limit(
 
 
 def line_bytes() -> int:
-    """Return how much the buffers at both ends of a line hold at most; 8 MB where the system does not tell."""
+    """Return how much the buffers at both ends of a line hold at most; 8 MB if the system does not say."""
     try:
         return sum(
             int(Path(f"/proc/sys/net/ipv4/tcp_{each}mem").read_text().split()[2]) for each in "rw"
@@ -213,117 +209,34 @@ def line_bytes() -> int:
         return 8 << 20
 
 
-def test_a_cut_line_goes_on_where_it_stopped(
-    hub: LoopbackHub, online: dict[str, str], files: Path
-) -> None:
-    hub.faults.extend([Fault("cut", 1 << 19), Fault("cut", 1 << 18)])
-    done = check(files, "owner/Big-GGUF", "target.gguf", env=online)
-    assert done.code == 0, done.err
-    assert hub.offsets == [0, 1 << 19, (1 << 19) + (1 << 18)]
-
-
-@pytest.mark.first(2)
 @pytest.mark.parametrize(
-    ("arguments", "code", "text"),
+    ("target", "code", "told", "state"),
     [
-        (("owner/None-GGUF", "target.gguf"), 3, "HTTP 404: no such repository, or a gated"),
-        (("owner/Big-GGUF:Q2_K", "target.gguf"), 3, "has no Q2_K: it has Q4_K_M, Q8_0"),
-        (("nothing", "target.gguf"), 3, "there is no model 'nothing'"),
-        (("gone.gguf", "target.gguf"), 3, "there is no file gone.gguf"),
-        (("text.gguf", "target.gguf"), 1, "text.gguf is not a GGUF file"),
-        (("smollm2-135m", "target.gguf"), 3, "cannot be read from the hub (HTTP 404"),
+        ("owner/None-GGUF", 3, "HTTP 404: no such repository, or a gated", {}),
+        ("owner/Big-GGUF:Q2_K", 3, "has no Q2_K: it has Q4_K_M, Q8_0", {}),
+        ("nothing", 3, "'nothing'", {}),
+        ("gone.gguf", 3, "gone.gguf", {}),
+        ("text.gguf", 1, "text.gguf is not a GGUF file", {}),
+        ("smollm2-135m", 3, "HTTP 404", {}),
+        ("owner/Big-GGUF", 3, "HF_HUB_OFFLINE is set", {"HF_HUB_OFFLINE": "1"}),
+        ("owner/Big-GGUF", 3, "no connection", {"HF_ENDPOINT": "http://127.0.0.1:9"}),
+        ("owner/Big-GGUF", 3, "HTTP 401", {"status": 401}),
+        ("owner/Big-GGUF", 3, "a web page came", {"portal": True}),
     ],
 )
-def test_what_cannot_be_judged_is_told_in_one_line(
+def test_what_cannot_be_judged_is_one_line(
     hub: LoopbackHub,
     online: dict[str, str],
     files: Path,
-    arguments: tuple[str, ...],
+    target: str,
     code: int,
-    text: str,
+    told: str,
+    state: dict[str, Any],
 ) -> None:
-    (files / "text.gguf").write_text("hello")
-    done = check(files, *arguments, env=online)
+    for name in ("status", "portal"):
+        if name in state:
+            setattr(hub, name, state[name])
+    variables = {name: value for name, value in state.items() if name.isupper()}
+    done = check(files, target, "target.gguf", env={**online, **variables})
     assert_one_complaint(done, code)
-    assert text in done.err
-
-
-def test_a_page_a_refusal_and_no_line_are_told_apart(
-    hub: LoopbackHub, online: dict[str, str], bare_machine: dict[str, str], files: Path
-) -> None:
-    arguments = ("owner/Big-GGUF", "target.gguf")
-    offline = check(files, *arguments, env={**online, "HF_HUB_OFFLINE": "1"})
-    assert_one_complaint(offline, 3)
-    assert "HF_HUB_OFFLINE is set" in offline.err
-    nobody = check(files, *arguments, env=bare_machine)
-    assert_one_complaint(nobody, 3)
-    assert "no connection" in nobody.err
-    hub.status = 401
-    gated = check(files, *arguments, env=online)
-    assert_one_complaint(gated, 3)
-    assert "HTTP 401" in gated.err
-    hub.portal = True
-    portal = check(files, *arguments, env=online)
-    assert_one_complaint(portal, 3)
-    assert "a web page came" in portal.err
-
-
-def test_the_known_pairs_are_listed(bare_machine: dict[str, str], tmp_path: Path) -> None:
-    settings = tmp_path / "settings"
-    settings.mkdir()
-    (settings / "models.toml").write_text(
-        '[pairs.mine]\ntarget = "/models/t.gguf"\ndraft_model = "smollm2-135m"\n'
-    )
-    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(settings)}
-    listed = json.loads(localspec("search", "--json", env=env).out)
-    by_name = {each["name"]: each for each in listed}
-    assert by_name["smollm2-135m"]["default"] is True
-    coder = by_name["qwen2.5-coder-1.5b"]
-    assert (coder["size_bytes"], coder["draft_bytes"]) == (1117320768, 491400064)
-    assert by_name["mine"]["size_bytes"] is None
-    assert not by_name["qwen3-8b"]["here"]
-
-
-def test_a_registry_of_ones_own_is_checked(bare_machine: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "models.toml").write_text("[pairs.mine]\n\ntarget = 3\n")
-    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}
-    done = localspec("search", env=env)
-    assert_one_complaint(done, 2)
-    assert "models.toml: pairs.mine.target must be text, not '3'" in done.err
-
-
-def test_a_known_pair_is_shown_before_anything_is_here(bare_machine: dict[str, str]) -> None:
-    done = localspec("show", "qwen3-8b", env=bare_machine)
-    assert (done.code, done.err) == (0, "")
-    (line,) = (line for line in done.out.splitlines() if line.startswith("drafts "))
-    assert line.split(maxsplit=1)[1].startswith("qwen3-0.6b: known pair qwen3-8b, good for ")
-    assert "not judged yet: `localspec check` reads" in line
-    assert "7.9 times smaller" in line
-
-
-def test_a_fingerprint_speaks_for_a_model_that_is_not_here(bare_machine: dict[str, str]) -> None:
-    done = localspec("show", "qwen2.5-coder-1.5b:Q4_K_M", "--json", env=bare_machine)
-    assert done.code == 0, done.err
-    (found,) = json.loads(done.out)["drafts"]
-    assert (found["draft_model"], found["verdict"]) == ("qwen2.5-coder-0.5b", "identical")
-    assert found["reasons"][0] == "same tokenizer, by its fingerprint"
-    assert found["reasons"][-1].endswith("seldom pays on a CPU")
-
-
-def test_where_nothing_fits_nothing_is_shown(files: Path, bare_machine: dict[str, str]) -> None:
-    done = localspec("show", "target.gguf", "--json", env=bare_machine, cwd=files)
-    assert json.loads(done.out)["drafts"] == []
-
-
-def test_a_pair_of_paths_that_are_not_there_is_listed_as_not_here(
-    bare_machine: dict[str, str], tmp_path: Path
-) -> None:
-    (tmp_path / "models.toml").write_text(
-        '[pairs.odd]\ntarget = "~nobody-of-this-name/a.gguf"\ndraft_model = "/gone/b.gguf"\n'
-    )
-    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}
-    done = localspec("search", "--json", env=env)
-    assert done.code == 0, done.err
-    listed = {each["name"]: each for each in json.loads(done.out)}
-    odd = listed["odd"]
-    assert (odd["here"], odd["draft_here"], odd["size_bytes"]) == (False, False, None)
+    assert told in done.err

@@ -1,12 +1,21 @@
 """How large a context `run` takes for a prompt."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from localspec.launch.local_engine import guessed_context, may_need_more
-from tests.cli.command import localspec
+from tests.cli.command import PLAIN, environment
 
+# The program with a usual context of 512 tokens, so that prompts are soon long.
+SMALL = """
+import localspec.models.memory
+localspec.models.memory.USUAL_N_CTX = 512
+from localspec.__main__ import main
+main()
+"""
 ENGLISH = "The river was wide, and nobody had ever crossed it at night. "
 
 
@@ -21,29 +30,27 @@ def test_a_guess_is_rather_too_large(text: str, tokens: int) -> None:
 def test_an_answer_of_no_given_length_and_tools_have_room_of_their_own() -> None:
     assert guessed_context("", None) - guessed_context("", 48) == 2000
     assert guessed_context("", None, tools=True) - guessed_context("", None) == 4096
-
-
-def test_a_short_prompt_is_not_counted() -> None:
-    assert not may_need_more("x" * 1700, None, 4096)
-    assert may_need_more("x" * 2000, None, 4096)
-    assert may_need_more("x" * 4000, 8, 4096)
+    for chars, most, may in ((1700, None, False), (2000, None, True), (4000, 8, True)):
+        assert may_need_more("x" * chars, most, 4096) is may
 
 
 @pytest.mark.slow
 @pytest.mark.weights
-@pytest.mark.parametrize(
-    "prompt", ["1234567890," * 420, "zq xj " * 1100], ids=["guessed", "counted"]
-)
-def test_a_long_prompt_is_answered_as_with_a_context_that_is_large_enough(
-    smollm2_path: object, prompt: str
-) -> None:
+@pytest.mark.usefixtures("smollm2_path")
+@pytest.mark.parametrize("prompt", ["1234567890," * 80, "zq xj " * 200], ids=["guessed", "counted"])
+def test_a_long_prompt_is_answered_as_with_a_context_that_is_large_enough(prompt: str) -> None:
     """Of the second one, a guess by characters is too small: it is loaded again."""
-    words = ("run", "demo", "--json", "--seed", "1", "-n", "8", "--draft", "off", "-")
-    done, wide = (
-        localspec(*words, *more, stdin=prompt.encode()) for more in ((), ("--ctx", "8192"))
-    )
-    assert (done.code, done.err) == (0, "")
-    document = json.loads(done.out)
-    assert document["usage"]["prompt_tokens"] > 4096
-    assert document["text"] == json.loads(wide.out)["text"]
-    assert document["usage"] == json.loads(wide.out)["usage"]
+    words = ("run", "demo", "--json", "--seed", "1", "-n", "4", "--draft", "off", *PLAIN, "-")
+    answers = []
+    for flags in ((), ("--ctx", "2048")):
+        program = [sys.executable, "-c", SMALL, *words, *flags]
+        done = subprocess.run(
+            program, input=prompt, env=environment(), capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        document = json.loads(done.stdout)
+        tokens = document["usage"]["prompt_tokens"]
+        assert tokens > 512
+        assert (guessed_context(prompt, 4) < tokens) is prompt.startswith("z")
+        answers.append((document["text"], document["usage"]))
+    assert answers[0] == answers[1]

@@ -57,51 +57,51 @@ def raising(error: BaseException) -> Callable[[], None]:
     return do
 
 
-def test_a_verb_chooses_its_code_or_ends_well(end: End) -> None:
+def test_a_verb_chooses_its_code_and_warnings_of_libraries_are_not_printed(end: End) -> None:
+    def warn() -> None:
+        warnings.warn("deprecated", DeprecationWarning, stacklevel=1)
+
     assert end(lambda: print("done")) == (0, "done\n", "")
     assert end(lambda: INTERRUPTED) == (130, "", "")
+    assert end(warn) == (0, "", "")
+    code, out, err = end(raising(KeyboardInterrupt()))
+    assert (code, out, err.strip()) == (130, "", "")
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"),
+    ("error", "code", "told"),
     [
-        (LocalspecError, 1),
-        (ContextOverflow, 1),
-        (UsageError, 2),
-        (ModelUnavailable, 3),
-        (IntegrityError, 3),
-        (PairMismatch, 4),
+        (LocalspecError("one\n  two\tthree"), 1, "localspec: one two three\n"),
+        (LocalspecError("\x1b[2J\x9b" + "x" * 9000), 1, "localspec: ?[2J?x"),
+        (ContextOverflow("no"), 1, "no"),
+        (UsageError("no"), 2, "no"),
+        (ModelUnavailable("no"), 3, "no"),
+        (IntegrityError("no"), 3, "no"),
+        (PairMismatch("no"), 4, "no"),
+        (PermissionError(errno.EACCES, "Permission denied", "/a/b"), 1, "/a/b: Permission denied"),
+        (
+            OSError(errno.EIO, "Input/output error"),
+            1,
+            "failed (Input/output error): check the disk",
+        ),
+        (MemoryError(), 1, "out of memory: try a smaller model"),
+        (RuntimeError("can't start new thread"), 1, "out of memory: try"),
+        (ImportError("x.so: failed to map segment from shared object"), 1, "out of memory: try"),
+        (
+            ZeroDivisionError("by 0"),
+            1,
+            "ZeroDivisionError: by 0; this is a bug in localspec, --debug",
+        ),
     ],
 )
-def test_an_error_of_ours_is_one_line_and_its_own_code(
-    end: End, kind: type[LocalspecError], code: int
+def test_an_error_is_one_short_line_and_its_own_code(
+    end: End, error: Exception, code: int, told: str
 ) -> None:
-    assert end(raising(kind("one\n  two\tthree"))) == (code, "", "localspec: one two three\n")
-
-
-def test_a_message_cannot_command_the_terminal_nor_fill_it(end: End) -> None:
-    code, out, err = end(raising(LocalspecError("\x1b[2J\x9b" + "x" * 9000)))
-    assert (code, out) == (1, "")
-    assert err.startswith("localspec: ?[2J?x")
-    assert len(err) < 1100
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (PermissionError(errno.EACCES, "Permission denied", "/a/b"), "/a/b: Permission denied"),
-        (OSError(errno.EIO, "Input/output error"), "failed (Input/output error): check the disk"),
-        (MemoryError(), "out of memory: try a smaller model"),
-        (RuntimeError("can't start new thread"), "out of memory: try a smaller model"),
-        (ImportError("x.so: failed to map segment from shared object"), "out of memory: try"),
-        (ZeroDivisionError("by 0"), "ZeroDivisionError: by 0; this is a bug in localspec, --debug"),
-    ],
-)
-def test_a_failure_around_us_is_one_line_and_code_1(end: End, error: Exception, told: str) -> None:
-    code, out, err = end(raising(error))
-    assert (code, out) == (1, "")
+    ended, out, err = end(raising(error))
+    assert (ended, out) == (code, "")
     assert told in err
     assert err.count("\n") == 1
+    assert len(err) < 1100
 
 
 def test_without_memory_nothing_is_tidied_up(end: End) -> None:
@@ -124,18 +124,6 @@ def test_debug_shows_where(end: End, error: Exception) -> None:
     assert err.startswith("Traceback (most recent call last):\n")
     assert "raise error\n" in err
     assert err.splitlines()[-1].startswith("localspec: ")
-
-
-def test_ctrl_c_outside_of_native_code_is_code_130(end: End) -> None:
-    code, out, err = end(raising(KeyboardInterrupt()))
-    assert (code, out, err.strip()) == (130, "", "")
-
-
-def test_a_library_s_warnings_are_shown_to_nobody_but_a_debugger(end: End) -> None:
-    def warn() -> None:
-        warnings.warn("deprecated", DeprecationWarning, stacklevel=1)
-
-    assert end(warn) == (0, "", "")
 
 
 def test_a_character_that_a_stream_has_not_is_replaced(

@@ -1,18 +1,26 @@
-"""`list`, `show`, `rm`, `import` and `pull` of several names, as their users run them."""
+"""`search`, `recommend`, `list`, `show`, `rm`, `import` and `pull` of several names, as their users run them."""
 
 import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from localspec.cli import pull as pull_verb
 from localspec.cli.models import _text
-from tests.models.gguf_builder import model_file
+from localspec.errors import ModelUnavailable
+from localspec.launch import rows
+from localspec.models.recommend import Memory
+from tests.chat.toy_calls import HERMES
+from tests.cli.command import assert_one_complaint, localspec
+from tests.models.gguf_builder import Tensor, build, model_file, model_values
 from tests.models.loopback_hub import COMMIT, loopback_hub
 from tests.models.toy_machine import ToyMachine
 
 LARGE, SMALL = model_file(), model_file(pre="small")
+GB = 10**9
 
 
 @pytest.fixture
@@ -32,11 +40,87 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
+def show(machine: ToyMachine, name: object) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(machine.run("show", str(name), "--json").out)
+    return document
+
+
+def is_empty(machine: ToyMachine) -> bool:
+    return machine.run("list", "--json").out == "[]\n"
+
+
+def names(text: str) -> list[str]:
+    return [line.removeprefix("*").split()[0] for line in text.splitlines()]
+
+
+def test_search_lists_matches_smallest_first_and_whether_they_can_call_tools(
+    bare_machine: dict[str, str],
+) -> None:
+    coders = names(localspec("search", "coder", env=bare_machine).out)
+    assert coders[:2] == ["qwen2.5-coder-1.5b", "qwen2.5-coder-7b"]
+    assert coders[-1] == "qwen2.5-coder-0.5b"  # a draft model
+    qwen = names(localspec("search", "qwen3:4b", env=bare_machine).out)
+    assert qwen == ["qwen3-4b", "qwen3-4b-2507"]
+    assert_one_complaint(localspec("search", "frobnicate", env=bare_machine), 3)
+    lines = localspec("search", env=bare_machine).out.splitlines()
+    marked = {line.split()[0]: " · tools" in line for line in lines}
+    known = json.loads(localspec("search", "--json", env=bare_machine).out)
+    tools = {each["name"]: each["tools"] for each in known}
+    assert (marked["qwen3-4b"], marked["gemma3-4b"]) == (True, False)
+    assert (tools["qwen3-4b"], tools["gemma3-4b"], tools["qwen3.8-27b"]) == (True, False, None)
+    for name, tools_line in (("qwen3-4b", "yes"), ("gemma3-4b", "no"), ("qwen3.8-27b", None)):
+        facts = localspec("show", name, env=bare_machine).out.splitlines()
+        assert (
+            dict(line.split(None, 1) for line in facts if line[0] != " ").get("tools") == tools_line
+        )
+
+
+def test_search_and_show_know_pairs_and_draft_models_of_absent_models(
+    bare_machine: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "models.toml").write_text(
+        '[pairs.mine]\ntarget = "/models/t.gguf"\ndraft_model = "smollm2-135m"\n'
+        '[pairs.odd]\ntarget = "~nobody-of-this-name/a.gguf"\ndraft_model = "/gone/b.gguf"\n'
+    )
+    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}
+    rows = {each["name"]: each for each in json.loads(localspec("search", "--json", env=env).out)}
+    assert rows["smollm2-135m"]["default"] is True
+    coder, odd = rows["qwen2.5-coder-1.5b"], rows["odd"]
+    assert (coder["size_bytes"], coder["draft_bytes"]) == (1117320768, 491400064)
+    assert rows["mine"]["size_bytes"] is None
+    assert (odd["here"], odd["draft_here"], odd["size_bytes"]) == (False, False, None)
+    done = localspec("show", "qwen3-8b", env=bare_machine)
+    assert (done.code, done.err) == (0, "")
+    (line,) = (line for line in done.out.splitlines() if line.startswith("drafts "))
+    assert line.split(maxsplit=1)[1].startswith("qwen3-0.6b: known pair qwen3-8b, good for ")
+    assert "7.9 times smaller" in line
+    done = localspec("show", "qwen2.5-coder-1.5b:Q4_K_M", "--json", env=bare_machine)
+    (draft,) = json.loads(done.out)["drafts"]
+    assert (draft["draft_model"], draft["verdict"]) == ("qwen2.5-coder-0.5b", "identical")
+    assert draft["reasons"][0] == "same tokenizer, by its fingerprint"
+
+
+@pytest.mark.parametrize(
+    ("template", "tools"), [(HERMES, True), ("{{ messages }}", False), (None, False)]
+)
+def test_the_template_of_a_file_says_whether_it_can_call_tools(
+    tmp_path: Path, bare_machine: dict[str, str], template: str | None, tools: bool
+) -> None:
+    values = model_values()
+    del values["tokenizer.chat_template"]
+    values |= {} if template is None else {"tokenizer.chat_template": template}
+    content = build(values, [Tensor("weights", (8, 4))], data_bytes=128)
+    (tmp_path / "mine.gguf").write_bytes(content)
+    done = localspec("show", str(tmp_path / "mine.gguf"), "--json", env=bare_machine)
+    facts = json.loads(done.out)
+    assert (facts["tools"], facts["drafts"]) == (tools, [])
+
+
 def test_a_machine_without_models_says_how_to_get_one(machine: ToyMachine) -> None:
     done = machine.run("list")
     assert (done.code, done.out) == (0, "")
     assert "`localspec pull NAME`" in done.err
-    assert machine.run("list", "--json").out == "[]\n"
+    assert is_empty(machine)
 
 
 def test_several_names_are_pulled_and_listed(machine: ToyMachine) -> None:
@@ -45,70 +129,77 @@ def test_several_names_are_pulled_and_listed(machine: ToyMachine) -> None:
     paths = [Path(line) for line in done.out.splitlines()]
     assert [path.read_bytes() for path in paths] == [LARGE, SMALL]
     assert done.err == ""
-    listed = machine.run("list")
-    assert [line.split() for line in listed.out.splitlines()] == [
+    assert [line.split()[:4] for line in machine.run("list").out.splitlines()] == [
         ["large", "0", "MB", "store"],
-        ["small", "0", "MB", "store", "draft", "model", "for", "both"],
+        ["small", "0", "MB", "store"],
     ]
+    assert "draft model for both" in machine.run("list").out
     (first, _) = json.loads(machine.run("list", "--json").out)
-    assert first["name"] == "large"
-    assert first["path"] == str(paths[0])
+    assert (first["name"], first["path"]) == ("large", str(paths[0]))
     assert (first["size_bytes"], first["here_bytes"]) == (len(LARGE), len(LARGE))
 
 
-def test_an_unknown_name_among_several_fetches_nothing(machine: ToyMachine) -> None:
+def test_an_unknown_name_among_several_downloads_nothing(machine: ToyMachine) -> None:
     done = machine.run("pull", "large", "nobody")
     assert done.code == 3
-    assert "no pair or model 'nobody'" in done.err
+    assert "'nobody'" in done.err
     assert machine.hub.requests == []
 
 
-def test_show_tells_the_registrys_facts_and_the_files(machine: ToyMachine) -> None:
-    facts = json.loads(machine.run("show", "large", "--json").out)
-    assert facts["here"] is False
-    assert facts["context"] == 512
+def test_show_has_the_facts_of_the_registry_and_of_the_file(machine: ToyMachine, own: Path) -> None:
+    facts = show(machine, "large")
+    assert (facts["here"], facts["context"]) == (False, 512)
     machine.run("pull", "large")
-    facts = json.loads(machine.run("show", "large", "--json").out)
-    assert facts["here"] is True
-    assert facts["architecture"] == "toy"
-    assert facts["tokenizer"] == "gpt2 toy-bpe"
-    assert (facts["weights"], facts["n_vocab"]) == (32, 6)
-    assert facts["where"] == "store"
+    facts = show(machine, "large")
+    assert (facts["here"], facts["architecture"], facts["where"]) == (True, "toy", "store")
+    assert (facts["tokenizer"], facts["weights"], facts["n_vocab"]) == ("gpt2 toy-bpe", 32, 6)
     text = machine.run("show", "large").out
     lines = dict(line.split(maxsplit=1) for line in text.splitlines())
     assert (lines["licence"], lines["size"]) == ("mit", "0 MB")
     assert lines["tokenizer"] == "BPE, splits words like toy-bpe"
     assert lines["sources"] == "Hugging Face: owner/toy-GGUF"
+    assert show(machine, own)["tokenizer"] == "gpt2 own"
+    assert_one_complaint_of(machine, 3, "show", str(own.parent / "gone.gguf"))
 
 
-def test_show_counts_weights_in_billions_and_names_packages() -> None:
-    assert _text("weights", 1_777_088_000) == "1.78 billion"
-    assert _text("weights", 134_515_008) == "135 million"
-    found = _text("sources", ["hub a/b", "wheels part…==0.2.0", "hub a/b"])
-    assert found == "Hugging Face: a/b; Python packages: part… 0.2.0"
+def assert_one_complaint_of(machine: ToyMachine, code: int, *words: str) -> str:
+    done = machine.run(*words)
+    assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
+    return str(done.err)
 
 
-def test_show_takes_a_path(machine: ToyMachine, own: Path) -> None:
-    facts = json.loads(machine.run("show", str(own), "--json").out)
-    assert facts["tokenizer"] == "gpt2 own"
-    done = machine.run("show", str(own.parent / "gone.gguf"))
-    assert (done.code, done.out) == (3, "")
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("weights", 1_777_088_000, "1.78 billion"),
+        ("weights", 134_515_008, "135 million"),
+        ("here_bytes", 5 * GB, "5.0 GB"),
+        ("here", True, "yes"),
+        (
+            "sources",
+            ["hub a/b", "wheels part…==0.2.0", "hub a/b"],
+            "Hugging Face: a/b; Python packages: part… 0.2.0",
+        ),
+    ],
+)
+def test_show_counts_in_words_of_people(key: str, value: object, text: str) -> None:
+    assert _text(key, value) == text
 
 
-def test_rm_says_what_was_freed_and_what_stays(machine: ToyMachine) -> None:
+def test_rm_says_what_is_freed_and_what_stays(machine: ToyMachine) -> None:
     machine.run("pull", "--with-draft", "both")
-    done = machine.run("rm", "small")
-    assert (done.code, done.out) == (1, "")
-    assert "small stays, because pair both uses it" in done.err
+    assert "small stays, because pair both uses it" in assert_one_complaint_of(
+        machine, 1, "rm", "small"
+    )
     done = machine.run("rm", "both")
     assert done.code == 0
     assert "removed large\n" in done.out
     assert "freed 0 bytes" not in done.out
-    assert machine.run("list", "--json").out == "[]\n"
+    assert is_empty(machine)
     assert machine.blobs == []
 
 
-def test_rm_leaves_what_another_program_cached(machine: ToyMachine) -> None:
+def test_rm_leaves_the_cache_of_another_program(machine: ToyMachine) -> None:
     repo = machine.folder / "hub" / "hub" / "models--owner--toy-GGUF"
     cached = repo / "blobs" / hashlib.sha256(LARGE).hexdigest()
     name = repo / "snapshots" / COMMIT / "large.gguf"
@@ -119,7 +210,7 @@ def test_rm_leaves_what_another_program_cached(machine: ToyMachine) -> None:
     assert machine.run("pull", "large").code == 0
     assert machine.hub.requests == []
     done = machine.run("rm", "large")
-    assert "removed large; its file stays in the hub's cache, at " in done.out
+    assert "in the hub's cache and stays" in done.out
     assert "freed 0 bytes" in done.out
     assert cached.read_bytes() == LARGE
 
@@ -129,55 +220,44 @@ def test_an_imported_file_has_a_name_for_every_command(machine: ToyMachine, own:
     assert (done.code, done.out, done.err) == (0, "own-model\n", "")
     assert machine.run("list").out.split() == ["own-model", "0", "MB", "link"]
     assert Path(machine.run("pull", "own-model").out.strip()).resolve() == own
-    assert json.loads(machine.run("show", "own-model", "--json").out)["tokenizer"] == "gpt2 own"
-    done = machine.run("rm", "own-model")
-    assert f"the file {own} is yours and stays" in done.out
-    assert own.exists()
-    assert machine.run("list", "--json").out == "[]\n"
-
-
-def test_an_imported_file_that_is_gone_is_told(machine: ToyMachine, own: Path) -> None:
+    assert show(machine, "own-model")["tokenizer"] == "gpt2 own"
+    assert f"{own} is yours and stays" in machine.run("rm", "own-model").out
     machine.run("import", str(own), "--name", "mine")
-    own.unlink()
-    done = machine.run("show", "mine")
-    assert done.code == 3
-    assert f"mine was imported from {own}, which has been moved" in done.err
-    assert machine.run("list").out.split()[-1] == "gone"
-    assert machine.run("rm", "mine").code == 0
-    assert machine.run("list", "--json").out == "[]\n"
-
-
-def test_a_pair_of_a_name_and_a_path_is_pulled_and_removed(machine: ToyMachine, own: Path) -> None:
     machine.pairs = (
-        f'[pairs.mine]\ntarget = "{own}"\ndraft = "model"\ndraft_model = "small"\ngood_for = "x"\n'
+        f'[pairs.my]\ntarget = "{own}"\ndraft = "model"\ndraft_model = "small"\ngood_for = "x"\n'
     )
-    done = machine.run("pull", "--quiet", "mine")
+    done = machine.run("pull", "--quiet", "my")
     assert done.out.splitlines()[0] == str(own)
     assert done.out.count("\n") == 2
-    assert "removed small" in machine.run("rm", "mine").out
-    assert own.exists()
+    assert "removed small" in machine.run("rm", "my").out
+    own.unlink()
+    assert f"mine was imported from {own}, which" in assert_one_complaint_of(
+        machine, 3, "show", "mine"
+    )
+    assert machine.run("list").out.split()[-1] == "gone"
+    assert machine.run("rm", "mine").code == 0
+    assert is_empty(machine)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("import", "gone.gguf"), 3),
-        (("import", __file__), 1),
-        (("rm", "nobody"), 3),
-        (("show", "nobody"), 3),
-        (("rm",), 2),
-        (("pull",), 2),
-    ],
-)
-def test_what_cannot_be_done_is_told_in_one_line(
-    machine: ToyMachine, arguments: tuple[str, ...], code: int
-) -> None:
-    done = machine.run(*arguments)
-    assert (done.code, done.out) == (code, "")
-    assert done.err.count("\n") == 1
+def test_a_model_is_given_another_name(tmp_path: Path, bare_machine: dict[str, str]) -> None:
+    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path / "settings")}
+    assert localspec("import", "qwen3:4b", "--name", "fast", env=env).out == "fast\n"
+    assert "fast = qwen3-4b\n" in localspec("import", env=env).out
+    assert localspec("config", "set", "model", "fast", env=env).code == 0
+    for words, told in (
+        (("fast", "--name", "qwen3-8b"), "qwen3-8b is already the name"),
+        (("qwen3-8b",), "--name"),
+        (("qwen3-8b", "--name", "a b"), "'a b' cannot be a name"),
+    ):
+        done = localspec("import", *words, env=env)
+        assert_one_complaint(done, 2)
+        assert told in done.err
+    removed = localspec("rm", "fast", env=env).out
+    assert removed == "removed the name fast; qwen3-4b stays\n"
+    assert "fast" not in localspec("import", env=env).out
 
 
-def test_a_mirror_fills_the_store_where_the_hub_has_nothing(
+def test_a_mirror_fills_the_store_if_the_hub_has_nothing_and_offline(
     machine: ToyMachine, tmp_path: Path
 ) -> None:
     machine.hub.files.clear()
@@ -199,34 +279,86 @@ def test_a_mirror_fills_the_store_where_the_hub_has_nothing(
 
 
 @pytest.mark.slow
-def test_a_file_on_the_hub_that_no_registry_names_keeps_the_name_it_was_pulled_by(
-    machine: ToyMachine,
-) -> None:
+def test_a_file_on_the_hub_keeps_the_name_it_was_pulled_by(machine: ToyMachine) -> None:
     data = model_file(pre="hub")
     machine.hub.files[f"/else/where-GGUF/resolve/{COMMIT}/where-Q4_K_M.gguf"] = data
     name = "else/where-GGUF:Q4_K_M"
-    facts = json.loads(machine.run("show", name, "--json").out)
+    facts = show(machine, name)
     assert (facts["here"], facts["size_bytes"], facts["commit"]) == (False, len(data), COMMIT)
     assert machine.run("pull", "--offline", name).code == 3
     done = machine.run("pull", "else/where-GGUF")
     assert done.code == 0, done.err
     assert Path(done.out.strip()).read_bytes() == data
     assert machine.run("list").out.split() == [name, "0", "MB", "store"]
-    machine.hub.portal = True  # from here on nothing is asked
+    machine.hub.portal = True  # from here on the hub is of no use
     for way in (name, "hf.co/else/where-GGUF:q4_k_m", "else/where-GGUF"):
-        assert json.loads(machine.run("show", way, "--json").out)["tokenizer"] == "gpt2 hub"
+        assert show(machine, way)["tokenizer"] == "gpt2 hub"
         assert machine.run("pull", way).out == done.out
     checked = machine.run("check", name, "else/where-GGUF", "--json")
     assert json.loads(checked.out)["target"]["fetched_bytes"] == 0
-    assert (
-        f"removed {name}\nfreed {len(data)} bytes"
-        in machine.run("rm", "else/where-GGUF:q4_k_m").out
-    )
-    assert machine.run("list", "--json").out == "[]\n"
-    done = machine.run("rm", name)
-    assert (done.code, done.out) == (3, "")
-    assert f"{name} is not on this machine; here are none" in done.err
+    removed = machine.run("rm", "else/where-GGUF:q4_k_m").out
+    assert removed.startswith(f"removed {name}\nfreed {len(data)} bytes")
+    assert is_empty(machine)
+    assert f"{name} is not on this machine" in assert_one_complaint_of(machine, 3, "rm", name)
     machine.hub.portal = False
-    done = machine.run("pull", "else/where-GGUF:Q8_0")
-    assert done.code == 3
-    assert "has no Q8_0" in done.err
+    assert "has no Q8_0" in machine.run("pull", "else/where-GGUF:Q8_0").err
+
+
+def test_proposals_have_a_speed_and_a_size() -> None:
+    done = localspec("recommend", "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["memories"][-1]["name"] == "RAM"
+    assert document["memories"][-1]["bytes_per_s"] > 0
+    for each in document["proposals"]:
+        assert each["suits"] in {"well", "slow", "tight"}
+        assert each["read_bytes"] < each["needed_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "here", "lines", "advice"),
+    [
+        (
+            Memory("RAM", 32 * GB, 60e9, free_bytes=14 * GB),
+            "gemma4-26b-a4b",
+            [
+                "* gemma4-26b-a4b  14.4 GB  ≈ 28 tokens/s estimated, 15.1 GB RAM, more than is free now: ",
+                "  gpt-oss-20b     12.1 GB  ≈ 29 tokens/s estimated, 12.7 GB RAM: ",
+                "  gemma4-12b      7.0 GB   ≈ 8.6 tokens/s estimated, 7.6 GB RAM: ",
+            ],
+            "`localspec chat gemma4-26b-a4b`",
+        ),
+        (
+            Memory("RAM", 2 * GB, 60e9),
+            "",
+            ["  gemma3-1b  806 MB  ≈ 74 tokens/s estimated, 1.4 GB RAM, more than 50% of it: "],
+            "`localspec pull gemma3-1b`",
+        ),
+    ],
+)
+def test_recommendations_are_lines_with_speed_and_memory(
+    memory: Memory,
+    here: str,
+    lines: list[str],
+    advice: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(pull_verb, "memories", lambda _registry: [memory])
+    monkeypatch.setattr(pull_verb, "taken_by_others", lambda: (1.5, 2))
+    monkeypatch.setattr(rows, "is_here", lambda model: model is not None and model.name == here)
+    pull_verb.recommend_.main([], standalone_mode=False)
+    printed = capsys.readouterr()
+    every = printed.out.splitlines()
+    assert len(every) == len(lines)
+    assert all(line.startswith(start) for line, start in zip(every, lines, strict=True))
+    assert f"RAM: {memory.total_bytes / GB:.1f} GB" in printed.err
+    assert "read at 60 GB/s" in printed.err
+    assert "1.5 of 2 cores" in printed.err
+    assert advice in printed.err.splitlines()[-1]
+
+
+def test_if_nothing_fits_the_demo_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull_verb, "memories", lambda _registry: [Memory("RAM", 10**8, None)])
+    with pytest.raises(ModelUnavailable, match="smollm2-135m"):
+        pull_verb.recommend_.main(["--code"], standalone_mode=False)

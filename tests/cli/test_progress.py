@@ -1,16 +1,21 @@
+"""Progress on a terminal, and in a log."""
+
 import io
 import re
 import sys
 import time
-from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 
+from localspec.batch.batch import Tally
 from localspec.cli import progress
+from localspec.cli.batch import progress_text, summary
 from localspec.cli.progress import ProgressLine
 from localspec.display import cut, duration_text
 from localspec.models.transfer import Progress as Transfer
+
+WIDE = "a-long-name-of-a-model-\N{CJK UNIFIED IDEOGRAPH-6A21}"
 
 
 class Stderr(io.StringIO):
@@ -22,30 +27,27 @@ class Stderr(io.StringIO):
         return self._terminal
 
 
-def at(done_bytes: int, source: str = "hub a/b") -> Transfer:
-    return Transfer("toy", done_bytes, 50_000_000, source)
-
-
-def cells(written: str) -> str:
-    """Return what was written, without what moves a cursor or colours."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.replace("\r", "\n"))
-
-
 class Watched:
     """A progress line, its stream, and a clock that is set by hand."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *, terminal: bool, enabled: bool = True
+        self, monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True, **how: bool
     ) -> None:
         self.now = 1000.0
         self.err = Stderr(terminal=terminal)
         monkeypatch.setattr(sys, "stderr", self.err)
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        self.line = ProgressLine(enabled=enabled)
+        self.line = ProgressLine(**{"enabled": True, **how}, notice_s=30)
 
     @property
     def drawn(self) -> list[str]:
         return self.err.getvalue().split("\r\x1b[K")[1:]
+
+    @property
+    def lines(self) -> list[str]:
+        """What was written, without moves of the cursor and colours."""
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.err.getvalue().replace("\r", "\n"))
+        return text.rstrip().splitlines()
 
 
 @pytest.fixture(autouse=True)
@@ -53,134 +55,135 @@ def a_terminal_that_can_move_its_cursor(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TERM", "xterm")
 
 
-def test_a_terminal_sees_how_far_each_file_is_and_nothing_stays(
+def at(done_bytes: int, source: str = "hub a/b", name: str = "toy", reason: str = "") -> Transfer:
+    return Transfer(name, done_bytes, 50_000_000, source, reason)
+
+
+def test_a_terminal_has_a_bar_for_each_file_and_source_and_nothing_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    watched = Watched(monkeypatch, terminal=True)
+    watched = Watched(monkeypatch)
     with watched.line as line:
         line.download(at(0))
         line.download(Transfer("other", 30_000_000, 100_000_000, "hub a/b"))
         line.download(at(10_000_000))
-    text = cells(watched.err.getvalue())
-    assert re.search("20% fetching toy .* 10.0/50.0 MB", text)
-    assert re.search("30% fetching other .* 30.0/100.0 MB", text)
+        line.download(at(20_000_000, "wheels c"))
+    text = "\n".join(watched.lines)
+    assert re.search("40% downloading toy .* 20.0/50.0 MB", text)
+    assert re.search("30% downloading other .* 30.0/100.0 MB", text)
+    assert watched.lines[-1].startswith(" 40% downloading toy")
     assert watched.err.getvalue().endswith("\x1b[2K\r\x1b[K"), "the last line is erased"
 
 
-@pytest.mark.parametrize("width", [20, 30, 40, 60, 79])
-def test_on_a_narrow_terminal_the_share_of_a_download_is_there(
+@pytest.mark.parametrize("width", [20, 40, 79])
+def test_on_a_narrow_terminal_the_share_of_a_download_and_of_a_load_is_there(
     monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    watched = Watched(monkeypatch, terminal=True)
+    watched = Watched(monkeypatch)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(progress, "columns", lambda: width - 1)
     with watched.line as line:
-        line.download(
-            replace(at(7_000_000), name="a-long-name-of-a-model-\N{CJK UNIFIED IDEOGRAPH-6A21}")
-        )
-    lines = cells(watched.err.getvalue()).splitlines()
-    assert any("14%" in each for each in lines)
-    assert all(cell_len(each) <= width for each in lines)
+        line.download(at(7_000_000, name=WIDE))
+        line.load(WIDE, 0.5)
+    assert any("14%" in each for each in watched.lines)
+    assert watched.lines[-1].endswith("  50%")
+    assert all(cell_len(each) <= width for each in watched.lines)
 
 
-def test_a_terminal_is_not_drawn_to_more_than_ten_times_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    watched = Watched(monkeypatch, terminal=True)
+def test_a_terminal_is_drawn_to_ten_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch)
     for _ in range(1000):
         watched.now += 0.001
         watched.line.load("toy", 0.5)
     assert 9 <= len(watched.drawn) <= 10
 
 
-def test_the_next_source_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, terminal=True)
-    with watched.line as line:
-        line.download(at(40_000_000))
-        line.download(at(10_000_000, "wheels c"))
-    last = cells(watched.err.getvalue()).rstrip().splitlines()[-1]
-    assert last.startswith(" 20% fetching toy")
-
-
-def test_a_log_gets_one_line_for_each_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, terminal=False)
+@pytest.mark.parametrize(("term", "terminal"), [("xterm", False), ("dumb", True)])
+def test_a_log_and_a_dumb_terminal_get_a_line_for_each_source(
+    monkeypatch: pytest.MonkeyPatch, term: str, terminal: bool
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    watched = Watched(monkeypatch, terminal=terminal)
     with watched.line as line:
         for done in (0, 10, 20):
             line.download(at(done))
             watched.now += 1.0
-        line.download(replace(at(0, "wheels c"), reason="hub a/b: no connection"))
-        line.download(replace(at(30_000_000), name="half"))
+        line.download(at(0, "wheels c", reason="hub a/b: no connection"))
+        line.download(at(30_000_000, name="half"))
         line.load("toy", 0.5)
-    assert watched.err.getvalue() == (
-        "localspec: fetching toy (50 MB) from hub a/b\n"
-        "localspec: fetching toy (50 MB) from Python packages, its SHA-256 checked (wheels c), since hub a/b: no connection\n"
-        "localspec: fetching half (50 MB, 30 MB already here) from hub a/b\n"
-    )
+    _, first, second, third = " ".join(watched.lines).split("localspec: ")
+    assert first == "downloading toy (50 MB) from hub a/b "
+    assert "(wheels c)" in second
+    assert "hub a/b: no connection" in second
+    assert third == "downloading half (50 MB, 30 MB done) from hub a/b"
 
 
-@pytest.mark.parametrize(
-    ("term", "terminal", "enabled", "text"),
-    [
-        ("dumb", True, True, "localspec: fetching toy (50 MB) from hub a/b\n"),
-        ("xterm", True, False, ""),
-        ("xterm", False, False, ""),
-    ],
-)
-def test_a_dumb_terminal_is_treated_as_a_log_and_switched_off_it_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, term: str, terminal: bool, enabled: bool, text: str
-) -> None:
-    monkeypatch.setenv("TERM", term)
-    watched = Watched(monkeypatch, terminal=terminal, enabled=enabled)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_switched_off_it_prints_nothing(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    watched = Watched(monkeypatch, terminal=terminal, enabled=False)
     with watched.line as line:
         line.download(at(0))
         line.load("toy", 0.5)
-    assert watched.err.getvalue() == text
+        line.report("text", at_once=True)
+    assert watched.err.getvalue() == ""
+
+
+def test_where_nothing_is_drawn_over_notices_come_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, drawing=False)
+    for second in range(100):
+        watched.now = 1000.0 + second
+        watched.line.report(str(second))
+    assert watched.lines == [f"localspec: {second}" for second in (30, 60, 90)]
 
 
 def test_a_file_name_cannot_command_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, terminal=True)
+    watched = Watched(monkeypatch)
     watched.line.load("\x1b[2J\n.gguf", 0.25)
     assert watched.drawn == ["loading '\\x1b[2J\\n.gguf'  25%"]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_measurement_says_of_what_and_how_long(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    watched = Watched(monkeypatch, terminal=terminal)
+    with watched.line as line:
+        for share in (0.0, 0.1, 0.2, 0.4):
+            line.measure("toy for --exact", share)
+            watched.now += 10.0
+    if terminal:
+        assert watched.drawn[0] == "measuring toy for --exact on this machine  0%"
+        assert watched.drawn[2] == "measuring toy for --exact on this machine  20%, 80 s left"
+    else:
+        assert watched.lines == [
+            "localspec: measuring toy for --exact on this machine",
+            "localspec: measured 10%, 90 s left",
+        ]
+
+
+def test_a_batch_says_what_is_done_failed_and_left_and_nothing_that_is_unknown() -> None:
+    text = progress_text(Tally(30, 2, 500), 10.0, share=0.5, share_before=0.25)
+    assert text == "30 done, 2 failed, 20 s left, 50.0 tokens/s"
+    assert progress_text(Tally(3, 0, 5), 10.0, None, 0.0) == "3 done, 0.5 tokens/s"
+    assert progress_text(Tally(3), 0.0, 0.5, 0.5) == "3 done"
+    assert summary(Tally(3, 1), 0.0) == "3 answered · 1 failed"
+    assert "line 1: empty" in summary(Tally(0, 1, first_error="line 1: empty"), 0.0)
+    assert summary(Tally(3, 0, 50), 10.0) == "3 answered · 50 tokens, 5.0 tokens/s"
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0.2, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (6600, "1 h 50 min")],
 )
-def test_times_are_told_as_people_tell_them(seconds: float, text: str) -> None:
+def test_durations_are_short(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
-def test_a_cut_text_fits_in_cells() -> None:
-    assert cut("abc", 3) == "abc"
-    assert cut("abcd", 3) == "ab…"
-    assert cut("\N{CJK UNIFIED IDEOGRAPH-6A21}bcd", 3) == "\N{CJK UNIFIED IDEOGRAPH-6A21}…"
-    assert cut("abc", 0) == ""
-
-
-def test_on_a_narrow_terminal_the_share_that_is_loaded_is_not_cut_off(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    watched = Watched(monkeypatch, terminal=True)
-    monkeypatch.setattr(progress, "columns", lambda: 19)
-    watched.line.load("a-model-of-a-long-name", 0.5)
-    assert watched.drawn == ["loading g-name  50%"]
-
-
-def test_who_waits_for_a_measurement_is_told_of_what_and_how_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for terminal in (True, False):
-        watched = Watched(monkeypatch, terminal=terminal)
-        with watched.line as line:
-            for share in (0.0, 0.1, 0.2, 0.4):
-                line.measure("toy for --exact", share)
-                watched.now += 10.0
-        if terminal:
-            assert watched.drawn[0] == "measuring toy for --exact on this machine  0%"
-            assert watched.drawn[2] == "measuring toy for --exact on this machine  20%, 80 s left"
-        else:
-            assert watched.err.getvalue().splitlines() == [
-                "localspec: measuring toy for --exact on this machine",
-                "localspec: measured 10%, 90 s left",
-            ]
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [("abc", 3, "abc"), ("abcd", 3, "ab…"), (f"{WIDE[-1]}bcd", 3, f"{WIDE[-1]}…"), ("abc", 0, "")],
+)
+def test_a_cut_text_fits_in_cells(text: str, width: int, shown: str) -> None:
+    assert cut(text, width) == shown

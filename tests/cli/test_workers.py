@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -74,28 +75,21 @@ def text(done: Done) -> str:
     return found
 
 
-@pytest.mark.weights
-def test_all_layers_are_on_a_worker(smollm2_path: Path, worker: RunningWorker) -> None:
-    told = placed(smollm2_path, worker.address)
-    assert "offloaded 31/31 layers to GPU" in told
-    assert f"RPC0[{worker.address}] model buffer size" in told
-
-
-def test_of_a_workers_ram_three_quarters_are_taken_to_be_free(worker: RunningWorker) -> None:
+def test_three_quarters_of_a_workers_ram_count_as_free(worker: RunningWorker) -> None:
     program = [sys.executable, "-c", _FREE, worker.address]
-    told = subprocess.run(program, capture_output=True, text=True, check=True).stdout
-    free, total = ast.literal_eval(told)
+    out = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    free, total = ast.literal_eval(out)
     assert free == int(0.75 * total) > 0
 
 
 @pytest.mark.weights
-def test_two_workers_have_layers_each(
+def test_all_layers_are_on_the_workers(
     smollm2_path: Path, worker: RunningWorker, another: RunningWorker
 ) -> None:
-    told = placed(smollm2_path, worker.address, another.address)
-    assert "offloaded 31/31 layers to GPU" in told
-    for each in (worker, another):
-        assert f"[{each.address}] model buffer size" in told
+    for workers in ([worker], [worker, another]):
+        out = placed(smollm2_path, *(each.address for each in workers))
+        assert "offloaded 31/31 layers to GPU" in out
+        assert all(f"[{each.address}] model buffer size" in out for each in workers)
 
 
 @pytest.mark.weights
@@ -106,24 +100,6 @@ def test_a_worker_gives_the_bytes_of_this_machine_under_exact(
     here = text(run("--device", "CPU"))
     assert text(run("--workers", worker.address)) == here
     assert text(run("--workers", f"{worker.address},{another.address}")) == here
-
-
-@pytest.mark.slow
-@pytest.mark.weights
-@pytest.mark.usefixtures("smollm2_path")
-def test_a_batch_has_its_lines_answered_by_a_worker(worker: RunningWorker) -> None:
-    lines = b'{"prompt": "One"}\n{"prompt": "Two"}\n'
-    options = ("batch", "-", *EXACT, "--raw", "-n", "8", "--seed", "1")
-    here, there = (
-        localspec(*options, *where, stdin=lines)
-        for where in (("--device", "CPU"), ("--workers", worker.address))
-    )
-    assert (here.code, there.code) == (0, 0), there.err
-    answers = [
-        [json.loads(line)["text"] for line in done.out.splitlines()] for done in (here, there)
-    ]
-    assert answers[0] == answers[1]
-    assert len(answers[0]) == 2
 
 
 @pytest.mark.weights
@@ -143,23 +119,17 @@ def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(after_bytes:
         out, err = process.stdout.read(), process.stderr.read()
         assert process.wait(PATIENCE_S) == 1
     *_, last = err.decode().splitlines()
-    lost = f"worker {dying.address} is gone, and with it the engine"
-    assert last == f"localspec: {lost}: ask again when it is back"
+    assert last.startswith(f"localspec: worker {dying.address} is gone")
     assert "Traceback" not in err.decode()
-    said = (begun + out).decode()
-    assert said.endswith("\n")
-    alone = told_by_cpu()
-    assert said[:-1][: len(alone)] == alone[: len(said) - 1]
+    answer = (begun + out).decode()
+    assert answer.endswith("\n")
+    assert answer[:-1][: len(alone())] == alone()[: len(answer) - 1]
 
 
-_TOLD: list[str] = []
-
-
-def told_by_cpu() -> str:
-    """Return what this machine says on its own."""
-    if not _TOLD:
-        _TOLD.append(text(run("--device", "CPU", count=64)))
-    return _TOLD[0]
+@cache
+def alone() -> str:
+    """Return the text of this machine on its own."""
+    return text(run("--device", "CPU", count=64))
 
 
 @pytest.mark.slow
@@ -207,51 +177,10 @@ def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path) -> N
     assert len(answers[0]) == 12
 
 
-def test_a_worker_that_is_away_is_one_line_that_names_it() -> None:
-    require_rpc()
-    address = free_address()
-    done = localspec("run", *ASKED, "--workers", address, *STORY)
-    assert_one_complaint(done, 2)
-    assert f"worker {address} cannot be reached (Connection refused)" in done.err
-
-
-def test_what_is_no_address_is_refused() -> None:
-    require_rpc()
-    done = localspec("run", *ASKED, "--workers", "somewhere", *STORY)
-    assert_one_complaint(done, 2)
-    assert "worker 'somewhere' is no HOST:PORT" in done.err
-
-
-@pytest.mark.parametrize("flag", ["--workers", "--device", "--draft-device"])
-def test_a_list_that_names_none_is_refused(flag: str) -> None:
-    done = localspec("run", *ASKED, flag, " , ", *STORY)
-    assert_one_complaint(done, 2)
-    assert flag in done.err
-    assert "' , ' names none: it takes " in done.err
-
-
-@pytest.mark.parametrize("listen", ["0.0.0.0:0", "192.0.2.1:50052"])
-def test_a_worker_listens_to_this_machine_alone(listen: str) -> None:
-    done = localspec("worker", "--listen", listen)
-    assert_one_complaint(done, 2)
-    assert f"--listen {listen} lets other machines connect" in done.err
-    assert "--allow" in done.err
-
-
-@pytest.mark.parametrize("listen", ["50052", "[::1]:50052", "localhost:65536"])
-def test_a_worker_is_told_where_to_listen(listen: str) -> None:
-    done = localspec("worker", "--listen", listen)
-    assert_one_complaint(done, 2)
-    assert f"--listen {listen!r} is no HOST:PORT" in done.err
-
-
-def test_a_taken_port_and_an_unknown_device_are_refused(worker: RunningWorker) -> None:
+def test_a_taken_port_is_refused(worker: RunningWorker) -> None:
     done = localspec("worker", "--listen", worker.address)
     assert_one_complaint(done, 2)
     assert f"cannot listen on {worker.address}: Address already in use" in done.err
-    done = localspec("worker", "--listen", "127.0.0.1:0", "--device", "NPU7")
-    assert_one_complaint(done, 2)
-    assert "device 'NPU7' is not in this build of llama.cpp" in done.err
 
 
 def test_an_allowed_address_is_warned_about_in_one_line() -> None:
@@ -260,7 +189,7 @@ def test_an_allowed_address_is_warned_about_in_one_line() -> None:
         assert process.stderr is not None
         told = [process.stderr.readline().decode() for _ in range(2)]
     assert "at 0.0.0.0:" in told[0]
-    assert "can use, crash and overhear this worker" in told[1]
+    assert "can use, crash and eavesdrop" in told[1]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -35,15 +35,7 @@ _PATIENCE = 5000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What the sequences of a model are like.
-
-    Args:
-        table: what the model says.
-        n_ctx: tokens of each.
-        count: how many.
-        n_batch: most tokens of a pass.
-        most_rows: most rows of a pass.
-    """
+    """What the sequences of a model are like."""
 
     table: Table
     n_ctx: int
@@ -54,15 +46,7 @@ class Shape:
 
 @dataclass(slots=True, eq=False)
 class Hooks:
-    """How a company reaches into the passes of a model.
-
-    Args:
-        flag: cancels.
-        on_pass: to be called before and after every pass.
-        poison: by slot, the most tokens of it that can be evaluated.
-        may_forget: whether a model may have to evaluate again what it had.
-        evaluated: tokens that were evaluated in all.
-    """
+    """How a company reaches into the passes of a model."""
 
     flag: CancelFlag
     on_pass: Callable[[], None]
@@ -154,13 +138,7 @@ def _twins(world: World) -> World:
 
 
 class Company:
-    """Sequences, a scheduler, and what goes on there.
-
-    Args:
-        random: draws everything.
-        make: makes the sequences of a model.
-        vocabulary: of the draft model, as in a world.
-    """
+    """Sequences, a scheduler, and what goes on there."""
 
     def __init__(self, random: Random, make: Make, vocabulary: str) -> None:
         self._random = random

@@ -28,12 +28,11 @@ def seeds(name: str) -> range:
     return range(SWEEP or (5 if name.startswith(CHANGING) else 2))
 
 
-# What is reached where a twentieth is not; `docs/decisions/0150-a-changed-text-is-noticed.md` says why. Who promises to lose no more than the
-# policy does, and has to find out when the text changes its kind, loses as much or nearly; against an adversary the yardstick is the best fixed
-# setting, which meets another text.
+# What is reached where a twentieth is not: `docs/decisions/policy.md`. A policy that promises to lose no more than a budget
+# has to find out when the text changes its kind; against an adversary the yardstick is the best fixed setting, which meets another text.
 REACHED = {
     "bimodal-f16": 0.2,
-    "bimodal-copy-f16": 0.12,  # 0.1 dearer than by looking back; see docs/decisions/lines.md
+    "bimodal-copy-f16": 0.12,
     "bimodal-four-times": 0.25,
     "bimodal-rtx3090-q4_0": 0.15,
     "bimodal-metal-q8_0": 0.12,

@@ -1,7 +1,6 @@
 """Branches: second choices verified beside a draft, where their row costs less than they are expected to confirm."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -12,9 +11,8 @@ from lab.simulator.contenders import Contender, adaptive, chains
 from lab.simulator.loop import Run, plain_seconds, run
 from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
-from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafters.branches import Branches
+from localspec.decoding.drafters.branches import RIGHT, choose_branches, right_after
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
@@ -24,6 +22,7 @@ from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.speculative import speculative_round, verify
 from localspec.decoding.stats import AcceptanceStats
+from tests.decoding.test_model_drafter import propose
 from tests.toy import GREEDY, CachedModel, ScriptedDrafter, random_table
 
 DRAFT = Draft(
@@ -58,22 +57,17 @@ def test_a_branch_goes_on_with_its_own_row(target: tuple[int, ...], verdict: Ver
 
 
 def test_one_pass_has_the_chain_and_behind_it_the_branches_the_deepest_first() -> None:
-    @dataclass(frozen=True)
     class Fork(ScriptedDrafter):
         def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
             yield from ()
             return DRAFT
 
-    asking = speculative_round([8, 9], Plan(Fork(()), 5), GREEDY)
-    request = next(asking)
+    request = next(speculative_round([8, 9], Plan(Fork(()), 5), GREEDY))
     assert list(request.tokens) == [8, 9, 1, 2, 3, 7, 4]
     assert (request.rows, request.branches) == (6, (4, 2))
     assert list(request.chain) == [8, 9, 1, 2, 3]
-
-
-def test_a_pass_without_branches_is_all_chain() -> None:
-    request = Pass(Role.TARGET, [1, 2, 3], 1)
-    assert request.chain is request.tokens
+    plain = Pass(Role.TARGET, [1, 2, 3], 1)
+    assert plain.chain is plain.tokens
 
 
 @pytest.mark.parametrize(
@@ -103,62 +97,50 @@ def test_branches_are_counted_apart_from_what_was_drafted() -> None:
     assert stats.by_drafter["model"].caught == 1
 
 
-def grown(
-    chances: list[float], row_s: float, most: int = 9, branches: int = 7, caught: float = 0.4
-) -> tuple[int, ...]:
-    """Return the branches of a draft whose further rows cost so much each, in plain rounds."""
-    verify_s = [1 + row_s * width for width in range(13)]
-    worth, second = Worth(0.0, 0.0, verify_s, 1.0), Branches()
-    for chance in chances:
+CHANCES = [0.9, 0.5, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("row_s", "most", "right", "places"),
+    [
+        # They are worth 0.4 of 0.1, of 0.9 * 0.5, and of 0.9 * 0.5 * 0.2 tokens, less the row that is evaluated again.
+        (0.0, 7, 0.4, (2, 1, 0)),
+        (0.034, 7, 0.4, (2, 1, 0)),
+        (0.037, 7, 0.4, (1, 0)),
+        (0.1, 7, 0.4, (1,)),
+        (0.2, 7, 0.4, ()),
+        (0.0, 1, 0.4, (1,)),
+        (0.0, 2, 0.4, (1, 0)),
+        (0.0, 0, 0.4, ()),
+        (0.0, 7, 0.0, ()),
+    ],
+)
+def test_a_branch_grows_where_it_is_expected_to_pay_its_row_as_far_as_there_is_room(
+    row_s: float, most: int, right: float, places: tuple[int, ...]
+) -> None:
+    worth = Worth(0.0, 0.0, [1 + row_s * width for width in range(13)], 1.0)
+    for chance in CHANCES:
         worth.add(chance)
-    assert worth.n_verified == len(chances)
-    second._right = caught
-    return second.choose(worth, [(5,)] * len(chances), (), min(branches, most - len(chances)))
-
-
-def test_a_branch_grows_where_it_is_expected_to_pay_its_row() -> None:
-    # They are worth 0.4 of 0.1, of 0.9 * 0.5, and of 0.9 * 0.5 * 0.2 tokens, less the row that is evaluated again.
-    chances = [0.9, 0.5, 0.8]
-    assert grown(chances, 0.0) == (2, 1, 0)
-    assert grown(chances, 0.034) == (2, 1, 0)
-    assert grown(chances, 0.037) == (1, 0)
-    assert grown(chances, 0.1) == (1,)
-    assert grown(chances, 0.2) == ()
-
-
-def test_there_are_as_many_branches_as_there_is_room_for() -> None:
-    chances = [0.9, 0.5, 0.8]
-    assert grown(chances, 0.0, most=4) == (1,)
-    assert grown(chances, 0.0, most=3) == ()
-    assert grown(chances, 0.0, branches=2) == (1, 0)
-    assert grown(chances, 0.0, branches=0) == ()
-    assert grown(chances, 0.0, caught=0.0) == ()
+    assert worth.n_verified == 3
+    assert choose_branches(worth, [(5,)] * 3, (), most, right) == places
 
 
 def test_a_stair_that_several_branches_climb_together_is_worth_it() -> None:
-    verify_s = (1.0, 1.0, 1.0, 1.0, 1.15, 1.15, 1.15)
-    worth, second = Worth(0.0, 0.0, verify_s, 1.0), Branches()
+    worth = Worth(0.0, 0.0, (1.0, 1.0, 1.0, 1.0, 1.15, 1.15, 1.15), 1.0)
     for chance in (0.7, 0.7, 0.7):
         worth.add(chance)
-    assert second.choose(worth, [(5,), (), (9,)], (9,), 7) == (), "one may branch alone"
-    assert second.choose(worth, [(5,)] * 3, (9,), 7) == (2, 1, 0)
+    alone = choose_branches(worth, [(5,), (), (9,)], (9,), 7, RIGHT)
+    assert alone == (), "one may branch alone"
+    assert choose_branches(worth, [(5,)] * 3, (9,), 7, RIGHT) == (2, 1, 0)
 
 
-def drafted(policy: AdaptivePolicy, plan: Plan, text: list[int], model: CachedModel) -> Draft:
-    """Return what is proposed, its passes made by hand."""
-    asking = plan.drafter.propose(text, plan, GREEDY)
-    try:
-        request = next(asking)
-        while True:
-            answer = model.logits(request.tokens, request.rows)
-            tokens = list(request.tokens)
-            while request.more is not None and (token := request.more(answer)) is not None:
-                tokens.append(token)
-                answer = model.logits(tokens, 1)
-            request = asking.send(answer)
-    except StopIteration as finished:
-        draft: Draft = finished.value
-        return draft
+@pytest.mark.parametrize("hit", [True, False])
+def test_how_often_second_choices_are_right_is_learnt_of_every_rejection(*, hit: bool) -> None:
+    right, draft, token = RIGHT, Draft((1,), (0.5,), "model", (1.0,), ((2, 3),)), 2 if hit else 3
+    for _ in range(40):
+        right = right_after(right, Round(draft, Verdict(0, token), (token,)))
+    assert right > 0.55 if hit else right < 0.35
+    assert right_after(right, Round(draft, Verdict(1, 5), (1, 5))) == right
 
 
 def proven(branches: int, longest: int = 9) -> tuple[AdaptivePolicy, CachedModel]:
@@ -170,38 +152,29 @@ def proven(branches: int, longest: int = 9) -> tuple[AdaptivePolicy, CachedModel
     policy.begin([1, 2, 4], GREEDY)
     for _ in range(6):
         policy.learn(Round(Draft(), Verdict(0, 7), (7,), Spent(verify_s=0.01)))
-    policy._ledgers["model"].rounds = 9
+    for _ in range(9):  # of ever longer drafts
+        policy.plan([1, 2, 4], 100)
+        draft = Draft((5,), (0.5,), "model", (6.0,), ((),), (), 1)
+        policy.learn(Round(draft, Verdict(1, 7), (5, 7), Spent(draft_s=0.0001, verify_s=0.01)))
     return policy, model
 
 
-def test_a_draft_model_branches_into_its_second_choices() -> None:
+def test_a_draft_model_branches_into_its_second_choices_where_a_policy_weighs_it() -> None:
     policy, model = proven(branches=7, longest=12)
     plan = policy.plan([1, 2, 4], room=100)
-    draft = drafted(policy, plan, [1, 2, 4], model)
+    draft = propose(plan.drafter, model, [1, 2, 4], plan)
     assert draft.branches
     assert len(draft.tokens) + len(draft.branches) <= plan.draft_length
     assert draft.branches == tuple(sorted(set(draft.branches), reverse=True))
-    assert draft.second_choices == tuple(draft.alternatives[at][0] for at in draft.branches)
-    assert 3 not in draft.second_choices, "nothing follows an end"
-    policy, model = proven(branches=0)
-    plan = policy.plan([1, 2, 4], room=100)
-    assert drafted(policy, plan, [1, 2, 4], model).branches == ()
-
-
-def test_only_auto_grows_them() -> None:
-    model = CachedModel(random_table(5, 12, window=64, kind="flat"), 200)
+    second_choices = [draft.alternatives[at][0] for at in draft.branches]
+    assert 3 not in second_choices, "nothing follows an end"
+    without, model = proven(branches=0)
     fixed = FixedPolicy(ModelDrafter(model, SharedIds(12), ()), 5)
-    plan = fixed.plan([1, 2, 4], room=100)
-    asking = plan.drafter.propose([1, 2, 4], plan, GREEDY)
-    request = next(asking)
-    answer, tokens = model.logits(request.tokens, request.rows), list(request.tokens)
-    while request.more is not None and (token := request.more(answer)) is not None:
-        tokens.append(token)
-        answer = model.logits(tokens, 1)
-    with pytest.raises(StopIteration) as finished:
-        asking.send(answer)
-    assert len(finished.value.value.tokens) == 5
-    assert finished.value.value.branches == ()
+    for other in (without, fixed):
+        plan = other.plan([1, 2, 4], room=100)
+        draft = propose(plan.drafter, model, [1, 2, 4], plan)
+        assert draft.tokens
+        assert draft.branches == ()
 
 
 def test_the_pass_after_a_branch_leaves_room_for_it() -> None:
@@ -215,45 +188,22 @@ def test_the_pass_after_a_branch_leaves_room_for_it() -> None:
     assert policy.plan([*text, 6, 8, 9], room=100).draft_length == 4
 
 
-@pytest.mark.parametrize("hit", [True, False])
-def test_how_often_second_choices_are_right_is_learnt_of_every_rejection(*, hit: bool) -> None:
-    second, draft = Branches(), Draft((1,), (0.5,), "model", (1.0,), ((2, 3),))
-    for _ in range(40):
-        token = 2 if hit else 3
-        second.learn(Round(draft, Verdict(0, token), (token,)))
-    assert second._right > 0.55 if hit else second._right < 0.35
-
-
-@dataclass(slots=True)
-class Seen:
-    """A policy, and what its rounds had."""
-
-    within: Policy
-    counts: Counter[str] = field(default_factory=Counter)
-    name: str = "seen"
-
-    def begin(self, tokens: list[int], chooser: Chooser) -> None:
-        self.within.begin(tokens, chooser)
-
-    def plan(self, tokens: list[int], room: int) -> Plan:
-        return self.within.plan(tokens, room)
-
-    def learn(self, done: Round) -> None:
-        self.counts.update(drafted=done.drafted, branched=done.branched, caught=done.caught)
-        self.within.learn(done)
-
-    def end(self) -> None:
-        self.within.end()
-
-
 def in_world(name: str, contender: Contender) -> tuple[Run, Counter[str]]:
-    seen: list[Seen] = []
+    """Run a contender; return also what its rounds had."""
+    counts: Counter[str] = Counter()
 
     def watched(world: World, draft_model: VirtualModel) -> Policy:
-        seen.append(Seen(contender(world, draft_model)))
-        return seen[0]  # type: ignore[return-value]
+        policy = contender(world, draft_model)
+        learn = policy.learn
 
-    return run(build(name, 0), watched), seen[0].counts
+        def counted(done: Round) -> None:
+            counts.update(drafted=done.drafted, branched=done.branched, caught=done.caught)
+            learn(done)
+
+        policy.learn = counted  # type: ignore[method-assign]
+        return policy
+
+    return run(build(name, 0), watched), counts
 
 
 def test_where_width_is_free_branches_gain() -> None:
@@ -262,9 +212,8 @@ def test_where_width_is_free_branches_gain() -> None:
     assert counts["caught"] > 100
     assert none["branched"] == 0
     plain = plain_seconds(build("stationary-gpu-0.5", 0))[-1]
-    gained = without.seconds[-1] / with_branches.seconds[-1]
-    assert gained > 1.1
-    assert plain / with_branches.seconds[-1] > 1.5
+    assert without.seconds[-1] > 1.1 * with_branches.seconds[-1]
+    assert plain > 1.5 * with_branches.seconds[-1]
 
 
 @pytest.mark.parametrize("table", [name for name in costs.TABLES if name != "gpu"])

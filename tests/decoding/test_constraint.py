@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from localspec.decoding import constraint as constraint_module
 from localspec.decoding.constraint import AnswerConstraint
-from tests.decoding.planting import plant
 from tests.examples import examples
+from tests.support.planting import Bug, plant
 from tests.toy import Brackets
 
 N_VOCAB = 8
@@ -63,44 +63,35 @@ def test_it_decides_also_where_few_states_are_kept(
     check_many()
 
 
-def test_state_that_a_rejected_draft_leaves_behind_is_caught(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    "bug",
+    [
+        Bug("a rejected draft's state stays", AnswerConstraint._follow, "delete", "pass", 1),
+        Bug(
+            "by length",
+            AnswerConstraint._follow,
+            "compare",
+            "_ and len(self._tokens) != len(answer)",
+        ),
+    ],
+    ids=lambda bug: bug.name,
+)
+def test_a_prefix_that_is_not_forgotten_is_caught(
+    bug: Bug, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, AnswerConstraint._follow, "del self._states[-forgotten:]", "pass")
+    plant(monkeypatch, bug)
     with pytest.raises(AssertionError):
         check_many()
-
-
-def test_a_prefix_that_is_forgotten_only_by_length_is_caught(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plant(
-        monkeypatch,
-        constraint_module._common,
-        "one[:shorter] == other[:shorter]",
-        "one[:shorter] == other[:shorter] or len(one) == len(other)",
-    )
-    with pytest.raises(AssertionError):
-        check_many()
-
-
-def test_nothing_follows_a_prefix_that_is_not_allowed() -> None:
-    automaton = Brackets(eog=(7,), deepest=4)
-    constraint = AnswerConstraint(automaton, 0)
-    assert not constraint.allows([1], IDS).any()
-    assert constraint.allows([0], IDS).any()
 
 
 def test_what_is_forced_is_asked_of_the_state_behind_the_prefix() -> None:
-    class Telling(Brackets):
+    class Forcing(Brackets):
         def forced(self, state: tuple[int, bool]) -> tuple[int, ...]:
             return (1,) * state[0]
 
-    constraint = AnswerConstraint(Telling(eog=(7,), deepest=4), 2)
-    assert constraint.forced([9, 9]) == ()
-    assert constraint.forced([9, 9, 0, 0, 1, 0]) == (1, 1)
-    assert constraint.forced([9, 9, 0]) == (1,)
-    assert constraint.forced([9, 9, 0, 7]) == (), "nothing follows what is not allowed"
+    constraint = AnswerConstraint(Forcing(eog=(7,), deepest=4), 2)
+    for prefix, forced in (([], ()), ([0, 0, 1, 0], (1, 1)), ([0], (1,)), ([0, 7], ())):
+        assert constraint.forced([9, 9, *prefix]) == forced
 
 
 def test_states_are_made_once_along_a_growing_text() -> None:

@@ -1,6 +1,17 @@
+"""What passes cost, at first and as of now, and what follows for drafts and counts."""
+
 import pytest
 
-from localspec.decoding.costs import PassCosts, RunningCosts
+from localspec.decoding.costs import (
+    PairCosts,
+    PassCosts,
+    RunningCosts,
+    best_count,
+    could_pay,
+    draft_model_could_win,
+    shared_s,
+    window_length,
+)
 
 TABLE = PassCosts((1, 2, 4, 8), (1.0, 1.8, 1.4, 3.0))
 
@@ -23,76 +34,121 @@ def test_a_table_that_is_none_is_refused(
         PassCosts(widths, seconds)
 
 
-def test_what_passes_really_take_corrects_every_width() -> None:
+# As of now.
+
+Passes = tuple[tuple[int, float, int], ...]
+"""Widths, by how many times what the table says they take longer, and how often in a row."""
+
+
+@pytest.mark.parametrize(
+    ("passes", "times", "factors"),
+    [
+        (((2, 2.0, 1),), 60, {2: (2.0, 0.1), 8: (1.8, 0.3)}),  # corrects every width
+        (((1, 1.0, 12), (1, 100.0, 1)), 1, {1: (1.03, 0.03)}),  # one was disturbed
+        (((1, 1.4, 1),), 4, {8: (1.4, 0.14)}),  # a table of another day
+        (((1, 1.0, 1), (4, 1.5, 1)), 200, {1: (1.0, 0.05), 4: (1.5, 0.15)}),  # apart
+        # Of wide passes alone, from the first of them on and for all, however rare they are.
+        (((1, 1.0, 8), (4, 1.3, 1)), 4, {1: (1.0, 0.03), 4: (1.3, 0.1), 8: (1.3, 0.16)}),
+        (((1, 1.0, 20), (4, 1.35, 1)), 100, {4: (1.35, 0.04)}),
+        # What slowed wide passes is forgotten while none is made.
+        (((4, 2.0, 12), (1, 1.0, 1600)), 1, {1: (1.0, 0.03), 4: (1.0, 0.04), 8: (1.0, 0.04)}),
+    ],
+)
+def test_what_passes_really_take_corrects_the_table(
+    passes: Passes, times: int, factors: dict[int, tuple[float, float]]
+) -> None:
     running = RunningCosts(TABLE)
-    for _ in range(60):
-        running.add(2, 2 * TABLE.of(2))
-    assert running.of(2) == pytest.approx(2 * TABLE.of(2), rel=0.05)
-    assert 1.5 * TABLE.of(8) < running.of(8) < 2.1 * TABLE.of(8)
-
-
-def test_one_disturbed_pass_changes_little() -> None:
-    running = RunningCosts(TABLE)
-    for _ in range(12):
-        running.add(1, 1.0)
-    running.add(1, 100.0)
-    assert running.of(1) < 1.06
-
-
-def test_the_first_passes_correct_a_table_of_another_day() -> None:
-    running = RunningCosts(TABLE)
-    for _ in range(4):
-        running.add(1, 1.4)
-    assert running.of(8) == pytest.approx(1.4 * 3.0, rel=0.1)
-
-
-def test_a_width_that_differs_from_the_others_is_learnt_apart() -> None:
-    running = RunningCosts(TABLE)
-    for _ in range(200):
-        running.add(1, 1.0)
-        running.add(4, 2.1)
-    assert running.of(4) / running.of(1) == pytest.approx(2.1, rel=0.1)
-
-
-def test_what_slows_wide_passes_alone_is_learnt_from_the_first_of_them_for_all() -> None:
-    running = RunningCosts(TABLE)
-    for _ in range(4):
-        for _ in range(8):
-            running.add(1, 1.0)
-        running.add(4, 1.3 * TABLE.of(4))
-    assert running.of(1) == pytest.approx(1.0, rel=0.03)
-    assert running.of(4) == pytest.approx(1.3 * TABLE.of(4), rel=0.08)
-    assert running.of(8) == pytest.approx(1.3 * TABLE.of(8), rel=0.12)
-
-
-def test_what_slowed_wide_passes_is_forgotten_while_none_is_made() -> None:
-    running = RunningCosts(TABLE)
-    for _ in range(12):
-        running.add(4, 2 * TABLE.of(4))
-    slow = [running.of(width) / running.of(1) / TABLE.of(width) for width in (4, 8)]
-    for _ in range(1600):
-        running.add(1, 1.0)
-    after = [running.of(width) / running.of(1) / TABLE.of(width) for width in (4, 8)]
-    assert min(slow) > 1.2
-    assert after == pytest.approx([1.0, 1.0], abs=0.03)
-
-
-def test_what_wide_passes_show_is_kept_however_rare_they_are() -> None:
-    running = RunningCosts(TABLE)
-    for _ in range(100):
-        for _ in range(20):
-            running.add(1, 1.0)
-        running.add(4, 1.35 * TABLE.of(4))
-    assert running.of(4) == pytest.approx(1.35 * TABLE.of(4), rel=0.03)
+    for _ in range(times):
+        for width, factor, count in passes:
+            for _ in range(count):
+                running.add(width, factor * TABLE.of(width))
+    for width, (factor, within) in factors.items():
+        assert running.of(width) / TABLE.of(width) == pytest.approx(factor, abs=within)
 
 
 def test_costs_of_all_widths_are_those_of_each() -> None:
-    running = RunningCosts(TABLE)
-    assert running.upto(3) == [running.of(width) for width in (1, 2, 3)]
+    running, alone = RunningCosts(TABLE), RunningCosts(TABLE)
     for width, seconds in ((1, 1.7), (4, 1.1), (2, 3.0), (6, 2.0)):
         running.add(width, seconds)
-        assert running.upto(8) == [running.of(each) for each in range(1, 9)]
-    alone = RunningCosts(TABLE)  # widths that nobody asked for all together
-    for width, seconds in ((1, 1.7), (4, 1.1), (2, 3.0), (6, 2.0)):
         alone.add(width, seconds)
+        assert running.upto(8) == [running.of(each) for each in range(1, 9)]
+        assert running.upto(3, 2) == running.upto(8)[2:5]
+        assert running.upto(2, token_s=0.5)[1] == running.of(2) + 1
     assert running.upto(8) == [alone.of(each) for each in range(1, 9)]
+
+
+# What could pay.
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32)
+Q4_K_M = PassCosts(
+    WIDTHS,
+    (0.0227, 0.0415, 0.0558, 0.0685, 0.0837, 0.0984, 0.1149, 0.1434, 0.1377, 0.2503),
+)
+GPU = PassCosts(WIDTHS, (0.01, 0.01, 0.01, 0.011, 0.011, 0.011, 0.012, 0.014, 0.015, 0.02))
+DEAR = PassCosts((1, 32), (0.0142, 0.1543))
+CHEAP = PassCosts((1, 32), (0.001, 0.002))
+LINEAR = PassCosts((1, 64), (1.0, 64.0))
+FLAT = PassCosts((1, 64), (1.0, 1.6))
+"""As on a device on which a wide pass takes hardly longer than a narrow one."""
+
+
+@pytest.mark.parametrize(
+    ("target", "draft_model", "wins"),
+    [
+        (Q4_K_M, DEAR, False),
+        (GPU, CHEAP, True),
+        (GPU, GPU, False),
+        (Q4_K_M, CHEAP, True),
+        (GPU, None, False),
+    ],
+)
+def test_a_draft_model_could_win_only_where_its_passes_and_wide_ones_are_cheap_enough(
+    target: PassCosts, draft_model: PassCosts | None, wins: bool
+) -> None:
+    assert draft_model_could_win(PairCosts(target, draft_model), 31) is wins
+
+
+def test_a_window_takes_the_draft_model_two_plain_steps() -> None:
+    slow = PassCosts((1, 32), (0.001, 0.0032))  # a tenth of a millisecond for each token
+    assert window_length(GPU, slow, 4096) == 200
+    assert window_length(GPU, slow, 150) == 150, "no more than its context"
+    assert window_length(GPU, DEAR, 4096) == 32, "enough to show what it is good for"
+
+
+def test_beside_others_a_plain_pass_costs_its_share_and_a_draft_a_pass_more() -> None:
+    assert shared_s(FLAT, 0, 7) == pytest.approx([FLAT.of(width) for width in range(1, 8)])
+    seconds = shared_s(FLAT, 3, 6, token_s=0.1)
+    assert seconds[0] == pytest.approx(FLAT.of(4) / 4 + 0.1)
+    assert seconds[5] == pytest.approx(FLAT.of(4) / 4 + FLAT.of(5) + 0.6)
+
+
+def test_a_draft_pays_for_one_or_for_nobody_as_the_batch_grows() -> None:
+    assert not could_pay(LINEAR, 1, 31)
+    paying = [could_pay(FLAT, count, 31) for count in range(1, 60)]
+    assert paying == sorted(paying, reverse=True), "once it does not pay, it never does"
+    assert paying.index(False) == 27
+
+
+# Milliseconds of SmolLM2's passes of so many sequences, on two cores.
+SMOLLM2 = PassCosts(
+    (1, 2, 4, 6, 8, 12, 16, 24, 32), (6.0, 11.2, 18.1, 25.4, 27.4, 36.4, 44.3, 67.2, 86.3)
+)
+FREE = PassCosts((1, 8, 64), (1.0, 1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("costs", "most", "count"),
+    [
+        *(
+            (SMOLLM2, most, count)
+            for most, count in ((1, 1), (2, 2), (5, 4), (8, 8), (15, 12), (64, 16))
+        ),
+        (PassCosts((1, 2, 64), (1.0, 2.0, 64.0)), 64, 1),
+        (FREE, 64, 64),
+        (FREE, 63, 8),
+    ],
+)
+def test_the_least_count_that_gives_nearly_the_most_is_chosen(
+    costs: PassCosts, most: int, count: int
+) -> None:
+    assert best_count(costs, most) == count

@@ -4,19 +4,22 @@ from itertools import starmap
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, NoDrafter, Plan
+from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
-from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.generation import Generation, Limits, LoopGuard
 from localspec.decoding.model import Logits, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy, plain_policy
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, StopReason, Verdict
-from localspec.decoding.speculative import speculative_round
 from localspec.options import SamplingParams
+from tests.examples import examples
 from tests.toy import (
     CachedModel,
     Countdown,
@@ -56,18 +59,6 @@ def handed_out(reply: Reply) -> list[tuple[int, ...]]:
     return [done.confirmed for done in reply.rounds]
 
 
-def test_round_asks_the_target_once_for_draft_and_one_row_more() -> None:
-    asking = speculative_round([1, 2], Plan(ScriptedDrafter((3, 4)), 2), GREEDY)
-    request = next(asking)
-    assert request.role is Role.TARGET
-    assert list(request.tokens) == [1, 2, 3, 4]
-    assert request.rows == 3
-    logits = np.eye(10, dtype=np.float32)[[3, 4, 5]]
-    with pytest.raises(StopIteration) as finished:
-        asking.send(logits)
-    assert finished.value.value == (Draft((3, 4), (0.5, 0.5), "scripted"), Verdict(2, 5))
-
-
 def test_first_token_comes_from_the_prompt_in_a_round_of_its_own() -> None:
     reply = count_from([1, 2], ScriptedDrafter((9,)), 1, max_tokens=2)
     first, second = reply.rounds
@@ -84,94 +75,71 @@ def test_each_round_hands_out_what_it_confirmed() -> None:
     assert reply.stop_reason is StopReason.LENGTH
 
 
-@pytest.mark.parametrize("max_tokens", range(7))
-def test_length_limit_holds_to_the_token(max_tokens: int) -> None:
-    reply = count_from([1], ScriptedDrafter((3, 4, 5, 6)), 4, max_tokens)
-    assert reply.tokens == tuple(range(2, 2 + max_tokens))
-    assert reply.stop_reason is StopReason.LENGTH
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens", "eog", "reason"),
+    [
+        ([1], 3, [4], StopReason.EOG),  # also at the limit
+        ([1], 1, [2], StopReason.EOG),
+        ([4, 4], 2, [4], StopReason.LENGTH),  # one in the prompt ends nothing
+        ([1], N_CTX - 1, [], StopReason.LENGTH),  # of two that end at the same token
+        ([1], N_CTX, [], StopReason.CONTEXT_FULL),
+        ([1], 0, [], StopReason.LENGTH),
+    ],
+)
+def test_which_of_several_ends_it_is(
+    prompt: list[int], max_tokens: int, eog: list[int], reason: StopReason
+) -> None:
+    assert count_from(prompt, PLAIN.drafter, 0, max_tokens, eog).stop_reason is reason
 
 
-@pytest.mark.parametrize("eog", range(2, 8))
-def test_end_of_generation_is_the_last_token_handed_out(eog: int) -> None:
-    reply = count_from([1], ScriptedDrafter((3, 4, 5, 6)), 4, eog=[eog])
-    assert reply.tokens == tuple(range(2, eog + 1))
-    assert reply.stop_reason is StopReason.EOG
+class Listening(FixedPolicy):
+    """Writes down what it is given."""
 
+    def __init__(self, drafter: Drafter, draft_length: int) -> None:
+        super().__init__(drafter, draft_length)
+        self.begun: list[object] = []
+        self.planned: list[tuple[int, int]] = []
+        self.learnt: list[Round] = []
 
-def test_end_of_generation_at_the_limit_is_end_of_generation() -> None:
-    assert count_from([1], PLAIN.drafter, 0, max_tokens=3, eog=[4]).stop_reason is StopReason.EOG
-    assert count_from([1], PLAIN.drafter, 0, max_tokens=1, eog=[2]).stop_reason is StopReason.EOG
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
+        self.begun.append((list(tokens), chooser.params.temperature))
 
+    def plan(self, tokens: Sequence[int], room: int) -> Plan:
+        self.planned.append((len(tokens), room))
+        return super().plan(tokens, room)
 
-def test_end_of_generation_in_the_prompt_ends_nothing() -> None:
-    assert count_from([4, 4], PLAIN.drafter, 0, max_tokens=2, eog=[4]).tokens == (5, 6)
-
-
-@pytest.mark.parametrize("draft_length", [0, 3, 1000])
-@pytest.mark.parametrize("n_prompt", [1, N_CTX - 1, N_CTX])
-def test_text_and_prompt_fill_the_context_and_no_more(n_prompt: int, draft_length: int) -> None:
-    reply = count_from([1] * n_prompt, ScriptedDrafter(tuple(range(3, 10)) * 9), draft_length)
-    assert len(reply.tokens) == N_CTX - n_prompt
-    assert reply.stop_reason is StopReason.CONTEXT_FULL
-
-
-def test_limit_within_the_context_is_a_limit_of_length() -> None:
-    """Where both end at the same token, it is the limit that was asked for."""
-    assert count_from([1], PLAIN.drafter, 0, max_tokens=N_CTX - 1).stop_reason is StopReason.LENGTH
-    reply = count_from([1], PLAIN.drafter, 0, max_tokens=N_CTX)
-    assert reply.stop_reason is StopReason.CONTEXT_FULL
+    def learn(self, done: Round) -> None:
+        self.learnt.append(done)
 
 
 @pytest.mark.parametrize("draft_length", [-5, 0, 1, 2, 1000])
 def test_planned_length_is_cut_to_what_may_be_confirmed(draft_length: int) -> None:
-    asked: list[int] = []
+    lengths: list[int] = []
 
     class Nosy(NoDrafter):
         def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
-            asked.append(plan.draft_length)
+            lengths.append(plan.draft_length)
             return super().propose(tokens, plan, chooser)
 
     count_from([1], Nosy(), draft_length, max_tokens=4)
     room = [3, 2, 1]  # the first of four comes from the prompt
-    assert asked == [max(0, min(draft_length, left - 1)) for left in room]
+    assert lengths == [max(0, min(draft_length, left - 1)) for left in room]
 
 
-def test_policy_is_told_where_it_is_and_how_much_room_is_left() -> None:
-    told: list[tuple[int, int]] = []
-
-    class Listening(FixedPolicy):
-        def plan(self, tokens: Sequence[int], room: int) -> Plan:
-            told.append((len(tokens), room))
-            return super().plan(tokens, room)
-
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+def test_policy_begins_with_the_first_token_plans_and_learns_every_round(
+    temperature: float,
+) -> None:
     models: dict[Role, Model] = {Role.TARGET: CachedModel(counting(), N_CTX)}
     policy = Listening(ScriptedDrafter((3, 4)), 2)
-    run_to_end([0, 1], models, policy, GREEDY, Limits(5, ()))
-    assert told == [(3, 4), (6, 1)]
-
-
-def test_policy_begins_with_the_first_token_and_learns_every_round() -> None:
-    told: list[object] = []
-
-    class Listening(FixedPolicy):
-        def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
-            told.append((list(tokens), chooser.greedy))
-
-        def learn(self, done: Round) -> None:
-            told.append(done)
-
-    models: dict[Role, Model] = {Role.TARGET: CachedModel(counting(), N_CTX)}
-    policy = Listening(ScriptedDrafter((3, 4)), 2)
-    reply = run_to_end([0, 1], models, policy, GREEDY, Limits(5, ()))
-    assert told == [([0, 1, 2], True), *reply.rounds[1:]]
-    told.clear()
-    sampled = Chooser(SamplingParams(temperature=0.5), Noise(0))
-    run_to_end([0, 1], models, policy, sampled, Limits(2, ()))
-    assert isinstance(told[0], tuple)
-    assert told[0][1] is False
-    told.clear()
-    run_to_end([0, 1], models, policy, GREEDY, Limits(1, ()))
-    assert told == [], "there was nothing to plan"
+    chooser = Chooser(SamplingParams(temperature=temperature, top_k=1), Noise(0))
+    reply = run_to_end([0, 1], models, policy, chooser, Limits(5, ()))
+    assert policy.begun == [([0, 1, 2], temperature)]
+    assert policy.planned == [(3, 4), (6, 1)]
+    assert policy.learnt == [*reply.rounds[1:]]
+    unasked = Listening(ScriptedDrafter((3, 4)), 2)
+    run_to_end([0, 1], models, unasked, chooser, Limits(1, ()))
+    assert not unasked.begun, "there was nothing to plan"
 
 
 def pair(draft: CachedModel, target: CachedModel | None = None) -> dict[Role, Model]:
@@ -233,13 +201,6 @@ def test_draft_model_is_not_asked_when_the_first_token_is_the_last() -> None:
     run_to_end([1], pair(draft), drafting(draft), GREEDY, Limits(1, ()))
     run_to_end([1], pair(draft), drafting(draft), GREEDY, Limits(None, (2,)))
     assert draft.asked == []
-
-
-def test_draft_model_never_sees_an_id_that_it_has_not_nor_more_than_its_context() -> None:
-    draft = CachedModel(random_table(0, n_vocab=6), n_ctx=4)
-    for prompt in ([1, 7, 1], [9, 1], [1] * 9):
-        reply = run_to_end(prompt, pair(draft), drafting(draft, 3, 6), GREEDY, Limits(4, ()))
-        assert len(reply.tokens) == 4
 
 
 def test_prompt_is_not_changed_and_nothing_runs_before_it_is_asked_for() -> None:
@@ -326,6 +287,7 @@ def test_stages_do_not_overlap_and_leave_nothing_out() -> None:
     assert min(min(each.draft_s, each.verify_s, each.sample_s, each.other_s) for each in spent) > 0
     assert spent[0].draft_prefill_s > 0
     assert reply.rounds[0].spent.round_s == reply.generation.prefill_s
+    assert slowly([1, 2], 1).generation.decode_s == 0
     assert all(part >= 0 for each in spent for part in astuple(each))
 
 
@@ -346,7 +308,56 @@ def test_cancelled_reply_has_times_of_what_was_confirmed(passes: int) -> None:
     assert generation.decode_s == sum(done.spent.wall_s for done in reply.rounds[1:])
 
 
-def test_reply_of_one_token_has_no_decode_time() -> None:
-    generation = slowly([1, 2], 1).generation
-    assert generation.prefill_s == 20
-    assert generation.decode_s == 0
+# Loops.
+
+
+def first_loop(tokens: Sequence[int]) -> int | None:
+    guard = LoopGuard()
+    return next((count for count, token in enumerate(tokens, 1) if guard.feed(token)), None)
+
+
+@pytest.mark.parametrize(
+    ("cycle", "tokens"), [(1, 49), (2, 50), (12, 60), (16, 64), (20, 80), (128, 512)]
+)
+def test_a_cycle_is_a_loop_when_it_came_four_times(cycle: int, tokens: int) -> None:
+    assert first_loop([0, 1, 2, *(list(range(10, 10 + cycle)) * 60)]) == 3 + tokens
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        list(range(1000)),
+        [7] * 48,
+        [*range(30), *range(30), *range(30), 99] * 2,
+        [each for row in range(200) for each in (1, 2, 3, 100 + row, 4)],
+        list(range(129)) * 9,
+    ],
+)
+def test_what_is_no_loop(tokens: Sequence[int]) -> None:
+    assert first_loop(tokens) is None
+
+
+@given(st.integers(0, 200), st.integers(1, 6))
+@examples(50)
+def test_drafting_does_not_move_the_end(seed: int, length: int) -> None:
+    table = random_table(seed, 6, window=2)
+    chooser = Chooser(SamplingParams(temperature=0), Noise(0))
+    limits = Limits(400, (), stop_loops=True)
+    replies = [
+        run_to_end([1, 2], {Role.TARGET: CachedModel(table, 600)}, policy, chooser, limits)
+        for policy in (plain_policy(), FixedPolicy(LookupDrafter(()), length))
+    ]
+    plain, drafted = replies
+    assert plain.stop_reason is StopReason.LOOP  # greedy and of a short memory: it must
+    assert drafted.stop_reason is StopReason.LOOP
+    assert drafted.tokens == plain.tokens
+    assert first_loop(plain.tokens) == len(plain.tokens)
+    free = run_to_end(
+        [1, 2],
+        {Role.TARGET: CachedModel(table, 600)},
+        plain_policy(),
+        chooser,
+        Limits(len(plain.tokens) + 20, ()),
+    )
+    assert free.stop_reason is StopReason.LENGTH
+    assert free.tokens[: len(plain.tokens)] == plain.tokens

@@ -1,22 +1,38 @@
-from collections.abc import Sequence
+"""Drafts that are copied: from the text itself, from what was said before, and from a rule that leaves no choice.
 
+`test_same_text` shows that they change no text.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.costs import PassCosts
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.drafters.copying import CopySource, PastSource
 from localspec.decoding.drafters.drafter import Plan
+from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter, make
-from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.register import DRAFTERS, Material
+from localspec.decoding.drafters.store import StoreDrafter
 from localspec.decoding.drafters.worth import best_length
+from localspec.decoding.generation import Limits
+from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
+from localspec.decoding.policy import AdaptivePolicy, FixedPolicy
 from localspec.decoding.round import Draft, Round, Verdict
+from localspec.launch.drafting import Drafting
 from localspec.options import SamplingParams
-from tests.decoding.worlds import SomeResidues
-from tests.toy import GREEDY
+from localspec.storage.token_log import TokenLog
+from tests.decoding.worlds import FLAT, SaidTwice, SomeResidues, random_world, reference, seeds
+from tests.toy import GREEDY, SAMPLED, CachedModel, random_table, run_to_end
 
-CHOOSER = Chooser(SamplingParams(), Noise(0))
 Q4_K_M = PassCosts(
     (1, 2, 3, 4, 5, 6, 8, 12, 16, 32),
     (0.0227, 0.0415, 0.0558, 0.0685, 0.0837, 0.0984, 0.1149, 0.1434, 0.1377, 0.2503),
@@ -24,28 +40,30 @@ Q4_K_M = PassCosts(
 COPIED = [*range(100, 140), 7, *range(100, 120)]
 
 
+def followed(tokens: Sequence[int]) -> CopySource:
+    source = CopySource()
+    source.begin(tokens)
+    return source
+
+
+def follow(drafter: LookupDrafter, *confirmed: int) -> None:
+    drafter.learn(Round(Draft(), Verdict(0, confirmed[-1]), confirmed))
+
+
 def following(
-    tokens: Sequence[int], eog: Sequence[int] = (), min_match: int = 2, known: int | None = None
+    tokens: Sequence[int], drafter: LookupDrafter | None = None, known: int | None = None
 ) -> LookupDrafter:
     """Return a drafter that has followed a text, all but the first `known` tokens round by round."""
     known = len(tokens) if known is None else known
-    drafter = LookupDrafter(eog, min_match)
+    drafter = drafter or LookupDrafter(())
     drafter.begin(tokens[:known], GREEDY)
     for token in tokens[known:]:
         follow(drafter, token)
     return drafter
 
 
-def follow(drafter: LookupDrafter, *confirmed: int) -> None:
-    done = Round(Draft(), Verdict(0, confirmed[-1]), confirmed)
-    drafter.learn(done)
-
-
 def propose(
-    drafter: LookupDrafter,
-    tokens: Sequence[int],
-    draft_length: int,
-    chooser: Chooser = CHOOSER,
+    drafter: LookupDrafter, tokens: Sequence[int], draft_length: int, chooser: Chooser = SAMPLED
 ) -> Draft:
     with pytest.raises(StopIteration) as finished:
         next(drafter.propose(tokens, Plan(drafter, draft_length), chooser))
@@ -54,69 +72,115 @@ def propose(
     return draft
 
 
-def proposed(tokens: Sequence[int], draft_length: int, **how: object) -> tuple[int, ...]:
-    return propose(following(tokens, **how), tokens, draft_length).tokens  # type: ignore[arg-type]
+def proposed(tokens: Sequence[int], draft_length: int) -> tuple[int, ...]:
+    return propose(following(tokens), tokens, draft_length).tokens
 
 
-def test_continuation_of_the_match_is_proposed() -> None:
-    assert proposed([1, 2, 3, 4, 5, 1, 2], 3) == (3, 4, 5)
+# Where a text may copy from.
 
 
-def test_longest_match_wins_over_the_latest() -> None:
-    assert proposed([8, 1, 2, 3, 9, 1, 2, 4, 8, 1, 2], 1) == (3,)
+@pytest.mark.parametrize(
+    ("tokens", "length", "continuation"),
+    [
+        ([], 0, []),
+        ([1, 2, 3, 4, 1], 0, []),
+        ([1, 2, 3, 1, 2], 2, [3, 1, 2]),
+        ([1, 2, 3, 4, 5, 6, 1, 2, 3], 3, [4, 5, 6]),
+        ([9, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3], 4, [4, 8, 1]),  # the longer match
+        ([1, 2, 3, 4, 7, 1, 2, 3, 5, 7, 1, 2, 3], 4, [5, 7, 1]),  # the later of equals
+        ([1, 2, 1, 2, 1], 3, [2, 1, 2]),  # into its own copy
+        ([7, 7, 7], 2, [7, 7, 7]),
+    ],
+)
+def test_the_longest_and_latest_match_predicts(
+    tokens: list[int], length: int, continuation: list[int]
+) -> None:
+    source = followed(tokens)
+    assert source.length == length
+    assert source.predict(3) == continuation
+    assert proposed(tokens or [0], 3) == tuple(continuation)
 
 
-def test_latest_of_equal_matches_wins() -> None:
-    assert proposed([1, 2, 3, 1, 2, 4, 1, 2], 1) == (4,)
+def test_only_the_latest_sixteen_matches_are_tried() -> None:
+    """A text of nothing but one n-gram costs no more than any other."""
+    longest_first = [5, 6, 1, 2, 3] + [1, 2, 4] * 16 + [5, 6, 1, 2]
+    assert proposed(longest_first, 1) == (4,)
+    assert proposed(longest_first[:5] + longest_first[8:], 1) == (3,)
 
 
-def test_match_shorter_than_the_least_proposes_nothing() -> None:
-    tokens = [1, 2, 3, 4, 1, 2]
-    assert propose(following(tokens, min_match=3), tokens, 3) == Draft(drafter="lookup")
+def test_every_new_token_shows_whether_it_was_predicted() -> None:
+    source = followed([1, 2, 3, 4, 5, 6, 7, 1, 2, 3])
+    lengths = []
+    for token, right in ((4, True), (5, True), (9, False), (8, None)):
+        lengths.append(source.length)
+        assert source.follow(token) is right
+    assert [*lengths, source.length] == [3, 4, 5, 0, 0]
 
 
-def test_match_that_reaches_the_end_goes_on_in_its_own_copy() -> None:
-    assert proposed([7, 8, 7, 8], 5) == (7, 8, 7, 8, 7)
+@pytest.mark.parametrize(
+    ("text", "known", "disputed", "chance"),
+    [
+        ([1, 2, 3, 4, 9, 1, 2, 3, 5, 8, 1, 2, 3], 13, True, 0.38),
+        ([1, 2, 3, 4, 9, 1, 2, 3, 4, 8, 1, 2, 3], 13, False, 0.58),
+        ([2, 3, 4, 9, 2, 3, 5, 8, 2, 3], 10, True, 0.25),
+        ([*range(100, 140), 7, *range(100, 134)], 75, False, 0.985),  # of 32 tokens
+        (
+            [*range(10, 40), *range(50, 80), *range(10, 22), 77, 25, 26],
+            72,
+            False,
+            0.72,
+        ),
+    ],
+)
+def test_a_match_is_worth_what_such_ones_were(
+    text: list[int], known: int, disputed: bool, chance: float
+) -> None:
+    """Places that go on differently dispute each other; where a copy broke off, a short match says more."""
+    drafter = following(text, known=known)
+    assert drafter.source.disputed is disputed
+    assert propose(drafter, text, 1).confidences == pytest.approx((chance,), abs=0.03)
 
 
-def test_draft_stops_at_end_of_generation() -> None:
-    assert proposed([1, 2, 3, 4, 1, 2], 5, eog=(3,)) == (3,)
+def test_where_a_long_copy_broke_off_it_is_expected_to_go_on() -> None:
+    """Two tokens after an edit suffice, though the same two stand elsewhere, and later."""
+    passage = list(range(10, 40))
+    text = [*passage, *range(50, 80), 8, 25, 26, 9, *passage[:12], 77]
+    source = followed(text[:-1])
+    for token in (text[-1], 25, 26):
+        source.follow(token)
+    assert (source.near, source.length, source.predict(3)) == (True, 2, [27, 28, 29])
+    unbroken = followed([*passage, 8, 25, 26, 9, 7, 25, 26])
+    assert (unbroken.near, unbroken.predict(1)) == (False, [9])
 
 
-@pytest.mark.parametrize("draft_length", [0, 1, 4, 60])
-def test_draft_is_as_long_as_planned_and_says_how_sure_each_token_is(draft_length: int) -> None:
-    draft = propose(following(COPIED), COPIED, draft_length)
-    assert len(draft.tokens) == len(draft.confidences) == draft_length
-    assert draft.drafter == "lookup"
-    assert list(draft.confidences) == sorted(draft.confidences), "each makes the match longer"
+@given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 60))
+def test_following_in_steps_ends_where_a_match_truly_is(tokens: list[int], cut: int) -> None:
+    source = followed(tokens[:cut])
+    for token in tokens[cut:]:
+        source.follow(token)
+    if source.length:
+        end = tokens[len(tokens) - source.length :]
+        ends = [
+            at for at in range(source.length, len(tokens)) if tokens[at - source.length : at] == end
+        ]
+        assert source.predict(1)[0] in {tokens[at] for at in ends}
 
 
-def test_longer_match_is_surer() -> None:
-    short = propose(following(short_match := [1, 2, 3, 4, 1, 2]), short_match, 1)
-    long = propose(following(long_match := [1, 2, 3, 4, 5, 1, 2, 3]), long_match, 1)
-    assert 0 < short.confidences[0] < long.confidences[0] < 1
+# What is drafted from it.
 
 
-def test_draft_ends_where_a_constraint_lets_it_follow_no_further() -> None:
-    constraint = SomeResidues(salt=4, last=8)
-    text = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]
-    draft = propose(following(text), text, 6, Chooser(CHOOSER.params, CHOOSER.noise, constraint))
-    kept = CHOOSER.admitted(text, (2, 3, 4, 5, 6, 7))
-    assert kept == 6
-    assert 0 < len(draft.tokens) < 6
-    assert draft.tokens == (2, 3, 4, 5, 6, 7)[: len(draft.tokens)]
-    assert len(draft.confidences) == len(draft.tokens)
-
-
-texts = st.lists(st.integers(0, 2), min_size=1, max_size=40)
-
-
-@given(texts, st.integers(1, 6), st.integers(0, 40), st.integers(2, 5))
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=40),
+    st.integers(1, 6),
+    st.integers(0, 40),
+    st.integers(2, 5),
+)
 @settings(max_examples=150, deadline=None)
-def test_what_is_proposed_follows_a_true_match_however_the_text_was_told(
+def test_what_is_proposed_follows_a_true_match_however_the_text_was_followed(
     tokens: list[int], draft_length: int, known: int, min_match: int
 ) -> None:
-    drafted = proposed(tokens, draft_length, min_match=min_match, known=max(1, known))
+    drafter = following(tokens, LookupDrafter((), min_match), max(1, known))
+    drafted = propose(drafter, tokens, draft_length).tokens
     if not drafted:
         return
     assert len(drafted) == draft_length
@@ -128,34 +192,51 @@ def test_what_is_proposed_follows_a_true_match_however_the_text_was_told(
     )
 
 
-def test_only_the_latest_sixteen_matches_are_tried() -> None:
-    """A text of nothing but one n-gram costs no more than any other."""
-    longest_first = [5, 6, 1, 2, 3] + [1, 2, 4] * 16 + [5, 6, 1, 2]
-    assert proposed(longest_first, 1) == (4,)
-    assert proposed(longest_first[:5] + longest_first[8:], 1) == (3,)
+def test_draft_ends_at_the_end_of_a_generation_and_takes_a_match_of_the_least_length() -> None:
+    text = [1, 2, 3, 4, 1, 2]
+    assert propose(following(text, LookupDrafter((3,))), text, 5).tokens == (3,)
+    assert propose(following(text, LookupDrafter((), 3)), text, 3) == Draft(drafter="lookup")
+
+
+@pytest.mark.parametrize("draft_length", [0, 1, 4, 60])
+def test_draft_is_as_long_as_planned_and_says_how_sure_each_token_is(draft_length: int) -> None:
+    draft = propose(following(COPIED), COPIED, draft_length)
+    assert len(draft.tokens) == len(draft.confidences) == draft_length
+    assert draft.drafter == "lookup"
+    assert list(draft.confidences) == sorted(draft.confidences), "each makes the match longer"
+    assert all(0 < confidence < 1 for confidence in draft.confidences)
+
+
+def test_draft_ends_where_a_constraint_lets_it_follow_no_further() -> None:
+    text = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]
+    bound = Chooser(SAMPLED.params, SAMPLED.noise, SomeResidues(salt=4, last=8))
+    draft = propose(following(text), text, 6, bound)
+    assert SAMPLED.admitted(text, (2, 3, 4, 5, 6, 7)) == 6
+    assert 0 < len(draft.tokens) == len(draft.confidences) < 6
+    assert draft.tokens == (2, 3, 4, 5, 6, 7)[: len(draft.tokens)]
 
 
 def test_another_reply_follows_its_own_text() -> None:
     drafter = following([1, 2, 3, 4, 1, 2])
-    drafter.begin([1, 2, 9, 1, 2], GREEDY)
-    assert propose(drafter, [1, 2, 9, 1, 2], 1).tokens == (9,)
-    drafter.begin([1, 2], GREEDY)
-    assert propose(drafter, [1, 2], 1).tokens == ()
+    for text, tokens in (([1, 2, 9, 1, 2], (9,)), ([1, 2], ())):
+        drafter.begin(text, GREEDY)
+        assert propose(drafter, text, 1).tokens == tokens
 
 
 def test_a_fixed_one_copies_after_five_tokens_and_a_weighed_one_after_two() -> None:
     for fixed, length in ((True, 5), (False, 2)):
         for matched in (length - 1, length):
-            drafter = make(Material((), fixed=fixed))
             text = [*range(10), 50, *range(10 - matched, 10)]
-            drafter.begin(text, GREEDY)
+            drafter = following(text, make(Material((), fixed=fixed)))
             assert bool(propose(drafter, text, 3).tokens) is (matched == length)
 
 
-def test_a_long_match_is_worth_a_pass_and_a_short_one_is_not() -> None:
+def test_a_long_match_is_worth_a_pass_and_a_short_one_is_not_and_none_is_forecast() -> None:
     verify_s = [Q4_K_M.of(width) for width in range(1, 33)]
-    long = following(COPIED).forecast(COPIED)
+    drafter = following(COPIED, known=50)
+    long = drafter.forecast(COPIED)
     assert long is not None
+    assert long == drafter.forecast(COPIED), "a forecast changes nothing"
     length, rate = best_length(long.chances, verify_s)
     assert length == 15, "where 16 cost less than 12"
     assert rate > 1.1 / Q4_K_M.of(1)
@@ -163,29 +244,142 @@ def test_a_long_match_is_worth_a_pass_and_a_short_one_is_not() -> None:
     assert short is not None
     assert best_length(short.chances, verify_s)[0] == 0
     assert short.step_s == short.start_s == 0.0
-
-
-def test_a_forecast_changes_nothing() -> None:
-    drafter = following(COPIED, known=50)
-    assert drafter.forecast(COPIED) == drafter.forecast(COPIED)
-
-
-def test_where_nothing_matches_nothing_is_forecast() -> None:
-    assert following(text := list(range(40))).forecast(text) is None
+    assert following(list(range(40))).forecast([39]) is None
 
 
 def test_a_source_that_is_wrong_again_and_again_is_believed_less_though_nothing_was_drafted() -> (
     None
 ):
-    drafter, text = LookupDrafter(()), list(range(100, 140))
-    drafter.begin(text, GREEDY)
-    sure: list[float] = []
+    text = list(range(100, 140))
+    drafter, sure = following(text), list[float]()
     for wrong in range(500, 512):  # eight tokens of the source, and then another one
-        for token in range(100, 108):
-            text.append(token)
-            follow(drafter, token)
+        follow(drafter, *range(100, 108))
         sure += propose(drafter, text, 1).confidences
-        text.append(wrong)
         follow(drafter, wrong)
     assert len(sure) == 12
     assert sure[-1] < 0.85 * sure[0]
+
+
+# What was said before.
+
+SAID = [*range(100, 160)]
+
+
+def stored(text: list[int], said: list[int] = SAID, known: int | None = None) -> LookupDrafter:
+    """Return a drafter that has followed a text, where something else was said before."""
+    return following(text, StoreDrafter((), 2, SaidTwice(said)), known)
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "tokens"),
+    [
+        ([7, 100, 101, 102], 3, (103, 104, 105)),
+        ([7, 156, 157, 158], 30, (159,)),  # up to its end
+        ([7, 8, 9], 3, ()),
+        ([*SAID[:10], 7, *SAID[:10]], 3, ()),  # the text itself says as much
+        ([*SAID[5:10], 7, *SAID[:10]], 3, (110, 111, 112)),
+    ],
+)
+def test_what_was_said_before_is_proposed(
+    text: list[int], most: int, tokens: tuple[int, ...]
+) -> None:
+    draft = propose(stored(text), [], most)
+    assert (draft.tokens, draft.drafter, len(draft.confidences)) == (tokens, "store", len(tokens))
+
+
+def test_a_place_is_followed_while_it_is_right_and_searched_anew_when_it_is_not() -> None:
+    said = [1, 2, 3, 4, 5, 6, 7, 50, 51, 52, 53, 54, 55]
+    drafter = stored([1, 2, 3, 4, 5, 50, 51, 52], said, known=4)
+    assert propose(drafter, [], 2).tokens == (53, 54)
+    source = PastSource(SaidTwice(said))
+    source.begin([1, 2, 3, 4])
+    rights = [source.follow(token) for token in (5, 6, 9, 50, 51)]
+    assert rights == [True, True, False, None, None]
+    assert (source.length, PastSource(SaidTwice([])).length) == (2, 0)
+    source.begin([9, 8, 7])
+    assert (source.length, source.follow(6)) == (0, None)
+
+
+def test_it_leaves_most_of_the_budget_to_others_and_is_made_where_something_is_stored() -> None:
+    assert StoreDrafter.reserve > LookupDrafter.reserve + 5
+    assert [name for name, each in DRAFTERS.items() if each.needs_store] == ["store"]
+    made = DRAFTERS["store"].make(Material((), past=SaidTwice(SAID)))
+    made.begin([100, 101, 102], SAMPLED)
+    assert propose(made, [], 1).tokens == (103,)  # type: ignore[arg-type]
+    assert [*DRAFTERS].index("lookup") < [*DRAFTERS].index("store"), "of equals the own text"
+
+
+@pytest.mark.parametrize("some", seeds(60, parts=2), ids=str)
+def test_with_a_real_store_each_says_what_it_says_alone(tmp_path: Path, some: range) -> None:
+    """Replies go into a file, and later ones are drafted from it, by a policy and always."""
+    drafted = accepted = 0
+    for seed in some:
+        world = random_world(Random(seed))
+        log = TokenLog(tmp_path / "said", seed % 3, world.n_vocab, megabytes=1)
+        fixed = FixedPolicy(StoreDrafter(world.eog, 2, log), 3)
+        weighed = AdaptivePolicy(FLAT, 9, [StoreDrafter(world.eog, 2, log)])
+        for policy in (fixed, weighed):
+            models = {Role.TARGET: CachedModel(world.tables()[0], world.n_ctx)}
+            for request in world.requests:
+                prompt = [*request.added][: world.n_ctx - 1]
+                expected, reason = reference(prompt, world, request.max_tokens)
+                chooser, limits = world.chooser(len(prompt)), Limits(request.max_tokens, world.eog)
+                reply = run_to_end(prompt, models, policy, chooser, limits)
+                assert (*prompt, *reply.tokens) == tuple(expected)
+                assert reply.stop_reason is reason
+                log.append(str(seed), expected)
+                drafted += sum(each.drafted for each in reply.rounds)
+                accepted += sum(each.verdict.accepted for each in reply.rounds)
+    assert drafted > accepted > 0
+
+
+# What must follow.
+
+STARTS, CYCLE = {0, 2, 3, 5, 9}, (4, 7, 1)
+
+
+class Cycle:
+    """After some tokens 4, 7 and 1 have to follow; elsewhere anything may."""
+
+    def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        left = self.forced(prefix)
+        return np.ones(ids.size, dtype=np.bool_) if not left else ids == left[0]
+
+    def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        for said in range(min(len(CYCLE), len(prefix))):
+            start, *since = prefix[len(prefix) - said - 1 :]
+            if start in STARTS and tuple(since) == CYCLE[:said]:
+                return CYCLE[said:]
+        return ()
+
+
+def bound(temperature: float) -> Chooser:
+    return Chooser(SamplingParams(temperature=temperature), Noise(5), Cycle())
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("mode", ["auto", "forced", "forced:2"])
+def test_what_must_follow_is_drafted_and_never_rejected(mode: str, temperature: float) -> None:
+    costs = PairCosts(PassCosts((1, 32), (1.0, 1.5)))
+    replies = []
+    for each in ("off", mode):
+        policy = Drafting(1, None, None, (), costs, longest=31).policy(each)
+        target = CachedModel(random_table(3, 12), 90)
+        chooser, limits = bound(temperature), Limits(80, ())
+        replies.append(run_to_end([3, 9, 2], {Role.TARGET: target}, policy, chooser, limits))
+    plain, drafted = replies
+    assert drafted.tokens == plain.tokens
+    forced = [done for done in drafted.rounds if done.draft.drafter == "forced" and done.drafted]
+    assert forced
+    assert all(done.verdict.accepted == done.drafted for done in forced)
+
+
+def test_what_must_follow_is_certain_and_nothing_is_forecast_where_a_choice_is_left() -> None:
+    drafter = ForcedDrafter()
+    drafter.begin([3], bound(0.0))
+    forecast = drafter.forecast([3, 9])
+    assert forecast is not None
+    assert set(forecast.chances) == {1.0}
+    assert drafter.forecast([3, 9, 4, 7, 1]) is None
+    drafter.begin([3, 9], GREEDY)
+    assert drafter.forecast([3, 9]) is None, "without a constraint nothing is certain"

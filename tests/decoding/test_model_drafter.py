@@ -1,3 +1,5 @@
+"""Drafts of a draft model: chosen under the shared noise, within its own context and vocabulary, as far as they are worth it."""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -7,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafters.drafter import Plan
-from localspec.decoding.drafters.model import ModelDrafter, make
-from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.drafter import Drafter, Plan
+from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
@@ -20,6 +22,7 @@ from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.sampling import candidates
+from localspec.llama.token_map import TokenMap
 from localspec.options import SamplingParams
 from tests.toy import (
     GREEDY,
@@ -31,6 +34,7 @@ from tests.toy import (
     related_table,
     run_to_end,
 )
+from tests.toy_vocabulary import ToyTokens
 
 CHOOSER = Chooser(SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0), Noise(3))
 CHEAP = PassCosts((1, 32), (0.001, 0.002))
@@ -47,33 +51,29 @@ class PlanWith(Plan):
 
 
 def propose(
-    drafter: ModelDrafter,
+    drafter: Drafter,
     model: Model,
     tokens: Sequence[int],
-    draft_length: int,
-    chooser: Chooser = CHOOSER,
-    worth: object = None,
+    plan: Plan | int,
+    chooser: Chooser = GREEDY,
 ) -> Draft:
     """Make the passes that a proposal asks for; those without rows go to the cache."""
-    plan = PlanWith(drafter, draft_length, judged=worth)
-    asking = drafter.propose(tokens, plan, chooser)
+    plan = Plan(drafter, plan) if isinstance(plan, int) else plan
+    passes = drafter.propose(tokens, plan, chooser)
     try:
-        request = next(asking)
+        request = next(passes)
         while True:
             assert request.role is Role.DRAFT_MODEL
             if request.rows == 0:
                 model.prefill(request.tokens)
-                request = asking.send(np.empty((0, 0), dtype=np.float32))
-            else:
-                tokens, rows = list(request.tokens), request.rows
-                while True:
-                    logits = model.logits(tokens, rows)
-                    token = None if request.more is None else request.more(logits)
-                    if token is None:
-                        break
-                    tokens.append(token)
-                    rows = 1
-                request = asking.send(logits)
+            text, logits = list(request.tokens), np.empty((0, 0), dtype=np.float32)
+            while request.rows:
+                logits = model.logits(text, 1 if text[len(request.tokens) :] else request.rows)
+                token = None if request.more is None else request.more(logits)
+                if token is None:
+                    break
+                text.append(token)
+            request = passes.send(logits)
     except StopIteration as finished:
         draft = finished.value
         assert isinstance(draft, Draft)
@@ -81,7 +81,8 @@ def propose(
 
 
 def proposed(model: Model, tokens: Sequence[int], draft_length: int, n_vocab: int = 8) -> Draft:
-    return propose(ModelDrafter(model, SharedIds(n_vocab), ()), model, tokens, draft_length)
+    drafter = ModelDrafter(model, SharedIds(n_vocab), ())
+    return propose(drafter, model, tokens, draft_length, CHOOSER)
 
 
 def always(token: int, n_vocab: int = 6) -> Table:
@@ -118,6 +119,7 @@ class Stopping:
     after: int
     most_kept: int
     length: int = 0
+    verify: tuple[float, ...] = ()
 
     def add(self, _: float) -> bool:
         self.length += 1
@@ -136,7 +138,8 @@ def test_drafting_stops_where_it_is_told_and_what_is_not_worth_it_is_kept_back(
     whole = proposed(model, [1, 2], 6)
     model.asked.clear()
     drafter = ModelDrafter(model, SharedIds(8), (), CHEAP)
-    draft = propose(drafter, model, [1, 2], 6, worth=Stopping(after, kept))
+    plan = PlanWith(drafter, 6, judged=Stopping(after, kept))
+    draft = propose(drafter, model, [1, 2], plan, CHOOSER)
     assert len(model.asked) == min(after, 6)
     assert draft.tokens == whole.tokens[: min(kept, 6)]
     assert draft.gaps == whole.gaps[: len(draft.tokens)]
@@ -154,21 +157,6 @@ def test_a_long_text_is_evaluated_in_a_pass_of_its_own(n_tokens: int, prefilled:
     model.asked.clear()
     propose(ModelDrafter(model, SharedIds(6), ()), model, [3] * 40, 0)
     assert model.asked == [], "nothing is evaluated where nothing is to be drafted"
-
-
-@given(st.integers(0, 1 << 16))
-@settings(max_examples=30, deadline=None)
-def test_draft_model_that_equals_the_target_is_always_accepted(seed: int) -> None:
-    table = random_table(seed, n_vocab=8)
-    draft = CachedModel(table, 60)
-    models: dict[Role, Model] = {Role.TARGET: CachedModel(table, 60), Role.DRAFT_MODEL: draft}
-    params = SamplingParams(temperature=1.2, repeat_penalty=1.2, penalty_last_n=8)
-    policy, chooser = (
-        FixedPolicy(ModelDrafter(draft, SharedIds(8), ()), 3),
-        Chooser(params, Noise(seed)),
-    )
-    reply = run_to_end([1, 2], models, policy, chooser, Limits(21, ()))
-    assert [each.accepted for each in reply.rounds[1:]] == [3] * 5
 
 
 def test_shared_noise_is_accepted_oftener_than_a_greedy_draft_or_noise_of_its_own() -> None:
@@ -205,11 +193,6 @@ def test_shared_noise_is_accepted_oftener_than_a_greedy_draft_or_noise_of_its_ow
     assert rates[Independent] < 0.4
 
 
-def test_draft_stops_at_end_of_generation() -> None:
-    model = UncachedModel(always(4), 40)
-    assert propose(ModelDrafter(model, SharedIds(6), {4}), model, [1], 5).tokens == (4,)
-
-
 @pytest.mark.parametrize(
     ("n_tokens", "length"), [(1, 8), (3, 7), (9, 1), (10, 0), (11, 5), (300, 5)]
 )
@@ -218,30 +201,29 @@ def test_draft_stays_within_its_own_context_and_of_a_longer_text_the_end_is_seen
 ) -> None:
     model = CachedModel(always(2), 10)
     model.cells = [1] * min(n_tokens, 10)
-    drafted = propose(ModelDrafter(model, SharedIds(6), ()), model, [1] * n_tokens, 8)
-    assert len(drafted.tokens) == length
+    tokens = [1] * n_tokens
+    assert len(proposed(model, tokens, 8, n_vocab=6).tokens) == length
     assert all(asked.n_tokens <= 10 for asked in model.asked)
+    assert tokens == [1] * n_tokens
 
 
-def test_ids_beyond_the_shared_ones_are_never_drafted() -> None:
-    model = UncachedModel(always(5), 40)
-    greedy = Chooser(SamplingParams(temperature=0), Noise(0))
-    assert propose(ModelDrafter(model, SharedIds(5), ()), model, [1], 3, greedy).tokens == (0, 0, 0)
+BANNED = Chooser(SamplingParams(logit_bias=tuple((id_, -np.inf) for id_ in range(5))), Noise(0))
 
 
-def test_nothing_is_proposed_after_an_id_that_the_models_do_not_share() -> None:
-    model = UncachedModel(always(2), 40)
-    assert proposed(model, [1, 6, 1], 3, n_vocab=6) == Draft(drafter="model")
-    assert model.asked == []
-
-
-def test_nothing_is_proposed_where_no_shared_id_may_follow() -> None:
-    banned = SamplingParams(logit_bias=tuple((token, -np.inf) for token in range(5)))
-    model = UncachedModel(always(5), 40)
-    drafted = propose(
-        ModelDrafter(model, SharedIds(5), ()), model, [1], 3, Chooser(banned, Noise(0))
-    )
-    assert drafted == Draft(drafter="model", passes=1)
+@pytest.mark.parametrize(
+    ("says", "n_vocab", "chooser", "draft"),
+    [
+        (4, 6, GREEDY, Draft((4,), (1.0,), "model", passes=1)),  # the end of a generation
+        (5, 5, GREEDY, Draft((0, 0, 0), (1.0,) * 3, "model", passes=3)),  # 5 is not shared
+        (5, 5, BANNED, Draft(drafter="model", passes=1)),  # nor may anything else follow
+        (2, 1, GREEDY, Draft(drafter="model")),  # after an id that is not shared
+    ],
+)
+def test_what_ends_a_draft(says: int, n_vocab: int, chooser: Chooser, draft: Draft) -> None:
+    model = UncachedModel(always(says), 40)
+    made = propose(ModelDrafter(model, SharedIds(n_vocab), {4}), model, [1], 3, chooser)
+    assert (made.tokens, made.confidences) == (draft.tokens, draft.confidences)
+    assert made.passes == draft.passes == len(model.asked)
 
 
 def test_accepted_tokens_stay_in_the_draft_models_cache() -> None:
@@ -256,10 +238,80 @@ def test_accepted_tokens_stay_in_the_draft_models_cache() -> None:
     assert set(later) == {1, 2}
 
 
-def test_confirmed_tokens_are_not_changed() -> None:
-    tokens = [1, 2]
-    proposed(UncachedModel(always(2), 40), tokens, 3, n_vocab=6)
-    assert tokens == [1, 2]
+# Which part of a long text it sees: a window of ten tokens, in a context of forty.
+
+
+@pytest.fixture
+def model() -> CachedModel:
+    return CachedModel(random_table(3, n_vocab=8, window=64), 40)
+
+
+def in_window(model: CachedModel) -> ModelDrafter:
+    return ModelDrafter(model, SharedIds(8), (), CHEAP, fresh=10)
+
+
+def lag(drafter: ModelDrafter, tokens: Sequence[int]) -> int:
+    """Return by how many tokens the draft model is behind, as its forecast charges them."""
+    forecast = drafter.forecast(tokens)
+    assert forecast is not None
+    return next(
+        n for n in range(1, 400) if CHEAP.of(n) - CHEAP.of(1) == pytest.approx(forecast.start_s)
+    )
+
+
+def sees(drafter: ModelDrafter, model: CachedModel, tokens: Sequence[int]) -> int:
+    """Let it propose one token; return how many of the text it saw, and chose by."""
+    draft = propose(drafter, model, tokens, 1, GREEDY)
+    if not draft.tokens:  # the context is full
+        return 0
+    seen = min(len(tokens), model.asked[-1].n_tokens)
+    assert draft.tokens == (int(model.table.row(tokens[-seen:]).argmax()),)
+    return seen
+
+
+def text_of(length: int, seed: int = 1) -> list[int]:
+    random = Random(seed)
+    return [random.randrange(8) for _ in range(length)]
+
+
+@pytest.mark.parametrize(("length", "seen"), [(5, 5), (10, 10), (11, 10), (300, 10)])
+def test_a_short_text_is_seen_whole_and_of_a_long_one_the_end(
+    model: CachedModel, length: int, seen: int
+) -> None:
+    drafter, tokens = in_window(model), text_of(length)
+    assert lag(drafter, tokens) == seen
+    assert sees(drafter, model, tokens) == seen
+    assert lag(drafter, [*tokens, 1]) == 1
+
+
+def test_the_window_grows_with_the_text_until_the_context_is_full(model: CachedModel) -> None:
+    drafter, tokens = in_window(model), text_of(100)
+    for more in range(60):
+        tokens.append(more % 8)
+        sees(drafter, model, tokens)
+    assert max(asked.n_tokens for asked in model.asked) == 39
+    assert sum(asked.evaluated for asked in model.asked) < 100, "begun again only now and then"
+
+
+def test_neither_a_rejected_draft_nor_a_forecast_costs_a_new_window(model: CachedModel) -> None:
+    drafter, tokens = in_window(model), text_of(100)
+    sees(drafter, model, [*tokens, 1, 2, 3])
+    for other in ([1] * 90, tokens[:50], [*tokens, *[1] * 40]):
+        assert lag(drafter, other) > 1
+    sees(drafter, model, [*tokens, 4])
+    assert model.asked[-1].evaluated == 1
+
+
+def test_another_text_gets_another_window_and_what_was_forgotten_is_behind(
+    model: CachedModel,
+) -> None:
+    drafter, random = in_window(model), Random(5)
+    for _ in range(50):
+        sees(drafter, model, text_of(random.randint(1, 120), random.randrange(99)))
+    sees(drafter, model, tokens := text_of(50, 6))
+    for left, behind in ((5, 5), (0, 10)):
+        model.truncate(left)
+        assert lag(drafter, tokens) == behind
 
 
 # What it forecasts.
@@ -279,12 +331,11 @@ def settled(drafter: ModelDrafter, accepted: int, count: int = 30, pass_s: float
         drafter.learn(Round(draft, Verdict(accepted, 4), confirmed, Spent(0.0, 3 * pass_s, 1.0)))
 
 
-def test_nothing_is_forecast_while_it_is_not_known_what_passes_cost() -> None:
-    assert drafting(None).forecast([3] * 20) is None
-
-
-def test_nothing_is_forecast_after_an_id_that_the_models_do_not_share() -> None:
+def test_nothing_is_forecast_without_costs_or_after_an_id_that_is_not_shared() -> None:
     assert drafting().forecast([*[3] * 19, 6]) is None
+    unknown = drafting(None)
+    settled(unknown, accepted=1)
+    assert unknown.forecast([3] * 20) is None
 
 
 def test_a_forecast_is_of_the_chances_as_the_text_is_and_of_what_passes_take_now() -> None:
@@ -305,23 +356,85 @@ def test_a_forecast_is_of_the_chances_as_the_text_is_and_of_what_passes_take_now
     assert again.chances[0] > first.chances[0]
 
 
-def test_a_model_for_which_passes_are_not_known_learns_all_the_same() -> None:
-    settled(drafting(None), accepted=1)
-
-
 def test_what_drafts_earned_before_is_where_chances_start() -> None:
     """By the ten buckets in which conversations are recorded; what is learnt here counts beside it."""
     drafter = drafting()
-    usual = drafter._chance(1.6)
+    usual = drafter.chance(1.6)
     drafter.expect({3: (0.99, 1000.0)})
-    assert drafter._chance(1.6) > 0.9 > usual
+    assert drafter.chance(1.6) > 0.9 > usual
     drafter.expect({})
-    assert drafter._chance(1.6) == pytest.approx(usual)
+    assert drafter.chance(1.6) == pytest.approx(usual)
 
 
-def test_the_registers_drafter_forecasts_unless_it_always_drafts() -> None:
-    for fixed in (True, False):
-        model = CachedModel(always(3), 200)
-        drafter = make(Material((), model, SharedIds(6), CHEAP, fresh=50, fixed=fixed))
-        drafter.begin([3], GREEDY)
-        assert (drafter.forecast([3] * 20) is None) is fixed
+# What is proposed. The target writes `(self ba`, as [(self][ b][a]; the draft model as [(][self][ ba].
+
+TARGET = ToyTokens([b"", b"a", b"b", b" ", b"(", b"self", b"(self", b" b"], {0: "<end>"}, eog=[0])
+DRAFT = ToyTokens([b"self", b"(", b"b", b"a", b" ", b" ba", b""], {6: "<end>"}, eog=[6])
+TEXT, READ = [6, 7, 1] * 4, [1, 0, 5] * 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recites(Table):
+    """Knows a text by heart, whatever comes before; then it ends."""
+
+    text: Sequence[int] = ()
+
+    def row(self, context: Sequence[int]) -> NDArray[np.float32]:
+        row = np.zeros(self.n_vocab, dtype=np.float32)
+        row[[*self.text, 6][len(context)]] = 20
+        return row
+
+
+def reciting() -> UncachedModel:
+    return UncachedModel(Recites(np.zeros((1, 7), dtype=np.float32), 40, READ), 40)
+
+
+def drafter_of(model: UncachedModel) -> ModelDrafter:
+    return ModelDrafter(model, TokenMap(TARGET, DRAFT).spelling(), TARGET.eog)
+
+
+@pytest.mark.parametrize(
+    ("said", "length", "proposed"),
+    [
+        (1, 1, (7,)),
+        (1, 2, (7, 1)),
+        (1, 3, (7, 1, 4)),  # nobody asks whether it goes on
+        (1, 4, (7, 1, 6, 7)),
+        (3, 2, (6, 7)),
+        (6, 5, (6, 7, 1, 6, 7)),
+        (9, 9, (6, 7, 1, 0)),
+    ],
+)
+def test_what_is_proposed_is_written_as_the_target_writes_it(
+    said: int, length: int, proposed: tuple[int, ...]
+) -> None:
+    model = reciting()
+    draft = propose(drafter_of(model), model, TEXT[:said], length, GREEDY)
+    assert draft.tokens == proposed
+    assert {len(draft.gaps), len(draft.confidences), len(draft.alternatives)} == {len(proposed)}
+    assert all(0 < each <= 1 for each in draft.confidences)
+
+
+@pytest.mark.parametrize(("n_ctx", "proposed"), [(6, ()), (7, (4,)), (8, (6,)), (9, (6, 7, 1))])
+def test_the_room_is_that_of_the_draft_models_own_tokens(
+    n_ctx: int, proposed: tuple[int, ...]
+) -> None:
+    class Following(UncachedModel):
+        def common_prefix(self, tokens: Sequence[int]) -> int:
+            return len(tokens) - 1
+
+    model = Following(reciting().table, n_ctx)
+    assert propose(drafter_of(model), model, TEXT[:6], 9, GREEDY).tokens == proposed
+    assert max([each.n_tokens for each in model.asked], default=0) <= n_ctx
+
+
+def test_what_a_constraint_forbids_is_not_written_in_place_of_what_it_allows() -> None:
+    class Without:
+        def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+            return np.asarray(ids != 6)
+
+        def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
+            return ()
+
+    model, chooser = reciting(), Chooser(SamplingParams(temperature=0), Noise(0), Without())
+    assert propose(drafter_of(model), model, TEXT[:3], 9, chooser).tokens == (4,)

@@ -3,6 +3,7 @@
 All draws are fixed; see `law` for the false-alarm rate of a check, one in a thousand.
 """
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -19,6 +20,7 @@ from tests.examples import LONG, examples
 N_DRAWS = 20_000 if LONG else 5_000
 SEEDS = (0, 1, 2, 12345, -1, -(2**63), 2**63, 2**64 - 1, 10**30)
 WRAP = 1 << 64
+Sample = Callable[..., NDArray[np.float64]]
 
 
 def uniform(gumbel: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -80,32 +82,12 @@ def test_numbers_of_a_seed_stay_what_they_are() -> None:
     )
 
 
-def test_asking_twice_gives_the_same_numbers_whatever_was_asked_between() -> None:
-    noise = Noise(7)
-    first = noise.gumbel(3, np.arange(100))
-    noise.gumbel(4, np.arange(100))
-    assert np.array_equal(first, noise.gumbel(3, np.arange(100)))
-
-
-def test_lowest_64_bits_of_a_seed_count() -> None:
-    token_ids = np.arange(10)
-    numbers = Noise(5).gumbel(0, token_ids)
-    assert np.array_equal(numbers, Noise(5 + WRAP).gumbel(0, token_ids))
-    assert np.array_equal(numbers, Noise(5 - WRAP).gumbel(0, token_ids))
-    assert not np.array_equal(numbers, Noise(5 + (1 << 63)).gumbel(0, token_ids))
-
-
-def test_seed_position_and_id_each_change_the_number() -> None:
-    number = Noise(1).gumbel(2, ids(3))[0]
-    others = (
-        Noise(2).gumbel(2, ids(3))[0],
-        Noise(1).gumbel(3, ids(3))[0],
-        Noise(1).gumbel(2, ids(4))[0],
-        Noise(2).gumbel(1, ids(3))[0],
-        Noise(3).gumbel(2, ids(1))[0],
-    )
-    assert number not in others
-    assert len(set(others)) == len(others)
+def test_seed_position_and_id_each_change_the_number_and_of_a_seed_64_bits_count() -> None:
+    keys = ((1, 2, 3), (2, 2, 3), (1, 3, 3), (1, 2, 4), (2, 1, 3), (3, 2, 1), (1 + (1 << 63), 2, 3))
+    numbers = [Noise(seed).gumbel(position, ids(token))[0] for seed, position, token in keys]
+    assert len(set(numbers)) == len(keys)
+    for seed in (1 + WRAP, 1 - WRAP):
+        assert Noise(seed).gumbel(2, ids(3))[0] == numbers[0]
 
 
 def test_no_number_repeats_over_a_long_text() -> None:
@@ -122,48 +104,30 @@ def test_extreme_words_give_finite_numbers(word: int, monkeypatch: pytest.Monkey
     assert np.isfinite(Noise(0).gumbel(0, ids(1))).all()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("position", [0, 100_000])
-def test_numbers_over_ids_are_gumbel(seed: int, position: int) -> None:
-    assert are_uniform(over_ids(seed, position))
+SAMPLES = [
+    *[pytest.param(over_ids, (seed, at)) for seed in SEEDS for at in (0, 100_000)],
+    *[pytest.param(over_seeds, each) for each in ((0, 0), (17, 5), (100_000, 262_143))],
+    *[
+        pytest.param(over_positions, (0, token, start))
+        for token in (0, 1, 151_935, 262_143)
+        for start in (0, 100_000)
+    ],
+]
 
 
 @pytest.mark.long
-@pytest.mark.first(2)
-@pytest.mark.parametrize("token", [0, 1, 151_935, 262_143])
-def test_numbers_over_positions_are_gumbel(token: int) -> None:
-    assert are_uniform(over_positions(seed=0, token=token))
-    assert are_uniform(over_positions(seed=0, token=token, start=100_000))
+@pytest.mark.first(20)
+@pytest.mark.parametrize(("sample", "given"), SAMPLES)
+def test_numbers_are_gumbel(sample: Sample, given: tuple[int, ...]) -> None:
+    assert are_uniform(sample(*given))
 
 
 @pytest.mark.long
-@pytest.mark.first(1)
-@pytest.mark.parametrize(("position", "token"), [(0, 0), (17, 5), (100_000, 262_143)])
-def test_numbers_over_seeds_are_gumbel(position: int, token: int) -> None:
-    assert are_uniform(over_seeds(position, token))
-
-
-@pytest.mark.long
+@pytest.mark.first(8)
+@pytest.mark.parametrize("sample", [over_ids, over_positions, over_seeds])
 @pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
-def test_neighbouring_ids_are_independent(step: int) -> None:
-    numbers = over_ids(seed=3, position=11)
-    assert are_independent(numbers[:-step], numbers[step:])
-
-
-@pytest.mark.long
-@pytest.mark.first(2)
-@pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
-def test_neighbouring_positions_are_independent(step: int) -> None:
-    numbers = over_positions(seed=3, token=11)
-    assert are_independent(numbers[:-step], numbers[step:])
-
-
-@pytest.mark.long
-@pytest.mark.first(2)
-@pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
-def test_neighbouring_seeds_are_independent(step: int) -> None:
-    numbers = over_seeds(position=3, token=11)
+def test_neighbours_are_independent(sample: Sample, step: int) -> None:
+    numbers = sample(3, 11)
     assert are_independent(numbers[:-step], numbers[step:])
 
 

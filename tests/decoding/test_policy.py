@@ -1,51 +1,93 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
-from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.worth import Worth, best_length
 from localspec.decoding.model import Logits, Pass
-from localspec.decoding.policy import MOST_LOST, AdaptivePolicy, FixedPolicy, plain_policy
+from localspec.decoding.policy import MOST_LOST, AdaptivePolicy, Budget, FixedPolicy, plain_policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from tests.toy import GREEDY, Unforeseen
 
 
-@pytest.mark.parametrize(("n_past", "room"), [(1, 100), (50, 1), (4000, 7)])
-def test_fixed_policy_always_plans_the_same(n_past: int, room: int) -> None:
-    drafter = LookupDrafter(())
-    assert FixedPolicy(drafter, 5).plan([0] * n_past, room) == Plan(drafter, 5)
+@dataclass
+class Knowing(Unforeseen):
+    """Forecasts the same at every round, by passes of a draft model or without any."""
+
+    name: str = "knowing"
+    chance: float = 0.9
+    step_s: float = 0.0
+    start_s: float = 0.0
+    reserve: float = 0.0
+    learnt: list[Round] = field(default_factory=list)
+
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast:
+        return DraftForecast([self.chance] * 31, self.step_s, self.start_s)
+
+    def propose(
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        raise AssertionError("its rounds are made by hand")
+
+    def learn(self, done: Round) -> None:
+        self.learnt.append(done)
 
 
-def test_fixed_policy_bears_the_name_of_its_drafter() -> None:
-    assert FixedPolicy(LookupDrafter(()), 3).name == "lookup"
-    assert plain_policy().name == "off"
-    assert plain_policy().plan([1], 9).draft_length == 0
-
-
-def test_drafter_of_a_fixed_policy_follows_the_text() -> None:
-    told: list[object] = []
-
-    class Listening(Unforeseen):
-        name = "listening"
-
-        def begin(self, tokens, chooser):  # type: ignore[no-untyped-def]
-            told.append((list(tokens), chooser.greedy))
-
-        def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
-            raise AssertionError("nothing is proposed here")
-
-        def learn(self, done: Round) -> None:
-            told.append(done.confirmed)
-
-    policy = FixedPolicy(Listening(), 3)
+def test_fixed_policy_always_plans_the_same_by_the_name_of_its_drafter_which_follows_the_text() -> (
+    None
+):
+    drafter = Knowing()
+    policy = FixedPolicy(drafter, 5)
     policy.begin([1, 2, 3], GREEDY)
-    policy.learn(Round(Draft(), Verdict(0, 4), (4,), Spent(verify_s=1.0)))
+    done = Round(Draft(), Verdict(0, 4), (4,), Spent(verify_s=1.0))
+    policy.learn(done)
     policy.end()
-    assert told == [([1, 2, 3], True), (4,)]
+    assert (policy.name, drafter.learnt) == ("knowing", [done])
+    for n_past, room in ((1, 100), (50, 1), (4000, 7)):
+        assert policy.plan([0] * n_past, room) == Plan(drafter, 5)
+    assert (plain_policy().name, plain_policy().plan([1], 9).draft_length) == ("off", 0)
+
+
+# The budget.
+
+
+def test_rounds_that_lose_draw_on_it_and_gains_refill_it_up_to_the_limit() -> None:
+    budget = Budget(limit=5.0, window=100)
+    budget.settle(confirmed=1, steps=2.5)
+    assert budget.left == 3.5
+    budget.settle(confirmed=16, steps=6.0)
+    assert budget.left == 5.0
+
+
+def test_what_was_lost_is_forgiven_when_the_window_has_gone_by() -> None:
+    budget = Budget(limit=5.0, window=100)
+    budget.settle(confirmed=1, steps=4.0)
+    for _ in range(99):
+        budget.settle(confirmed=1, steps=1.0)
+    assert budget.left == 2.0
+    budget.settle(confirmed=1, steps=1.0)
+    assert budget.left == 5.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_who_spends_only_what_is_there_loses_more_than_the_limit(seed: int) -> None:
+    """Whatever a text does: rounds that lose all or gain, whenever the budget allows the worst."""
+    random, budget = Random(seed), Budget(limit=14.5, window=500)
+    marks = [0.0]  # what each token had cost by its end; a round's tokens come at its end
+    while len(marks) < 6000:
+        cost = random.uniform(1.0, 9.0)
+        if cost - 1 > budget.left:
+            cost = 1.0
+        confirmed = random.choice((1, 1, 1, 1, 6)) if cost > 1 else 1
+        budget.settle(confirmed, cost)
+        marks += [marks[-1] + cost] * confirmed
+    losses = [marks[at + 500] - marks[at] - 500 for at in range(len(marks) - 500)]
+    assert max(losses) <= 14.5 + 5  # a window may begin within the tokens of a round
+    assert max(losses) > 10
 
 
 STAIRS = PassCosts((1, 2, 3, 4, 8, 32), (1.0, 1.8, 2.4, 1.5, 2.0, 8.0))
@@ -72,29 +114,6 @@ def test_a_draft_grows_while_more_of_it_is_worth_its_passes_and_its_tail_is_cut(
     nothing = Worth(0.5, 0.9, verify_s, 1.0)
     assert not nothing.add(0.001)
     assert nothing.n_verified == 0
-
-
-@dataclass
-class Knowing(Unforeseen):
-    """Forecasts the same at every round, by passes of a draft model or without any."""
-
-    name: str = "knowing"
-    chance: float = 0.9
-    step_s: float = 0.0
-    start_s: float = 0.0
-    reserve: float = 0.0
-    learnt: list[Round] = field(default_factory=list)
-
-    def forecast(self, tokens: Sequence[int]) -> DraftForecast:
-        return DraftForecast([self.chance] * 31, self.step_s, self.start_s)
-
-    def propose(
-        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
-    ) -> Generator[Pass, Logits, Draft]:
-        raise AssertionError("its rounds are made by hand")
-
-    def learn(self, done: Round) -> None:
-        self.learnt.append(done)
 
 
 def played(
@@ -138,6 +157,12 @@ def test_drafts_that_come_true_are_as_long_as_pays_after_short_ones_to_begin_wit
     assert lengths[0] == 1
     assert lengths == sorted(lengths)
     assert lengths[-1] == 31
+
+
+def test_of_drafters_that_promise_the_same_the_first_is_taken() -> None:
+    policy = AdaptivePolicy(FLAT, 31, [Knowing("one"), Knowing("other")])
+    policy.begin([0, 0], GREEDY)
+    assert policy.plan([0, 0], 100).drafter.name == "one"
 
 
 def test_a_drafter_leaves_others_its_reserve_until_it_has_gained_as_much() -> None:

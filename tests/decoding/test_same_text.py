@@ -1,5 +1,6 @@
 """Speculative output equals plain output: the same text and stop reason, in every world and company."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from localspec.decoding.cancel import Cancelled
 from tests.decoding.company import check_company
-from tests.decoding.worlds import World, check_same_text, random_world, seeds
+from tests.decoding.worlds import OTHER, RENAMED, World, check_same_text, random_world, seeds
 from tests.examples import examples
 from tests.toy import CachedModel, Countdown, UncachedModel, random_table
 
@@ -35,6 +36,18 @@ def test_drafting_changes_neither_text_nor_stop_reason_in_seeded_worlds(some: ra
 def test_whatever_runs_beside_it_each_says_what_it_says_alone(some: range) -> None:
     for seed in some:
         check_company(Random(seed))
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("some", seeds(480, parts=8), ids=str)
+@pytest.mark.parametrize("beside", [False, True])
+def test_another_vocabulary_changes_nothing_either(some: range, *, beside: bool) -> None:
+    for seed in some:
+        for vocabulary in (RENAMED, OTHER):
+            if beside:
+                check_company(Random(seed), vocabulary=vocabulary)
+            else:
+                check_same_text(replace(random_world(Random(seed)), vocabulary=vocabulary))
 
 
 requests = st.lists(

@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.decoding.sampling import (
-    Candidates,
-    candidates,
-    penalised,
-)
+from localspec.decoding.sampling import Candidates, candidates, penalised
 from localspec.errors import PassFailed, UsageError
-from localspec.options import SamplingParams
+from localspec.options import FORBIDDEN, SamplingParams
 from tests.decoding.rows import row_of, shaped_row
 from tests.examples import examples
 
@@ -73,7 +69,7 @@ rows = st.lists(logit, min_size=1, max_size=90).filter(lambda row: max(row) > -m
 bias = st.tuples(st.integers(0, 100), st.floats(-10, 10, width=16))
 all_params = st.builds(
     SamplingParams,
-    temperature=st.sampled_from((0.25, 0.8, 1.0, 2.0)),
+    temperature=st.sampled_from((0.0, 0.25, 0.8, 1.0, 2.0)),
     top_k=st.sampled_from((0, 1, 2, 3, 10, 40, 89, 1000)),
     top_p=st.one_of(st.just(1.0), st.floats(0.01, 1.0)),
     min_p=st.one_of(st.just(0.0), st.just(1.0), st.floats(0.001, 0.9)),
@@ -83,27 +79,23 @@ all_params = st.builds(
     penalty_last_n=st.sampled_from((0, 1, 5, 64)),
     logit_bias=st.lists(bias, max_size=3).map(tuple),
 )
-histories = st.lists(st.integers(0, 99), max_size=80)
 
 
-@given(rows, histories, all_params)
-@examples(600)
-def test_penalties_are_those_of_the_slow_reference(
+@given(rows, st.lists(st.integers(0, 99), max_size=80), all_params)
+@examples(1500)
+def test_penalties_and_candidates_are_those_of_the_slow_reference(
     row: list[float], history: list[int], params: SamplingParams
 ) -> None:
     before = np.array(row, dtype=np.float32)
     after = penalised(before, history, params)
     assert after == pytest.approx(slow_penalties(row, history, params), rel=1e-5, abs=1e-5)
+    kept = candidates(before, history, params)
     assert before.tolist() == row, "the row was changed"
-
-
-@given(rows, histories, all_params)
-@examples(1000)
-def test_candidates_are_those_of_the_slow_reference(
-    row: list[float], history: list[int], params: SamplingParams
-) -> None:
-    logits = penalised(np.array(row, dtype=np.float32), history, params).astype(float).tolist()
-    kept = candidates(np.array(row, dtype=np.float32), history, params)
+    logits = after.astype(float).tolist()
+    if params.temperature == 0:
+        assert kept.ids.tolist() == [logits.index(max(logits))], "the likeliest and lowest id"
+        assert kept.probabilities().tolist() == [1.0]
+        return
     assert kept.ids.tolist() in slow_kept(logits, params)
     assert kept.log_weights.dtype == np.float64
     scores = [logits[token] / params.temperature for token in kept.ids]
@@ -112,97 +104,69 @@ def test_candidates_are_those_of_the_slow_reference(
     assert kept.probabilities() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@given(rows, histories, all_params)
-@examples(300)
-def test_temperature_zero_takes_the_likeliest_and_lowest_id(
-    row: list[float], history: list[int], params: SamplingParams
+HALF = SamplingParams(temperature=1, top_k=0, top_p=0.5, min_p=0)
+
+
+@pytest.mark.parametrize(
+    ("row", "history", "params", "ids"),
+    [
+        # Each transform sees what the one before it left, and temperature changes no set.
+        ((4, 3, 2, 1, 0), [], SamplingParams(9, 3, 0.9, 0), [0, 1]),  # .665 + .245 = .910
+        ((4, 3, 2, 1, 0), [], SamplingParams(9, 0, 0.9, 0), [0, 1, 2]),  # .636 + .234
+        ((4, 3, 2, 1, 0), [], SamplingParams(9, 1, 1, 0, logit_bias=((4, 10.0),)), [4]),
+        ((4, 3, 2, 1, 0), [0], SamplingParams(9, 1, 1, 0, presence_penalty=2), [1]),
+        ((4, 3, 2, 1, 0), [], SamplingParams(100, 0, 1, 0.2), [0, 1]),
+        ((0, 0), [], HALF, [0]),  # a top-p that is reached exactly keeps no more
+        ((0, 0, 0, 0), [], HALF, [0, 1]),
+        ((0, 0, 0, 0, 0), [], HALF, [0, 1, 2]),
+    ],
+)
+def test_order_is_penalties_top_k_top_p_min_p_temperature(
+    row: tuple[float, ...], history: list[int], params: SamplingParams, ids: list[int]
 ) -> None:
-    greedy = SamplingParams(
-        temperature=0,
-        top_k=params.top_k,
-        repeat_penalty=params.repeat_penalty,
-        presence_penalty=params.presence_penalty,
-        logit_bias=params.logit_bias,
-    )
-    logits = penalised(np.array(row, dtype=np.float32), history, greedy).tolist()
-    kept = candidates(np.array(row, dtype=np.float32), history, greedy)
-    assert kept.ids.tolist() == [logits.index(max(logits))]
-    assert kept.probabilities().tolist() == [1.0]
+    assert candidates(row_of(*row), history, params).ids.tolist() == ids
 
 
-def test_order_is_penalties_top_k_top_p_min_p_temperature() -> None:
-    """Each transform sees what the one before it left, and temperature changes no set."""
-    row = row_of(4, 3, 2, 1, 0)
-    top_p_of_three = SamplingParams(temperature=9, top_k=3, top_p=0.9, min_p=0)
-    assert candidates(row, [], top_p_of_three).ids.tolist() == [0, 1]  # .665 + .245 = .910
-    assert candidates(row, [], SamplingParams(9, 0, 0.9, 0)).ids.tolist() == [
-        0,
-        1,
-        2,
-    ]  # .636 + .234
-    biased = SamplingParams(9, 1, 1, 0, logit_bias=((4, 10.0),))
-    assert candidates(row, [], biased).ids.tolist() == [4]
-    penalised_first = SamplingParams(9, 1, 1, 0, presence_penalty=2)
-    assert candidates(row, [0], penalised_first).ids.tolist() == [1]
-    assert candidates(row, [], SamplingParams(100, 0, 1, 0.2)).ids.tolist() == [0, 1]
-
-
-def test_top_p_that_is_reached_exactly_keeps_no_more() -> None:
-    half = SamplingParams(temperature=1, top_k=0, top_p=0.5, min_p=0)
-    assert candidates(row_of(0, 0), [], half).ids.tolist() == [0]
-    assert candidates(row_of(0, 0, 0, 0), [], half).ids.tolist() == [0, 1]
-    assert candidates(row_of(0, 0, 0, 0, 0), [], half).ids.tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("height", [-30_000.0, 30_000.0])
-def test_logits_of_any_height_give_the_same_candidates(height: float) -> None:
+@pytest.mark.parametrize("height", [-30_000.0, -5000.0, 30_000.0])
+def test_logits_and_log_weights_of_any_height_give_the_same_candidates(height: float) -> None:
     row = row_of(3, 2, 1, -4, 2.5)
     low, high = (candidates(each, [], SamplingParams()) for each in (row, row + height))
     assert low.ids.tolist() == high.ids.tolist()
     assert low.probabilities() == pytest.approx(high.probabilities())
-
-
-def test_probabilities_of_log_weights_of_any_height() -> None:
-    for height in (-5000.0, 0.0, 5000.0):
-        kept = Candidates(np.arange(2), np.array([height, height]))
-        assert kept.probabilities().tolist() == [0.5, 0.5]
+    even = Candidates(np.arange(2), np.array([height, height]))
+    assert even.probabilities().tolist() == [0.5, 0.5]
 
 
 def test_defaults_are_those_of_the_command_line() -> None:
-    assert SamplingParams() == SamplingParams(
-        temperature=0.8,
-        top_k=40,
-        top_p=0.95,
-        min_p=0.05,
-        repeat_penalty=1.0,
-        presence_penalty=0.0,
-        frequency_penalty=0.0,
-        penalty_last_n=64,
-        logit_bias=(),
-    )
+    assert SamplingParams() == SamplingParams(0.8, 40, 0.95, 0.05, 1.0, 0.0, 0.0, 64, ())
     assert not SamplingParams().penalises
 
 
-def test_repeat_penalty_makes_positive_and_negative_logits_less_likely() -> None:
-    params = SamplingParams(repeat_penalty=2)
-    assert penalised(row_of(4, -4, 0, 4), [0, 1, 2], params).tolist() == [2, -8, 0, 4]
-
-
-def test_frequency_counts_and_presence_does_not() -> None:
-    params = SamplingParams(presence_penalty=1, frequency_penalty=0.5)
-    assert penalised(row_of(0, 0, 0), [1, 2, 2, 2], params).tolist() == [0, -1.5, -2.5]
-
-
-def test_only_recent_tokens_are_penalised() -> None:
-    params = SamplingParams(presence_penalty=1, penalty_last_n=2)
-    assert penalised(row_of(0, 0, 0), [0, 1, 2], params).tolist() == [0, -1, -1]
-    off = SamplingParams(presence_penalty=1, penalty_last_n=0)
-    assert penalised(row_of(0, 0, 0), [0, 1, 2], off).tolist() == [0, 0, 0]
-
-
-def test_history_and_bias_beyond_the_row_are_left_alone() -> None:
-    params = SamplingParams(presence_penalty=1, logit_bias=((9, 5.0),))
-    assert penalised(row_of(0, 0), [1, 7], params).tolist() == [0, -1]
+@pytest.mark.parametrize(
+    ("row", "history", "params", "after"),
+    [
+        ((4, -4, 0, 4), [0, 1, 2], SamplingParams(repeat_penalty=2), [2, -8, 0, 4]),
+        (
+            (0, 0, 0),
+            [1, 2, 2, 2],
+            SamplingParams(presence_penalty=1, frequency_penalty=0.5),
+            [0, -1.5, -2.5],
+        ),
+        ((0, 0, 0), [0, 1, 2], SamplingParams(presence_penalty=1, penalty_last_n=2), [0, -1, -1]),
+        ((0, 0, 0), [0, 1, 2], SamplingParams(presence_penalty=1, penalty_last_n=0), [0, 0, 0]),
+        # Ids beyond the row are left alone.
+        (
+            (0, 0),
+            [1, 2, 7],
+            SamplingParams(presence_penalty=1, logit_bias=((2, 5.0), (9, 5.0))),
+            [0, -1],
+        ),
+    ],
+)
+def test_what_is_penalised(
+    row: tuple[float, ...], history: list[int], params: SamplingParams, after: list[float]
+) -> None:
+    assert penalised(row_of(*row), history, params).tolist() == after
 
 
 def test_row_without_transforms_is_not_copied() -> None:
@@ -210,93 +174,69 @@ def test_row_without_transforms_is_not_copied() -> None:
     assert penalised(row, [0, 1], SamplingParams()) is row
 
 
-def test_bias_of_minus_infinity_bans_an_id() -> None:
-    params = SamplingParams(temperature=1, logit_bias=((1, -math.inf),))
-    assert candidates(row_of(0, 50, 0), [], params).probabilities()[[0, -1]].tolist() == [0.5, 0.5]
-
-
-@pytest.mark.parametrize("size", [3, 64, 4160, 151_936])
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("top_k", [0, 1, 40])
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_single_nan_or_infinity_anywhere_fails_the_pass(
-    size: int, temperature: float, top_k: int, bad: float
-) -> None:
-    params = SamplingParams(temperature=temperature, top_k=top_k)
-    for token in {0, 1, size // 2, size - 1}:
-        row = shaped_row(0, size, "normal")
-        row[token] = bad
-        with pytest.raises(PassFailed, match="no usable logits"):
-            candidates(row, [], params)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("top_k", [0, 40])
-def test_row_of_nothing_but_minus_infinity_fails_the_pass(temperature: float, top_k: int) -> None:
-    row = np.full(1000, -np.inf, dtype=np.float32)
-    with pytest.raises(PassFailed):
-        candidates(row, [], SamplingParams(temperature=temperature, top_k=top_k))
-
-
-def test_next_to_no_temperature_is_greedy_and_silent() -> None:
+def test_what_is_banned_is_left_out_and_next_to_no_temperature_is_greedy() -> None:
+    for bias in (-math.inf, FORBIDDEN):
+        banned = SamplingParams(temperature=1, logit_bias=((1, bias),))
+        left = candidates(row_of(0, 500, 0), [], banned)
+        assert left.probabilities()[[0, -1]].tolist() == [0.5, 0.5]
     kept = candidates(row_of(1, 2, 2, 0), [], SamplingParams(temperature=1e-310))
     assert kept.probabilities()[np.isin(kept.ids, [1, 2])].tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("temperature", -1.0),
-        ("temperature", math.nan),
-        ("temperature", math.inf),
-        ("top_k", -1),
-        ("top_p", 0.0),
-        ("top_p", -0.5),
-        ("top_p", 1.01),
-        ("top_p", math.nan),
-        ("min_p", -0.1),
-        ("min_p", 1.5),
-        ("min_p", math.nan),
-        ("repeat_penalty", 0.0),
-        ("repeat_penalty", -1.0),
-        ("repeat_penalty", math.inf),
-        ("repeat_penalty", math.nan),
-        ("presence_penalty", math.nan),
-        ("presence_penalty", math.inf),
-        ("frequency_penalty", -math.inf),
-        ("penalty_last_n", -1),
-    ],
-)
-def test_value_out_of_range_is_a_usage_error_of_one_line(name: str, value: float) -> None:
-    with pytest.raises(UsageError) as caught:
-        SamplingParams(**{name: value})  # type: ignore[arg-type]
-    message = str(caught.value)
-    assert name in message
-    assert str(value) in message
-    assert "\n" not in message
+SETTINGS = [(40, 0.95, 0.05), (0, 1, 0.1), (0, 1, 0), (1, 1, 0)]
 
 
-@pytest.mark.parametrize("entry", [(-1, 1.0), (0, math.nan), (0, math.inf)])
+@pytest.mark.parametrize("size", [3, 64, 4160, 151_936])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize(("top_k", "top_p", "min_p"), SETTINGS)
+def test_row_that_holds_what_is_no_logit_fails_the_pass(
+    size: int, temperature: float, bad: float, top_k: int, top_p: float, min_p: float
+) -> None:
+    params = SamplingParams(temperature, top_k, top_p, min_p)
+    for places in ([0], [1], [size // 2], [size - 1], [0, size - 2], range(size // 3, size // 2)):
+        row = shaped_row(0, size, "normal")
+        row[list(places) or [0]] = bad
+        with pytest.raises(PassFailed, match="no usable logits"):
+            candidates(row, [], params)
+    with pytest.raises(PassFailed):
+        candidates(np.full(size, -np.inf, dtype=np.float32), [], params)
+
+
+NAN, INF = math.nan, math.inf
+REFUSED = {
+    "temperature": (-1.0, NAN, INF),
+    "top_k": (-1,),
+    "top_p": (0.0, -0.5, 1.01, NAN),
+    "min_p": (-0.1, 1.5, NAN),
+    "repeat_penalty": (0.0, -1.0, INF, NAN),
+    "presence_penalty": (NAN, INF),
+    "frequency_penalty": (-INF,),
+    "penalty_last_n": (-1,),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_value_out_of_range_is_a_usage_error_of_one_line(name: str) -> None:
+    for value in REFUSED[name]:
+        with pytest.raises(UsageError) as caught:
+            SamplingParams(**{name: value})  # type: ignore[arg-type]
+        message = str(caught.value)
+        assert name in message
+        assert str(value) in message
+        assert "\n" not in message
+
+
+@pytest.mark.parametrize("entry", [(-1, 1.0), (0, NAN), (0, INF)])
 def test_impossible_logit_bias_is_a_usage_error_of_one_line(entry: tuple[int, float]) -> None:
     with pytest.raises(UsageError, match="logit_bias") as caught:
         SamplingParams(logit_bias=(entry,))
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "edge",
-    [
-        {"temperature": 0.0},
-        {"top_k": 0},
-        {"top_p": 1.0},
-        {"min_p": 0.0},
-        {"min_p": 1.0},
-        {"penalty_last_n": 0},
-        {"logit_bias": ((0, -math.inf),)},
-    ],
-)
-def test_values_at_the_edge_are_allowed(edge: dict[str, float]) -> None:
-    SamplingParams(**edge)  # type: ignore[arg-type]
+def test_values_at_the_edge_are_allowed() -> None:
+    SamplingParams(0.0, 0, 1.0, 0.0, penalty_last_n=0, logit_bias=((0, -INF),))
+    SamplingParams(min_p=1.0)
 
 
 def test_candidates_do_not_depend_on_what_cannot_be_chosen() -> None:
@@ -306,12 +246,6 @@ def test_candidates_do_not_depend_on_what_cannot_be_chosen() -> None:
     one, other = (candidates(each, [], SamplingParams()) for each in (row, lower))
     assert np.array_equal(one.ids, other.ids)
     assert np.array_equal(one.log_weights, other.log_weights)
-
-
-def test_only_what_top_k_keeps_becomes_float64() -> None:
-    kept = candidates(shaped_row(5, 151_936, "normal"), [], SamplingParams(top_p=1, min_p=0))
-    assert kept.ids.size == kept.log_weights.size == 40
-    assert kept.ids.tolist() == sorted(kept.ids.tolist())
 
 
 def test_plain_params_leave_the_distribution_as_it_is() -> None:

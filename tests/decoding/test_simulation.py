@@ -13,7 +13,7 @@ from lab.simulator.clairvoyant import (
     best_stops,
     expected_rate,
 )
-from lab.simulator.contenders import MovingAverage, fixed_lookup, fixed_model, plain
+from lab.simulator.contenders import Contender, MovingAverage, fixed_lookup, fixed_model, plain
 from lab.simulator.costs import F16, GPU
 from lab.simulator.loop import WARM_UP, plain_seconds, regret, run, worst_window
 from lab.simulator.pair import Machine, VirtualModel
@@ -41,8 +41,7 @@ def test_a_replay_takes_what_the_loop_takes(name: str, length: int) -> None:
 @pytest.mark.parametrize("asked", [5, 13, 15, 30])
 def test_a_replay_of_short_replies_catches_up_with_the_questions(asked: int) -> None:
     make = short_replies(GPU, 0.8, n=12, asked=asked)
-    world, replay = make(1), Replay.of(make(1))
-    taken = run(world, fixed_model(3)).seconds
+    taken, replay = run(make(1), fixed_model(3)).seconds, Replay.of(make(1))
     np.testing.assert_allclose(taken, replay.seconds(every_regime(Choice(3), replay)), rtol=1e-9)
 
 
@@ -109,19 +108,16 @@ def test_the_expected_rate_is_what_long_runs_earn(agreement: float, length: int)
     assert float(np.mean(rates)) == pytest.approx(expected, abs=5 * error + 1e-9)
 
 
-def test_who_knows_the_chances_drafts_as_far_as_they_pay() -> None:
-    assert best_length(F16, 0.3, 0) == 0
-    assert best_length(GPU, 0.0, 0) == 0
+def test_who_knows_the_chances_drafts_as_far_as_they_pay_and_gaps_are_worth_what_they_say() -> None:
+    assert best_length(F16, 0.3, 0) == best_length(GPU, 0.0, 0) == 0
     assert best_length(GPU, 1.0, 0) == MODEL_LENGTHS[-1]
     assert 1 <= best_length(GPU, 0.5, 0) < best_length(GPU, 0.9, 0)
-
-
-def test_gaps_are_worth_something_only_where_they_say_something() -> None:
-    def loss(name: str) -> float:
-        return regret(clairvoyant(name, 0), clairvoyant(name, 0, sees_gaps=True))
-
-    assert loss("stationary-f16-0.85") > 0.03
-    assert abs(loss("gaps-say-nothing-gpu")) < 0.005
+    loss = {
+        name: regret(clairvoyant(name, 0), clairvoyant(name, 0, sees_gaps=True))
+        for name in ("stationary-f16-0.85", "gaps-say-nothing-gpu")
+    }
+    assert loss["stationary-f16-0.85"] > 0.03
+    assert abs(loss["gaps-say-nothing-gpu"]) < 0.005
 
 
 def test_gaps_that_say_nothing_stop_where_the_best_length_is_reached() -> None:
@@ -147,23 +143,22 @@ def test_windows_and_regret_see_a_loss() -> None:
     assert regret(slowed, plain_s) == pytest.approx(50 / 900)
 
 
-def test_plain_decoding_is_found_wanting_where_drafting_pays() -> None:
-    assert assess("stationary-gpu-0.85", 0, plain).regret > 1
-
-
-@pytest.mark.first(1)
-@pytest.mark.parametrize("name", ["adversarial-gpu", "honeymoon-gpu", "hopeless-f16"])
-def test_a_naive_policy_is_caught(name: str) -> None:
-    outcome = assess(name, 0, MovingAverage)
+@pytest.mark.first(2)
+@pytest.mark.parametrize(
+    ("name", "contender"),
+    [
+        ("adversarial-gpu", MovingAverage),
+        ("breaking-copy-q4_k_m", fixed_lookup(7)),  # where bets are broken
+        ("honeymoon-gpu", MovingAverage),
+        ("hopeless-f16", MovingAverage),
+    ],
+)
+def test_who_always_drafts_is_caught(name: str, contender: Contender) -> None:
+    outcome = assess(name, 0, contender)
     assert outcome.regret > 0.05
     assert outcome.window < 0.97
 
 
-def test_whoever_always_copies_is_caught_where_bets_are_broken() -> None:
-    outcome = assess("breaking-copy-q4_k_m", 0, fixed_lookup(7))
-    assert outcome.regret > 0.05
-    assert outcome.window < 0.97
-
-
-def test_a_naive_policy_does_well_where_nothing_changes() -> None:
+def test_where_nothing_changes_a_naive_policy_does_well_and_plain_decoding_does_not() -> None:
     assert assess("stationary-gpu-0.85", 0, MovingAverage).regret < 0.1
+    assert assess("stationary-gpu-0.85", 0, plain).regret > 1

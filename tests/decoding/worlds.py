@@ -65,11 +65,7 @@ _random_table, _related_table = cache(random_table), cache(related_table)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Renamed(Table):
-    """A table of which every id has another name.
-
-    Args:
-        names: by id, the name.
-    """
+    """A table of which every id has another name."""
 
     names: NDArray[np.int64]
 
@@ -300,11 +296,7 @@ def reference(
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Models of a world, with their caches, and a policy for all its turns.
-
-    Attributes:
-        text: what is going to be said, as the oracle knows it.
-    """
+    """Models of a world, with their caches, and a policy for all its turns."""
 
     world: World
     models: dict[Role, Model]
@@ -431,14 +423,7 @@ class _SometimesKnows:
 def policy_of(
     world: World, draft_model: LanguageModel | None, text: Sequence[int], longest: int = 9
 ) -> Policy:
-    """Return the policy of a world.
-
-    Args:
-        world: names it.
-        draft_model: its sequence; None without one.
-        text: what is going to be said.
-        longest: most tokens of a draft.
-    """
+    """Return the policy of a world."""
     drafters = drafters_of(world, draft_model, text)
     if world.drafter == "auto":
         small = "heads" if world.whim % 2 else "model"

@@ -1,6 +1,6 @@
 """An engine without weights: the real server and protocol, the real Assistant, and models that tell a script.
 
-    EngineClient(command({"answers": {"river": "The Rhine."}, "pass_s": 0.01}))
+    RemoteEngine(command({"answers": {"river": "The Rhine."}, "pass_s": 0.01}))
 
 A script is a dict; every field may be left out. `pass_s`, `chunk_s`, `load_s` and `deaf` may be the name of a file instead
 of seconds: then it takes until that file is there.
@@ -75,7 +75,7 @@ _STEPS = 10
 
 
 def command(script: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-    """Return what starts a double, for `EngineClient`."""
+    """Return what starts a double, for `RemoteEngine`."""
     root = str(Path(__file__).parents[2])
     start = (
         f"import sys; sys.path.insert(0, {root!r}); from tests.engine.double import main; main()"

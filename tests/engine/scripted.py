@@ -1,5 +1,6 @@
 """Models that tell a script, at the pace that it sets, and die or fail where it says so."""
 
+import math
 import os
 import signal
 import time
@@ -17,6 +18,7 @@ from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
 from localspec.errors import PassFailed
+from localspec.launch.kept_prefixes import common
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
 
 TEMPLATE = (
@@ -132,10 +134,7 @@ class ScriptedModel:
         return len(self.cells)
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
-        shorter = min(len(self.cells), len(tokens))
-        if self.cells[:shorter] == list(tokens[:shorter]):
-            return shorter
-        return next(i for i in range(shorter) if self.cells[i] != tokens[i])
+        return common(self.cells, tokens)
 
     def truncate(self, n_past: int) -> None:
         del self.cells[n_past:]
@@ -209,15 +208,11 @@ class ScriptedSequences:
 
 def wait(seconds: float | str, cancel: CancelFlag) -> None:
     """Let time go by as a native call does, which looks at its flag now and then; or wait for a file."""
-    end_s = 0.0 if isinstance(seconds, str) else time.monotonic() + seconds
-
-    def left_s() -> float:
-        if isinstance(seconds, str):
-            return 0.0 if Path(seconds).exists() else _SLICE_S
-        return end_s - time.monotonic()
-
-    while not cancel.is_set and (left := left_s()) > 0:
-        time.sleep(min(left, _SLICE_S))
+    end_s = math.inf if isinstance(seconds, str) else time.monotonic() + seconds
+    while not cancel.is_set and (left_s := end_s - time.monotonic()) > 0:
+        if isinstance(seconds, str) and Path(seconds).exists():
+            break
+        time.sleep(min(left_s, _SLICE_S))
     if cancel.is_set:
         raise Cancelled
 

@@ -13,12 +13,13 @@ from localspec.chat.conversation import Conversation, KnownConversations
 from localspec.chat.events import Event, Finished, RoundDone, Started, StreamEvent
 from localspec.chat.request import Observer, Request
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.policy import Policy
+from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.round import StopReason
 from localspec.engine.answering import Answering, dropped_to_fit
 from localspec.engine.protocol import Notice, ReplyEvents
 from localspec.messages import Message
 from tests.engine.double import loaded
+from tests.engine.scripted import KnowingDrafter, script_of
 from tests.engine.talking import GREEDY
 
 
@@ -113,6 +114,17 @@ def test_without_rounds_all_else_of_them_is_sent() -> None:
     )
     assert other.reply.acceptance == one.reply.acceptance
     assert one.reply.acceptance.rounds == len(rounds_done) - 1, "the prompt's own token is none"
+
+
+def test_the_reason_names_how_many_replies_shared_the_passes() -> None:
+    script = {"parallel": 3, "costs": {"target": [[1, 64], [1.0, 64.0]]}}
+    made, notices = loaded("toy", script, CancelFlag()), list[Notice]()
+    policies = [FixedPolicy(KnowingDrafter(script_of(script)), 0) for _ in range(3)]
+    assistant = Assistant(made.assistant.models, policies)
+    answering = Answering(replace(made, assistant=assistant), notices.append)
+    finish(answering, *(Request(n, (Message.user("hello"),), GREEDY) for n in (1, 2, 3)))
+    reasons = {each.reason for each in notices if isinstance(each, Finished)}
+    assert reasons == {"off: beside 2 others a draft costs more than it could confirm"}
 
 
 class Listener:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from localspec.history.database import STEPS
-from localspec.tui.models import Phase
 from tests.tui.driving import Chat, drive
 
 LONG = "word " * 200
@@ -223,7 +222,7 @@ def test_a_history_of_a_later_version_is_told_and_left_as_it_is(tmp_path: Path) 
         await until_told(chat, "later localspec", "update localspec")
         await chat.ask("and now?")
         assert chat.contents == ["and now?", "Hello **world**."]
-        assert chat.session.models.phase is Phase.READY
+        assert chat.session.models.ready is not None
 
     drive(look, tmp_path)
     assert database_of(tmp_path).read_bytes() == before

@@ -1,6 +1,6 @@
 """An engine that spells texts, in this process: by tokens of one to four characters, one at a time or in rounds of several, as drafting confirms them.
 
-It stands where `EngineClient` and `RemoteEngine` have the engine of a server, speaks the real protocol, and filters as a request says.
+It stands where `RemoteEngine` has the engine of a server, speaks the real protocol, and filters as a request says.
 """
 
 import json

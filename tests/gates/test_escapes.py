@@ -13,7 +13,7 @@ from lab.planted import FORMATS, Planted, planted
 from localspec.gates.gate import gate_of_toml, usual_gate
 from localspec.gates.patterns import MAX_MATCH
 from tests.chat.cutting import cut
-from tests.examples import examples
+from tests.examples import LONG, examples
 from tests.gates.spelling import leaked
 from tests.gates.streaming import streamed
 
@@ -59,31 +59,34 @@ def assert_hidden(secrets: list[Planted], whole: str, form: str) -> None:
         visible = next(iter(value.values())) if isinstance(value, dict) else value[0]
 
 
-@pytest.mark.parametrize("form", FORMS)
+def forms(random: Random) -> list[str]:
+    """Return all forms in the long form of the tests, and two by default."""
+    return [*FORMS] if LONG else random.sample([*FORMS], 2)
+
+
 @pytest.mark.parametrize("which", FORMATS)
-def test_no_secret_passes_behind_separators_or_with_invisible_characters(
-    which: str, form: str
-) -> None:
-    random = Random(f"{which} {form}")
-    for about in ("", *(f"It is{each}" for each in SEPARATORS)):
-        secret = planted(random, which)
-        assert_hidden([secret], f"{about}{secret.text}{random.choice(SEPARATORS[:5])}ok", form)
-    for invisible in "\u00ad\u200b\u2060\ufeff":
-        secret = planted(random, which)
-        text = secret.text
-        for _ in range(random.randint(1, 4)):
-            at = random.randrange(1, len(text))
-            text = text[:at] + invisible + text[at:]
-        assert_hidden([secret], f"It is\n{text} ok", form)
+def test_no_secret_passes_behind_separators_or_with_invisible_characters(which: str) -> None:
+    random = Random(which)
+    for form in forms(random):
+        for about in ("", *(f"It is{each}" for each in SEPARATORS)):
+            secret = planted(random, which)
+            assert_hidden([secret], f"{about}{secret.text}{random.choice(SEPARATORS[:5])}ok", form)
+        for invisible in "\u00ad\u200b\u2060\ufeff":
+            secret = planted(random, which)
+            text = secret.text
+            for _ in range(random.randint(1, 4)):
+                at = random.randrange(1, len(text))
+                text = text[:at] + invisible + text[at:]
+            assert_hidden([secret], f"It is\n{text} ok", form)
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("which", NAMED)
-def test_two_keys_without_anything_between_are_both_hidden(which: str, form: str) -> None:
-    random = Random(f"{which} {form}")
-    for other in (which, "AWS", "Hugging Face", "npm", random.choice(NAMED)):
-        one, two = planted(random, which), planted(random, other)
-        assert_hidden([one, two], f"They are {one.text}{two.text} now", form)
+def test_two_keys_without_anything_between_are_both_hidden(which: str) -> None:
+    random = Random(which)
+    for form in forms(random):
+        for other in (which, "AWS", "Hugging Face", "npm", random.choice(NAMED)):
+            one, two = planted(random, which), planted(random, other)
+            assert_hidden([one, two], f"They are {one.text}{two.text} now", form)
 
 
 @examples(60)
@@ -128,5 +131,5 @@ def test_escape_is_read_as_it_is_written_too() -> None:
 
 
 def test_invisible_characters_hold_nothing_back_for_ever() -> None:
-    chunks = ["ghp_", *"\u200b" * 9000, *"\\" * 200]
+    chunks = ["ghp_", *"\u200b" * (2 * MAX_MATCH + 500), *"\\" * 200]
     streamed(usual_gate().text(), chunks, most_held=2 * MAX_MATCH + 1)

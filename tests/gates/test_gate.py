@@ -41,8 +41,8 @@ X = "[[pattern]]\nname = 'x'\n"
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("use = 1", "use must be a list, not '1'"), ("use = ['cats']", "'cats' is no rule"), ("uses = []", "uses is not a known key"),
-        ("action = 'eat'", "choose one of ask, mask, note, stop$"), ("[actions]\ncats = 'mask'", "'cats' is no rule"),
+        ("use = 1", "use must be a list, not '1'"), ("use = ['cats']", "'cats' is not a rule"), ("uses = []", "uses is not a known key"),
+        ("action = 'eat'", "choose one of ask, mask, note, stop$"), ("[actions]\ncats = 'mask'", "'cats' is not a rule"),
         ("[actions]\npassword = 'stop'\nsecrets = 'eat'", "actions.secrets is 'eat': choose one of ask, mask, note, stop$"),
         ("[actions]\npassword = ['stop']", "actions.password is .*: choose one of"), ("actions = 1", "actions must be a table"),
         ("[[pattern]]\nname = 'password '\npattern = 'a'", "'password' is a rule of localspec's"), ("pattern = 1", "pattern must be a list"),

@@ -1,7 +1,4 @@
-"""Planted secrets on every way out: chat with its history and exports, run, batch, serve, exports of what was kept ungated, and recorded telemetry.
-
-Each way gets 5,000 where LOCALSPEC_LONG_TESTS is set, alone and in rounds as drafting confirms them.
-"""
+"""Planted secrets on every way out, alone and in rounds as drafting confirms them; 5,000 where LOCALSPEC_LONG_TESTS is set."""
 
 import io
 import json
@@ -9,14 +6,13 @@ import re
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
+from lab.planted import FORMATS
 from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
 from localspec.chat.request import Request
-from localspec.engine.client import EngineClient
 from localspec.engine.engine import RemoteEngine, iterate
 from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
@@ -41,7 +37,7 @@ from tests.tui.test_gate import on_disk
 
 pytestmark = pytest.mark.long
 
-COUNT = 5000 if LONG else 108
+COUNT = 5000 if LONG else 2 * len(FORMATS)
 EACH, TURNS = 10, 20
 SECRETS = secrets_of(COUNT, seed=21)
 TEXTS = texts_of(SECRETS, EACH)
@@ -63,9 +59,11 @@ def test_leak_is_found_whole_and_in_part() -> None:
 
 @ROUNDS
 def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
-    engine = EngineClient(find=lambda _: Spelling(TEXTS, most), gate="usual")
+    engine = RemoteEngine(find=lambda _: Spelling(TEXTS, most))
     talk = SavedConversation(History(tmp_path / "history"))
-    session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
+    session = Session(
+        engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path, gate="usual"
+    )
     out, err = io.StringIO(), io.StringIO()
     front = Lines(session, Preferences(), out, err, terminal=False)
     lines = list[str]()
@@ -117,15 +115,10 @@ def test_serve(most: int, stream: bool) -> None:
         for number in range(len(TEXTS)):
             done = server.chat(f"text {number}?", stream=stream)
             assert done.status_code == 200, done.text
-            seen += _contents(done.text) if stream else [done.text]
+            events = [each[6:] for each in done.text.split("\n\n") if stream and "{" in each]
+            deltas = [json.loads(each)["choices"][0]["delta"] for each in events]
+            seen += [each.get("content") or "" for each in deltas] if stream else [done.text]
     assert_nothing_leaks("".join(seen))
-
-
-def _contents(told: str) -> list[str]:
-    """Return the texts of a stream of server-sent events, and whatever else is in it."""
-    events = [each.removeprefix("data: ") for each in told.split("\n\n") if "{" in each]
-    deltas: list[dict[str, Any]] = [json.loads(each)["choices"][0]["delta"] for each in events]
-    return [each.get("content") or "" for each in deltas]
 
 
 @pytest.mark.parametrize("style", ["md", "json"])

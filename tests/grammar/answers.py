@@ -10,7 +10,33 @@ import numpy as np
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
 from localspec.options import ReplyOptions
-from tests.grammar.byte_vocabulary import END, ByteVocabulary
+
+END = 256
+
+
+class ByteVocabulary:
+    """The bytes, an EOG, and any further tokens; the longest one that fits is taken first."""
+
+    def __init__(self, *longer: str, more_eog: int = 0) -> None:
+        first = END + 1 + more_eog
+        self.eog = frozenset(range(END, first))
+        self.longer = {text.encode(): first + index for index, text in enumerate(longer)}
+
+    def pieces(self) -> list[bytes]:
+        return [bytes([code]) for code in range(256)] + [b""] * len(self.eog) + [*self.longer]
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        assert not add_special
+        assert not parse_special
+        found, rest = list[int](), text.encode()
+        while rest:
+            piece = max(
+                (each for each in self.longer if rest.startswith(each)), key=len, default=b""
+            )
+            found.append(self.longer[piece] if piece else rest[0])
+            rest = rest[max(1, len(piece)) :]
+        return found
+
 
 _IDS = np.arange(END + 1)
 _LONG, _LONGEST = 120, 2_000
@@ -36,7 +62,11 @@ def texts(count: int, **options: Any) -> list[str]:
 
 def takes(text: str, **options: Any) -> bool:
     """Return whether a text is one of a grammar."""
-    rule = automaton(**options)
+    return passes(automaton(**options), text)
+
+
+def passes(rule: GrammarAutomaton, text: str) -> bool:
+    """Return whether an automaton lets a whole text pass."""
     state = rule.start()
     for token in [*text.encode(), END]:
         if not rule.allows(state, np.array([token]))[0]:

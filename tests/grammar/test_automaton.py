@@ -14,7 +14,7 @@ from localspec.grammar import automaton as automaton_module
 from localspec.grammar.automaton import GrammarAutomaton, GrammarState, _Cursor
 from localspec.options import ReplyOptions
 from tests.decoding.planting import plant
-from tests.grammar.byte_vocabulary import END, ByteVocabulary
+from tests.grammar.answers import END, ByteVocabulary
 
 PERSON = {
     "type": "object",
@@ -125,12 +125,10 @@ def test_places_far_from_each_other_have_their_own_masks() -> None:
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("self._matcher.rollback(back)", "self._matcher.rollback(0)"),
-        ("self._matcher.rollback(back)", "self._matcher.rollback(min(back, 1))"),
-        ("tokens[::-1]", "tokens"),
-        ("self._at = state", "pass"),
+        ("self._matcher.rollback(back)", "self._matcher.rollback(0)"), ("self._matcher.rollback(back)", "self._matcher.rollback(min(back, 1))"),
+        ("tokens[::-1]", "tokens"), ("self._at = state", "pass"),
     ],
-)
+)  # fmt: skip
 def test_a_matcher_that_stands_elsewhere_is_caught(
     right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +186,19 @@ def test_a_forced_token_that_is_not_looked_at_again_is_caught(
     plant(monkeypatch, _Cursor.forced, "tuple(forced)", "(*forced, *tokens[-1:], 1)[:6]")
     with pytest.raises(AssertionError):
         test_what_is_forced_is_all_that_may_follow_and_no_more_is_said()
+
+
+class BlankFirst(ByteVocabulary):
+    """Writes a blank before the first word of a text, as some tokenizers do."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        whole = text if text.startswith("\n") else f" {text}"
+        return super().tokenize(whole, add_special=add_special, parse_special=parse_special)
+
+
+def test_forced_text_is_spelled_without_a_blank_that_a_tokenizer_adds() -> None:
+    rule = Grammars(BlankFirst("name"))(ReplyOptions(regex="xname"))
+    assert rule.forced(rule.step(rule.start(), ord("x"))) == (END + 1,)
 
 
 def test_tokens_without_text_never_follow() -> None:

@@ -13,15 +13,8 @@ from localspec.calls.policy import CallOffer, CallPolicy
 from localspec.errors import UsageError
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
-from tests.chat.test_calls import (
-    FORMS,
-    GEMMA_FORM,
-    HARMONY_FORM,
-    HERMES_FORM,
-    TOOLS,
-    XML_FORM,
-)
-from tests.grammar.byte_vocabulary import END, ByteVocabulary
+from tests.chat.test_calls import FORMS, GEMMA_FORM, HARMONY_FORM, HERMES_FORM, TOOLS, XML_FORM
+from tests.grammar.answers import END, ByteVocabulary, passes
 
 GRAMMARS = Grammars(ByteVocabulary())
 
@@ -35,15 +28,6 @@ def rule(
 
 def offer(tools: Sequence[Tool], *, several: bool = True) -> CallOffer:
     return CallPolicy(parallel=several).offer([each.name for each in tools], [])
-
-
-def passes(automaton: GrammarAutomaton, text: str) -> bool:
-    state = automaton.start()
-    for token in [*text.encode(), END]:
-        if not automaton.allows(state, np.array([token]))[0]:
-            return False
-        state = automaton.step(state, token)
-    return True
 
 
 def tool(**schema: Any) -> Tool:
@@ -70,57 +54,48 @@ def test_valid_calls_pass_and_others_do_not() -> None:
     assert passes(calls, hermes("get_weather", {"city": "Rio", "days": 3}))
     assert passes(calls, f"{hermes('now', {})}\n{hermes('get_weather', {'city': ''})}")
     for wrong in (
-        hermes("rm", {}),
-        hermes("now", {"a": 1}),
-        hermes("get_weather", {}),
-        hermes("get_weather", {"city": 7}),
-        hermes("get_weather", '{"city": "Rio"'),
-        hermes("now", {}) + " and so on",
-        "No.",
-    ):
+        hermes("rm", {}), hermes("now", {"a": 1}), hermes("get_weather", {}), hermes("get_weather", {"city": 7}),
+        hermes("get_weather", '{"city": "Rio"'), hermes("now", {}) + " and so on", "No.",
+    ):  # fmt: skip
         assert not passes(calls, wrong), wrong
 
 
-def test_one_call_alone_where_no_more_are_wanted() -> None:
-    assert passes(rule(HERMES_FORM, several=False), hermes("now", {}))
-    assert not passes(rule(HERMES_FORM, several=False), f"{hermes('now', {})}\n{hermes('now', {})}")
-
-
-def test_behind_the_trigger_the_rest_of_a_call_follows() -> None:
+def test_one_call_alone_and_the_rest_of_one_behind_its_trigger() -> None:
+    one = rule(HERMES_FORM, several=False)
+    assert passes(one, hermes("now", {}))
+    assert not passes(one, f"{hermes('now', {})}\n{hermes('now', {})}")
     assert passes(rule(HERMES_FORM, begun=True), hermes("now", {}).removeprefix("<tool_call>"))
 
 
+def test_an_answer_is_free_up_to_its_trigger_and_forced_behind_it() -> None:
+    now = TOOLS[1:2]
+    free = GRAMMARS.of_answers(HERMES_FORM, now, offer(now), {})
+    state = free.start()
+    assert free.forced(state) == ()
+    for byte in b"Yes. <tool_call>":
+        assert free.allows(state, np.array([byte]))[0]
+        state = free.step(state, byte)
+    assert free.allows(state, np.array([ord("\n"), ord("x")])).tolist() == [True, False]
+    assert b'{"name": "now"' in bytes(free.forced(state))
+
+
 def test_arguments_that_stand_alone_are_bound_to_their_schemas() -> None:
-    calls = rule(XML_FORM)
-    begin, end = "<tool_call>\n<function=", "</function>\n</tool_call>"
-    city, days = (
-        f"<parameter={key}>\n{value}\n</parameter>\n"
-        for key, value in (("city", 'a "<b>"\n</param'), ("days", 3))
-    )
+    calls, begin, end = rule(XML_FORM), "<tool_call>\n<function=", "</function>\n</tool_call>"
+    values = {"city": 'a "<b>"\n</param', "days": 3}
+    city, days = (f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in values.items())
     assert passes(calls, f"{begin}get_weather>\n{city}{days}{end}")
     assert passes(calls, f"{begin}now>\n{end}")
-    for wrong in (
-        f"get_weather>\n{days}",
-        f"get_weather>\n{city}{city}",
-        f"get_weather>\n{city}{days.replace('3', 'three')}",
-        "get_weather>\n",
-        f"now>\n{city}",
-    ):
+    no_days = days.replace("3", "three")
+    for wrong in (f"get_weather>\n{days}", f"get_weather>\n{city}{city}", f"get_weather>\n{city}{no_days}", "get_weather>\n", f"now>\n{city}"):  # fmt: skip
         assert not passes(calls, f"{begin}{wrong}{end}"), wrong
 
 
-def test_texts_without_quotes_keep_what_their_schema_says() -> None:
-    said = {"unit": {"type": "string", "enum": ["C", "F"]}, "code": {"type": "string", "pattern": "^[a-z]+$"}, "note": {"type": "string", "maxLength": 2}}  # fmt: skip
-    for key, right, wrong in (("unit", "C", "K"), ("code", "abc", "a1"), ("note", "ab", "abc")):
-        calls = rule(XML_FORM, tool(properties={key: said[key]}, required=[key]))
-        text = (
-            "<tool_call>\n<function=f>\n<parameter={}>\n{}\n</parameter>\n</function>\n</tool_call>"
-        )
-        assert passes(calls, text.format(key, right))
-        assert not passes(calls, text.format(key, wrong))
-
-
-def test_gemma_s_own_way() -> None:
+def test_texts_without_quotes_keep_their_schemas() -> None:
+    text = "<tool_call>\n<function=f>\n<parameter=a>\n{}\n</parameter>\n</function>\n</tool_call>"
+    for more, right, wrong in (({"enum": ["C", "F"]}, "C", "K"), ({"pattern": "^[a-z]+$"}, "abc", "a1"), ({"maxLength": 2}, "ab", "abc")):  # fmt: skip
+        calls = rule(XML_FORM, tool(properties={"a": {"type": "string", **more}}, required=["a"]))
+        assert passes(calls, text.format(right))
+        assert not passes(calls, text.format(wrong))
     calls = rule(GEMMA_FORM)
     assert passes(calls, '<|tool_call>call:get_weather{city:<|"|>a, b<|"|>,days:3}<tool_call|>')
     assert not passes(calls, "<|tool_call>call:get_weather{city:3}<tool_call|>")

@@ -1,6 +1,7 @@
 """What the mask of a schema lets through is valid under it, and what cannot be kept is refused by name and place."""
 
 import json
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -100,16 +101,15 @@ def test_a_bound_that_no_double_is_binds_all_the_same() -> None:
     ("schema", "taken", "refused"),
     [
         ({"properties": {"a": {"type": "integer"}}}, [{"a": 1}, {}], [{"b": 1}, "x", []]),
-        ({"properties": {"a": {}}, "additionalProperties": True}, [{"a": 1, "b": 2}], []),
-        ({"required": ["a"]}, [{"a": 1, "b": 2}], [{}, 1]),
+        ({"properties": {"a": {}}, "additionalProperties": True}, [{"a": 1, "b": 2}], []), ({"required": ["a"]}, [{"a": 1, "b": 2}], [{}, 1]),
         ({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}, "required": ["b"]}]}, [{"a": 1, "b": 2}], [{"b": 1, "c": 2}, "x"]),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"b": {}}}}}, [{"b": 1}], [{"c": 1}]),
-        ({"minimum": 1, "minLength": 1}, [2, "a"], [0, "", None]),
-        ({"format": "phone", "type": "string"}, ["x"], [1]),
+        ({"minimum": 1, "minLength": 1}, [2, "a"], [0, "", None]), ({"format": "phone", "type": "string"}, ["x"], [1]),
         ({"patternProperties": {"^\\S+$": {"type": "null"}}}, [{"a": None}], [{"a b": None}, {"a": 1}]),
         ({"patternProperties": {"^[a-z]$": {"type": "null"}}, "additionalProperties": {"type": "integer"}}, [{"a": None, "aa": 1}], [{"a": 1}]),
         ({"x-guidance": {"lenient": True}, "type": "null"}, [None], [1]),
         ({"type": "integer", "title": "t", "default": 3, "examples": [1], "x-own": {"not": 1}, "$comment": "c"}, [3], ["t"]),
+        ({"anyOf": [objects(a={}), objects(b={})]}, [{"a": 1}, {"b": 1}], [{"a": 1, "b": 1}]),
         ({"oneOf": [CAT, DOG]}, [{"kind": "cat", "age": 3}, {"kind": "dog"}], [{"kind": "cow"}, {}]),
         # llguidance looks at the alternatives themselves, not behind references.
         (
@@ -148,47 +148,32 @@ def test_white_space_is_a_blank_or_an_indented_line() -> None:
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ({"not": {}}, "'not' is not supported"),
-        ({"type": "array", "contains": {}}, "'contains'"),
-        ({"if": {}, "then": {}}, "'if'"),
+        ({"not": {}}, "'not' is not supported"), ({"type": "array", "contains": {}}, "'contains'"), ({"if": {}, "then": {}}, "'if'"),
         ({"properties": {"a": {"properties": {"b/c": {"not": {}}}}}}, "/properties/a/properties/b~1c"),
         ({"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"items": {"not": {}}}}}, "/$defs/x/items"),
-        ({"type": "strin"}, "Invalid type: strin"),
-        ({"type": []}, "no value is valid here"),
-        ({"enum": []}, "no value is valid here"),
-        (False, "allows nothing"),
-        ({"type": "string", "enum": [1]}, "no value is valid here"),
-        ({"enum": ["a"], "minLength": 3}, "no value is valid here"),
-        ({"type": "string", "format": "regex"}, "format 'regex' is not supported"),
-        ({"type": "string", "format": 5}, "format is '5'"),
-        ({"type": "string", "format": "date", "maxLength": 5}, "no value is valid here"),
-        ({"type": "string", "minLength": 5, "maxLength": 4}, "no value is valid here"),
-        ({"type": "string", "minLength": -1}, "'minLength', got -1"),
-        ({"type": "string", "minLength": "a"}, "minLength is 'a'"),
-        ({"type": "string", "pattern": "(?=a)b"}, "look-around"),
+        ({"type": "strin"}, "Invalid type: strin"), ({"type": []}, "no value is valid here"), ({"enum": []}, "no value is valid here"),
+        (False, "allows nothing"), ({"type": "string", "enum": [1]}, "no value is valid here"),
+        ({"enum": ["a"], "minLength": 3}, "no value is valid here"), ({"type": "string", "format": "regex"}, "format 'regex' is not supported"),
+        ({"type": "string", "format": 5}, "format is '5'"), ({"type": "string", "format": "date", "maxLength": 5}, "no value is valid here"),
+        ({"type": "string", "minLength": 5, "maxLength": 4}, "no value is valid here"), ({"type": "string", "minLength": -1}, "'minLength', got -1"),
+        ({"type": "string", "minLength": "a"}, "minLength is 'a'"), ({"type": "string", "pattern": "(?=a)b"}, "look-around"),
         ({"type": "string", "pattern": "a\\b"}, "lookarounds not supported"),
         ({"type": "string", "pattern": "(a)\\1"}, "backreferences are not supported"),
         ({"properties": {"a": {"pattern": "(a"}}}, "/properties/a: wrong pattern: unclosed group"),
         ({"type": "string", "pattern": "a)"}, "wrong pattern: unopened group"),
         ({"type": "string", "pattern": "[z-a]"}, "wrong pattern: invalid character class range"),
-        ({"type": "string", "pattern": 5}, "pattern is '5'"),
-        ({"type": "integer", "minimum": 3, "maximum": 2}, "no value is valid here"),
-        ({"type": "number", "exclusiveMinimum": 2, "maximum": 2}, "no value is valid here"),
-        ({"type": "number", "minimum": "2"}, "minimum is '2'"),
-        ({"const": (1 << 53) + 1}, "9007199254740993 cannot be written"),
-        ({"enum": [{"a": [10**400]}]}, "cannot be written"),
+        ({"type": "string", "pattern": 5}, "pattern is '5'"), ({"type": "integer", "minimum": 3, "maximum": 2}, "no value is valid here"),
+        ({"type": "number", "exclusiveMinimum": 2, "maximum": 2}, "no value is valid here"), ({"type": "number", "minimum": "2"}, "minimum is '2'"),
+        ({"const": (1 << 53) + 1}, "9007199254740993 cannot be written"), ({"enum": [{"a": [10**400]}]}, "cannot be written"),
         ({"type": "array", "minItems": 3, "maxItems": 2}, "no value is valid here"),
         ({"type": "array", "uniqueItems": True}, "uniqueItems cannot be enforced"),
         ({"dependentRequired": {"a": ["b"]}}, "'dependentRequired' is not supported"),
         ({"type": "array", "prefixItems": [{}], "items": False, "minItems": 2}, "no value is valid here"),
         ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "required property 'a' is unsatisfiable"),
-        ({"type": "object", "minProperties": 2}, "minProperties cannot be enforced"),
-        ({"const": ["a", {"b": "c\0"}]}, "it has a control character"),
-        ({"items": {"enum": ["a", "\x7f"]}}, "at /items: "),
-        ({"pattern": "a\\x00b", "type": "string"}, "no value is valid"),
+        ({"type": "object", "minProperties": 2}, "minProperties cannot be enforced"), ({"const": ["a", {"b": "c\0"}]}, "it has a control character"),
+        ({"items": {"enum": ["a", "\x7f"]}}, "at /items: "), ({"pattern": "a\\x00b", "type": "string"}, "no value is valid"),
         ({"properties": {"a": {}, "b": {}, "c": {}}, "maxProperties": 2}, "min/maxProperties only supported"),
-        ({"type": "object", "required": "a"}, "required is 'a'"),
-        ({"patternProperties": {"^a": {}, "b$": {}}}, "are not disjoint"),
+        ({"type": "object", "required": "a"}, "required is 'a'"), ({"patternProperties": {"^a": {}, "b$": {}}}, "are not disjoint"),
         ({"items": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}, "/items: oneOf: what is valid under one alternative"),
         ({"items": {"oneOf": [objects(("a",), a={}), objects(a={}, b={})]}}, "/items: oneOf: what is valid"),
         ({"items": {"oneOf": [{"required": ["a"]}, {"required": ["a", "b"]}]}}, "/items: oneOf: what is valid"),
@@ -197,18 +182,14 @@ def test_white_space_is_a_blank_or_an_indented_line() -> None:
         *(({"items": {"allOf": [{keyword: value}]}}, f"{keyword} is ") for keyword, value in WRONG.items()),
         ({"unevaluatedProperties": False}, "'unevaluatedProperties' is not supported"),
         ({"oneOf": [{"$ref": "#/$defs/any"}, {"type": "string"}], "$defs": {"any": True}}, "what is valid under one alternative"),
-        ({"anyOf": []}, "no value is valid here"),
-        ({"$ref": "#/$defs/a"}, "points to nothing"),
+        ({"anyOf": []}, "no value is valid here"), ({"$ref": "#/$defs/a"}, "points to nothing"),
         ({"$ref": "https://example.com/x.json"}, "points out of the schema"),
         ({"$defs": {"a": {"$id": "x.json", "items": {"$ref": "#/b"}}}, "$ref": "#/$defs/a", "b": {}}, "its own $id"),
-        ({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, "what is valid under one alternative"),
-        ({"$ref": "#"}, "can never end"),
+        ({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, "what is valid under one alternative"), ({"$ref": "#"}, "can never end"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "can never end"),
         ({"allOf": [{"type": "string"}, {"type": ["null", "object"]}]}, "no value is valid here"),
         ({"properties": {"n": {}, "next": {"$ref": "#", "required": ["n"]}}}, "circular references with sibling keys"),
-        ({"const": "\ud800"}, "half of a character"),
-        ([1], "is not a schema"),
-        ("x", "is not a schema"),
+        ({"const": "\ud800"}, "half of a character"), ([1], "is not a schema"), ("x", "is not a schema"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_kept_is_named_with_its_place(schema: Any, reason: str) -> None:
@@ -263,10 +244,8 @@ def deep(levels: int) -> dict[str, Any]:
     [
         {"type": "string", "minLength": 90_000, "maxLength": 100_000},
         {"type": "array", "items": {"type": "array", "maxItems": 100_000}, "maxItems": 100_000},
-        {"type": "string", "pattern": "^((a{900}){900}){900}$"},
-        {"properties": {f"p{i}": {"type": "string"} for i in range(900)}},
-        {"enum": [f"value {i}" for i in range(1_900)]},
-        {"enum": list(range(30_000))},
+        {"type": "string", "pattern": "^((a{900}){900}){900}$"}, {"properties": {f"p{i}": {"type": "string"} for i in range(900)}},
+        {"enum": [f"value {i}" for i in range(1_900)]}, {"enum": list(range(30_000))},
         deep(45),
         deep(900),
         {"anyOf": [{"const": i} for i in range(5_000)]},
@@ -289,3 +268,73 @@ def test_a_text_of_a_format_is_one_for_the_checker_too(name: str) -> None:
     assert len(set(found)) > 15
     for text in found:
         assert checker.conforms(json.loads(text), name), text
+
+
+def node(*, required: list[str], **properties: Any) -> dict[str, Any]:
+    own = {"type": "object", "properties": properties, "required": required}
+    return {"$ref": "#/$defs/node", "$defs": {"node": own}}
+
+
+CHILD = {"$ref": "#/$defs/node"}
+NESTING: dict[str, dict[str, Any]] = {
+    "list": node(required=["value"], value={"type": "integer"}, next=CHILD),
+    "nullable": node(required=["next"], next={"anyOf": [CHILD, {"type": "null"}]}),
+    "with a default": node(required=[], next={"allOf": [CHILD], "default": None}),
+    "tuple": node(required=[], pair={"type": "array", "prefixItems": [{"type": "null"}, CHILD]}),
+    "others": node(required=[], map={"type": "object", "additionalProperties": CHILD}),
+    "anything": {"type": "object", "properties": {"a": {}, "b": True}, "required": ["a"]},
+    "root": {"properties": {"next": {"$ref": "#"}}},
+    "one of itself": {"oneOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#"}}]},
+    "no value of any beside one of itself": {
+        "type": "object",
+        "properties": {"value": {"type": "integer"}, "list": {"$ref": "#/$defs/list"}},
+        "$defs": {"list": {"type": "array", "items": {
+            "type": "array", "oneOf": [{"type": "null"}, {"$ref": "#/$defs/list"}], "anyOf": [{"type": "integer"}, {"const": "x"}],
+        }}},
+    },
+    "mutual": {
+        "$ref": "#/$defs/expression",
+        "$defs": {
+            "expression": {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/sum"}]},
+            "sum": {"type": "object", "required": ["terms"], "properties": {
+                "terms": {"type": "array", "items": {"$ref": "#/$defs/expression"}, "minItems": 1, "maxItems": 3},
+            }},
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NESTING)
+def test_every_text_of_a_recursive_schema_is_valid(name: str) -> None:
+    judge = Judge(NESTING[name])
+    found = texts(40, json_schema=NESTING[name])
+    assert len(set(found)) > 3
+    for text in found:
+        assert judge.valid(json.loads(text)), text
+
+
+def test_what_has_to_contain_itself_is_refused() -> None:
+    loop = {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}
+    for schema in (
+        {"$ref": "#"}, {"$ref": "#/$defs/a", "$defs": loop}, node(required=["next"], next=CHILD),
+        {"type": "array", "items": {"$ref": "#"}, "minItems": 1},
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="can never end"):
+            require_sound(ReplyOptions(json_schema=schema))
+
+
+def test_what_can_contain_nothing_but_itself_is_written_without_it() -> None:
+    schema = node(required=[], kind={"const": "leaf"}, inner={"$ref": "#/$defs/loop"})
+    schema["$defs"]["loop"] = {"$ref": "#/$defs/loop"}
+    found = {json.dumps(json.loads(text)) for text in texts(30, json_schema=schema)}
+    assert found == {"{}", '{"kind": "leaf"}'}
+
+
+def test_a_tree_has_all_its_shapes() -> None:
+    leaf = {"type": "null"}
+    pair = {"type": "array", "prefixItems": [CHILD, CHILD], "items": False, "minItems": 2}
+    schema = {**CHILD, "$defs": {"node": {"anyOf": [leaf, pair]}}}
+    shapes: list[Any] = [None]
+    for _ in range(2):
+        shapes = [None, *(list(both) for both in product(shapes, repeat=2))]
+    assert all(takes_value(shape, schema) for shape in shapes)

@@ -1,7 +1,6 @@
-"""A process that streams replies into a history until it is killed: `python -m ... <directory>`.
+"""A process that streams replies into a history until it is killed: `python -m … <directory> [<seed>]`; without a seed, one endless reply.
 
-Before and after each step it says on stdout what it is doing, in lines that a pipe passes on whole:
-`fed <message> <length>` after text was fed, `done <message> <length>` once a message is complete.
+What it does is a line on stdout: `fed <message> <length> <s>` after text was fed, `done <message> <length>` once a message is complete.
 """
 
 import os
@@ -14,35 +13,33 @@ from localspec.history.archive import History
 from localspec.messages import Message
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
     """Write a line at once: what was written before a SIGKILL is not lost."""
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-def main(directory: str, seed: int) -> None:
-    moments = random.Random(seed)
+def main(directory: str, *seed: str) -> None:
+    moments = random.Random(*map(int, seed))
     history = History(Path(directory))
     assert history.trouble is None, history.trouble
     number = history.latest() or history.create()
-    say("open", number)
+    report("open", number)
     parent = history.conversation(number).leaf
     while True:
-        asked = history.add_user(
-            number, parent, Message.user("question " * moments.randrange(1, 40))
-        )
-        say("done", asked, len(history.branch(number)[-1].message.text))
-        reply = history.begin_reply(number, asked)
-        length = 0
-        for index in range(moments.randrange(1, 60)):
+        question = Message.user("question " * moments.randrange(1, 40))
+        user = history.add_user(number, parent, question)
+        report("done", user, len(question.text))
+        reply, length = history.begin_reply(number, user), 0
+        for index in range(moments.randrange(1, 60) if seed else 1 << 30):
             text = f"word {index} " * moments.randrange(1, 4)
             reply.feed(text)
             length += len(text)
-            say("fed", reply.message, length, time.monotonic())
+            report("fed", reply.message, length, time.monotonic())
             time.sleep(moments.uniform(0, 0.02))
         reply.finish()
-        say("done", reply.message, length)
+        report("done", reply.message, length)
         parent = reply.message
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(*sys.argv[1:])

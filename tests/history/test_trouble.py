@@ -1,4 +1,4 @@
-"""Where nothing can be saved: one line that says so, and a chat that goes on; what was said is saved when it can be."""
+"""Where nothing can be saved: one line that says so, and a chat that goes on; what was added is saved when it can be."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,27 +17,26 @@ from localspec.history import database as databases
 from localspec.history.archive import History
 from localspec.history.database import STEPS
 from localspec.messages import Message
-from tests.history.test_archive import said, talk
+from tests.history.test_archive import ids, talk, texts
 
 NOBODY = 65534
 
 
-def assert_one_line(trouble: str | None, *words: str) -> None:
+def check_one_line(trouble: str | None, *words: str) -> None:
     assert trouble is not None
     assert "\n" not in trouble
-    for word in words:
-        assert word in trouble
+    assert all(word in trouble for word in words), trouble
 
 
-def assert_a_chat_goes_on(history: History) -> None:
+def check_a_chat_goes_on(history: History) -> None:
     number = talk(history, "still there?", "yes")
     talk(history, "really?", "really", number)
     second = history.branch(number)[2]
     history.begin_reply(number, second.id).finish(Message.assistant("no"))
-    assert said(history, number) == ["still there?", "yes", "really?", "no"]
+    assert texts(history, number) == ["still there?", "yes", "really?", "no"]
     stored = history.conversation(number)
     assert (stored.title, stored.n_messages) == ("still there?", 5)
-    assert number not in [each.id for each in history.conversations()], "lists show what is saved"
+    assert number not in ids(history), "lists show what is saved"
     assert history.state_directory(number) is None
     history.delete(number)
     assert history.branch(number) == []
@@ -52,29 +52,28 @@ def filled(directory: Path) -> Path:
     return directory / "history.db"
 
 
-def overwrite(file: Path, offset: int, content: bytes) -> None:
-    with file.open("r+b") as stream:
-        stream.seek(offset)
-        stream.write(content)
+def overwrite(offset: int, content: bytes) -> Callable[[Path], None]:
+    def damage(file: Path) -> None:
+        with file.open("r+b") as stream:
+            stream.seek(offset)
+            stream.write(content)
+
+    return damage
 
 
 def of_a_later_version(file: Path) -> None:
-    connection = sqlite3.connect(file)
-    connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+        connection.commit()
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (
-            of_a_later_version,
-            (f"version {len(STEPS) + 1}", "update localspec; nothing is saved until then"),
-        ),
-        (lambda file: overwrite(file, 0, b"\xff" * 64), ("nothing is saved", "history.db away")),
-        (lambda file: overwrite(file, 100, b"\xff" * 200), ("nothing is saved", "move")),
-        (lambda file: overwrite(file, 4096 * 8, b"\xff" * 4096 * 40), ("nothing is saved", "move")),
+        (of_a_later_version, (f"version {len(STEPS) + 1}", "update localspec; nothing is saved")),
+        (overwrite(0, b"\xff" * 64), ("nothing is saved", "history.db away")),
+        (overwrite(100, b"\xff" * 200), ("nothing is saved", "move")),
+        (overwrite(4096 * 8, b"\xff" * 4096 * 40), ("nothing is saved", "move")),
         (lambda file: file.write_text("my list\n" * 500), ("file is not a database", "move")),
     ],
 )
@@ -86,15 +85,21 @@ def test_a_file_of_no_use_is_left_alone_and_costs_no_word(
     before = database.read_bytes()
     history = History(tmp_path)
     history.conversations("old")  # damage is met where it is read
-    assert_one_line(history.trouble, *words)
-    assert_a_chat_goes_on(history)
+    check_one_line(history.trouble, *words)
+    check_a_chat_goes_on(history)
     assert database.read_bytes() == before
 
 
-def test_damage_that_no_list_meets_is_met_at_opening(tmp_path: Path) -> None:
+def test_damage_while_it_is_open_costs_no_word_of_the_chat(tmp_path: Path) -> None:
     database = filled(tmp_path)
-    overwrite(database, database.stat().st_size - 4096, b"\xff" * 4096)
-    assert_one_line(History(tmp_path).trouble, "malformed", "move")
+    history = History(tmp_path)
+    number = history.latest() or 0
+    reply = history.begin_reply(number, history.add_user(number, None, Message.user("new")))
+    reply.feed("half an answer")
+    for file in (database, *tmp_path.glob("history.db-*")):
+        file.write_bytes(b"\xff" * file.stat().st_size)
+    reply.finish()
+    check_a_chat_goes_on(history)
 
 
 def test_the_first_message_of_all_waits_where_nothing_can_be_written(tmp_path: Path) -> None:
@@ -102,21 +107,19 @@ def test_the_first_message_of_all_waits_where_nothing_can_be_written(tmp_path: P
     file.read("PRAGMA query_only = ON")
     values = {"created_s": 0.0, "updated_s": 0.0}
     number = file.save(databases.RowChange("conversation", None, values))
-    assert_one_line(file.trouble, "cannot be saved", "keeps trying")
+    check_one_line(file.trouble, "cannot be saved", "keeps trying")
     assert [row["id"] for row in file.rows("conversation", "id", number)] == [number]
     file.retry(wait_s=0)
     assert file.trouble is None
     file.close()
 
 
-def test_a_reply_that_grows_is_written_once_when_the_file_can_be_written_again(
-    tmp_path: Path,
-) -> None:
+def test_a_growing_reply_is_written_when_the_file_can_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     directory = tmp_path / "file" / "history"
     with_none = History(directory)
-    assert_one_line(with_none.trouble, "Not a directory", "in memory")
-    assert_a_chat_goes_on(with_none)
+    check_one_line(with_none.trouble, "Not a directory", "in memory")
+    check_a_chat_goes_on(with_none)
     history = History(directory, stopwatch=iter(range(1000)).__next__)
     number = history.create()
     reply = history.begin_reply(number, history.add_user(number, None, Message.user("count")))
@@ -129,20 +132,8 @@ def test_a_reply_that_grows_is_written_once_when_the_file_can_be_written_again(
     assert history.trouble is None
     history.close()
     again = History(directory)
-    assert said(again, number)[1].endswith("98 99 ")
+    assert texts(again, number)[1].endswith("98 99 ")
     again.close()
-
-
-def test_damage_while_it_is_open_costs_no_word_of_the_chat(tmp_path: Path) -> None:
-    database = filled(tmp_path)
-    history = History(tmp_path)
-    number = history.latest() or 0
-    reply = history.begin_reply(number, history.add_user(number, None, Message.user("new")))
-    reply.feed("half an answer")
-    for file in (database, *tmp_path.glob("history.db-*")):
-        file.write_bytes(b"\xff" * file.stat().st_size)
-    reply.finish()
-    assert_a_chat_goes_on(history)
 
 
 # Every file may have a few pages more than the largest has now: a disk that fills up.
@@ -151,8 +142,8 @@ import os, resource, sys
 from pathlib import Path
 from localspec.history.archive import History
 from localspec.messages import Message
-from tests.history.test_archive import said, talk
-from tests.history.test_trouble import NOBODY, assert_a_chat_goes_on, assert_one_line
+from tests.history.test_archive import ids, talk, texts
+from tests.history.test_trouble import NOBODY, check_a_chat_goes_on, check_one_line
 
 def room(size=resource.RLIM_INFINITY):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
@@ -162,7 +153,7 @@ place = Path(sys.argv[1])
 
 
 def run(script: str, *arguments: object) -> None:
-    """Run a script in a process of its own, whose files may be bounded; it says nothing."""
+    """Run a script in a process of its own, whose files may be bounded; it prints nothing."""
     command = [sys.executable, "-c", PREAMBLE + script, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -171,27 +162,27 @@ def run(script: str, *arguments: object) -> None:
 FULL = """
 history = History(place)
 number = history.latest()
-before = said(history, number)
+before = texts(history, number)
 room(300_000)
-asked = history.add_user(number, history.conversation(number).leaf, Message.user("and now?"))
-reply = history.begin_reply(number, asked)
+user = history.add_user(number, history.conversation(number).leaf, Message.user("and now?"))
+reply = history.begin_reply(number, user)
 for _ in range(200):
     reply.feed("words that find no room any more " * 100)
 reply.finish()
 talk(history, "next", "x" * 400_000, number)
-assert_one_line(history.trouble, "cannot be saved", "keeps trying", "kept in memory")
-shown = said(history, number)
-assert shown[: len(before) + 1] == [*before, "and now?"]
-assert len(shown[len(before) + 1]) == 200 * 3300
-assert shown[-1] == "x" * 400_000
-assert_a_chat_goes_on(history)
+check_one_line(history.trouble, "cannot be saved", "keeps trying", "kept in memory")
+visible = texts(history, number)
+assert visible[: len(before) + 1] == [*before, "and now?"]
+assert len(visible[len(before) + 1]) == 200 * 3300
+assert visible[-1] == "x" * 400_000
+check_a_chat_goes_on(history)
 assert "cannot be saved" in history.trouble
 """
 FULL_FROM_THE_START = """
 room(0)
 history = History(place / "new")
-assert_one_line(history.trouble, "cannot be saved")
-assert_a_chat_goes_on(history)
+check_one_line(history.trouble, "cannot be saved")
+check_a_chat_goes_on(history)
 """
 
 
@@ -201,19 +192,19 @@ def test_a_disk_that_is_full_costs_no_word_of_the_chat(tmp_path: Path, script: s
     run(script, tmp_path)
     again = History(tmp_path)
     assert again.trouble is None
-    assert len(again.conversations("old")) == 30
+    assert len(ids(again, "old")) == 30
     again.close()
 
 
 FULL_FOR_A_WHILE = """
 history = History(place)
-kept, gone, begun = (talk(history, name, "fine") for name in ("kept", "gone", "begun"))
+left, gone, begun = (talk(history, name, "fine") for name in ("left", "gone", "begun"))
 reply = history.begin_reply(begun, history.add_user(begun, history.conversation(begun).leaf, Message.user("and?")))
 room(300_000)
 reply.feed("x" * 400_000)
-talk(history, "said in memory", "y" * 400_000)
+talk(history, "added in memory", "y" * 400_000)
 history.delete(gone)
-history.rename(kept, "a new title")
+history.rename(left, "a new title")
 reply.finish()
 assert history.trouble is not None
 if sys.argv[2] == "retries":
@@ -224,10 +215,10 @@ if sys.argv[2] == "retries":
     assert history.trouble is not None, "not so soon again"
     history.retry(wait_s=0)
     assert history.trouble is None
-    talk(history, "after that", "fine", kept)
+    talk(history, "after that", "fine", left)
 else:
     other = History(place)
-    talk(other, "said by another chat", "fine")
+    talk(other, "added by another chat", "fine")
     other.close()
     room()
 history.close()
@@ -236,41 +227,39 @@ history.close()
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("how", ["retries", "closes"])
-def test_what_was_said_while_the_disk_was_full_is_saved_when_it_is_not(
-    tmp_path: Path, how: str
-) -> None:
+def test_what_was_added_to_a_full_disk_is_saved_later(tmp_path: Path, how: str) -> None:
     filled(tmp_path)
     run(FULL_FOR_A_WHILE, tmp_path, how)
     again = History(tmp_path)
     assert again.trouble is None
-    ids = {each.title: each.id for each in again.conversations()}
-    assert "gone" not in ids
-    assert {"a new title", "begun", "said in memory"} < ids.keys()
-    later = "after that" if how == "retries" else "said by another chat"
-    assert later in str([said(again, each) for each in ids.values()])
-    assert said(again, ids["begun"])[3] == "x" * 400_000
-    assert len(again.conversations("yyyyyyyyyy")) == 1
-    assert len(again.conversations("old question")) == 30
-    check = sqlite3.connect(tmp_path / "history.db")
-    assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    assert check.execute("PRAGMA foreign_key_check").fetchall() == []
-    check.execute("INSERT INTO found(found, rank) VALUES ('integrity-check', 1)")
-    check.close()
+    by_title = {each.title: each.id for each in again.conversations()}
+    assert "gone" not in by_title
+    assert {"a new title", "begun", "added in memory"} < by_title.keys()
+    later = "after that" if how == "retries" else "added by another chat"
+    assert later in str([texts(again, each) for each in by_title.values()])
+    assert texts(again, by_title["begun"])[3] == "x" * 400_000
+    assert len(ids(again, "yyyyyyyyyy")) == 1
+    assert len(ids(again, "old question")) == 30
+    with closing(sqlite3.connect(tmp_path / "history.db")) as check:
+        assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert check.execute("PRAGMA foreign_key_check").fetchall() == []
+        check.execute("INSERT INTO found(found, rank) VALUES ('integrity-check', 1)")
     again.close()
 
 
-def test_a_file_that_cannot_be_written_is_tried_again_at_intervals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_file_is_tried_at_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries, now_s = list[Path](), [1000.0]
 
     def refused(path: Path, *_: object) -> sqlite3.Connection:
         tries.append(path)
-        raise sqlite3.OperationalError("database or disk is full")
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
 
     monkeypatch.setattr(databases, "open_database", refused)
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     history = databases.HistoryDatabase(tmp_path / "history.db")
+    check_one_line(history.trouble, "is full", "free some space")
     for second, tried in ((1, 1), (9, 1), (11, 2), (20, 2), (22, 3)):
         now_s[0] = 1000.0 + second
         history.retry()
@@ -281,9 +270,9 @@ def test_a_file_that_cannot_be_written_is_tried_again_at_intervals(
 READ_ONLY = """
 if os.geteuid() == 0: os.setuid(NOBODY)
 history = History(place)
-assert_one_line(history.trouble, 'cannot be saved', 'in memory')
-assert len(history.conversations('old question')) == 30
-assert_a_chat_goes_on(history)
+check_one_line(history.trouble, 'cannot be saved', 'in memory')
+assert len(ids(history, 'old question')) == 30
+check_a_chat_goes_on(history)
 """
 
 
@@ -326,11 +315,11 @@ for chat, name in zip(chats, "ab"):
 assert not {*numbers[0]} & {*numbers[1]}, numbers
 room()
 for chat in chats:
-    shown = chat.branch(shared)[-1].message.text
+    visible = chat.branch(shared)[-1].message.text
     chat.close()
     assert chat.trouble is None
     again = History(place)
-    assert shown in [each.message.text for each in again.messages(shared)]
+    assert visible in [each.message.text for each in again.messages(shared)]
     again.close()
 """
 
@@ -351,8 +340,8 @@ def test_two_chats_write_at_the_same_time(tmp_path: Path) -> None:
     third = History(tmp_path)  # calls both cut, since it cannot know that their writers live
     mine.finish(Message.assistant("A"))
     yours.finish(Message.assistant("B"))
-    assert said(third, first) == ["a", "A"]
+    assert texts(third, first) == ["a", "A"]
     assert third.branch(second)[1].state == "complete"
-    assert len(third.conversations("a")) == 1
+    assert len(ids(third, "a")) == 1
     for each in (one, other, third):
         each.close()

@@ -47,15 +47,10 @@ def _chain(n_vocab: int, params: SamplingParams) -> Any:
     biases = (native.llama_logit_bias * len(params.logit_bias))(
         *(native.llama_logit_bias(token, bias) for token, bias in params.logit_bias)
     )
+    penalties = params.repeat_penalty, params.frequency_penalty, params.presence_penalty
     samplers = (
         native.llama_sampler_init_logit_bias(n_vocab, len(biases), biases),
-        native.llama_sampler_init_penalties(
-            n_vocab,
-            params.penalty_last_n,
-            params.repeat_penalty,
-            params.frequency_penalty,
-            params.presence_penalty,
-        ),
+        native.llama_sampler_init_penalties(n_vocab, params.penalty_last_n, *penalties),
         native.llama_sampler_init_top_k(params.top_k),
         native.llama_sampler_init_top_p(params.top_p, 1),
         native.llama_sampler_init_min_p(params.min_p, 1),
@@ -73,12 +68,10 @@ def assert_agrees_with_llama_cpp(
     params: SamplingParams,
     tolerance: float = 1e-5,
 ) -> None:
-    """Assert that our sampling keeps the ids that llama.cpp's does, equally likely.
+    """Assert that our sampling keeps the ids that llama.cpp's does, equally likely within `tolerance`.
 
-    Tolerated are tokens at a boundary that float32 cannot place: the cumulative probability
-    within `tolerance` of top-p (or what llama.cpp's running float32 sum over n tokens may be off
-    by, n / 2^24, which counts when top-k is off), the logit within float32 rounding of min-p's,
-    or equal logits of which one more or less is kept. Probabilities agree within `tolerance`.
+    Tolerated are tokens at a boundary that float32 cannot place: the cumulative probability within `tolerance` of top-p (or of
+    llama.cpp's running float32 sum over n tokens, n / 2^24), the logit within its rounding of min-p's, or equal logits.
     """
     ours = candidates(row, history, params)
     finite = np.isfinite(ours.log_weights)

@@ -1,124 +1,47 @@
-"""A device that is no CPU on any machine: llama.cpp's RPC server in a process of its own, and what is tried on it in another.
+"""Jobs on workers, whose devices are no CPU of this process: `python -m tests.llama.remote`, with the jobs as JSON on stdin.
 
-What was registered once stays so in a process, and llama.cpp ends the process of whoever asks a server that is gone. So
-whatever is tried runs in a process of its own, too: `python -m tests.llama.remote`, with jobs as JSON on stdin.
+What was registered once stays so in a process, and llama.cpp ends a process that needs a worker that is gone.
 """
 
-import ctypes
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.errors import LocalspecError
 from localspec.launch.fit import plan_fit
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.allocated import together
-from localspec.llama.backend import initialise, library_function
-from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
-from localspec.llama.native import native
+from localspec.llama.rpc import use_workers
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.resources import Usage
-
-_MOST_S = 120
-
-
-def rpc_library() -> Path | None:
-    """The library of RPC beside llama.cpp's own; None where the build has none."""
-    found = sorted((Path(native.__file__).parent / "lib").glob("libggml-rpc.*"))
-    return found[0] if found else None
+from tests.waiting import PATIENCE_S
 
 
-def _rpc() -> ctypes.CDLL:
-    library = rpc_library()
-    assert library is not None, "looked for before"
-    return ctypes.CDLL(str(library))
-
-
-@contextmanager
-def workers(count: int) -> Iterator[list[str]]:
-    """Run servers on loopback, each with this machine's CPU as its device, and yield where they are."""
-    running, places = [], []
-    try:
-        for _ in range(count):
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                places.append("127.0.0.1:{1}".format(*free.getsockname()))
-            command = [sys.executable, "-m", "tests.llama.remote", places[-1]]
-            running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-        for place in places:
-            _wait_for(place)
-        yield places
-    finally:
-        for each in running:
-            each.kill()
-            each.wait()
-
-
-def _wait_for(place: str) -> None:
-    host, _, port = place.rpartition(":")
-    for _ in range(_MOST_S * 10):
-        try:
-            socket.create_connection((host, int(port))).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError(f"no server at {place}")
-
-
-def tried(places: Sequence[str], jobs: Sequence[Mapping[str, Any]], data: Path) -> list[Any]:
-    """Return what came of jobs, all in one process that knows the servers as devices RPC0 and so on."""
-    request = json.dumps({"places": places, "jobs": jobs})
+def results(places: Sequence[str], jobs: Sequence[Mapping[str, Any]], data: Path) -> list[Any]:
+    """Return the results of jobs, all in one process that has the workers as devices RPC0 and so on."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.llama.remote"],
-        input=request,
+        input=json.dumps({"places": places, "jobs": jobs}),
         capture_output=True,
         text=True,
-        timeout=_MOST_S,
+        timeout=5 * PATIENCE_S,
         check=False,
         env={**os.environ, "LOCALSPEC_DATA_DIR": str(data)},
     )
     assert done.returncode == 0, done.stderr
-    found: list[Any] = json.loads(done.stdout)
-    return found
-
-
-def _serve(place: str) -> None:
-    initialise()
-    cpu = library_function("ggml_backend_dev_by_type", ctypes.c_void_p, ctypes.c_int)
-    handles = (ctypes.c_void_p * 1)(cpu(0))
-    start = _rpc().ggml_backend_rpc_start_server
-    start.restype = None
-    start.argtypes = [
-        ctypes.c_char_p,
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.c_size_t,
-        ctypes.c_void_p,
-    ]
-    start(place.encode(), None, 1, 1, handles)
-
-
-def _register(place: str) -> None:
-    add = _rpc().ggml_backend_rpc_add_server
-    add.restype, add.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
-    register = library_function("ggml_backend_register", None, ctypes.c_void_p)
-    register(add(place.encode()))
+    return list(json.loads(done.stdout))
 
 
 def _options(given: Mapping[str, Any]) -> LoadOptions:
@@ -136,7 +59,7 @@ def _memory(job: Mapping[str, Any]) -> dict[str, list[int]]:
     header = read_header(path)
     plan = plan_fit(header, header, options, draft_options)
     assert plan is not None
-    real: dict[str, Usage] = {}
+    real = dict[str, Usage]()
     for each in (options, draft_options):
         model = LlamaModel(path, each)
         context = LlamaContext(model)
@@ -146,39 +69,29 @@ def _memory(job: Mapping[str, Any]) -> dict[str, list[int]]:
     def without_rows(usage: Usage) -> int:
         return usage.total_bytes - usage.output_bytes
 
-    nothing = Usage()
     return {
         use.place.name: [
-            without_rows(use.target) + without_rows(use.draft_model),
-            without_rows(real.get(use.place.name, nothing)),
+            without_rows(use.target + use.draft_model),
+            without_rows(real.get(use.place.name, Usage())),
         ]
         for use in plan.uses
     }
 
 
 def _text(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer of SmolLM2 that is its own draft model, and what was drafted."""
-    load_options = _options(job["options"])
-    launch = LaunchOptions(
-        target=job["path"],
-        draft_model=job["path"],
-        draft="model:3",
-        load=load_options,
-        draft_devices=tuple(job["draft_devices"]),
-    )
+    """Return an answer of SmolLM2 that is its own draft model, and where both are."""
+    pair = {"target": job["path"], "draft_model": job["path"], "draft": "model:3"}
+    options, away = _options(job["options"]), tuple(job["draft_devices"])
+    launch = LaunchOptions(**pair, load=options, draft_devices=away, workers=tuple(job["workers"]))
     runtime = load(make_plan(launch))
-    options = ReplyOptions(SamplingParams(temperature=job["temperature"]), seed=3, max_tokens=24)
-    reply = runtime.assistant.reply(job["prompt"], options)
+    sampling = SamplingParams(temperature=job["temperature"])
+    reply = runtime.assistant.reply(job["prompt"], ReplyOptions(sampling, seed=3, max_tokens=24))
     draft_models = runtime.assistant.models.draft_models
     assert isinstance(draft_models, LlamaSequences)
-    found = {
-        "text": reply.text,
-        "drafted": reply.acceptance.drafted,
-        "places": sorted(runtime.target.model.allocated),
-        "draft_places": sorted(draft_models.views[0].model.allocated),
-    }
+    models = runtime.target.model, draft_models.views[0].model
+    places = [sorted(each.allocated) for each in models]
     runtime.assistant.close()
-    return found
+    return {"text": reply.text, "drafted": reply.acceptance.drafted, "places": places}
 
 
 def _gap(job: Mapping[str, Any]) -> float:
@@ -193,56 +106,30 @@ def _gap(job: Mapping[str, Any]) -> float:
     return float(np.max(np.abs(np.array(rows[0]) - np.array(rows[1]))))
 
 
-def _prompt(job: Mapping[str, Any]) -> dict[str, float]:
+def _prompt(job: Mapping[str, Any]) -> tuple[float, float, int]:
     """Return the seconds that a prompt takes without rows and that a row after it takes, and the tokens of a next chunk."""
     options = _options(job["options"])
     model = LlamaModel(Path(job["path"]), options)
     sequences = LlamaSequences(model, CancelFlag(), options, 1, 1, pass_s=job["pass_s"])
     view, tokens = sequences.views[0], list(range(1000, 1000 + job["tokens"]))
-    times = [time.perf_counter()]
+    start_s = time.perf_counter()
     view.prefill(tokens)
-    times.append(time.perf_counter())
+    prompt_s = time.perf_counter() - start_s
     view.logits([*tokens, 1], 1)
-    times.append(time.perf_counter())
+    row_s = time.perf_counter() - start_s - prompt_s
     model.close()
-    return {
-        "prompt_s": times[1] - times[0],
-        "row_s": times[2] - times[1],
-        "chunk": sequences.chunk,
-    }
+    return prompt_s, row_s, sequences.chunk
 
 
-def _refusal(job: Mapping[str, Any]) -> str:
-    try:
-        LlamaModel(Path(job["path"]), _options(job["options"])).close()
-    except LocalspecError as error:
-        return str(error)
-    return ""
-
-
-def _devices(_job: Mapping[str, Any]) -> list[list[str]]:
-    return [[each.name, each.kind, each.backend] for each in devices()]
-
-
-_JOBS = {
-    "memory": _memory,
-    "text": _text,
-    "gap": _gap,
-    "prompt": _prompt,
-    "refusal": _refusal,
-    "devices": _devices,
-}
+_JOBS = {each.__name__.removeprefix("_"): each for each in (_memory, _text, _gap, _prompt)}
 
 
 def _main() -> None:
-    if len(sys.argv) > 1:
-        _serve(sys.argv[1])
-        return
     request = json.load(sys.stdin)
-    initialise()
-    for place in request["places"]:
-        _register(place)
-    json.dump([_JOBS[job["do"]](job) for job in request["jobs"]], sys.stdout)
+    workers = request["places"]
+    use_workers(workers)
+    jobs = [{**job, "workers": workers} for job in request["jobs"]]
+    json.dump([_JOBS[job["do"]](job) for job in jobs], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -4,28 +4,35 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Reply
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Logits, Pass, Role
+from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.errors import PassFailed
+from localspec.launch.load import Runtime, load
+from localspec.launch.plan import make_plan
 from localspec.llama.batch import Batch
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.decoding.planting import plant
 from tests.llama import tiny_mamba
 from tests.llama.conftest import OPTIONS
 from tests.llama.toy_native import ToyNative, toy_sequences
+from tests.support.bugs import Bug
 from tests.tailor import tiny_llama
-from tests.toy import random_table
+from tests.toy import Branching, Oracle, random_table
 
 WIDEST = 6
 """Of the widths that are safe on any CPU."""
+Same = Callable[[Logits, Logits], bool]
 
 
 def branched(tokens: Sequence[int], drafted: Sequence[int], others: dict[int, int]) -> Pass:
@@ -40,15 +47,11 @@ def test_what_is_cached_is_the_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     table = random_table(3, n_vocab=9, window=64)
     native = ToyNative(table, n_ctx=80, n_batch=16, max_rows=16, count=1)
     sequences = toy_sequences(native, 1, monkeypatch.setattr)
-    request = branched([1, 2, 3], [4, 5], {0: 6, 1: 7})
-    (rows,) = sequences.together([(0, request)])
+    (rows,) = sequences.together([(0, branched([1, 2, 3], [4, 5], {0: 6, 1: 7}))])
     texts = ([1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 2, 3, 4, 7], [1, 2, 3, 6])
     assert np.array_equal(rows, np.stack([table.row(text) for text in texts]))
     assert sequences.views[0].cached == (1, 2, 3, 4, 5)
     assert sequences.missing(0, Pass(Role.TARGET, [1, 2, 3, 6, 8, 1], 2)) == 3
-
-
-Same = Callable[[Logits, Logits], bool]
 
 
 def same_bits(row: Logits, other: Logits) -> bool:
@@ -56,7 +59,7 @@ def same_bits(row: Logits, other: Logits) -> bool:
 
 
 def is_close(row: Logits, other: Logits) -> bool:
-    """Say whether rows differ by roundings alone: wide passes of F32 weights add up in another order."""
+    """Return whether rows differ by roundings alone: wide passes of F32 weights add up in another order."""
     return bool(np.allclose(row, other, atol=1e-3))
 
 
@@ -94,11 +97,10 @@ def difference(
     def some(count: int) -> list[int]:
         return [random.randrange(view.n_vocab) for _ in range(count)]
 
-    text = some(depth)
+    text, again = some(depth), 0
     context.truncate(0)
     context.prefill(text[:-1])
     view.prefill(text[:-1])  # of a longer text, the beginning
-    again = 0
     for _ in range(rounds):
         k = random.randint(1, 3)
         drafted = some(k)
@@ -115,14 +117,12 @@ def difference(
         texts += [[*text, *drafted[:at], others[at]] for at in places]
         if len(rows) != len(texts):
             return "rows are missing"
-        kept = rows.copy()
-        for row, each in zip(kept, texts, strict=True):
+        for row, each in zip(rows.copy(), texts, strict=True):
             if not same(row, context.logits(each, rows=1)[0]):
                 return f"a row of {len(each)} tokens"
         ended = random.choice([*places, None])
         again = int(ended is not None)
-        accepted = k if ended is None else ended
-        text += drafted[:accepted] if ended is None else [*drafted[:accepted], others[accepted]]
+        text += drafted if ended is None else [*drafted[:ended], others[ended]]
         text += some(1)
     alone = context.logits(text, rows=1)[0].copy()
     return None if same(alone, view.logits(text, rows=1)[0]) else "what follows"
@@ -134,75 +134,41 @@ def test_rows_are_those_of_passes_of_one_token(tiny: LlamaModel, depth: int) -> 
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("depth", [250])
-def test_those_of_real_weights_are_so_bit_for_bit(smollm2: LlamaModel, depth: int) -> None:
-    assert first_difference(smollm2, depth, rounds=6, same=same_bits) is None
+def test_those_of_real_weights_are_so_bit_for_bit(smollm2: LlamaModel) -> None:
+    assert first_difference(smollm2, 250, rounds=6, same=same_bits) is None
 
 
-class Bug(NamedTuple):
-    name: str
-    function: object
-    right: str
-    wrong: str
+END = "position - part.n_past]"
+BUGS = {
+    "a branch is kept in the cache": Bug(
+        NativeContext._join, "native.llama_memory_seq_rm(memory, at + 1, part.n_past, -1)", "pass"
+    ),
+    "a branch has its parent's position": Bug(
+        Batch._share, "self._positions[at] = position", "self._positions[at] = position - 1"
+    ),
+    "a branch sees the token that it stands beside": Bug(Batch._share, END, f"{END[:-1]} + 1]"),
+    "a branch does not see its parent": Bug(Batch._share, END, f"{END[:-1]} - 1]"),
+    "a branch is a token of the sequence itself": Bug(
+        Batch._share, "self._addresses[number]", "self._addresses[0]"
+    ),
+    "rows of branches in the order of another pass": Bug(
+        LlamaSequences._part, "request.branches)", "request.branches[::-1])"
+    ),
+    "what was cut stays with the branches": Bug(
+        NativeContext.remove, "if followed > n_past:", "if False:"
+    ),
+}
 
 
-BUGS = (
-    Bug(
-        "a branch is kept in the cache",
-        NativeContext._join,
-        "native.llama_memory_seq_rm(memory, at + 1, part.n_past, -1)",
-        "pass",
-    ),
-    Bug(
-        "a branch has its parent's position",
-        Batch._share,
-        "self._positions[at] = position",
-        "self._positions[at] = position - 1",
-    ),
-    Bug(
-        "a branch sees the token that it stands beside",
-        Batch._share,
-        "position - part.n_past]",
-        "position - part.n_past + 1]",
-    ),
-    Bug(
-        "a branch does not see its parent",
-        Batch._share,
-        "position - part.n_past]",
-        "position - part.n_past - 1]",
-    ),
-    Bug(
-        "a branch is a token of the sequence itself",
-        Batch._share,
-        "self._addresses[number]",
-        "self._addresses[0]",
-    ),
-    Bug(
-        "rows of branches in the order of another pass",
-        LlamaSequences._part,
-        "request.branches)",
-        "request.branches[::-1])",
-    ),
-    Bug(
-        "what was cut stays with the branches",
-        NativeContext.remove,
-        "if followed > n_past:",
-        "if False:",
-    ),
-)
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(
-    bug: Bug, tiny: LlamaModel, monkeypatch: pytest.MonkeyPatch
+    bug: str, tiny: LlamaModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, bug.function, bug.right, bug.wrong)
+    plant(monkeypatch, *BUGS[bug])
     assert first_difference(tiny, 40, rounds=12) is not None
 
 
-def test_only_what_can_be_cut_and_stands_alone_has_branches(
-    tiny: LlamaModel, tmp_path: Path
-) -> None:
+def test_only_a_lone_cuttable_sequence_has_branches(tiny: LlamaModel, tmp_path: Path) -> None:
     recurrent = LlamaModel(tiny_mamba.write(tmp_path / "mamba.gguf"), tiny.options)
     for model, count, most in ((tiny, 1, 4), (tiny, 2, 0), (recurrent, 1, 0)):
         sequences = of_branches(model, count)
@@ -215,16 +181,58 @@ def test_what_was_branched_is_saved_and_put_back_as_it_was(tiny: LlamaModel) -> 
     sequences, context = of_branches(tiny), LlamaContext(tiny)
     view, text = sequences.views[0], list(range(50))
     sequences.together([(0, branched(text, [100, 101], {0: 200, 1: 201}))])
-    copy, held = view.native.copied(view.number), view.cached
+    copy, cached = view.native.copied(view.number), view.cached
     view.truncate(0)
     view.prefill([5] * 680)
     view.truncate(0)
     assert sequences.native.put_back(view.number, copy)
-    assert view.assume(held)
+    assert view.assume(cached)
     (rows,) = sequences.together([(0, branched([*text, 100], [101, 102], {1: 202}))])
-    texts = ([*text, 100], [*text, 100, 101], [*text, 100, 101, 102], [*text, 100, 101, 202])
-    for row, each in zip(rows.copy(), texts, strict=True):
-        np.testing.assert_allclose(row, context.logits(each, rows=1)[0], atol=0.01)
+    for row, end in zip(rows.copy(), ([], [101], [101, 102], [101, 202]), strict=True):
+        alone = context.logits([*text, 100, *end], rows=1)[0]
+        np.testing.assert_allclose(row, alone, atol=0.01)
     view.prefill([6] * 690)
     sequences.close()
     context.close()
+
+
+def answers(
+    runtime: Runtime, options: ReplyOptions, policy: Callable[[list[int]], Policy | None]
+) -> list[Reply]:
+    """Return the answers to one question after the other, by the policy that is made of each prompt."""
+    assistant, conversation, replies = runtime.assistant, Conversation("You are brief."), []
+    for question in ("Name three rivers, and say where they are.", "And which is the longest?"):
+        conversation.append_user(question)
+        made = policy(assistant.prompt_tokens(conversation))
+        replies.append(assistant.reply(conversation, options, policy=made))
+    return replies
+
+
+@pytest.mark.weights
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_same_bytes_under_exact_with_branches(smollm2_path: Path, temperature: float) -> None:
+    options = ReplyOptions(SamplingParams(temperature=temperature), seed=11, max_tokens=48)
+    path, shared = str(smollm2_path), {"exact": True, "load": LoadOptions(n_ctx=512)}
+    plain = load(make_plan(LaunchOptions(target=path, draft="off", **shared)))  # type: ignore[arg-type]
+    alone = answers(plain, options, lambda _: None)
+    plain.assistant.close()
+    pair = {"draft_model": path, "draft": "model:3", "further": ("auto",)}
+    drafting = load(make_plan(LaunchOptions(target=path, **pair, **shared)))  # type: ignore[arg-type]
+    longest, texts = drafting.drafting.longest, iter(alone)
+    n_vocab = drafting.assistant.models.target.n_vocab
+    assert drafting.drafting.branches > 1
+    assert longest > 3
+
+    def forced(prompt: list[int]) -> Policy:
+        text = [*prompt, *next(texts).tokens]
+        oracle = Oracle(text, n_vocab, 0.5, Random(3))
+        # After a branch one token more is evaluated, and no pass may be wider than is safe.
+        return FixedPolicy(Branching(oracle, 3, text, n_vocab, Random(4)), min(longest - 1, 5))
+
+    for reply, expected in zip(answers(drafting, options, forced), alone, strict=True):
+        assert (reply.tokens, reply.stop_reason) == (expected.tokens, expected.stop_reason)
+        assert reply.cached_tokens == expected.cached_tokens
+        assert reply.acceptance.branched > reply.acceptance.rounds
+        assert reply.acceptance.caught > 2
+    drafting.assistant.close()

@@ -1,52 +1,171 @@
-"""Measuring what passes cost, on real weights."""
+"""Timing passes in a virtual world, where time is a number, and on real weights."""
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
+from localspec.llama.calibrate import (
+    OF_DRAFT_MODEL,
+    OF_TARGET,
+    Measured,
+    Schedule,
+    measure_pass_costs,
+    sample,
+)
 from localspec.llama.model import LlamaModel
-from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
 from tests.llama.tiny_mamba import write
+
+STAIRCASE = {1: 23, 2: 42, 3: 56, 4: 68, 5: 84, 6: 98, 7: 107, 8: 115, 9: 124, 12: 143, 16: 138}
+LONG = replace(OF_TARGET, budget_s=9.0, first_s=9.0)
+
+
+def staircase_s(width: int) -> float:
+    return STAIRCASE.get(width, 100 + 5 * width) / 1000
+
+
+@dataclass(slots=True)
+class World:
+    """Passes take what `seconds` says of their width and how often there was one of it, and nothing else takes time."""
+
+    seconds: Callable[[int, int], float] = lambda width, _nth: staircase_s(width)
+    now: float = 100.0
+    passes: list[int] = field(default_factory=list)
+
+    def run_pass(self, width: int) -> None:
+        self.passes.append(width)
+        self.now += self.seconds(width, self.passes.count(width))
+
+    def measure(self, schedule: Schedule = OF_TARGET, *progress: Any) -> Measured:
+        return sample(self.run_pass, schedule, lambda: self.now, *progress)
+
+
+def slower(factor: float) -> World:
+    return World(lambda width, _nth: factor * staircase_s(width))
+
+
+def test_costs_are_what_the_clock_says_at_every_width() -> None:
+    costs = World().measure(LONG).costs
+    assert costs.widths == tuple(sorted(OF_TARGET.widths))
+    assert costs.seconds == pytest.approx([staircase_s(width) for width in costs.widths])
+
+
+def test_a_disturbed_pass_does_not_count_where_an_undisturbed_one_was_seen() -> None:
+    random = Random(3)
+    world = World(lambda width, _: staircase_s(width) * random.choice([1.0, 1.0, 1.7, 40.0]))
+    long = replace(OF_TARGET, budget_s=1e9, most_s=1e9, needed=4, enough=40)
+    costs = world.measure(replace(long, widths=(1, 2, 4, 8))).costs
+    assert costs.seconds == pytest.approx([staircase_s(width) for width in (1, 2, 4, 8)])
+
+
+def test_narrow_passes_are_repeated_most_and_over_the_whole_time() -> None:
+    world = World()
+    world.measure(OF_DRAFT_MODEL)
+    count, half = Counter(world.passes), len(world.passes) // 2
+    assert OF_DRAFT_MODEL.enough >= count[1] > count[4] >= count[8] >= 1
+    assert 1 in world.passes[:half]
+    assert 1 in world.passes[half:]
+
+
+def test_the_budget_bounds_what_is_measured_and_narrow_widths_come_first() -> None:
+    world = World()
+    world.measure()
+    assert world.now - 100.0 <= OF_TARGET.budget_s + 1e-6
+    world = slower(4.5)
+    assert {*world.measure().costs.widths} >= {*range(1, 9), 10, 12, 14, 16}
+    assert world.now - 100.0 <= OF_TARGET.most_s
+    for factor in (30, 1000):
+        world = slower(factor)
+        measured = world.measure()
+        assert measured.costs.widths[0] == 1
+        assert measured.costs.of(1) == pytest.approx(factor * 0.023)
+        assert world.now - 100.0 <= OF_TARGET.most_s + factor * 0.16
+        assert measured.spread is None
+        assert measured.disturbed, "without a repetition it is not relied on"
+
+
+def test_a_clock_too_coarse_to_see_a_pass_gives_costs_all_the_same() -> None:
+    ticks = iter(range(10**6))
+    costs = sample(lambda _width: None, OF_DRAFT_MODEL, lambda: next(ticks) // 40 / 64).costs
+    assert min(costs.seconds) > 0
+
+
+@pytest.mark.parametrize(
+    ("width", "slow", "times", "schedule"),
+    [
+        (8, lambda nth: 1 + nth, 2, replace(OF_TARGET, budget_s=9.0)),
+        (16, lambda _: 1.4, 2, replace(OF_TARGET, budget_s=6.0)),
+        (4, lambda _: 1.6, 4, replace(OF_TARGET, budget_s=6.0)),
+    ],
+    ids=["passes disagree", "a wider pass was no slower", "one of six tokens took less"],
+)
+def test_a_width_whose_times_cannot_be_is_measured_until_they_can(
+    width: int, slow: Callable[[int], float], times: int, schedule: Schedule
+) -> None:
+    def seconds(of: int, nth: int) -> float:
+        return staircase_s(of) * (slow(nth) if of == width and nth <= times else 1)
+
+    measured = World(seconds).measure(schedule)
+    assert measured.costs.of(width) == pytest.approx(staircase_s(width))
+    assert not measured.disturbed
+
+
+def test_a_pass_of_four_that_stays_dearer_than_one_of_six_is_not_believed() -> None:
+    """All that a pass of four does, one of six does, too: it cannot take less."""
+    world = World(lambda width, _: staircase_s(width) * (1.6 if width == 4 else 1))
+    measured = world.measure(replace(OF_TARGET, budget_s=6.0))
+    assert world.passes.count(4) > 4
+    assert measured.disturbed, "the next start measures once more"
+
+
+def test_other_programs_show_in_the_spread() -> None:
+    random = Random(8)
+    assert not World().measure().disturbed
+    busy = World(lambda width, _: staircase_s(width) * random.uniform(1, 9))
+    assert busy.measure().disturbed
+
+
+def test_progress_rises_to_the_end_and_takes_time_that_does_not_count() -> None:
+    world, shares = World(), list[float]()
+
+    def show(share: float) -> None:
+        shares.append(share)
+        world.now += 0.05
+
+    costs = world.measure(OF_TARGET, show).costs
+    assert shares == sorted(shares)
+    assert 0.8 < shares[-1] <= 1.0
+    for width in (1, 16):
+        assert costs.of(width) == pytest.approx(staircase_s(width))
+
+
+def test_what_fails_in_the_midst_of_a_pass_ends_the_measuring() -> None:
+    def seconds(width: int, _nth: int) -> float:
+        if width == 8:
+            raise Cancelled
+        return 0.01
+
+    with pytest.raises(Cancelled):
+        World(seconds).measure()
+
 
 SHORT = replace(OF_TARGET, widths=(1, 2, 8, 64), needed=4, budget_s=0.5, most_s=99.0)
 
 
-@pytest.mark.slow
-@pytest.mark.weights
-def test_a_real_model_has_costs_and_keeps_what_its_own_context_knows(
-    smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
-) -> None:
-    context.prefill(tokens)
-    costs = measure_pass_costs(smollm2, replace(smollm2.options, threads=1), SHORT).costs
-    assert costs.widths == (1, 2, 8, 64)
-    assert all(0 < seconds < 60 for seconds in costs.seconds)
-    assert context.common_prefix(tokens) == len(tokens)
-
-
-@pytest.mark.slow
-@pytest.mark.weights
-def test_a_draft_model_is_measured_with_one_row(smollm2: LlamaModel) -> None:
-    schedule = replace(OF_DRAFT_MODEL, budget_s=0.1, needed=7, most_s=99.0)
-    costs = measure_pass_costs(smollm2, replace(smollm2.options, threads=1), schedule).costs
-    assert costs.widths == tuple(sorted(OF_DRAFT_MODEL.widths))
-
-
 @pytest.mark.weights
 def test_measuring_can_be_cancelled(smollm2: LlamaModel) -> None:
-    cancel = CancelFlag()
+    cancel, options = CancelFlag(), replace(smollm2.options, threads=1)
     with pytest.raises(Cancelled):
-        measure_pass_costs(
-            smollm2, replace(smollm2.options, threads=1), SHORT, cancel, lambda _share: cancel.set()
-        )
+        measure_pass_costs(smollm2, options, SHORT, cancel, lambda _share: cancel.set())
 
 
 def test_a_recurrent_model_is_measured_too(tmp_path: Path) -> None:
-
     model = LlamaModel(write(tmp_path / "mamba.gguf"), LoadOptions(threads=1))
-    costs = measure_pass_costs(model, model.options, SHORT).costs
-    assert costs.widths[0] == 1
+    assert measure_pass_costs(model, model.options, SHORT).costs.widths[0] == 1
     model.close()

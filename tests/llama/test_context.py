@@ -18,18 +18,6 @@ pytestmark = pytest.mark.weights
 
 
 def test_rows_are_those_of_the_last_tokens(context: LlamaContext, tokens: list[int]) -> None:
-    wide = context.logits(tokens, rows=4).copy()
-    for row in range(4):
-        context.truncate(len(tokens) - 4 + row)
-        narrow = context.logits(tokens[: len(tokens) - 3 + row], rows=1)
-        np.testing.assert_allclose(narrow[0], wide[row], atol=0.05)
-        assert narrow[0].argmax() == wide[row].argmax()
-
-
-@pytest.mark.slow
-def test_narrow_passes_are_equal_bit_for_bit_with_exact_kernels(
-    context: LlamaContext, tokens: list[int]
-) -> None:
     context.prefill(tokens[:-4])
     wide = context.logits(tokens, rows=4).copy()
     context.truncate(len(tokens) - 4)
@@ -39,16 +27,13 @@ def test_narrow_passes_are_equal_bit_for_bit_with_exact_kernels(
 
 
 @pytest.mark.slow
-def test_any_sequence_of_requests_gives_what_an_empty_cache_gives(
+def test_requests_in_any_order(
     context: LlamaContext, smollm2: LlamaModel, tokens: list[int]
 ) -> None:
-    random = Random(5)
-    fresh = LlamaContext(smollm2)
-    request = tokens[:20]
+    random, fresh, request = Random(5), LlamaContext(smollm2), tokens[:20]
     for _ in range(25):
         cut = random.randrange(1, len(request))
-        request = request[:cut] + random.choices(tokens, k=random.randrange(1, 12))
-        request = request[:120]
+        request = [*request[:cut], *random.choices(tokens, k=random.randrange(1, 12))][:120]
         rows = random.randrange(1, min(4, len(request)) + 1)
         cached = context.logits(request, rows).copy()
         fresh.truncate(0)
@@ -67,44 +52,32 @@ def test_only_what_is_new_is_evaluated(context: LlamaContext, tokens: list[int])
 
 
 @pytest.mark.slow
-def test_a_prompt_wider_than_a_batch_gives_its_last_rows(
-    context: LlamaContext, tokens: list[int]
-) -> None:
+def test_a_prompt_wider_than_a_batch(context: LlamaContext, tokens: list[int]) -> None:
     long = (tokens * 4)[:300]
     at_once = context.logits(long, rows=3).copy()
     context.truncate(0)
     context.prefill(long[:-3])
     np.testing.assert_allclose(context.logits(long, rows=3), at_once, atol=0.3)
-
-
-@pytest.mark.slow
-def test_rows_of_a_prompt_just_beyond_a_batch_stay_together(
-    context: LlamaContext, tokens: list[int]
-) -> None:
     # 129 tokens in batches of 128: the last chunk must still hold all four rows.
+    context.truncate(0)
     assert context.logits((tokens * 2)[:129], rows=4).shape == (4, context.n_vocab)
 
 
-def test_more_rows_than_the_context_was_made_for_are_refused(
-    context: LlamaContext, tokens: list[int]
-) -> None:
+def test_too_many_rows_or_tokens_are_refused(smollm2: LlamaModel, tokens: list[int]) -> None:
+    context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=100))
+    context.prefill(tokens)
     with pytest.raises(PassFailed, match="9 rows"):
         context.logits(tokens, rows=9)
-
-
-@pytest.mark.slow
-def test_more_tokens_than_the_context_holds_are_refused_and_nothing_is_lost(
-    context: LlamaContext, tokens: list[int]
-) -> None:
-    context.prefill(tokens)
+    assert context.n_cached == len(tokens)
     with pytest.raises(ContextOverflow, match="--ctx"):
-        context.prefill([*tokens, *(tokens * 20)])
+        context.prefill([*tokens, *tokens])
     assert context.common_prefix(tokens) == len(tokens)
+    context.close()
 
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("n_ctx", [2, 3, 40, 300])
-def test_a_small_context_holds_what_was_asked_for_and_no_more(
+def test_a_small_context_is_full_at_n_ctx(
     smollm2: LlamaModel, tokens: list[int], n_ctx: int
 ) -> None:
     context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=n_ctx))
@@ -116,46 +89,36 @@ def test_a_small_context_holds_what_was_asked_for_and_no_more(
     context.close()
 
 
-def test_a_set_flag_stops_before_a_pass(smollm2: LlamaModel, tokens: list[int]) -> None:
-    cancel = CancelFlag()
-    context = LlamaContext(smollm2, cancel)
-    cancel.set()
-    with pytest.raises(Cancelled):
-        context.logits(tokens, rows=1)
-    cancel.clear()
-    assert context.logits(tokens, rows=1).shape[0] == 1
-    context.close()
-
-
-@pytest.mark.slow
-def test_a_flag_set_in_the_middle_of_a_pass_stops_it_and_the_cache_stays_true(
-    smollm2: LlamaModel, tokens: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("in_pass", [0, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_flag_set_before_or_in_the_middle_of_a_pass_stops_it_and_the_cache_stays_true(
+    smollm2: LlamaModel, tokens: list[int], monkeypatch: pytest.MonkeyPatch, in_pass: int
 ) -> None:
     cancel = CancelFlag()
     context = LlamaContext(smollm2, cancel)
-    long = (tokens * 12)[:1000]
-    passes, decode = list[int](), native.llama_decode
+    long, passes, decode = (tokens * 12)[: 400 * in_pass + 90], list[int](), native.llama_decode
 
-    def third_is_stopped(*arguments: Any) -> Any:
+    def stopped(*arguments: Any) -> Any:
         passes.append(1)
-        if len(passes) == 3:
+        if len(passes) == in_pass:
             cancel.set()  # after the flag was looked at: llama.cpp has to see it
         return decode(*arguments)
 
+    if not in_pass:
+        cancel.set()
     with monkeypatch.context() as patched:
-        patched.setattr(native, "llama_decode", third_is_stopped)
+        patched.setattr(native, "llama_decode", stopped)
         with pytest.raises(Cancelled):
-            context.prefill(long)
-    assert len(passes) == 3
+            context.prefill(long[:1000])
+    assert len(passes) == in_pass
     assert 0 <= context.n_cached < len(long)
     cancel.clear()
-    after = context.logits(long, rows=1).copy()
+    after = context.logits(long[:1000], rows=1).copy()
     context.truncate(0)
-    np.testing.assert_allclose(context.logits(long, rows=1), after, atol=0.3)
+    np.testing.assert_allclose(context.logits(long[:1000], rows=1), after, atol=0.3)
     context.close()
 
 
-def test_an_attention_cache_can_be_cut_which_takes_no_pass_to_know(
+def test_attention_is_cut_without_a_pass(
     smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NativeContext, "decode", None)
@@ -165,22 +128,17 @@ def test_an_attention_cache_can_be_cut_which_takes_no_pass_to_know(
     context.close()
 
 
-def test_a_closed_context_says_so(smollm2: LlamaModel, tokens: list[int]) -> None:
-    context = LlamaContext(smollm2)
+def test_what_was_closed_says_so(smollm2: LlamaModel, tokens: list[int]) -> None:
+    model = LlamaModel(smollm2.path, smollm2.options)
+    context, other = LlamaContext(model), LlamaContext(model)
     context.prefill(tokens)
     context.close()
     context.close()
-    with pytest.raises(PassFailed, match="closed"):
-        context.logits(tokens, rows=1)
-    with pytest.raises(PassFailed, match="closed"):
-        context.truncate(1)
-
-
-def test_closing_a_model_closes_its_contexts_first(smollm2: LlamaModel) -> None:
-    model = LlamaModel(smollm2.path, smollm2.options)
-    context = LlamaContext(model)
+    for act in (lambda: context.logits(tokens, rows=1), lambda: context.truncate(1)):
+        with pytest.raises(PassFailed, match="closed"):
+            act()
     model.close()
     with pytest.raises(PassFailed, match="closed"):
-        context.truncate(0) if context.n_cached else context.prefill([1])
+        other.prefill([1])
     with pytest.raises(ModelLoadError, match="closed"):
         LlamaContext(model)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import UsageError
-from localspec.llama.devices import Device, _describe, offloads, placed_on
+from localspec.llama.devices import Device, _describe, devices, offloads, placed_on
 from localspec.options import LoadOptions
 
 CPU = Device("CPU", "cpu", 8, 8, "CPU", 1, "CPU")
@@ -34,7 +34,7 @@ def placed(known: list[Device], monkeypatch: pytest.MonkeyPatch, **options: obje
         ([FAR, IN_CPU, CPU], ["RPC0", "Vulkan1"]),
     ],
 )
-def test_unasked_llama_cpps_own_choice_is_made(
+def test_by_default_llama_cpps_own_choice_is_made(
     known: list[Device], names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert placed(known, monkeypatch) == names
@@ -44,27 +44,24 @@ def test_unasked_llama_cpps_own_choice_is_made(
     assert not offloads(LoadOptions(gpu_layers=0))
 
 
-def test_memory_of_gpus_that_have_none_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = [CPU, BLAS, CARD, IN_CPU, FAR, replace(CARD, description="llvmpipe (LLVM 15.0.6)")]
-    for system, machine in (("linux", "arm64"), ("darwin", "x86_64")):
-        monkeypatch.setattr("sys.platform", system)
-        monkeypatch.setattr("platform.machine", lambda told=machine: told)
-        assert [each.shares_ram for each in known] == [False, False, False, True, False, True]
-    monkeypatch.setattr("platform.machine", lambda: "arm64")
-    assert [each.shares_ram for each in known] == [False, False, True, True, False, True]
-
-
-def test_an_integrated_gpu_with_more_memory_than_the_ram_does_not_share_it() -> None:
-    shares = [replace(IN_CPU, total_bytes=each).shares_ram for each in (1 << 20, 1 << 60)]
-    assert shares == [True, False]
-
-
-def test_devices_that_are_named_are_taken_in_their_order_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_named_devices_are_taken_in_their_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [CPU, CARD, OTHER, IN_CPU, FAR]
     assert placed(known, monkeypatch, devices=("cuda1", "RPC0", "CUDA1")) == ["CUDA1", "RPC0"]
     assert placed(known, monkeypatch, devices=("Vulkan1",)) == ["Vulkan1"]
+
+
+def test_memory_of_gpus_that_have_none_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [CPU, BLAS, CARD, IN_CPU, FAR, replace(CARD, description="llvmpipe (LLVM 15.0.6)")]
+    known.append(replace(IN_CPU, total_bytes=1 << 60))  # more than the RAM: it is its own
+    for system, machine, apple in (
+        ("linux", "arm64", False),
+        ("darwin", "x86_64", False),
+        ("darwin", "arm64", True),
+    ):
+        monkeypatch.setattr("sys.platform", system)
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        shares = [False, False, apple, True, False, True, apple]
+        assert [each.shares_ram for each in known] == shares
 
 
 @pytest.mark.parametrize(
@@ -88,7 +85,7 @@ def test_what_cannot_be_is_refused(
 @pytest.mark.parametrize(
     ("backend", "reported", "free"), [("RPC", 800, 600), ("RPC", 799, 799), ("CPU", 800, 800)]
 )
-def test_of_another_machines_ram_of_which_all_is_reported_free_three_quarters_are(
+def test_of_another_machines_ram_three_quarters_are_free_where_all_is_reported(
     backend: str, reported: int, free: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fill(_handle: int, props: Any) -> None:
@@ -100,8 +97,13 @@ def test_of_another_machines_ram_of_which_all_is_reported_free_three_quarters_ar
         "ggml_backend_dev_backend_reg": lambda handle: handle,
         "ggml_backend_reg_name": lambda _: backend.encode(),
     }
-    monkeypatch.setattr(
-        "localspec.llama.devices.library_function", lambda name, *_: functions[name]
-    )
+    function = "localspec.llama.devices.library_function"
+    monkeypatch.setattr(function, lambda name, *_: functions[name])
     device = _describe(1)
     assert (device.free_bytes, device.total_bytes) == (free, 800)
+
+
+def test_the_cpu_is_a_device() -> None:
+    cpu = next(device for device in devices() if device.name == "CPU")
+    assert not cpu.is_gpu
+    assert cpu.total_bytes > 0

@@ -17,13 +17,7 @@ from tests.llama import tiny_models
 MEAN, CLS, LAST, RANK = 1, 2, 3, 4
 COUNTS = 0.01
 """How much the layers do: so little that a vector tells which letters were pooled."""
-TEXTS = [
-    "the cat sat",
-    "a",
-    "",
-    "zebra \N{SNOWMAN} 123",
-    "the cat sat down on the mat and slept " * 9,
-]
+TEXTS = ["the cat sat", "a", "", "zebra \N{SNOWMAN} 123", "the cat sat down on the mat " * 12]
 Make = Callable[[int | None], Embedder]
 
 
@@ -53,23 +47,21 @@ def test_a_text_has_the_same_vector_alone_and_among_others(make: Make, pooling: 
     assert embedder.vectors([]).shape == (0, embedder.width)
 
 
-def test_a_question_beside_busy_programs_waits_for_none_of_them(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_waits_for_no_busy_program(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, waits = list[int](), list[float]()
 
     def busy() -> CoreUsage:
         looks.append(1)
         return CoreUsage(1.0, 1.0, 0.0, n_cores=2, others=2)
 
-    spare_of = partial(SpareCores, look=busy, pause=waits.append)
-    monkeypatch.setattr("localspec.llama.native_context.SpareCores", spare_of)
-    monkeypatch.setattr("localspec.llama.native_context.default_threads", lambda: 2)
+    module = "localspec.llama.native_context"
+    monkeypatch.setattr(f"{module}.SpareCores", partial(SpareCores, look=busy, pause=waits.append))
+    monkeypatch.setattr(f"{module}.default_threads", lambda: 2)
     make(MEAN).vectors(["one question"])
     assert (looks, waits) == ([1], [])
 
 
-def test_the_file_says_how_vectors_are_pooled(make: Make) -> None:
+def test_the_file_says_how_vectors_are_pooled_or_that_it_ranks(make: Make) -> None:
     ends = ["first word last", "first thing last", "first word"]
     same_end, same_beginning = {}, {}
     for pooling in (None, MEAN, CLS, LAST):
@@ -80,6 +72,8 @@ def test_the_file_says_how_vectors_are_pooled(make: Make) -> None:
     assert same_end[LAST] > same_beginning[LAST]
     assert np.isclose(same_end[None], same_end[MEAN], atol=1e-6)
     assert same_end[MEAN] < 0.9999
+    with pytest.raises(ModelLoadError, match="ranks texts"):
+        make(RANK)
 
 
 def test_a_long_text_is_cut_and_its_end_kept(make: Make) -> None:
@@ -90,19 +84,8 @@ def test_a_long_text_is_cut_and_its_end_kept(make: Make) -> None:
     assert vectors[0] @ vectors[1] < 0.999
 
 
-def test_what_ranks_makes_no_vectors(make: Make) -> None:
-    with pytest.raises(ModelLoadError, match="ranks texts"):
-        make(RANK)
-
-
 @pytest.mark.weights
 def test_vectors_of_a_real_model_tell_what_texts_are_about(smollm2: LlamaModel) -> None:
-    embedder = Embedder(smollm2)
-    tea, hot, car = embedder.vectors(
-        [
-            "Green tea is brewed with hot water.",
-            "Pour boiling water over the tea leaves.",
-            "def add(a, b): return a + b",
-        ]
-    )
+    texts = ["Green tea is brewed with hot water.", "Pour boiling water over the tea leaves."]
+    tea, hot, car = Embedder(smollm2).vectors([*texts, "def add(a, b): return a + b"])
     assert tea @ hot > max(tea @ car, hot @ car)

@@ -1,7 +1,6 @@
-"""Heads of a target that are made here: what they go on from is what the target computed, whatever was rejected before."""
+"""Heads of a made target: what they go on from is what the target computed, whatever was rejected before."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -21,6 +20,7 @@ from localspec.llama.sequence import LlamaContext
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.decoding.planting import plant
 from tests.llama import tiny_models
+from tests.support.bugs import Bug
 
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, max_rows=8).exact()
 COUNTS = 0.008
@@ -28,45 +28,41 @@ LAYERS = (1, 2, 3)
 KINDS = ("mtp", "eagle3 on qwen35", "eagle3 on llama", "eagle3 with few ids")
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """A target, and heads that are not in its file."""
-
-    target: Path
-    heads: Path | None = None
-
-
 @pytest.fixture(scope="module", params=KINDS)
-def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Files:
+def files(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path | None]:
     return written(request.param, tmp_path_factory.mktemp("models"))
 
 
-def written(kind: str, folder: Path) -> Files:
+def written(kind: str, folder: Path) -> tuple[Path, Path | None]:
+    """Write a target, and heads that are not in its file."""
     path = folder / "target.gguf"
     if kind == "mtp":
-        return Files(tiny_models.write_qwen35(path, COUNTS, mtp=1))
-    target = (
-        tiny_models.write_qwen35(path, COUNTS)
-        if "qwen35" in kind
-        else tiny_models.write_llama(path, COUNTS)
-    )
-    ids = list(range(0, 256, 2)) if "few" in kind else ()
-    return Files(target, tiny_models.write_eagle3(folder / "heads.gguf", ids=ids))
+        return tiny_models.write_qwen35(path, COUNTS, mtp=1), None
+    write = tiny_models.write_qwen35 if "qwen35" in kind else tiny_models.write_llama
+    ids = range(0, 256, 2) if "few" in kind else ()
+    return write(path, COUNTS), tiny_models.write_eagle3(folder / "heads.gguf", ids=ids)
 
 
 class Bench:
     """Models, loaded once; targets with heads are made of them."""
 
-    def __init__(self, files: Files) -> None:
-        self.target = LlamaModel(files.target, OPTIONS, mtp=files.heads is None)
-        self.heads = (
-            self.target if files.heads is None else LlamaModel(files.heads, OPTIONS, is_heads=True)
-        )
-        self._layers = () if files.heads is None else LAYERS
+    def __init__(self, target: Path, heads: Path | None) -> None:
+        self.target = LlamaModel(target, OPTIONS, mtp=heads is None)
+        self.heads = self.target if heads is None else LlamaModel(heads, OPTIONS, is_heads=True)
+        self._layers = () if heads is None else LAYERS
 
-    def made(self, cancel: CancelFlag | None = None) -> tuple[LlamaContext, LlamaHeads]:
+    def made(
+        self, text: Sequence[int] = (), cancel: CancelFlag | None = None
+    ) -> tuple[LlamaContext, LlamaHeads]:
+        """Return a target that has computed a text but for its last token, and heads."""
         target = LlamaContext(self.target)
-        return target, LlamaHeads(self.heads, target, cancel or CancelFlag(), OPTIONS, self._layers)
+        cancel = cancel or CancelFlag()
+        heads = LlamaHeads(self.heads, target, cancel, OPTIONS, self._layers)
+        if text:
+            target.prefill(text[:-1])
+        return target, heads
 
     def close(self) -> None:
         self.heads.close()
@@ -74,8 +70,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(files: Files) -> Iterator[Bench]:
-    bench = Bench(files)
+def bench(files: tuple[Path, Path | None]) -> Iterator[Bench]:
+    bench = Bench(*files)
     yield bench
     bench.close()
 
@@ -87,37 +83,28 @@ def text_of(random: Random, length: int) -> list[int]:
 def check_after_any_drafts(bench: Bench, seed: int, close: float, rounds: int = 12) -> None:
     """Draft, reject and go on; assert that what is proposed then is what heads propose that saw the text alone.
 
-    Args:
-        bench: what drafts.
-        seed: of all that is drawn.
-        close: what logits, of 10 and more, may differ by: they come from passes of other widths.
-        rounds: how many.
+    Logits, of 10 and more, may differ by `close`: they come from passes of other widths.
     """
     random = Random(seed)
-    target, heads = bench.made()
     text = text_of(random, random.choice((20, 70, 150)))
-    target.prefill(text[:-1])
+    target, heads = bench.made(text)
     for _ in range(rounds):
-        back = random.randint(0, 5)
-        draft: list[int] = []
+        back, draft = random.randint(0, 5), list[int]()
         rows = heads.logits(text, rows=1 + back).copy()
-        fresh_target, fresh = bench.made()
-        fresh_target.prefill(text[:-1])
+        fresh_target, fresh = bench.made(text)
         np.testing.assert_allclose(rows, fresh.logits(text, rows=1 + back), atol=close, rtol=0)
         for _ in range(random.randint(0, 4)):
             draft.append(int(rows[-1].argmax()))
-            rows = heads.logits([*text, *draft], rows=1)
-            np.testing.assert_allclose(
-                rows, fresh.logits([*text, *draft], rows=1), atol=close, rtol=0
-            )
+            rows, others = (each.logits([*text, *draft], rows=1) for each in (heads, fresh))
+            np.testing.assert_allclose(rows, others, atol=close, rtol=0)
         if random.random() < 0.3:  # another drafter's
             draft = text_of(random, random.randint(0, 4))
         if random.random() < 0.1:
             target.truncate(0)
         target.logits([*text, *draft], rows=len(draft) + 1)
         text += [*draft[: random.randint(0, len(draft))], random.randrange(256)]
-        fresh.close()
-        fresh_target.close()
+        for each in (fresh, fresh_target):
+            each.close()
     heads.close()
     target.close()
 
@@ -127,35 +114,32 @@ def test_what_they_propose_depends_on_the_text_alone(bench: Bench) -> None:
         check_after_any_drafts(bench, seed, close=0.15)
 
 
-def test_of_a_long_text_they_begin_with_as_many_tokens_as_they_are_told(bench: Bench) -> None:
-    target, heads = bench.made()
-    heads.fresh = 16
+def test_of_a_long_text_they_begin_with_so_many_tokens_and_go_on_from_there(bench: Bench) -> None:
     text = text_of(Random(3), 90)
-    target.prefill(text[:-1])
-    assert len(text) - heads.common_prefix(text) == 16
-    assert not np.isnan(heads.logits(text, rows=4)).any()
+    target, heads = bench.made(text)
+    heads.fresh = 16
+
+    def evaluated(rows: int) -> int:
+        missing = len(text) - heads.common_prefix(text)
+        assert not np.isnan(heads.logits(text, rows=rows)).any()
+        return missing
+
+    assert evaluated(4) == 16
     text.append(7)
     target.logits(text, rows=1)
-    assert len(text) - heads.common_prefix(text) <= 2, "they go on from there"
-    assert not np.isnan(heads.logits(text, rows=1)).any()
+    assert evaluated(1) <= 2
     text += text_of(Random(4), 40)
     target.prefill(text[:-1])
-    assert len(text) - heads.common_prefix(text) == 16, (
-        "and begin anew where they would lag further"
-    )
-    assert not np.isnan(heads.logits(text, rows=1)).any()
-    heads.close()
-    target.close()
+    assert evaluated(1) == 16, "they begin again where they would lag further"
 
 
-def test_in_chunks_they_evaluate_no_more_than_was_planned(
+def test_in_chunks_they_evaluate_what_was_due(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, heads = bench.made()
-    heads.fresh = 48
     text, rows, chunk = text_of(Random(5), 150), 3, 16
-    target.prefill(text[:-1])
-    wanted = heads.logits(text, rows).copy()
+    _, heads = bench.made(text)
+    heads.fresh = 48
+    expected = heads.logits(text, rows).copy()
     heads.truncate(0)
     evaluated, decode = list[int](), heads._native.decode
 
@@ -164,79 +148,62 @@ def test_in_chunks_they_evaluate_no_more_than_was_planned(
         decode(parts)
 
     monkeypatch.setattr(heads._native, "decode", counted)
-    asked = Pass(Role.DRAFT_MODEL, text, rows)
-    assert heads.missing(0, asked) == heads.fresh + rows
-    while heads.missing(0, asked) > chunk:
-        heads.evaluate(0, asked, chunk)
-    (logits,) = heads.together([(0, asked)])
+    request = Pass(Role.DRAFT_MODEL, text, rows)
+    assert heads.missing(0, request) == heads.fresh + rows
+    while heads.missing(0, request) > chunk:
+        heads.evaluate(0, request, chunk)
+    (logits,) = heads.together([(0, request)])
     assert evaluated == text[-heads.fresh - rows :]
-    np.testing.assert_allclose(logits, wanted, atol=0.15, rtol=0)
-    heads.close()
-    target.close()
+    np.testing.assert_allclose(logits, expected, atol=0.15, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "function", "right", "wrong"),
-    [
-        ("mtp", LlamaHeads.common_prefix, "same = min(same, self._by_target)", "pass"),
-        (
-            "mtp",
-            TargetRows.end,
-            "_common(self._tokens, list(tokens[self.begin :]))",
-            "len(self._tokens)",
-        ),
-        ("mtp", TargetRows._take, "part.n_past - self.begin", "len(self._tokens)"),
-        ("mtp", LlamaHeads._embeddings, "start + zeros - 1", "max(0, start + zeros - 2)"),
-        (
-            "eagle3 on llama",
-            LlamaHeads._decode,
-            "given = count if rows and self._is_eagle3 else rows",
-            "given = rows",
-        ),
-        ("eagle3 on llama", LlamaHeads._decode, "start - self._is_eagle3", "start"),
-    ],
-    ids=(
-        "rows of their own are kept where the target has computed them",
-        "rows of rejected tokens",
-        "rows at the place where others were rejected",
-        "the row of another place",
-        "first rows for last ones",
-        "places of tokens for those of rows",
+LENGTH, H = "len(self._tokens)", LlamaHeads
+MTP_BUGS = {
+    "rows of their own stay where the target has computed them": Bug(
+        H.common_prefix, "same = min(same, self._by_target)", "pass"
     ),
-)
+    "rows of rejected tokens": Bug(
+        TargetRows.end, "_common(self._tokens, list(tokens[self.begin :]))", LENGTH
+    ),
+    "rows at the place where others were rejected": Bug(
+        TargetRows._take, "part.n_past - self.begin", LENGTH
+    ),
+    "the row of another place": Bug(
+        H._embeddings, "start + zeros - 1", "max(0, start + zeros - 2)"
+    ),
+}
+EAGLE_BUGS = {
+    "first rows for last ones": Bug(
+        H._decode, "given = count if rows and self._is_eagle3 else rows", "given = rows"
+    ),
+    "places of tokens for those of rows": Bug(H._decode, "start - self._is_eagle3", "start"),
+}
+
+
+@pytest.mark.parametrize("name", [*MTP_BUGS, *EAGLE_BUGS])
 def test_a_planted_bug_is_caught(
-    kind: str,
-    function: Callable[..., object],
-    right: str,
-    wrong: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = Bench(written(kind, tmp_path))
-    plant(monkeypatch, function, right, wrong)
+    kind = "mtp" if name in MTP_BUGS else "eagle3 on llama"
+    bench = Bench(*written(kind, tmp_path))
+    plant(monkeypatch, *(MTP_BUGS | EAGLE_BUGS)[name])
     with pytest.raises((AssertionError, PassFailed, IndexError)):  # noqa: PT012
         for seed in range(8):
             check_after_any_drafts(bench, seed, close=0.01)
     bench.close()
 
 
-def test_rows_are_kept_of_the_latest_tokens_alone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_stay_of_the_latest_tokens(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heads_module, "_MEMORY", 40)
-    target, heads = bench.made()
     text = text_of(Random(1), 300)
-    target.prefill(text[:-1])
+    _, heads = bench.made(text)
     assert heads.knows(text)
-    begin = heads.common_prefix(text)
-    assert 200 < begin < 280
+    assert 200 < heads.common_prefix(text) < 280
     heads.logits(text, rows=6)
     assert heads.common_prefix(text) == len(text)
 
 
-def test_they_know_that_they_cannot_go_on_from_what_the_target_did_not_compute_before_them(
-    bench: Bench,
-) -> None:
+def test_they_know_what_the_target_did_not_compute(bench: Bench) -> None:
     target, heads = bench.made()
     text = text_of(Random(1), 60)
     assert not heads.knows(text)
@@ -248,43 +215,33 @@ def test_they_know_that_they_cannot_go_on_from_what_the_target_did_not_compute_b
     assert not heads.knows([*text[:50], 1, *text[51:]])
 
 
-def test_after_a_pass_that_was_cancelled_they_begin_again(bench: Bench) -> None:
-    cancel = CancelFlag()
-    target, heads = bench.made(cancel)
-    text = text_of(Random(1), 60)
-    target.prefill(text[:-1])
-    wanted = heads.logits(text, rows=1).copy()
+def test_a_blank_or_cancelled_pass_leaves_nothing(bench: Bench) -> None:
+    cancel, text = CancelFlag(), text_of(Random(1), 60)
+    _, heads = bench.made(text, cancel)
+    expected = heads.logits(text, rows=1).copy()
     cancel.set()
     with pytest.raises(Cancelled):
         heads.logits([*text, 5], rows=1)
     cancel.clear()
-    np.testing.assert_allclose(heads.logits(text, rows=1), wanted, atol=1e-4)
-
-
-def test_a_blank_pass_leaves_nothing(bench: Bench) -> None:
-    target, heads = bench.made()
-    text = text_of(Random(1), 30)
-    target.prefill(text[:-1])
-    before = heads.logits(text, rows=1).copy()
+    np.testing.assert_allclose(heads.logits(text, rows=1), expected, atol=1e-4)
     for width in (1, 3, 16):
         heads.blank_pass(width)
-    np.testing.assert_allclose(heads.logits(text, rows=1), before, atol=1e-5)
+    np.testing.assert_allclose(heads.logits(text, rows=1), expected, atol=1e-4)
 
 
 @pytest.mark.first(3)
 @pytest.mark.parametrize("temperature", [0.8, 0.0])
 def test_drafting_with_heads_changes_no_byte_of_the_text(
-    files: Files, temperature: float, monkeypatch: pytest.MonkeyPatch
+    files: tuple[Path, Path | None], temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(files.target.parent))  # what was measured is kept
-    options = ReplyOptions(
-        seed=1, max_tokens=80, sampling=SamplingParams(temperature=temperature, top_k=5)
-    )
-    texts, accepted, rejected = set[tuple[int, ...]](), 0, 0
+    target, heads = files
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(target.parent))  # measurements stay
+    sampling = SamplingParams(temperature=temperature, top_k=5)
+    texts, accepted, drafted = set[tuple[int, ...]](), 0, 0
     for draft in ("off", "heads:2", "heads:7", "auto"):
         launch = LaunchOptions(
-            target=str(files.target),
-            draft_model=None if files.heads is None else str(files.heads),
+            target=str(target),
+            draft_model=None if heads is None else str(heads),
             draft=draft,
             exact=True,
             fit=False,
@@ -292,16 +249,13 @@ def test_drafting_with_heads_changes_no_byte_of_the_text(
         )
         assistant = load(make_plan(launch)).assistant
         for prompt in ("abc and so on, and more", "abc and so on, and then"):
-            reply = assistant.reply(prompt, options)
-            texts.add((len(prompt), ord(prompt[-1]), *reply.tokens))
-            done = reply.acceptance.by_drafter.get("heads")
-            if done is not None:
-                accepted += done.accepted
-                rejected += done.drafted - done.accepted
+            reply = assistant.reply(prompt, ReplyOptions(sampling, seed=1, max_tokens=80))
+            texts.add((ord(prompt[-1]), *reply.tokens))
+            if done := reply.acceptance.by_drafter.get("heads"):
+                accepted, drafted = accepted + done.accepted, drafted + done.drafted
         assistant.close()
     assert len(texts) == 2
-    assert rejected > 0
-    assert accepted > 0
+    assert drafted > accepted > 0
 
 
 @pytest.mark.weights
@@ -310,7 +264,7 @@ def test_heads_of_a_real_target_change_no_bit_of_its_rows(
     smollm2: LlamaModel, smollm2_path: Path, tokens: list[int], tmp_path: Path
 ) -> None:
     layers = (2, 15, 27)
-    file = tiny_models.write_eagle3_for(smollm2_path, tmp_path / "heads.gguf", layers)
+    file = tiny_models.write_eagle3(tmp_path / "heads.gguf", target=smollm2_path, layers=layers)
     target, alone = LlamaContext(smollm2), LlamaContext(smollm2)
     heads_model = LlamaModel(file, smollm2.options, is_heads=True)
     heads = LlamaHeads(heads_model, target, CancelFlag(), smollm2.options, layers)

@@ -1,4 +1,4 @@
-"""What sequences have evaluated outlives their process, within bounds, and whatever is wrong with the files, nothing happens."""
+"""What sequences have evaluated outlives their process, within bounds; damaged files change nothing."""
 
 import os
 import shutil
@@ -21,26 +21,20 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.weights
 
-COUNT = 3
-
-
-def sequences_of(model: LlamaModel) -> LlamaSequences:
-    return LlamaSequences(model, CancelFlag(), model.options, COUNT, 8)
-
 
 @pytest.fixture
-def before(smollm2: LlamaModel, tokens: list[int]) -> Iterator[LlamaSequences]:
-    """Sequences of which two have evaluated something."""
-    sequences = sequences_of(smollm2)
-    sequences.views[1].prefill(tokens)
-    sequences.views[2].prefill(tokens[10:80])
+def after(smollm2: LlamaModel) -> Iterator[LlamaSequences]:
+    sequences = LlamaSequences(smollm2, CancelFlag(), smollm2.options, 3, 8)
     yield sequences
     sequences.close()
 
 
 @pytest.fixture
-def after(smollm2: LlamaModel) -> Iterator[LlamaSequences]:
-    sequences = sequences_of(smollm2)
+def before(smollm2: LlamaModel, tokens: list[int]) -> Iterator[LlamaSequences]:
+    """Sequences of which two have evaluated something."""
+    sequences = LlamaSequences(smollm2, CancelFlag(), smollm2.options, 3, 8)
+    sequences.views[1].prefill(tokens)
+    sequences.views[2].prefill(tokens[10:80])
     yield sequences
     sequences.close()
 
@@ -71,20 +65,14 @@ def test_what_was_evaluated_is_there_again_to_the_bit(
     before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
     write(tmp_path / "prefixes", before)
+    for path in (tmp_path / "prefixes", *(tmp_path / "prefixes").rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
     assert read(tmp_path / "prefixes", after, tokens, tokens[10:80]) == [90, 70, 0]
     assert after.views[0].cached == tuple(tokens)
     for slot, (old, text) in enumerate(((1, tokens), (2, tokens[10:80]))):
         more = Pass(Role.TARGET, [*text, *tokens[:3]], 3)
         expected = before.together([(old, more)])[0].copy()
         assert np.array_equal(after.together([(slot, more)])[0], expected)
-
-
-@pytest.mark.slow
-def test_only_the_owner_can_read_it(before: LlamaSequences, tmp_path: Path) -> None:
-    write(tmp_path / "prefixes", before)
-    for path in (tmp_path / "prefixes").rglob("*"):
-        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
-    assert stat.S_IMODE((tmp_path / "prefixes").stat().st_mode) == 0o700
 
 
 def test_what_is_damaged_or_of_another_model_is_left_alone(
@@ -101,9 +89,8 @@ def test_what_is_damaged_or_of_another_model_is_left_alone(
     (longest.parents[1] / "7").mkdir()
     (longest.parents[1] / ".left-by-a-crash").mkdir()
     assert read(tmp_path, after, *texts) == [0, 70, 0]
-    # A thread removes it.
-    removed = until(lambda: len(list(longest.parents[1].iterdir())) == 1)
-    assert removed, "what is of no use is removed"
+    # A thread removes what is of no use.
+    assert until(lambda: len(list(longest.parents[1].iterdir())) == 1)
 
 
 @pytest.mark.slow
@@ -128,24 +115,17 @@ def test_no_more_is_kept_than_may_be(
 
 
 @pytest.mark.slow
-def test_of_a_text_that_two_hold_one_is_kept(
-    before: LlamaSequences, tokens: list[int], tmp_path: Path
+def test_each_text_is_written_once(
+    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
     before.views[0].prefill(tokens[:80])
     write(tmp_path, before)
-    assert len(files(tmp_path)) == 4, "of two, and not of three"
-
-
-@pytest.mark.slow
-def test_what_nobody_has_changed_is_not_written_again(
-    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
-) -> None:
-    write(tmp_path, before)
-    seen = {each: each.stat().st_mtime_ns for each in files(tmp_path)}
+    times = {each: each.stat().st_mtime_ns for each in files(tmp_path)}
+    assert len(times) == 4, "of two texts, and not of three"
     kept = KeptPrefixes(tmp_path, after.views, "a")
     kept.ready(0, [*tokens, 1])
     kept.close()
-    assert {each: each.stat().st_mtime_ns for each in files(tmp_path)} == seen
+    assert {each: each.stat().st_mtime_ns for each in files(tmp_path)} == times
 
 
 @pytest.mark.slow
@@ -162,9 +142,7 @@ def test_a_text_that_goes_on_takes_the_place_of_its_beginning(
     assert read(tmp_path, before, longer) == [170, 90, 70]
 
 
-def test_what_a_sequence_would_lose_is_kept_and_comes_back(
-    after: LlamaSequences, tokens: list[int], tmp_path: Path
-) -> None:
+def test_a_lost_prefix_comes_back(after: LlamaSequences, tokens: list[int], tmp_path: Path) -> None:
     kept = KeptPrefixes(tmp_path, after.views, "a")
     talks = [tokens, [5, *tokens], [6, *tokens]]
     for talk in talks:
@@ -178,7 +156,8 @@ def test_what_a_sequence_would_lose_is_kept_and_comes_back(
     assert evaluated == [1, 1, 1]
 
 
-def test_nobody_waits_for_the_disk(
+@pytest.mark.slow
+def test_no_answer_waits_for_the_disk(
     after: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save, may_write = StateCopy.save, threading.Event()
@@ -203,7 +182,8 @@ def test_nobody_waits_for_the_disk(
     assert len(files(tmp_path)) == 4
 
 
-def test_what_is_still_to_be_copied_is_neither_kept_nor_written_over(
+@pytest.mark.slow
+def test_what_is_still_to_be_copied_is_neither_stored_nor_written_over(
     before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
     write(tmp_path, before)
@@ -231,9 +211,7 @@ def test_no_more_is_written_in_an_hour_than_may_be_kept(
     monkeypatch.setattr(kept_prefixes, "MOST_BYTES", most)
     shutil.rmtree(next(each for each in tmp_path.iterdir() if each.is_dir()))
     write(tmp_path, before)
-    assert len(files(tmp_path)) == 2, (
-        "what fits is written, the shortest first, and the other one not"
-    )
+    assert len(files(tmp_path)) == 2, "the shortest first, and the other one not"
     # Also by another process, or for another model.
     write(tmp_path, before, "b")
     assert len(files(tmp_path)) == 2
@@ -244,14 +222,12 @@ def test_no_more_is_written_in_an_hour_than_may_be_kept(
     ledger.write_text("?")
     known = {each.parent.parent for each in tmp_path.glob("*/*/target.kv")}
     write(tmp_path, before, "b")
-    found = {each.parent.parent for each in tmp_path.glob("*/*/target.kv")}
-    assert found - known, "a damaged account forbids nothing"
+    now = {each.parent.parent for each in tmp_path.glob("*/*/target.kv")}
+    assert now - known, "a damaged account forbids nothing"
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_written_nothing_happens(
-    before: LlamaSequences, tmp_path: Path
-) -> None:
+def test_nothing_happens_without_a_folder(before: LlamaSequences, tmp_path: Path) -> None:
     (tmp_path / "prefixes").write_text("a file")
     write(tmp_path / "prefixes", before)
     assert (tmp_path / "prefixes").read_text() == "a file"

@@ -1,18 +1,29 @@
-"""Masks over SmolLM2's tokens: control tokens, texts as the model's own tokenizer cuts them, and what is forced."""
+"""Masks over SmolLM2's tokens: control tokens, texts as its own tokenizer cuts them, what is forced, and valid calls alone."""
 
 import json
+from collections.abc import Sequence
+from itertools import count
+from random import Random
+from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
+from localspec.calls import CallFormat, Tool
+from localspec.calls.policy import CallOffer
+from localspec.chat.call_parser import CallParser
+from localspec.chat.events import CallDone, Text
 from localspec.decoding.constraint import AnswerConstraint
 from localspec.grammar import Grammars
 from localspec.llama.model import LlamaModel
+from localspec.llama.vocabulary import Vocabulary
 from localspec.options import ReplyOptions
-from tests.grammar.schemas import ASKED
+from tests.chat.test_calls import HERMES_FORM, XML_FORM
 
 pytestmark = pytest.mark.weights
 
+Masks = AnswerConstraint[Any]
 OBJECT = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "nationality": {"enum": ["french", "finnish"]}},
@@ -20,97 +31,156 @@ OBJECT = {
     "additionalProperties": False,
 }
 TEXT = '{"name": "Zoë of 東京 and <b>", "nationality": "french"}'
+WEATHER = {
+    "city": {"type": "string", "maxLength": 8},
+    "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+    "days": {"type": "integer", "minimum": 1, "maximum": 7},
+}
+STRICT = {"type": "object", "additionalProperties": False}
+TOOLS = [
+    Tool("get_weather", STRICT | {"properties": WEATHER, "required": ["city"]}),
+    Tool("now", STRICT | {"properties": {}}),
+]
+ONE_CALL = CallOffer(("get_weather", "now"), single=True)
 
 
 @pytest.fixture(scope="module")
-def grammars(smollm2: LlamaModel) -> Grammars:
-    return Grammars(smollm2.vocabulary)
+def vocabulary(smollm2: LlamaModel) -> Vocabulary:
+    return smollm2.vocabulary
 
 
-def test_pieces_are_what_each_token_stands_for(smollm2: LlamaModel) -> None:
-    vocabulary = smollm2.vocabulary
-    pieces = vocabulary.pieces()
+@pytest.fixture(scope="module")
+def grammars(vocabulary: Vocabulary) -> Grammars:
+    return Grammars(vocabulary)
+
+
+@pytest.fixture(scope="module")
+def pieces(vocabulary: Vocabulary) -> list[bytes]:
+    return vocabulary.pieces()
+
+
+@pytest.fixture(scope="module")
+def everything(vocabulary: Vocabulary) -> Any:
+    return np.arange(vocabulary.n_vocab)
+
+
+def ids_of(vocabulary: Vocabulary, text: str) -> list[int]:
+    return vocabulary.tokenize(text, add_special=False, parse_special=False)
+
+
+def masks_of(grammars: Grammars, options: ReplyOptions) -> Masks:
+    return AnswerConstraint(grammars(options), 0)
+
+
+def test_pieces_are_what_each_token_stands_for(vocabulary: Vocabulary, pieces: list[bytes]) -> None:
     assert pieces == [vocabulary.piece(token) for token in range(vocabulary.n_vocab)]
     assert max(map(len, pieces)) > 32, "some have more bytes than there is room for at first"
 
 
 @pytest.mark.slow
 def test_what_the_mask_lets_through_is_what_the_bytes_let_through(
-    smollm2: LlamaModel, grammars: Grammars
+    vocabulary: Vocabulary, grammars: Grammars, pieces: list[bytes], everything: Any
 ) -> None:
     """Every token of the vocabulary, at every place of a text: by the mask, and byte by byte."""
-    vocabulary = smollm2.vocabulary
-    options = ReplyOptions(json_schema=OBJECT)
-    ids = vocabulary.tokenize(TEXT, add_special=False, parse_special=False)
-    constraint = AnswerConstraint(grammars(options), 0)
-    spelled = {piece: token for token, piece in enumerate(vocabulary.pieces()) if len(piece) == 1}
-    everything = np.arange(vocabulary.n_vocab)
+    options, ids = ReplyOptions(json_schema=OBJECT), ids_of(vocabulary, TEXT)
+    masks = masks_of(grammars, options)
+    spelled = {piece: token for token, piece in enumerate(pieces) if len(piece) == 1}
     for end in range(len(ids) + 1):
-        mask = constraint.allows(ids[:end], everything)
+        mask = masks.allows(ids[:end], everything)
         for token in np.random.default_rng(end).choice(everything, 40):
-            piece = vocabulary.piece(int(token))
+            piece = pieces[token]
             if not piece or any(bytes([byte]) not in spelled for byte in piece):
                 continue
-            other = AnswerConstraint(grammars(options), 0)
             single = [*ids[:end], *(spelled[bytes([byte])] for byte in piece[:-1])]
             last = np.array([spelled[piece[-1:]]])
-            alone = bool(other.allows(single, last)[0])
+            alone = bool(masks_of(grammars, options).allows(single, last)[0])
             # Where the text is forced, other cuts of it are masked.
             assert mask[token] == alone or (not mask[token] and mask.sum() == 1)
 
 
-def test_control_tokens_never_slip_through(smollm2: LlamaModel, grammars: Grammars) -> None:
-    vocabulary = smollm2.vocabulary
-    constraint = AnswerConstraint(grammars(ReplyOptions(json_schema=OBJECT)), 0)
-    begun = vocabulary.tokenize('{"name": "a', add_special=False, parse_special=False)
-    control = [
-        vocabulary.tokenize(text, add_special=False, parse_special=True)
+def test_control_tokens_never_slip_through(vocabulary: Vocabulary, grammars: Grammars) -> None:
+    masks = masks_of(grammars, ReplyOptions(json_schema=OBJECT))
+    special = [
+        vocabulary.tokenize(text, add_special=False, parse_special=True)[0]
         for text in vocabulary.special_texts()
     ]
-    controls = np.array([ids[0] for ids in control if not vocabulary.piece(ids[0])])
+    controls = np.array([token for token in special if not vocabulary.piece(token)])
     assert controls.size > 5
-    assert not constraint.allows(begun, controls).any()
+    assert not masks.allows(ids_of(vocabulary, '{"name": "a'), controls).any()
 
 
 @pytest.mark.parametrize("excepted", ["\\x85\\u2028", "¾", "\\U0001F600", "a-z\\xe9", "\\]\\x85"])
 def test_a_class_without_one_character_has_those_that_begin_with_the_same_byte(
-    smollm2: LlamaModel, grammars: Grammars, excepted: str
+    vocabulary: Vocabulary, grammars: Grammars, everything: Any, excepted: str
 ) -> None:
-    vocabulary = smollm2.vocabulary
-    constraint = AnswerConstraint(grammars(ReplyOptions(grammar=f'root ::= "x" [^{excepted}]+')), 0)
-    begun = vocabulary.tokenize("x", add_special=False, parse_special=False)
-    allowed = np.flatnonzero(constraint.allows(begun, np.arange(vocabulary.n_vocab)))
+    masks = masks_of(grammars, ReplyOptions(grammar=f'root ::= "x" [^{excepted}]+'))
+    allowed = np.flatnonzero(masks.allows(ids_of(vocabulary, "x"), everything))
     assert sum(not vocabulary.piece(int(token)).isascii() for token in allowed) > 500
 
 
-def test_what_is_forced_is_cut_as_the_model_cuts_it(
-    smollm2: LlamaModel, grammars: Grammars
-) -> None:
-    vocabulary = smollm2.vocabulary
-    constraint = AnswerConstraint(grammars(ReplyOptions(json_schema=OBJECT)), 0)
-    ids = vocabulary.tokenize(TEXT, add_special=False, parse_special=False)
-    forced = {tuple(constraint.forced(ids[:end])) for end in range(len(ids))}
-    spelled = {b"".join(vocabulary.piece(token) for token in tokens) for tokens in forced}
+def test_forced_text_is_cut_as_the_model_does(vocabulary: Vocabulary, grammars: Grammars) -> None:
+    masks = masks_of(grammars, ReplyOptions(json_schema=OBJECT))
+    ids = ids_of(vocabulary, TEXT)
+    forced = [tuple(masks.forced(ids[:end])) for end in range(len(ids))]
+    spelled = {b"".join(map(vocabulary.piece, tokens)) for tokens in forced}
     assert {b"name", b"nationality"} <= spelled
-    place = next(end for end in range(len(ids)) if constraint.forced(ids[:end])[1:])
-    tokens = constraint.forced(ids[:place])
-    assert list(tokens) == ids[place : place + len(tokens)]
+    place = next(end for end in range(len(ids)) if forced[end][1:])
+    assert list(forced[place]) == ids[place : place + len(forced[place])]
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=[each.name for each in ASKED])
-def test_schemas_of_the_real_world_give_masks_at_once(
-    smollm2: LlamaModel, grammars: Grammars, asked: object
-) -> None:
-    options = ReplyOptions(json_schema=asked.schema)  # type: ignore[attr-defined]
-    constraint = AnswerConstraint(grammars(options), 0)
-    everything = np.arange(smollm2.vocabulary.n_vocab)
-    chance, answer = np.random.default_rng(1), list[int]()
-    for _ in range(60):
-        allowed = everything[constraint.allows(answer, everything)]
-        assert allowed.size
-        token = int(chance.choice(allowed))
-        if token in smollm2.vocabulary.eog:
-            text = b"".join(map(smollm2.vocabulary.piece, answer))
-            json.loads(text)
-            break
+def lazy(form: CallFormat, grammars: Grammars) -> Masks:
+    return AnswerConstraint(grammars.of_answers(form, TOOLS, ONE_CALL, {}), 0)
+
+
+def walk(
+    masks: Masks, answer: list[int], everything: Any, eog: Sequence[int], seed: int
+) -> list[int]:
+    """Go on with random tokens until one ends the answer."""
+    random = Random(seed)
+    while (
+        token := random.choice(everything[masks.allows(answer, everything)].tolist())
+    ) not in eog:
         answer.append(token)
+        assert len(answer) < 400
+    return answer
+
+
+def test_before_the_trigger_all_but_what_runs_past_it_may_follow(
+    vocabulary: Vocabulary, grammars: Grammars, pieces: list[bytes], everything: Any
+) -> None:
+    masks, past = lazy(HERMES_FORM, grammars), list[int]()
+    answer = ids_of(vocabulary, "The weather: <tool_call")
+    for end in range(len(answer) + 1):
+        text = b"".join(pieces[token] for token in answer[:end])
+        refused = everything[~masks.allows(answer[:end], everything)]
+        past = [
+            token for token, piece in enumerate(pieces) if b"<tool_call>" in (text + piece)[:-1]
+        ]
+        assert refused.tolist() == past
+        assert masks.forced(answer[:end]) == ()
+    assert past, 'such as ">\\n" behind "<tool_call"'
+
+
+@pytest.mark.parametrize("form", [HERMES_FORM, XML_FORM])
+def test_nothing_but_valid_calls_follows(
+    vocabulary: Vocabulary,
+    grammars: Grammars,
+    pieces: list[bytes],
+    everything: Any,
+    form: CallFormat,
+) -> None:
+    before = "Let me see. "
+    begun = [*ids_of(vocabulary, before), *ids_of(vocabulary, form.trigger)]
+    for seed in range(8):
+        masks = lazy(form, grammars)
+        answer = walk(masks, list(begun), everything, sorted(vocabulary.eog), seed)
+        numbers = map(str, count())
+        parser = CallParser(form, TOOLS, numbers.__next__)
+        events = [
+            *parser.feed(b"".join(pieces[token] for token in answer).decode()),
+            *parser.flush(),
+        ]
+        assert "".join(each.text for each in events if isinstance(each, Text)) == before
+        (call,) = (each.call for each in events if isinstance(each, CallDone))
+        (tool,) = (each for each in TOOLS if each.name == call.name)
+        jsonschema.validate(json.loads(call.arguments), dict(tool.parameters))

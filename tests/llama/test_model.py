@@ -11,37 +11,34 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError, UsageError
 from localspec.llama import model as model_module
 from localspec.llama.backend import log_lines
-from localspec.llama.devices import devices, placed_on
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.models.gguf import read_header
 from localspec.options import LoadOptions
-from localspec.resources import default_threads
 from tests.tailor.tiny_llama import write
 
 pytestmark = pytest.mark.weights
 
 
-def test_a_file_that_llama_cpp_refuses_is_one_line_with_its_reason(tmp_path: Path) -> None:
+def test_a_refused_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "odd.gguf"
     path.write_bytes(b"GGUF" + b"\0" * 64)
-    with pytest.raises(ModelLoadError) as caught:
+    with pytest.raises(ModelLoadError, match=r"odd\.gguf") as caught:
         LlamaModel(path, LoadOptions())
     assert "\n" not in str(caught.value)
-    assert "odd.gguf" in str(caught.value)
+    log = "error loading model: LLAMA_SPLIT_MODE_TENSOR not implemented for architecture 'mamba'"
+    monkeypatch.setattr(model_module, "last_complaint", lambda: log)
+    with pytest.raises(
+        ModelLoadError, match=r"cannot split a 'mamba' model .*: use --split layers"
+    ):
+        LlamaModel(path, LoadOptions())
 
 
-def test_a_file_without_a_tokenizer_is_refused_before_llama_cpp_ends_the_process(
-    tmp_path: Path,
-) -> None:
+def test_a_file_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     source, path = write(tmp_path / "tiny.gguf"), tmp_path / "mute.gguf"
-    layout = read_layout(source)
-    n_vocab = read_header(source).tokenizer.n_vocab
-    values = {
-        **layout.values,
-        "tokenizer.ggml.model": text("no_vocab"),
-        "llama.vocab_size": number(n_vocab),
-    }
+    layout, n_vocab = read_layout(source), read_header(source).tokenizer.n_vocab
+    sizes = {"tokenizer.ggml.model": text("no_vocab"), "llama.vocab_size": number(n_vocab)}
+    values = {**layout.values, **sizes}
     with source.open("rb") as original, path.open("wb") as file:
         tensors = [NewTensor(each.name, each, copied(original, each)) for each in layout.tensors]
         for _ in write_gguf(file, layout.version, values, tensors, layout.alignment):
@@ -50,18 +47,12 @@ def test_a_file_without_a_tokenizer_is_refused_before_llama_cpp_ends_the_process
         LlamaModel(path, LoadOptions())
 
 
-def test_native_log_is_captured_and_not_printed(
-    smollm2_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_loading_prints_nothing(smollm2_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     LlamaContext(LlamaModel(smollm2_path, LoadOptions())).model.close()
     printed = capfd.readouterr()
     assert printed.out == printed.err == ""
     assert any("llama_context" in line for line in log_lines())
-
-
-def test_loading_can_be_cancelled(smollm2_path: Path) -> None:
-    cancel = CancelFlag()
-    shares = []
+    cancel, shares = CancelFlag(), list[float]()
 
     def on_progress(share: float) -> None:
         shares.append(share)
@@ -72,66 +63,33 @@ def test_loading_can_be_cancelled(smollm2_path: Path) -> None:
     assert shares[-1] < 1
 
 
-def test_text_survives_tokenizing(smollm2: LlamaModel) -> None:
-    vocabulary = smollm2.vocabulary
-    text = "Ünïcödé, 漢字, 🙂 and\n\ttabs\0"
+def test_texts_and_special_texts_as_tokens(smollm2: LlamaModel) -> None:
+    vocabulary, text = smollm2.vocabulary, "Ünïcödé, 漢字, 🙂 and\n\ttabs\0"
     ids = vocabulary.tokenize(text, add_special=False, parse_special=False)
     assert b"".join(map(vocabulary.piece, ids)).decode() == text
-
-
-def test_special_texts_become_tokens_only_where_asked(smollm2: LlamaModel) -> None:
-    vocabulary = smollm2.vocabulary
-    parsed = vocabulary.tokenize("<|im_end|>", add_special=False, parse_special=True)
-    plain = vocabulary.tokenize("<|im_end|>", add_special=False, parse_special=False)
+    parsed, plain = (
+        vocabulary.tokenize("<|im_end|>", add_special=False, parse_special=each)
+        for each in (True, False)
+    )
     assert len(parsed) == 1 < len(plain)
     assert vocabulary.piece(parsed[0]) == b""
     assert vocabulary.piece(parsed[0], special=True) == b"<|im_end|>"
     assert "<|im_end|>" in vocabulary.special_texts()
-
-
-def test_the_eog_set_is_llama_cpps_own(smollm2: LlamaModel) -> None:
-    vocabulary = smollm2.vocabulary
     handle = native.llama_model_get_vocab(smollm2.handle)
     every = {t for t in range(vocabulary.n_vocab) if native.llama_vocab_is_eog(handle, t)}
     assert every == vocabulary.eog
-
-
-def test_the_template_is_in_the_file(smollm2: LlamaModel) -> None:
     assert "<|im_start|>" in (smollm2.chat_template or "")
-
-
-def test_the_cpu_is_a_device() -> None:
-    cpu = next(device for device in devices() if device.name == "CPU")
-    assert not cpu.is_gpu
-    assert cpu.total_bytes > 0
-    assert default_threads() >= 1
-
-
-def test_an_unknown_device_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="CPU"):
-        placed_on(LoadOptions(devices=("CUDA99",)))
-
-
-def test_a_model_that_cannot_be_split_by_tensors_is_refused_with_what_can(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    said = "error loading model: LLAMA_SPLIT_MODE_TENSOR not implemented for architecture 'mamba'"
-    monkeypatch.setattr(model_module, "last_complaint", lambda: said)
-    line = model_module._why_not_loaded(Path("a.gguf"))
-    assert line == (
-        "llama.cpp cannot split a 'mamba' model such as a.gguf by tensors: use --split layers"
-    )
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {"n_ctx": 1},
+        {"n_ctx": 1 << 40},
         {"gpu_layers": -1},
+        {"gpu_layers": 99999999999},
         {"threads": 0},
         {"threads": 99999999999},
-        {"gpu_layers": 99999999999},
-        {"n_ctx": 1 << 40},
         {"threads_batch": 0},
         {"kv_type": "q4_7"},
         {"load_mode": "fast"},

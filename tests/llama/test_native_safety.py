@@ -1,7 +1,10 @@
-"""What ctypes does not check: rows within their buffers, buffers that outlive their readers, nothing kept of what was freed."""
+"""What ctypes does not check: rows within their buffers, buffers that outlive their readers, nothing left of what was freed."""
 
+import ctypes
 import gc
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +13,89 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
+from localspec.decoding.model import Logits
 from localspec.decoding.round import StopReason
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
+from localspec.llama.batch import Part
 from localspec.llama.model import LlamaModel
+from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaContext
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.llama import tiny_mamba
-from tests.llama.audit import Audit, held
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 OPTIONS = LoadOptions(n_ctx=512, n_batch=16, threads=1).exact()
 QUESTION = (
     "Repeat five times: the cat sat on the mat and looked at the dog, and the dog at the cat."
 )
-GREEDY = SamplingParams(temperature=0)
-on_linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="/proc tells it")
+on_linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="/proc says it")
+
+
+@dataclass(slots=True)
+class Audit:
+    """Every native pass and every row that is read, checked against what llama.cpp says of them.
+
+    Ctypes checks nothing: a row too many is whatever lies behind the buffer, and a row of a context that was
+    freed is whatever lies there now.
+    """
+
+    passes: int = 0
+    rows: int = 0
+    views: list["weakref.ref[Logits]"] = field(default_factory=list)
+    _given: dict[int, int] = field(default_factory=dict)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Check all contexts from now on."""
+        decode, rows = NativeContext.decode, NativeContext.rows
+
+        def audited_decode(context: NativeContext, parts: Sequence[Part]) -> None:
+            self._given[id(context)] = 0
+            check_pass(context, parts)
+            decode(context, parts)
+            self.passes += 1
+            self._given[id(context)] = sum(part.rows for part in parts)
+
+        def audited_rows(context: NativeContext, count: int) -> Logits:
+            view = rows(context, count)
+            assert count == self._given[id(context)], "rows of another pass"
+            check_rows(context, count, view)
+            self.rows += count
+            self.views.append(weakref.ref(view))
+            return view
+
+        monkeypatch.setattr(NativeContext, "decode", audited_decode)
+        monkeypatch.setattr(NativeContext, "rows", audited_rows)
+
+
+def check_pass(context: NativeContext, parts: Sequence[Part]) -> None:
+    assert 1 <= sum(len(part.tokens) for part in parts) <= context.n_batch
+    assert sum(part.rows for part in parts) <= context.max_rows
+    for part in parts:
+        assert 0 <= part.rows <= len(part.tokens)
+        assert 0 <= part.n_past <= part.n_past + len(part.tokens) <= context.n_ctx
+        assert all(0 <= token < context.model.vocabulary.n_vocab for token in part.tokens)
+        assert part.n_past == context.held(part.sequence)
+
+
+def check_rows(context: NativeContext, count: int, view: Logits) -> None:
+    """See that rows are those of the last pass, no more, and lie where llama.cpp has them."""
+    vocabulary = native.llama_model_get_vocab(context.model.handle)
+    assert view.shape == (count, native.llama_vocab_n_tokens(vocabulary))
+    assert view.flags.c_contiguous
+    for row in range(count):
+        # Counted from the end, llama.cpp checks the number itself, and gives nothing beyond.
+        pointer = native.llama_get_logits_ith(context.handle, row - count)
+        assert view[row].ctypes.data == ctypes.cast(pointer, ctypes.c_void_p).value
+    assert not native.llama_get_logits_ith(context.handle, -count - 1), "more rows than asked"
+
+
+def in_use() -> tuple[int, int, int]:
+    """Return what this process has: threads, descriptors, and KB of anonymous memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    return int(status["Threads"]), descriptors, int(status["RssAnon"].split()[0])
 
 
 @pytest.fixture
@@ -36,44 +106,36 @@ def audit(monkeypatch: pytest.MonkeyPatch) -> Audit:
     return audit
 
 
+def loaded(path: Path, draft: str, options: LoadOptions = OPTIONS) -> Assistant:
+    """Load SmolLM2, with itself as draft model where one drafts: passes of both, and of every width."""
+    small = str(path) if draft.startswith("model") else None
+    launch = LaunchOptions(target=str(path), draft_model=small, draft=draft, load=options)
+    return load(make_plan(launch)).assistant
+
+
 @pytest.fixture(scope="module")
 def drafting(smollm2_path: Path) -> Iterator[Assistant]:
-    """SmolLM2 with itself as draft model: passes of both, and of every width."""
-    path = str(smollm2_path)
-    launch = LaunchOptions(target=path, draft_model=path, draft="model:3", load=OPTIONS)
-    assistant = load(make_plan(launch)).assistant
+    assistant = loaded(smollm2_path, "model:3")
     yield assistant
     assistant.close()
 
 
-def answered(assistant: Assistant, max_tokens: int, temperature: float = 0.0) -> Reply:
+def answer(assistant: Assistant, max_tokens: int, temperature: float = 0.0) -> Reply:
     sampling = SamplingParams(temperature=temperature)
     return assistant.reply(QUESTION, ReplyOptions(sampling, seed=3, max_tokens=max_tokens))
 
 
 @pytest.mark.parametrize("draft", ["off", "lookup:4", "model:3"])
-def test_every_row_lies_in_the_buffer_of_its_pass(
-    audit: Audit, smollm2_path: Path, draft: str
-) -> None:
-    small = str(smollm2_path) if draft.startswith("model") else None
-    launch = LaunchOptions(target=str(smollm2_path), draft_model=small, draft=draft, load=OPTIONS)
-    assistant = load(make_plan(launch)).assistant
-    for temperature in (0.0, 0.9):
-        answered(assistant, 24, temperature)
-    assistant.close()
-    assert audit.passes > 20
-    assert audit.rows > 30
-
-
-def test_nobody_holds_rows_of_a_context_that_was_freed(audit: Audit, smollm2_path: Path) -> None:
-    launch = LaunchOptions(target=str(smollm2_path), draft="lookup:4", load=OPTIONS)
-    assistant = load(make_plan(launch)).assistant
-    reply = answered(assistant, 12)
+def test_every_row_lies_in_its_buffer(audit: Audit, smollm2_path: Path, draft: str) -> None:
+    assistant = loaded(smollm2_path, draft)
+    replies = [answer(assistant, 24, temperature) for temperature in (0.0, 0.9)]
     assistant.close()
     gc.collect()
+    assert audit.passes > 20
+    assert audit.rows > 30
     assert audit.views
     assert [view for view in audit.views if view() is not None] == []
-    assert reply.text  # what stays is a copy
+    assert replies[0].text  # what stays is a copy
 
 
 def test_an_audit_sees_a_row_too_many(audit: Audit, smollm2: LlamaModel) -> None:
@@ -84,33 +146,18 @@ def test_an_audit_sees_a_row_too_many(audit: Audit, smollm2: LlamaModel) -> None
     context.close()
 
 
-def native_passes(monkeypatch: pytest.MonkeyPatch, before: Callable[[int], None]) -> list[int]:
-    """Have `before` called with the number of every native pass; return a list that grows with each."""
-    made: list[int] = []
-    decode = native.llama_decode
+def test_a_stop_in_any_pass(drafting: Assistant, monkeypatch: pytest.MonkeyPatch) -> None:
+    models, made, stop_in, decode = drafting.models, list[int](), list[int](), native.llama_decode
+    assert models.draft_model is not None
 
     def counted(*arguments: Any) -> Any:
-        before(len(made))
+        if stop_in == [len(made)]:
+            models.cancel.set()  # after the flag was looked at: llama.cpp has to see it
         made.append(1)
         return decode(*arguments)
 
     monkeypatch.setattr(native, "llama_decode", counted)
-    return made
-
-
-def test_after_a_stop_in_any_pass_the_next_reply_is_whole_and_equal(
-    drafting: Assistant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models = drafting.models
-    assert models.draft_model is not None
-    stop_in: list[int] = []
-
-    def before(number: int) -> None:
-        if stop_in == [number]:
-            models.cancel.set()  # after the flag was looked at: llama.cpp has to see it
-
-    made = native_passes(monkeypatch, before)
-    whole = answered(drafting, 6)
+    whole = answer(drafting, 6)
     passes = len(made)
     assert passes > 10
     for number in range(passes):
@@ -118,82 +165,72 @@ def test_after_a_stop_in_any_pass_the_next_reply_is_whole_and_equal(
             context.truncate(0)
         made.clear()
         stop_in[:] = [number]
-        cut = answered(drafting, 6)
+        cut = answer(drafting, 6)
         assert cut.stop_reason is StopReason.CANCELLED
         assert len(made) == number + 1, "not a pass more"
         assert cut.tokens == whole.tokens[: len(cut.tokens)]
         stop_in.clear()
         models.cancel.clear()
-        again = answered(drafting, 6)
+        again = answer(drafting, 6)
         assert (again.tokens, again.stop_reason) == (whole.tokens, whole.stop_reason)
 
 
-@on_linux
-def test_two_hundred_loads_of_a_tiny_model_leave_nothing_behind(tmp_path: Path) -> None:
-    path = tiny_mamba.write(tmp_path / "tiny.gguf")
-
-    def load() -> None:
-        model = LlamaModel(path, LoadOptions(n_ctx=64, threads=1))
-        LlamaContext(model).logits([1, 2, 3], rows=1)
-        model.close()
-
-    for _ in range(40):
-        load()
-    assert_no_growth(load, 200, 4096)
-
-
-def assert_no_growth(act: Callable[[], None], times: int, most_kb: int) -> None:
+def check_no_growth(act: Callable[[], None], times: int, most_kb: int) -> None:
     """See that something leaves nothing behind: a leak shows whenever it is done, what else the process does not."""
     for _ in range(3):
         gc.collect()
-        before = held()
+        before = in_use()
         for _ in range(times):
             act()
         gc.collect()
-        after = held()
-        grown = (
-            after.threads > before.threads,
-            after.descriptors > before.descriptors,
-            after.anonymous_kb - before.anonymous_kb >= most_kb,
-        )
-        if not any(grown):
+        after = in_use()
+        if after[0] <= before[0] and after[1] <= before[1] and after[2] - before[2] < most_kb:
             return
     raise AssertionError(f"{before} became {after}")
 
 
-@on_linux
-def test_switching_models_leaves_nothing_behind(smollm2_path: Path, tmp_path: Path) -> None:
-    other = tiny_mamba.write(tmp_path / "tiny.gguf")
+@pytest.fixture
+def load_tiny(tmp_path: Path) -> Callable[[], None]:
+    path = tiny_mamba.write(tmp_path / "tiny.gguf")
 
+    def load_it() -> None:
+        model = LlamaModel(path, LoadOptions(n_ctx=64, threads=1))
+        LlamaContext(model).logits([1, 2, 3], rows=1)
+        model.close()
+
+    return load_it
+
+
+@on_linux
+def test_two_hundred_loads_leave_nothing_behind(load_tiny: Callable[[], None]) -> None:
+    for _ in range(40):
+        load_tiny()
+    check_no_growth(load_tiny, 200, 4096)
+
+
+@on_linux
+def test_switching_leaves_nothing(smollm2_path: Path, load_tiny: Callable[[], None]) -> None:
     def switch() -> None:
-        launch = LaunchOptions(target=str(smollm2_path), draft="lookup:4", load=OPTIONS)
-        assistant = load(make_plan(launch)).assistant
-        answered(assistant, 3)
+        assistant = loaded(smollm2_path, "lookup:4")
+        answer(assistant, 3)
         assistant.close()
-        tiny = LlamaModel(other, LoadOptions(n_ctx=64, threads=1))
-        LlamaContext(tiny).logits([1, 2, 3], rows=1)
-        tiny.close()
+        load_tiny()
 
     for _ in range(2):
         switch()
     # A copy of the weights that stayed would be 90 MB and more; lab/benchmarks/native_growth.py at 889a9f3 switches two hundred times.
-    assert_no_growth(switch, 5, 16_384)
+    check_no_growth(switch, 5, 16_384)
 
 
 @on_linux
-def test_what_a_pair_held_is_given_back_when_it_is_closed(smollm2_path: Path) -> None:
+def test_what_a_pair_took_is_given_back_when_it_is_closed(smollm2_path: Path) -> None:
     """Left to itself, GNU's library keeps 60 to 100 MB of it: in steps, as larger contexts follow smaller ones."""
 
     def left(n_ctx: int, draft: str) -> int:
-        small = str(smollm2_path) if draft.startswith("model") else None
-        options = LoadOptions(n_ctx=n_ctx, threads=1)
-        launch = LaunchOptions(
-            target=str(smollm2_path), draft_model=small, draft=draft, load=options
-        )
-        assistant = load(make_plan(launch)).assistant
-        answered(assistant, 3)
+        assistant = loaded(smollm2_path, draft, LoadOptions(n_ctx=n_ctx, threads=1))
+        answer(assistant, 3)
         assistant.close()
-        return held().anonymous_kb
+        return in_use()[2]
 
     before = left(512, "off")
     for n_ctx in (1024, 512, 1024):

@@ -1,4 +1,4 @@
-"""Layers on a second device, which llama.cpp's RPC server is: where they are, what they take, and that they say the same."""
+"""Layers on a second device, which llama.cpp's RPC server is: where they are, what they take, and that the text is the same."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.llama.remote import rpc_library, tried, workers
+from tests.llama.remote import results
+from tests.workers import working
 
-pytestmark = [
-    pytest.mark.weights,
-    pytest.mark.skipif(rpc_library() is None, reason="llama.cpp was built without GGML_RPC"),
-]
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 Memory = Mapping[str, Mapping[str, tuple[int, int]]]
 Options = dict[str, Any]
 CPU, REMOTE, BOTH = ["cpu"], ["RPC0"], ["RPC0", "RPC1"]
@@ -43,53 +41,10 @@ def placements() -> dict[str, tuple[Options, Options]]:
     }
 
 
-def memory_jobs(path: Path) -> list[Options]:
-    """Return what is asked for the memory of each placement."""
-    return [
-        {"do": "memory", "path": str(path), "options": target, "draft_options": draft_model}
-        for target, draft_model in placements().values()
-    ]
-
-
-def text_jobs(path: Path) -> list[Options]:
-    """Return what is asked for an answer wherever the two models are, the CPU for both first."""
-    places = [(CPU, CPU), (REMOTE, REMOTE), (REMOTE, CPU), (CPU, REMOTE), (BOTH, CPU)]
-    return [
-        {
-            "do": "text",
-            "path": str(path),
-            "options": EXACT | {"devices": target},
-            "draft_devices": draft_model,
-            "prompt": PROMPT,
-            "temperature": 0.8,
-        }
-        for target, draft_model in places
-    ]
-
-
-def gap_jobs(path: Path) -> list[Options]:
-    """Return what is asked for the gap to the CPU, of exact kernels and of the usual ones."""
-    usual = EXACT | {"repack": True}
-    return [
-        {
-            "do": "gap",
-            "path": str(path),
-            "options": kernels | {"devices": CPU},
-            "others": kernels | {"devices": devices, "gpu_layers": count},
-        }
-        for kernels, devices, count in (
-            (EXACT, REMOTE, 10),
-            (EXACT, REMOTE, None),
-            (EXACT, BOTH, None),
-            (usual, REMOTE, None),
-        )
-    ]
-
-
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[str]]:
-    with workers(2) as places:
-        yield places
+    with working("--device", "CPU") as one, working("--device", "CPU") as other:
+        yield [one.address, other.address]
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +52,13 @@ def memory(
     servers: list[str], smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Memory:
     """What is predicted and what is allocated in each place, by placements."""
-    found = tried(servers, memory_jobs(smollm2_path), tmp_path_factory.mktemp("data"))
-    return dict(zip(placements(), found, strict=True))
+    job = {"do": "memory", "path": str(smollm2_path)}
+    each = placements().values()
+    jobs = [
+        {**job, "options": target, "draft_options": draft_model} for target, draft_model in each
+    ]
+    uses = results(servers, jobs, tmp_path_factory.mktemp("data"))
+    return dict(zip(placements(), uses, strict=True))
 
 
 def test_memory_is_predicted_within_two_percent_in_every_place(memory: Memory) -> None:
@@ -120,70 +80,36 @@ def test_layers_are_where_they_were_sent(memory: Memory) -> None:
     assert shared["RPC0"][1] > shared["RPC1"][1] > 0
 
 
-def test_the_same_text_wherever_the_two_models_are(
-    servers: list[str], smollm2_path: Path, tmp_path: Path
-) -> None:
-    jobs = text_jobs(smollm2_path)
-    found = tried(servers, jobs, tmp_path)
-    assert [each["text"] for each in found] == [found[0]["text"]] * len(jobs)
-    assert all(each["drafted"] for each in found)
-    for job, each in zip(jobs, found, strict=True):
-        assert set(job["options"]["devices"]) - {"cpu"} == set(each["places"]) - {"RAM"}
-        assert set(job["draft_devices"]) - {"cpu"} == set(each["draft_places"]) - {"RAM"}
+def test_the_same_text_anywhere(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
+    """The CPU for both first."""
+    places = [(CPU, CPU), (REMOTE, REMOTE), (REMOTE, CPU), (CPU, REMOTE), (BOTH, CPU)]
+    job = {"do": "text", "path": str(smollm2_path), "prompt": PROMPT, "temperature": 0.8}
+    jobs = [
+        {**job, "options": EXACT | {"devices": target}, "draft_devices": draft_model}
+        for target, draft_model in places
+    ]
+    answers = results(servers, jobs, tmp_path)
+    assert [each["text"] for each in answers] == [answers[0]["text"]] * len(jobs)
+    assert all(each["drafted"] for each in answers)
+    for devices, each in zip(places, answers, strict=True):
+        for wanted, used in zip(devices, each["places"], strict=True):
+            assert {*wanted} - {"cpu"} == {*used} - {"RAM"}
 
 
-def test_rows_of_another_device_are_the_same_to_the_bit_with_exact_kernels(
-    servers: list[str], smollm2_path: Path, tmp_path: Path
-) -> None:
-    *exact, _usual = gap_jobs(smollm2_path)
-    assert tried(servers, exact, tmp_path) == [0.0] * len(exact)
+def test_the_same_bits_anywhere(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
+    job = {"do": "gap", "path": str(smollm2_path), "options": EXACT | {"devices": CPU}}
+    others = ((REMOTE, 10), (REMOTE, None), (BOTH, None))
+    jobs = [
+        {**job, "others": EXACT | {"devices": devices, "gpu_layers": count}}
+        for devices, count in others
+    ]
+    assert results(servers, jobs, tmp_path) == [0.0] * len(jobs)
 
 
-def test_a_prompt_is_computed_when_it_is_said_to_be(
-    servers: list[str], smollm2_path: Path, tmp_path: Path
-) -> None:
+def test_a_prompt_before_its_row(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
     options = {"devices": ["RPC0"], "n_ctx": 1024, "n_batch": 64}
     job = {"do": "prompt", "path": str(smollm2_path), "options": options, "tokens": 512}
-    in_time = (None, 1e-9, 1e9)
-    found = tried(servers, [{**job, "pass_s": each} for each in in_time], tmp_path)
-    assert [each["chunk"] for each in found] == [64, 32, 64]
+    times = results(servers, [{**job, "pass_s": each} for each in (None, 1e-9, 1e9)], tmp_path)
+    assert [chunk for *_, chunk in times] == [64, 32, 64]
     # Whatever would only have been sent, the row would have waited for.
-    assert all(each["row_s"] < each["prompt_s"] for each in found)
-
-
-def test_a_device_that_was_registered_since_is_one_like_any_other(
-    servers: list[str], tmp_path: Path
-) -> None:
-    (found,) = tried(servers, [{"do": "devices"}], tmp_path)
-    assert [each for each in found if each[0].startswith("RPC")] == [
-        ["RPC0", "GPU", "RPC"],
-        ["RPC1", "GPU", "RPC"],
-    ]
-
-
-def test_what_cannot_be_is_refused_on_one_line_that_says_what_can(
-    servers: list[str], smollm2_path: Path, tmp_path: Path
-) -> None:
-    both = ["RPC0", "RPC1"]
-    jobs = [
-        {"do": "refusal", "path": str(path), "options": options}
-        for path, options in (
-            (smollm2_path, {"devices": ["RPC7"]}),
-            (smollm2_path, {"devices": both, "tensor_split": "1,2,3"}),
-            (smollm2_path, {"devices": ["RPC0"], "split": "tensor"}),
-            (smollm2_path, {"devices": both, "split": "tensor"}),
-        )
-    ]
-    found = tried(servers, jobs, tmp_path)
-    for line, words in zip(
-        found,
-        (
-            "choose one of CPU, RPC0, RPC1",
-            "is for 3 devices, and those used are 2 (RPC0, RPC1)",
-            "two devices or more, and has RPC0: use --split layers",
-            "does not work over RPC (RPC0, RPC1): use --split layers",
-        ),
-        strict=True,
-    ):
-        assert words in line
-        assert "\n" not in line
+    assert all(row_s < prompt_s for prompt_s, row_s, _ in times)

@@ -1,7 +1,6 @@
 """Several sequences on real weights: bit for bit what each gives alone, as far as widths are safe."""
 
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.request import Answered, Request
-from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.chat.events import Reply
+from localspec.chat.request import Request
+from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Pass, Role
 from localspec.decoding.round import StopReason
 from localspec.launch.load import load
@@ -42,127 +42,88 @@ def sequences(smollm2: LlamaModel) -> Iterator[LlamaSequences]:
     sequences.close()
 
 
-def asked(place: int, tokens: Sequence[int], rows: int = 1) -> tuple[int, Pass]:
+def one_pass(place: int, tokens: Sequence[int], rows: int = 1) -> tuple[int, Pass]:
     return place, Pass(Role.TARGET, tokens, rows)
 
 
-def test_rows_are_those_of_a_context_of_ones_own_bit_for_bit(
-    sequences: LlamaSequences, context: LlamaContext, tokens: list[int]
+@pytest.mark.parametrize(
+    ("order", "widths", "close"), [((0, 1, 2, 3), (1, 1, 1, 1), 0.0), ((2, 0, 1), (1, 3, 2), 0.1)]
+)
+def test_rows_are_those_of_a_context_of_ones_own_bit_for_bit_at_one_width(
+    sequences: LlamaSequences,
+    context: LlamaContext,
+    tokens: list[int],
+    order: Sequence[int],
+    widths: Sequence[int],
+    close: float,
 ) -> None:
     texts = [tokens[:40], tokens[3:20], tokens[10:77], tokens[1:9]]
-    for place, text in enumerate(texts):
-        sequences.views[place].prefill(text[:-1])
-    together = sequences.together([asked(place, text) for place, text in enumerate(texts)])
-    kept = [rows[0].copy() for rows in together]
-    for text, row in zip(texts, kept, strict=True):
-        context.truncate(0)
-        context.prefill(text[:-1])
-        np.testing.assert_array_equal(row, context.logits(text, rows=1)[0])
-
-
-def test_rows_of_unequal_widths_find_their_sequences(
-    sequences: LlamaSequences, context: LlamaContext, tokens: list[int]
-) -> None:
-    texts, widths = [tokens[:40], tokens[3:20], tokens[10:77]], (1, 3, 2)
-    for place, (text, width) in enumerate(zip(texts, widths, strict=True)):
-        sequences.views[place].prefill(text[:-width])
-    order = (2, 0, 1)
-    answers = sequences.together([asked(place, texts[place], widths[place]) for place in order])
-    kept = [rows.copy() for rows in answers]
-    for place, rows in zip(order, kept, strict=True):
+    for place in order:
+        sequences.views[place].prefill(texts[place][: -widths[place]])
+    rows = sequences.together([one_pass(place, texts[place], widths[place]) for place in order])
+    for place, its in zip(order, [each.copy() for each in rows], strict=True):
         context.truncate(0)
         context.prefill(texts[place][: -widths[place]])
         alone = context.logits(texts[place], rows=widths[place])
-        assert rows.shape == alone.shape
-        np.testing.assert_allclose(rows, alone, atol=0.1)
+        assert its.shape == alone.shape
+        np.testing.assert_allclose(its, alone, atol=close, rtol=0)
 
 
-def test_a_copied_prefix_gives_what_it_gives_where_it_was_evaluated(
-    sequences: LlamaSequences, tokens: list[int]
-) -> None:
+def test_a_copied_prefix_gives_the_same(sequences: LlamaSequences, tokens: list[int]) -> None:
     shared = tokens[:70]
     sequences.views[2].prefill(shared)
     expected = sequences.views[2].logits([*shared, 5], rows=1)[0].copy()
     assert sequences.views[0].common_prefix([*shared, 6]) == len(shared)
     np.testing.assert_array_equal(sequences.views[0].logits([*shared, 5], rows=1)[0], expected)
     assert sequences.views[2].n_cached == len(shared) + 1
+    assert [view.n_ctx for view in sequences.views] == [300] * 4, "each has what it has alone"
+    for view in sequences.views[::3]:
+        assert view.logits([7 + view.number] * 300, rows=1).shape[0] == 1
 
 
-def test_moved_neighbours_go_on_as_if_nothing_had_happened(
-    sequences: LlamaSequences, tokens: list[int]
-) -> None:
+def test_moved_neighbours_go_on(sequences: LlamaSequences, tokens: list[int]) -> None:
     texts, idle = {1: tokens[:40], 3: tokens[7:60]}, tokens[2:50]
     for place, text in {0: idle[:-1], 2: idle, **texts}.items():
         sequences.views[place].prefill(text)
-    of_idle = sequences.together([asked(2, [*idle, 9])])[0].copy()
+    of_idle = sequences.together([one_pass(2, [*idle, 9])])[0].copy()
     expected = [
-        rows[0].copy() for rows in sequences.together([asked(p, [*texts[p], 9]) for p in (1, 3)])
+        rows[0].copy() for rows in sequences.together([one_pass(p, [*texts[p], 9]) for p in (1, 3)])
     ]
     for place, text in texts.items():
         sequences.views[place].truncate(len(text))
     sequences.close_ranks([1, 3])
     numbers = [sequences.views[place].number for place in (1, 3)]
     assert abs(numbers[0] - numbers[1]) == 1
-    moved = sequences.together([asked(place, [*texts[place], 9]) for place in (1, 3)])
+    moved = sequences.together([one_pass(place, [*texts[place], 9]) for place in (1, 3)])
     for row, other in zip(expected, moved, strict=True):
         np.testing.assert_array_equal(row, other[0])
     assert set(numbers) == {0, 1}, "who holds less made room"
     assert sequences.views[0].cached == (), "an idle one that makes room forgets"
     assert sequences.views[2].cached == (*idle, 9)
-    np.testing.assert_array_equal(sequences.together([asked(2, [*idle, 9])])[0], of_idle)
+    np.testing.assert_array_equal(sequences.together([one_pass(2, [*idle, 9])])[0], of_idle)
 
 
-def test_a_pass_that_is_cancelled_leaves_every_sequence_true(
-    sequences: LlamaSequences, smollm2: LlamaModel, tokens: list[int]
-) -> None:
-    cancel = CancelFlag()
-    own = LlamaSequences(smollm2, cancel, replace(smollm2.options, n_ctx=300), 3, 8)
-    texts = [tokens[place : place + 50] for place in range(3)]
-    for place, text in enumerate(texts):
-        own.views[place].prefill(text)
-
-    def go_on() -> None:
-        for extra in range(1, 200):
-            own.together([asked(p, [*text, *[5] * extra]) for p, text in enumerate(texts)])
-
-    threading.Timer(0.02, cancel.set).start()
-    with pytest.raises(Cancelled):
-        go_on()
-    cancel.clear()
-    for place, text in enumerate(texts):
-        row = own.views[place].logits([*text, 7], rows=1)[0].copy()
-        other = sequences.views[place].logits([*text, 7], rows=1)[0]
-        np.testing.assert_allclose(row, other, atol=0.3)
-    own.close()
+def request(
+    key: int, options: ReplyOptions, repeated: int = 6, *, deterministic: bool = True
+) -> Request:
+    conversation = Conversation("You are a brief and precise assistant. " * repeated)
+    conversation.append_user(PROMPTS[key])
+    options = replace(options, seed=100 + key)
+    return Request(key, conversation.messages, options, deterministic=deterministic)
 
 
-def test_each_sequence_holds_as_much_as_it_would_alone(sequences: LlamaSequences) -> None:
-    assert [view.n_ctx for view in sequences.views] == [300] * 4
-    full = sequences.views[0].logits([7] * 300, rows=1)
-    assert full.shape[0] == 1
-    assert sequences.views[3].logits([8] * 300, rows=1).shape[0] == 1
-
-
-def requests(options: ReplyOptions, *, deterministic: bool = False) -> Iterator[Request]:
-    for key, prompt in enumerate(PROMPTS):
-        conversation = Conversation("You are a brief and precise assistant. " * 6)
-        conversation.append_user(prompt)
-        yield Request(
-            key,
-            conversation.messages,
-            replace(options, seed=100 + key),
-            deterministic=deterministic,
-        )
+def replies(assistant: Assistant, requests: Iterable[Request]) -> dict[int, Reply]:
+    return {each.key: each.reply for each in answers(assistant, iter(requests)) if each.reply}
 
 
 def texts(
     assistant: Assistant, options: ReplyOptions
 ) -> dict[int, tuple[tuple[int, ...], StopReason]]:
-    answered: list[Answered] = list(answers(assistant, requests(options, deterministic=True)))
-    assert all(each.reply for each in answered)
-    return {
-        each.key: (each.reply.tokens, each.reply.stop_reason) for each in answered if each.reply
-    }
+    """Return the answers to all prompts; the assistant is closed."""
+    made = replies(assistant, [request(key, options) for key in range(len(PROMPTS))])
+    assistant.close()
+    assert len(made) == len(PROMPTS)
+    return {key: (reply.tokens, reply.stop_reason) for key, reply in made.items()}
 
 
 def loaded(smollm2_path: Path, count: int, *, exact: bool, draft: str = "off") -> Assistant:
@@ -185,20 +146,18 @@ def test_the_same_bytes_alone_and_in_parallel_under_exact(
     options = ReplyOptions(
         SamplingParams(temperature=temperature, repeat_penalty=1.1), max_tokens=24
     )
-    assistant = loaded(smollm2_path, 1, exact=True)
-    alone = texts(assistant, options)
-    assistant.close()
+    alone = texts(loaded(smollm2_path, 1, exact=True), options)
     assistant = loaded(smollm2_path, count, exact=True, draft=draft)
     assert assistant.count == count
     assert texts(assistant, options) == alone
-    assistant.close()
 
 
 def test_a_shared_system_prompt_is_evaluated_once(smollm2_path: Path) -> None:
     assistant = loaded(smollm2_path, 3, exact=False)
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=4)
-    answered = [each.reply for each in answers(assistant, requests(options)) if each.reply]
-    evaluated = sorted(reply.prompt_tokens - reply.cached_tokens for reply in answered)
+    requests = (request(key, options, deterministic=False) for key in range(len(PROMPTS)))
+    made = replies(assistant, requests).values()
+    evaluated = sorted(reply.prompt_tokens - reply.cached_tokens for reply in made)
     assert len(evaluated) == len(PROMPTS)
     assert evaluated[-1] > 50, "the first has the system prompt to evaluate"
     assert evaluated[-2] < 32, "the others have not"
@@ -206,27 +165,14 @@ def test_a_shared_system_prompt_is_evaluated_once(smollm2_path: Path) -> None:
 
 
 def test_whole_chunks_are_kept_under_exact_and_no_bit_depends_on_them(smollm2_path: Path) -> None:
-    options = ReplyOptions(SamplingParams(temperature=0.8), seed=5, max_tokens=12)
-
-    def asked(key: int, prompt: str) -> Request:
-        conversation = Conversation("You are a brief and precise assistant. " * 30)
-        conversation.append_user(prompt)
-        return Request(key, conversation.messages, options, deterministic=True)
-
-    def answered(assistant: Assistant, *requests: Request) -> Answered:
-        *_, last = answers(assistant, iter(requests))
-        assert last.reply is not None
-        return last
-
+    options = ReplyOptions(SamplingParams(temperature=0.8), max_tokens=12)
+    first, other = (request(key, options, 30) for key in range(2))
     alone = loaded(smollm2_path, 1, exact=True)
-    wanted = answered(alone, asked(0, PROMPTS[1])).reply
+    expected = replies(alone, [other])[1]
     alone.close()
     assistant = loaded(smollm2_path, 2, exact=True, draft="lookup")
-    first, other = (asked(key, PROMPTS[key]) for key in range(2))
-    answered(assistant, first)
-    found = answered(assistant, other).reply
+    replies(assistant, [first])
+    reply = replies(assistant, [other])[1]
     assistant.close()
-    assert found is not None
-    assert wanted is not None
-    assert found.cached_tokens == 128, "of some 240 that are the same"
-    assert found.tokens == wanted.tokens
+    assert reply.cached_tokens == 128, "of some 240 that are the same"
+    assert reply.tokens == expected.tokens

@@ -24,13 +24,7 @@ WIDTHS = range(2, 17)
 
 @dataclass(slots=True)
 class Rounding:
-    """A model whose rows, and whose memory, depend on the width of passes as planted.
-
-    Args:
-        rows_off: by width, what its rows are off.
-        memory_off: by width, what the rows after it are off.
-        off_from: the last position of a pass from which on rows are off at all.
-    """
+    """A model whose rows, and the rows after it, are off by the width of a pass as planted, from a last position on."""
 
     rows_off: dict[int, float] = field(default_factory=dict)
     memory_off: dict[int, float] = field(default_factory=dict)
@@ -66,22 +60,18 @@ class Rounding:
         return np.asarray(np.tile(base, self.n_vocab) + off + inherited, dtype=np.float32)
 
 
-def test_a_model_that_rounds_alike_differs_nowhere() -> None:
-    assert differences_at(Rounding(), TOKENS, DEPTH, WIDTHS) == {}
-
-
-def test_a_width_whose_rows_differ_is_found_with_its_difference() -> None:
-    model = Rounding(rows_off={7: 0.25, 12: 0.5})
-    assert differences_at(model, TOKENS, DEPTH, WIDTHS) == {7: 0.25, 12: 0.5}
-
-
-def test_a_width_that_only_leaves_other_keys_and_values_is_found() -> None:
-    assert differences_at(Rounding(memory_off={5: 0.125}), TOKENS, DEPTH, WIDTHS).keys() == {5}
-
-
-def test_a_difference_of_a_single_bit_counts() -> None:
-    model = Rounding(rows_off={3: 2.0**-21})
-    assert differences_at(model, TOKENS, DEPTH, WIDTHS) == {3: pytest.approx(2.0**-21)}
+@pytest.mark.parametrize(
+    ("model", "differences"),
+    [
+        (Rounding(), {}),
+        (Rounding(rows_off={7: 0.25, 12: 0.5}), {7: 0.25, 12: 0.5}),
+        (Rounding(memory_off={5: 0.125}), {5: 0.625}),
+        (Rounding(rows_off={3: 2.0**-21}), {3: 2.0**-21}),
+    ],
+    ids=["none", "rows", "only keys and values that are left", "a single bit"],
+)
+def test_widths_that_differ_and_by_how_much(model: Rounding, differences: dict[int, float]) -> None:
+    assert differences_at(model, TOKENS, DEPTH, WIDTHS) == pytest.approx(differences)
 
 
 def test_minus_zero_is_not_zero_and_not_a_number_is_infinitely_far() -> None:
@@ -90,30 +80,25 @@ def test_minus_zero_is_not_zero_and_not_a_number_is_infinitely_far() -> None:
         odd: float = 0.0
 
         def logits(self, tokens: Sequence[int], rows: int) -> Logits:
-            found = np.zeros((rows, self.n_vocab), dtype=np.float32)
-            if rows == 2:
-                found[0, 3] = self.odd
-            return found
+            row = np.zeros((rows, self.n_vocab), dtype=np.float32)
+            row[0, 3] = self.odd if rows == 2 else 0
+            return row
 
     assert differences_at(Odd(odd=-0.0), TOKENS, DEPTH, WIDTHS) == {2: 0.0}
     assert differences_at(Odd(odd=np.nan), TOKENS, DEPTH, WIDTHS) == {2: np.inf}
 
 
-def test_a_difference_beyond_a_boundary_is_not_seen_before_it() -> None:
-    model = Rounding(rows_off={4: 1.0}, off_from=256)
+def test_a_difference_beyond_a_boundary_is_not_seen_before_it_and_makes_a_width_unsafe() -> None:
+    model = Rounding(rows_off={4: 1.0, 9: 0.25}, off_from=256)
     assert differences_at(model, TOKENS, 200, WIDTHS) == {}
-    assert differences_at(model, TOKENS, 255, WIDTHS) == {4: 1.0}
-    assert differences_at(model, TOKENS, 300, WIDTHS) == {4: 1.0}
+    for depth in (255, 300):
+        assert differences_at(model, TOKENS, depth, WIDTHS) == {4: 1.0, 9: 0.25}
+    safe = _compared(model, TOKENS, (120, 255), lambda _share: None)
+    assert safe.differences == {4: 1.0, 9: 0.25}
+    assert safe.widths == tuple(w for w in range(1, 17) if w not in {4, 9})
 
 
-def test_a_width_that_is_unsafe_anywhere_is_unsafe() -> None:
-    across = Rounding(rows_off={4: 1.0, 9: 0.25}, off_from=256)
-    found = _compared(across, TOKENS, (120, 255), lambda _share: None)
-    assert found.differences == {4: 1.0, 9: 0.25}
-    assert found.widths == tuple(w for w in range(1, 17) if w not in {4, 9})
-
-
-def test_a_width_that_is_unsafe_is_not_tried_again_and_progress_is_told_by_width() -> None:
+def test_a_width_that_is_unsafe_is_not_tried_again_and_progress_is_by_width() -> None:
     @dataclass(slots=True)
     class Growing(Rounding):
         def logits(self, tokens: Sequence[int], rows: int) -> Logits:
@@ -121,8 +106,8 @@ def test_a_width_that_is_unsafe_is_not_tried_again_and_progress_is_told_by_width
             return Rounding.logits(self, tokens, rows)
 
     shares: list[float] = []
-    found = _compared(Growing(), TOKENS, (120, 255, 300), shares.append)
-    assert found.differences == {6: 126 / 64}
+    safe = _compared(Growing(), TOKENS, (120, 255, 300), shares.append)
+    assert safe.differences == {6: 126 / 64}
     # Of 15 widths at three depths, one is left out at two.
     assert shares[:2] == [0, pytest.approx(1 / 45)]
     assert shares[15:17] == pytest.approx([15 / 45, 16 / 43])
@@ -138,41 +123,29 @@ def test_where_nothing_is_safe_the_other_depths_are_not_looked_at() -> None:
 
 
 @pytest.mark.weights
-def test_exact_kernels_have_safe_widths_on_both_sides_of_the_boundary(smollm2: LlamaModel) -> None:
+def test_exact_kernels_have_safe_widths(smollm2: LlamaModel) -> None:
     options = replace(smollm2.options, threads=1)
-    found = safe_widths(smollm2, options, depths=(250, 300))
-    assert found.widths[:4] == (1, 2, 3, 4)
-    assert set(found.widths) | set(found.differences) == set(range(1, 17))
-    assert all(gap > 0 for gap in found.differences.values())
+    safe = safe_widths(smollm2, options, depths=(250, 300))
+    assert safe.widths[:4] == (1, 2, 3, 4)
+    assert set(safe.widths) | set(safe.differences) == set(range(1, 17))
+    assert all(gap > 0 for gap in safe.differences.values())
+    options = replace(options, flash_attention=False, kv_type="f16")
+    safe = safe_widths(smollm2, options, depths=(300,))
+    assert safe.widths == (1,)
+    assert all(0 < gap < 10 for gap in safe.differences.values())
 
 
 @pytest.mark.weights
-def test_without_flash_attention_wide_passes_differ_and_by_how_much_is_said(
-    smollm2: LlamaModel,
-) -> None:
-    options = replace(smollm2.options, threads=1, flash_attention=False, kv_type="f16")
-    found = safe_widths(smollm2, options, depths=(300,))
-    assert found.widths == (1,)
-    assert all(0 < gap < 10 for gap in found.differences.values())
-
-
-@pytest.mark.weights
-def test_contexts_of_the_same_weights_are_left_alone(
-    smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
-) -> None:
+def test_contexts_stay(smollm2: LlamaModel, context: LlamaContext, tokens: list[int]) -> None:
+    options, cancel = replace(smollm2.options, threads=1), CancelFlag()
     row = context.logits(tokens, rows=1)
     before = row.copy()
-    safe_widths(smollm2, replace(smollm2.options, threads=1), depths=(8,))
-    assert context.common_prefix(tokens) == context.n_cached == len(tokens)
-    np.testing.assert_array_equal(row, before)
-
-
-@pytest.mark.weights
-def test_comparing_can_be_cancelled(smollm2: LlamaModel) -> None:
-    cancel = CancelFlag()
+    safe_widths(smollm2, options, depths=(8,))
     cancel.set()
     with pytest.raises(Cancelled):
-        safe_widths(smollm2, replace(smollm2.options, threads=1), cancel, depths=(8,))
+        safe_widths(smollm2, options, cancel, depths=(8,))
+    assert context.common_prefix(tokens) == context.n_cached == len(tokens)
+    np.testing.assert_array_equal(row, before)
 
 
 def test_of_a_recurrent_model_only_single_tokens_are_safe(tmp_path: Path) -> None:

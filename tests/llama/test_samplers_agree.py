@@ -1,7 +1,7 @@
-"""Our sampling keeps what llama.cpp's own sampler chain keeps, on rows of real shape and size.
+"""Our sampling keeps what llama.cpp's own sampler chain keeps, on made rows of real shape and size, and on real ones."""
 
-The rows are made, so no model is needed; `test_real_logits.py` compares on real ones.
-"""
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from localspec.decoding import sampling
 from localspec.decoding.sampling import Candidates
-from localspec.options import SamplingParams
+from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
+from localspec.options import LoadOptions, SamplingParams
 from tests.llama.native_samplers import assert_agrees_with_llama_cpp, native_candidates
 
 pytestmark = pytest.mark.slow
@@ -56,9 +58,9 @@ def random_history(rng: np.random.Generator, row: NDArray[np.float32]) -> list[i
 @pytest.mark.parametrize("top_k", [1, 2, 40, 100, 200, 0])
 def test_sampling_agrees_with_llama_cpp(n_vocab: int, top_k: int) -> None:
     rng = np.random.default_rng([n_vocab, top_k])
-    for _ in range(N_ROWS):
+    for at in range(N_ROWS):
         row = real_row(rng, n_vocab)
-        params = random_params(rng, n_vocab, top_k)
+        params = random_params(rng, n_vocab, top_k) if at else SamplingParams()
         assert_agrees_with_llama_cpp(row, random_history(rng, row), params)
 
 
@@ -71,11 +73,33 @@ def test_sampling_with_ties_agrees_with_llama_cpp(top_k: int) -> None:
         assert_agrees_with_llama_cpp(row, random_history(rng, row), params)
 
 
-def test_sampling_defaults_agree_with_llama_cpp() -> None:
-    rng = np.random.default_rng(1)
-    for _ in range(40):
-        row = real_row(rng, 49_152)
-        assert_agrees_with_llama_cpp(row, random_history(rng, row), SamplingParams())
+TEXT = (
+    "def mean(values):\n    return sum(values) / len(values)\n\nThe old bridge was built in 1783, "
+    "and its architect was the first woman to sign a public work. Once upon a time, the sea said: "
+)
+REPEATING = SamplingParams(repeat_penalty=1.3, presence_penalty=0.4, frequency_penalty=0.2)
+
+
+def check_every_row(model: LlamaModel, context: LlamaContext) -> None:
+    tokens = model.vocabulary.tokenize(TEXT, add_special=False, parse_special=False)
+    rng = np.random.default_rng(4)
+    for end in range(1, len(tokens) + 1):
+        row = context.logits(tokens[:end], rows=1)[0]
+        drawn = (random_params(rng, row.size, k) for k in (1, 40, 0))
+        for params in (SamplingParams(), REPEATING, *drawn):
+            assert_agrees_with_llama_cpp(row, tokens[:end], params)
+
+
+@pytest.mark.weights
+def test_sampling_agrees_on_smollm2(smollm2: LlamaModel, context: LlamaContext) -> None:
+    check_every_row(smollm2, context)
+
+
+@pytest.mark.pair
+def test_sampling_agrees_with_llama_cpp_on_152k_logits(qwen_draft_path: Path) -> None:
+    model = LlamaModel(qwen_draft_path, LoadOptions(n_ctx=512, max_rows=1))
+    check_every_row(model, LlamaContext(model))
+    model.close()
 
 
 def test_native_chain_keeps_what_it_is_told_to() -> None:
@@ -89,26 +113,22 @@ def test_native_chain_keeps_what_it_is_told_to() -> None:
     assert native_candidates(row, [], SamplingParams(0))[0].tolist() == [9]
 
 
-def wrong_order(row: NDArray[np.float32], history: list[int], params: SamplingParams) -> Candidates:
+RIGHT = sampling.candidates
+Row = NDArray[np.float32]
+
+
+def wrong_order(row: Row, history: list[int], params: SamplingParams) -> Candidates:
     """Apply the temperature first, as other programs do."""
     hot = SamplingParams(1.0, params.top_k, params.top_p, params.min_p)
     return RIGHT(row / np.float32(params.temperature), history, hot)
 
 
-def no_penalties(
-    row: NDArray[np.float32], history: list[int], params: SamplingParams
-) -> Candidates:
+def no_penalties(row: Row, _history: list[int], params: SamplingParams) -> Candidates:
     return RIGHT(row, [], params)
 
 
-def one_too_many(
-    row: NDArray[np.float32], history: list[int], params: SamplingParams
-) -> Candidates:
-    more = SamplingParams(params.temperature, params.top_k + 1, params.top_p, params.min_p)
-    return RIGHT(row, history, more)
-
-
-RIGHT = sampling.candidates
+def one_too_many(row: Row, history: list[int], params: SamplingParams) -> Candidates:
+    return RIGHT(row, history, replace(params, top_k=params.top_k + 1))
 
 
 @pytest.mark.parametrize(

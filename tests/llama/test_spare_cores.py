@@ -1,6 +1,7 @@
 """Threads of a pass: as many as fit beside other programs, and the same bits with any number of them."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,6 +60,15 @@ def spare(machine: Machine, wanted: int) -> SpareCores:
     return cores
 
 
+def first_pass(
+    machine: Machine,
+    wanted: int = 4,
+    pause: Callable[[float], None] = lambda _: None,
+    **options: int,
+) -> int:
+    return SpareCores(wanted, machine.look, pause, **options).threads(0.0)
+
+
 def during_a_pass(cores: SpareCores, machine: Machine, seconds: float) -> int:
     """Make a pass of so many seconds, and return what the next one should have."""
     cores.done(machine.after(seconds))
@@ -79,29 +89,18 @@ def during_a_pass(cores: SpareCores, machine: Machine, seconds: float) -> int:
         (4, 1, 4.0, 1),
     ],
 )
-def test_there_are_as_many_threads_as_fit_beside_what_others_take(
-    n_cores: int, wanted: int, taken: float, threads: int
-) -> None:
-    machine = Machine(n_cores, taken, own=1.5)
-    assert during_a_pass(spare(machine, wanted), machine, 1.0) == threads
-
-
-def test_what_we_run_ourselves_leaves_room_for_us() -> None:
-    machine = Machine(2, own=2.0)
-    assert during_a_pass(spare(machine, 2), machine, 1.0) == 2
+def test_threads_fit_beside_others(n_cores: int, wanted: int, taken: float, threads: int) -> None:
+    for own in (1.5, float(wanted)):  # what we run ourselves leaves room for us
+        machine = Machine(n_cores, taken, own)
+        assert during_a_pass(spare(machine, wanted), machine, 1.0) == threads
 
 
 def test_threads_come_back_when_others_are_done_and_not_when_they_flicker() -> None:
-    machine = Machine(2, taken=1.0)
+    machine = Machine(2)
     cores = spare(machine, 2)
     assert not cores.gave_way
-    assert during_a_pass(cores, machine, 1.0) == 1
-    machine.taken = 0.5
-    assert during_a_pass(cores, machine, 1.0) == 1
-    machine.taken = 0.1
-    assert during_a_pass(cores, machine, 1.0) == 2
-    machine.taken = 0.5
-    assert during_a_pass(cores, machine, 1.0) == 2
+    for machine.taken, threads in ((1.0, 1), (0.5, 1), (0.1, 2), (0.5, 2)):
+        assert during_a_pass(cores, machine, 1.0) == threads
     assert cores.gave_way
 
 
@@ -112,7 +111,7 @@ def test_passes_in_quick_succession_look_once() -> None:
     assert machine.looks == 1
 
 
-def test_where_the_system_does_not_tell_all_threads_are_used() -> None:
+def test_where_the_system_says_nothing_all_threads_are_used() -> None:
     cores = SpareCores(6, lambda: None)
     assert cores.threads(1e9) == 6
     cores.done(1e9 + 1)
@@ -123,24 +122,16 @@ def test_where_the_system_does_not_tell_all_threads_are_used() -> None:
     ("others", "threads"),
     [([], 4), ([3, 1, 0], 4), ([1, 2, *[1] * 6], 3), ([9] * 8, 1), ([3, 9, 2, *[9] * 5], 2)],
 )
-def test_the_first_pass_has_as_many_as_fit_beside_what_runs_for_more_than_a_moment(
-    others: list[int], threads: int
-) -> None:
-    machine = Machine(4, others=others)
-    assert SpareCores(4, machine.look, lambda _seconds: None).threads(0.0) == threads
+def test_the_first_pass_ignores_what_runs_for_a_moment(others: list[int], threads: int) -> None:
+    assert first_pass(Machine(4, others=others)) == threads
     assert others == []
 
 
-def test_who_is_in_a_hurry_looks_once() -> None:
-    machine, waits = Machine(4, others=[3, 0]), list[float]()
-    assert SpareCores(4, machine.look, waits.append, moments=1).threads(0.0) == 1
-    assert (machine.looks, waits) == (1, [])
-
-
-def test_where_there_is_room_for_all_nobody_waits() -> None:
-    machine = Machine(8, others=[4, 0])
-    assert SpareCores(4, machine.look, lambda _seconds: None).threads(0.0) == 4
-    assert machine.looks == 1
+def test_one_look_is_enough_in_a_hurry_and_where_there_is_room_for_all() -> None:
+    hurried, roomy, waits = Machine(4, others=[3, 0]), Machine(8, others=[4, 0]), list[float]()
+    assert first_pass(hurried, 4, waits.append, moments=1) == 1
+    assert first_pass(roomy, 4, waits.append) == 4
+    assert (hurried.looks, roomy.looks, waits) == (1, 1, [])
 
 
 def test_what_others_did_while_no_pass_was_made_does_not_count() -> None:
@@ -166,9 +157,7 @@ def test_what_this_process_runs_is_in_what_has_been_used() -> None:
 
 
 @pytest.mark.weights
-def test_costs_that_were_measured_with_fewer_threads_are_measured_again(
-    smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_costs_with_fewer_threads(smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
     options = LoadOptions(threads=2)
     short = replace(OF_DRAFT_MODEL, budget_s=0.1, first_s=0.1, most_s=0.2)
     monkeypatch.setattr(SpareCores, "threads", lambda _self, _now_s: 1)

@@ -49,16 +49,9 @@ def write_model(
 ) -> Path:
     """Write a model and return its path.
 
-    Args:
-        path: where.
-        architecture: llama.cpp's name of it.
-        values: of the header, names beginning with a dot are the architecture's.
-        shapes: of the tensors, as ggml counts dimensions.
-        seed: of the weights, which are normal with a deviation of 0.3.
-        shaped: makes of a tensor's random weights what it is to have, in numpy's order of dimensions.
-        quantised: whether matrices are Q8_0, whose passes of several tokens can round as those of one do; else all is
-            F32, whose never do.
-        whole: tensors of whole numbers.
+    Names of `values` that begin with a dot are the architecture's; `shapes` are as ggml counts dimensions. Weights are normal with
+    a deviation of 0.3, before `shaped` changes them, in numpy's order of dimensions. Where matrices are `quantised` to Q8_0, passes
+    of several tokens can round as those of one do, in F32 never. `whole` are tensors of whole numbers.
     """
     own = any(name.startswith("tokenizer.ggml.tokens") for name in values)
     header: dict[str, Content] = {"general.architecture": architecture}

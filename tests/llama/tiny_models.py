@@ -1,7 +1,7 @@
 """Real models of some kilobytes that are akin: hybrids, recurrent layers beside one of attention, and a llama.
 
-What surrounds the layers is the same in all of them. In so far as the layers count little, a text is what that alone would
-say, so that models foretell each other's.
+What surrounds the layers is the same in all of them. Where the layers count little, a text is what that alone would give,
+so that models predict each other's.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,7 @@ Shapes = dict[str, tuple[int, ...]]
 def write_qwen35(path: Path, counts: float = 0.3, seed: int = 1, *, mtp: int = 0) -> Path:
     """Write three layers of linear attention and one of attention, and return the path.
 
-    Args:
-        path: where.
-        counts: how much the layers count, the deviation of what they add.
-        seed: of the weights.
-        mtp: layers for the next token but one.
+    `counts` is how much the layers count, the deviation of what they add; `mtp` the layers for the next token but one.
     """
     shapes = _around()
     for layer in range(4 + mtp):
@@ -51,7 +47,6 @@ def write_qwen35(path: Path, counts: float = 0.3, seed: int = 1, *, mtp: int = 0
         ".nextn_predict_layers": mtp,
         ".attention.head_count_kv": _N_HEAD,
     }
-
     return write_model(path, "qwen35", values, shapes, seed, _Shaped(counts), quantised=True)
 
 
@@ -68,21 +63,13 @@ def write_lfm2(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
         ".attention.head_count_kv": [0, 0, 0, _N_HEAD],
         ".vocab_size": TOKENS,
     }
-
     return write_model(path, "lfm2", values, shapes, seed, _Shaped(counts), quantised=True)
 
 
 def write_llama(
     path: Path, counts: float = 0.3, seed: int = 1, *, pooling: int | None = None
 ) -> Path:
-    """Write four layers of attention, and return the path; see `write_qwen35`.
-
-    Args:
-        path: where.
-        counts: how much the layers count.
-        seed: of the weights.
-        pooling: llama.cpp's number of how vectors are pooled, in a file that says so.
-    """
+    """Write four layers of attention, and return the path; see `write_qwen35`. `pooling` is llama.cpp's number, in a file that has one."""
     shapes = _around()
     for layer in range(4):
         shapes |= _named(layer, _attention(1))
@@ -97,90 +84,48 @@ def write_llama(
 
 
 def write_eagle3(
-    path: Path, counts: float = 0.003, seed: int = 1, *, ids: Sequence[int] = ()
+    path: Path,
+    counts: float = 0.003,
+    seed: int = 1,
+    *,
+    ids: Sequence[int] = (),
+    target: Path | None = None,
+    layers: Sequence[int] = (1, 2, 3),
 ) -> Path:
-    """Write EAGLE-3 heads for these models, and return the path; see `write_qwen35`.
+    """Write EAGLE-3 heads for these models, or for a real target, and return the path; see `write_qwen35`.
 
-    Its attention looks for the token itself, and what the token stands for goes on to the target's own head.
-
-    Args:
-        path: where.
-        counts: how much everything else counts.
-        seed: of the weights.
-        ids: of the tokens that it can propose, where it has a head of its own; none gives it the target's.
+    Its attention looks for the token itself, and what the token stands for goes on to the target's own head, or to one of
+    its own for these `ids`; everything else counts as `counts` says. A real `target` gives its width and its tokenizer.
     """
-    shapes: Shapes = {"fc.weight": (3 * _N_EMBD, _N_EMBD), "output_norm.weight": (_N_EMBD,)}
-    block = _attention(1) | {"attn_norm_2.weight": (_N_EMBD,)}
-    for name in ("q", "k", "v"):
-        block[f"attn_{name}.weight"] = (2 * _N_EMBD, _N_EMBD)
-    block["ffn_norm.weight"] = block.pop("post_attention_norm.weight")
-    del block["attn_q_norm.weight"], block["attn_k_norm.weight"]
-    shapes |= _named(0, block)
+    values, width = (_sizes(1), _N_EMBD) if target is None else _sizes_for(target)
+    block: Shapes = {"attn_norm.weight": (width,)}
+    block |= {f"ffn_{name}.weight": (width, _N_FF) for name in ("gate", "up")}
+    block["ffn_down.weight"] = (_N_FF, width)
+    block |= {f"attn_{name}.weight": (2 * width, width) for name in ("q", "k", "v")}
+    block |= {"attn_output.weight": (width, width), "attn_norm_2.weight": (width,)}
+    shapes: Shapes = {"fc.weight": (3 * width, width), "output_norm.weight": (width,)}
+    shapes |= _named(0, block | {"ffn_norm.weight": (width,)})
     if ids:
-        shapes["output.weight"] = (_N_EMBD, len(ids))
-    shaped = _Shaped(counts)
+        shapes["output.weight"] = (width, len(ids))
+    shaped, token = _Shaped(counts), np.eye(width, 2 * width, dtype=np.float32)
 
     def eagle3(name: str, weights: Weights) -> Weights:
         if name == "output.weight":
-            embedded = np.random.default_rng(seed).normal(0, 0.3, (TOKENS, _N_EMBD))
+            embedded = np.random.default_rng(seed).normal(0, 0.3, (TOKENS, width))
             return np.take(_followed(embedded.astype(np.float32)), ids, axis=0)
         if name == "fc.weight":
             return weights * np.float32(counts)
         if name.endswith(("attn_q.weight", "attn_k.weight")):
-            return 2 * _TOKEN
+            return 2 * token
         if name.endswith("attn_v.weight"):
-            return _TOKEN
-        if name.endswith("attn_output.weight"):
-            return np.eye(_N_EMBD, dtype=np.float32)
-        return shaped(name, weights)
-
-    values = _sizes(1) | {".target_layers": [1, 2, 3], ".target_hidden_size": _N_EMBD}
-    whole = {"d2t": list(ids)} if ids else {}
-    return write_model(path, "eagle3", values, shapes, seed, eagle3, quantised=True, whole=whole)
-
-
-def write_eagle3_for(target: Path, path: Path, layers: Sequence[int], seed: int = 1) -> Path:
-    """Write small EAGLE-3 heads for a real target, with its tokenizer, and return the path; see `write_eagle3`."""
-    header, values = read_header(target), read_layout(target).values
-    n_embd = header.number(f"{header.architecture}.embedding_length") or 0
-    n_head = header.number(f"{header.architecture}.attention.head_count") or 0
-    token = np.hstack([np.eye(n_embd), np.zeros((n_embd, n_embd))]).astype(np.float32)
-    block: Shapes = {
-        **dict.fromkeys(("attn_norm.weight", "attn_norm_2.weight", "ffn_norm.weight"), (n_embd,)),
-        **{f"attn_{name}.weight": (2 * n_embd, n_embd) for name in ("q", "k", "v")},
-        "attn_output.weight": (n_embd, n_embd),
-        **{f"ffn_{name}.weight": (n_embd, _N_FF) for name in ("gate", "up")},
-        "ffn_down.weight": (_N_FF, n_embd),
-    }
-    shapes: Shapes = {"fc.weight": (3 * n_embd, n_embd), "output_norm.weight": (n_embd,)}
-
-    def shaped(name: str, weights: Weights) -> Weights:
-        if name.endswith("norm.weight") or "norm_2" in name:
-            return np.ones_like(weights)
-        if name.endswith(("attn_q.weight", "attn_k.weight", "attn_v.weight")):
             return token
         if name.endswith("attn_output.weight"):
-            return np.eye(n_embd, dtype=np.float32)
-        return weights * np.float32(0.01)
+            return np.eye(width, dtype=np.float32)
+        return shaped(name, weights)
 
-    tokenizer = {
-        name: Raw(int.from_bytes(value[:4], "little"), value[4:])
-        for name, value in values.items()
-        if name.startswith("tokenizer.")
-    }
-    sizes: dict[str, Content] = {
-        ".context_length": 2048,
-        ".embedding_length": n_embd,
-        ".feed_forward_length": _N_FF,
-        ".block_count": 1,
-        ".attention.head_count": n_head,
-        ".attention.layer_norm_rms_epsilon": 1e-5,
-        ".rope.dimension_count": n_embd // n_head,
-        ".target_layers": list(layers),
-        ".target_hidden_size": n_embd,
-    }
-    shapes |= _named(0, block)
-    return write_model(path, "eagle3", sizes | tokenizer, shapes, seed, shaped, quantised=True)
+    values |= {".target_layers": list(layers), ".target_hidden_size": width}
+    whole = {"d2t": list(ids)} if ids else {}
+    return write_model(path, "eagle3", values, shapes, seed, eagle3, quantised=True, whole=whole)
 
 
 def _around(norm: str = "output_norm") -> Shapes:
@@ -203,6 +148,22 @@ def _sizes(layers: int) -> dict[str, Content]:
         ".attention.layer_norm_rms_epsilon": 1e-5,
         ".rope.dimension_count": _WIDTH,
     }
+
+
+def _sizes_for(target: Path) -> tuple[dict[str, Content], int]:
+    """Return the sizes of heads for a real target, with its tokenizer, and its width."""
+    header, values = read_header(target), _sizes(1)
+    width, n_head = (
+        header.number(f"{header.architecture}.{name}") or 0
+        for name in ("embedding_length", "attention.head_count")
+    )
+    values |= {".embedding_length": width, ".attention.head_count": n_head}
+    for name in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+        values[f".{name}"] = width // n_head
+    for name, value in read_layout(target).values.items():
+        if name.startswith("tokenizer."):
+            values[name] = Raw(int.from_bytes(value[:4], "little"), value[4:])
+    return values, width
 
 
 def _named(layer: int, block: Shapes) -> Shapes:
@@ -255,11 +216,7 @@ def _short_convolution() -> Shapes:
 
 
 class _Shaped:
-    """Lets a token be followed by its neighbour of eight, norms leave things as they are, and layers count as they are to.
-
-    Args:
-        counts: how much layers count.
-    """
+    """Lets a token be followed by its neighbour of eight, norms leave things as they are, and layers count as `counts` says."""
 
     def __init__(self, counts: float) -> None:
         self._counts = counts

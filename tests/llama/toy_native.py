@@ -1,8 +1,7 @@
 """ToyNative: llama.cpp's context over a table of logits, with its rules about what memory holds.
 
-Rows are computed from what the cells of a sequence hold, not from what anybody believes they do. As in
-llama.cpp, a copy is known at once and made before the next pass, and rows lie in a buffer that the
-next pass spoils.
+Rows are computed from what the cells of a sequence hold. As in llama.cpp, a copy is known at once and made before the
+next pass, and rows lie in a buffer that the next pass spoils.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,21 +15,14 @@ from localspec.decoding.model import Logits
 from localspec.errors import PassFailed
 from localspec.llama.batch import Part
 from localspec.llama.sequences import LlamaSequences
+from localspec.options import LoadOptions
 from tests.toy import Table
 
 
 class ToyNative:
     """Stands in for `NativeContext`.
 
-    Args:
-        table: what the model says.
-        n_ctx: tokens of a sequence.
-        n_batch: tokens of a pass.
-        max_rows: rows of a pass.
-        count: sequences.
-
     Attributes:
-        chunk: tokens of a prompt's next pass.
         flag: cancels a pass in its midst.
         on_pass: called before and after every pass, as another thread might act meanwhile.
         fails: says of a part whether it makes its pass fail.
@@ -38,28 +30,23 @@ class ToyNative:
         splits: of every pass, how many passes of their own llama.cpp would make of it.
         asked: of every pass, the tokens of each part.
         can_copy: whether there is memory for copies.
-        can_truncate: whether parts can be removed.
         n_snapshots: how many of the last tokens can be removed where parts cannot; as llama.cpp, it does not check that
             they are of the last pass, and what it then holds is not what it was.
     """
 
     def __init__(self, table: Table, n_ctx: int, n_batch: int, max_rows: int, count: int) -> None:
         self.table, self.n_ctx, self.n_batch, self.max_rows = table, n_ctx, n_batch, max_rows
-        self.chunk = n_batch
-        self.n_vocab = table.n_vocab
+        self.chunk, self.n_vocab = n_batch, table.n_vocab
         self.model: Any = None
         self.can_truncate, self.n_snapshots, self.most_branches = True, 0, 0
         self._last_width, self._removed = [0] * count, [False] * count
         self.flag = CancelFlag()
         self.on_pass: Callable[[], None] = lambda: None
         self.fails: Callable[[Part], bool] = lambda _: False
-        self.most_behind = 0
-        self.splits: list[int] = []
-        self.asked: list[list[int]] = []
+        self.most_behind, self.can_copy = 0, True
+        self.splits, self.asked = list[int](), list[list[int]]()
         self._cells: list[list[int]] = [[-1] * n_ctx for _ in range(count)]
-        self._kept = [0] * count
-        self._copies: list[tuple[int, int]] = []
-        self.can_copy = True
+        self._kept, self._copies = [0] * count, list[tuple[int, int]]()
         self._rows: Logits | None = None
 
     def decode(self, parts: Sequence[Part]) -> None:
@@ -156,13 +143,6 @@ def toy_sequences(
 ) -> LlamaSequences:
     """Return the real sequences over a toy; `patch` replaces a name by a value."""
     patch("localspec.llama.sequences.NativeContext", lambda *_: native)
-    options = type("Options", (), {"max_rows": 1})()
-    nothing = None
-    return LlamaSequences(
-        nothing,  # type: ignore[arg-type]
-        nothing,  # type: ignore[arg-type]
-        options,
-        count,
-        native.max_rows,
-        sharing=sharing,
-    )
+    nothing: Any = None
+    options = LoadOptions(max_rows=1)
+    return LlamaSequences(nothing, nothing, options, count, native.max_rows, sharing=sharing)

@@ -21,13 +21,7 @@ _SLICE_BYTES = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong with one GET of data.
-
-    Args:
-        kind: `cut` ends the line after `after` bytes; `silent` says nothing more after them.
-        after: how many bytes come first.
-        status: of `status`.
-    """
+    """What goes wrong with one GET of data: `cut` ends the line `after` bytes, and `silent` sends nothing more."""
 
     kind: Literal["cut", "silent", "wrong_bytes", "longer", "shorter", "status", "html"]
     after: int = 0
@@ -59,7 +53,17 @@ def _sha256(data: bytes | HugeFile) -> str:
 
 @dataclass(slots=True)
 class LoopbackHub:
-    """What the hub serves, and what it was asked."""
+    """What the hub serves, and its requests.
+
+    Args:
+        silent: while set, requests get no answer.
+        listed_sha256: what its lists say of every file; empty is the truth.
+        storage: where redirects lead, under another name; empty serves data from the hub itself.
+        signature: addresses of the storage carry it, and those with another one have expired.
+        portal: a captive portal answers everything with its page.
+        pause_s: between slices of data.
+        leaked: tokens that came to the storage.
+    """
 
     files: dict[str, bytes | HugeFile] = field(default_factory=dict)
     status: int = 200
@@ -67,28 +71,21 @@ class LoopbackHub:
     requests: list[str] = field(default_factory=list)
     authorization: list[str | None] = field(default_factory=list)
     silent: threading.Event = field(default_factory=threading.Event)
-    """While set, requests get no answer."""
     released: threading.Event = field(default_factory=threading.Event)
     url: str = ""
     commit: str = COMMIT
     listed_sha256: str = ""
-    """What its lists say of every file; empty is the truth."""
     storage: str = ""
-    """Where redirects lead, under another name; empty serves data from the hub itself."""
     signature: int = 1
-    """Addresses of the storage carry it, and those with another one have expired."""
     portal: bool = False
-    """A captive portal answers everything with its page."""
     knows_ranges: bool = True
     faults: deque[Fault] = field(default_factory=deque)
     pause_s: float = 0.0
-    """Between slices of data."""
     sent_bytes: int = 0
     offsets: list[int] = field(default_factory=list)
     leaked: list[str] = field(default_factory=list)
-    """Tokens that the storage was shown."""
 
-    def answer(self, request: BaseHTTPRequestHandler, with_body: bool) -> None:
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
         """Answer as the hub answers for a large file: with commit, size, and sha256 as ETag."""
         self.requests.append(f"{request.command} {request.path}")
         self.authorization.append(request.headers.get("authorization"))
@@ -96,9 +93,7 @@ class LoopbackHub:
             self.released.wait(600)
             return
         if self.portal:
-            _respond(
-                request, 200, {"Content-Type": "text/html"}, PAGE if with_body else b"", len(PAGE)
-            )
+            _respond(request, 200, {"Content-Type": "text/html"}, PAGE)
             return
         path = urlsplit(request.path).path
         data = self.files.get(path)
@@ -112,59 +107,47 @@ class LoopbackHub:
         if path.startswith("/storage/"):
             self._storage(request, self.files[path.removeprefix("/storage")])
             return
-        status = self.status if self.status != 200 or data is not None else 404
         headers = {"X-Repo-Commit": self.commit}
-        if status != 200 or data is None:
+        if self.status != 200 or data is None:
+            status = self.status if self.status != 200 else 404
             code = self.error_code or ("EntryNotFound" if status == 404 else None)
             _respond(request, status, {**headers, **({"X-Error-Code": code} if code else {})})
-            return
-        sha256 = _sha256(data)
-        if self.storage:
+        elif self.storage:
             location = f"{self.storage}/storage{path}?signature={self.signature}"
-            linked = {"X-Linked-Size": str(len(data)), "X-Linked-ETag": f'"{sha256}"'}
+            linked = {"X-Linked-Size": str(len(data)), "X-Linked-ETag": f'"{_sha256(data)}"'}
             _respond(request, 302, {**headers, **linked, "Location": location})
-            return
-        headers["ETag"] = f'"{sha256}"'
-        if with_body:
-            self._data(request, data, headers)
+        elif request.command == "GET":
+            self._data(request, data, {**headers, "ETag": f'"{_sha256(data)}"'})
         else:
-            _respond(request, 200, headers, b"", len(data))
+            _begin(request, 200, {**headers, "ETag": f'"{_sha256(data)}"'}, len(data))
 
     def _siblings(self, repo: str) -> list[dict[str, object]]:
         """Return what the hub says of the files of a repository."""
-        repo = re.sub("/revision/.*", "", repo)
-        start = f"/{repo}/resolve/{self.commit}/"
-        return [
-            {
-                "rfilename": path.removeprefix(start),
-                "size": len(data),
-                "lfs": {
-                    "sha256": self.listed_sha256 or _sha256(data),
-                    "size": len(data),
-                    "pointerSize": 130,
-                },
-            }
-            for path, data in self.files.items()
-            if path.startswith(start)
-        ]
+        start, siblings = f"/{re.sub('/revision/.*', '', repo)}/resolve/{self.commit}/", []
+        for path, data in self.files.items():
+            if path.startswith(start):
+                lfs = {"size": len(data), "sha256": self.listed_sha256 or _sha256(data)}
+                name = {"rfilename": path.removeprefix(start), "size": len(data)}
+                siblings.append({**name, "lfs": {**lfs, "pointerSize": 130}})
+        return siblings
 
     def _storage(self, request: BaseHTTPRequestHandler, data: bytes | HugeFile) -> None:
         if (token := request.headers.get("authorization")) is not None:
             self.leaked.append(token)
-        signature = parse_qs(urlsplit(request.path).query)["signature"]
-        if signature != [str(self.signature)]:
+        if parse_qs(urlsplit(request.path).query)["signature"] == [str(self.signature)]:
+            self._data(request, data, {})
+        else:
             _respond(request, 403, {"Content-Type": "application/xml"}, b"<Error>Expired</Error>")
-            return
-        self._data(request, data, {})
 
     def _data(
         self, request: BaseHTTPRequestHandler, data: bytes | HugeFile, headers: dict[str, str]
     ) -> None:
         fault = self.faults.popleft() if self.faults else None
-        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
         start, end = 0, len(data)
-        if asked and self.knows_ranges:
-            start, end = int(asked[1]), min(int(asked[2] or len(data)) + 1, len(data))
+        ranged = wanted is not None and self.knows_ranges
+        if wanted and ranged:
+            start, end = int(wanted[1]), min(int(wanted[2] or len(data)) + 1, len(data))
         self.offsets.append(start)
         total, body = len(data), data[start:end]
         match fault:
@@ -180,7 +163,6 @@ class LoopbackHub:
                 total, body = total + 1, bytes(body) + b"x"
             case Fault("shorter"):
                 total, body = total - 1, body[:-1]
-        ranged = asked is not None and self.knows_ranges
         if ranged:
             headers = {**headers, "Content-Range": f"bytes {start}-{start + len(body) - 1}/{total}"}
         _begin(request, 206 if ranged else 200, headers, len(body))
@@ -215,31 +197,24 @@ def _begin(
 
 
 def _respond(
-    request: BaseHTTPRequestHandler,
-    status: int,
-    headers: dict[str, str],
-    body: bytes = b"",
-    length: int | None = None,
+    request: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes = b""
 ) -> None:
-    _begin(request, status, headers, len(body) if length is None else length)
-    request.wfile.write(body)
+    _begin(request, status, headers, len(body))
+    if request.command == "GET":
+        request.wfile.write(body)
 
 
 @contextmanager
 def loopback_hub(*, with_storage: bool = False) -> Iterator[LoopbackHub]:
-    """Run a hub on a free port.
-
-    Args:
-        with_storage: redirect to a storage under another name, as the real hub does.
-    """
+    """Run a hub on a free port; one with a storage redirects there, under another name, as the real hub does."""
     hub = LoopbackHub()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            hub.answer(self, with_body=False)
-
         def do_GET(self) -> None:
-            hub.answer(self, with_body=True)
+            hub.answer(self)
+
+        def do_HEAD(self) -> None:
+            hub.answer(self)
 
         def log_message(self, *_: object) -> None: ...
 
@@ -251,8 +226,7 @@ def loopback_hub(*, with_storage: bool = False) -> Iterator[LoopbackHub]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     hub.url = f"http://127.0.0.1:{server.server_port}"
-    if with_storage:
-        hub.storage = f"http://localhost:{server.server_port}"
+    hub.storage = f"http://localhost:{server.server_port}" if with_storage else ""
     try:
         yield hub
     finally:

@@ -27,28 +27,16 @@ class Proportions:
     more: tuple[tuple[str, Content], ...] = ()
 
 
+NORMS = ("attn_q_norm", "attn_k_norm")
 LLAMA_8B = Proportions("llama", 32, 4096, 14336, 32, 8, 128, 128256)
 LLAMA_1B = Proportions("llama", 16, 2048, 8192, 32, 8, 64, 128256, tied=True)
-QWEN3_06B = Proportions(
-    "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, True, ("attn_q_norm", "attn_k_norm")
-)
-QWEN3_8B = Proportions(
-    "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, False, ("attn_q_norm", "attn_k_norm")
-)
+QWEN3_06B = Proportions("qwen3", 28, 1024, 3072, 16, 8, 128, 151936, True, NORMS)
+QWEN3_8B = Proportions("qwen3", 36, 4096, 12288, 32, 8, 128, 151936, False, NORMS)
 LLAMA_14B = Proportions("llama", 48, 5120, 13824, 40, 8, 128, 152064)
 GEMMA3_4B = Proportions(
-    "gemma3",
-    34,
-    2560,
-    10240,
-    8,
-    4,
-    256,
-    262144,
-    True,
-    ("attn_q_norm", "attn_k_norm", "post_attention_norm", "post_ffw_norm"),
+    "gemma3", 34, 2560, 10240, 8, 4, 256, 262144, True, (*NORMS, "post_attention_norm", "post_ffw_norm"),
     (("attention.sliding_window", 1024),),
-)
+)  # fmt: skip
 
 
 def sparse_model(path: Path, size: Proportions) -> Path:
@@ -87,12 +75,12 @@ def _tensors(size: Proportions) -> list[tuple[str, tuple[int, ...], int]]:
     embd, ff = size.n_embd, size.n_ff
     q, kv = size.heads * size.head_width, size.kv_heads * size.head_width
     widths = {"attn_q_norm": size.head_width, "attn_k_norm": size.head_width}
-    found: list[tuple[str, tuple[int, ...], int]] = [
+    tensors: list[tuple[str, tuple[int, ...], int]] = [
         ("token_embd.weight", (embd, size.n_vocab), Q4_K),
         ("output_norm.weight", (embd,), F32),
     ]
     if not size.tied:
-        found.append(("output.weight", (embd, size.n_vocab), Q4_K))
+        tensors.append(("output.weight", (embd, size.n_vocab), Q4_K))
     matrices = {
         "attn_q": (embd, q),
         "attn_k": (embd, kv),
@@ -103,7 +91,7 @@ def _tensors(size: Proportions) -> list[tuple[str, tuple[int, ...], int]]:
         "ffn_down": (ff, embd),
     }
     for layer in range(size.layers):
-        found += [(f"blk.{layer}.{name}.weight", at, Q4_K) for name, at in matrices.items()]
+        tensors += [(f"blk.{layer}.{name}.weight", at, Q4_K) for name, at in matrices.items()]
         for norm in ("attn_norm", "ffn_norm", *size.norms):
-            found.append((f"blk.{layer}.{norm}.weight", (widths.get(norm, embd),), F32))
-    return found
+            tensors.append((f"blk.{layer}.{norm}.weight", (widths.get(norm, embd),), F32))
+    return tensors

@@ -10,7 +10,7 @@ import pytest
 
 from localspec.errors import IntegrityError
 from localspec.models.gguf import model_files
-from localspec.models.store import model_sha256
+from localspec.models.store import model_sha256, sha256_of
 from localspec.models.transfer import Partial
 from tests.models.gguf_builder import model_file
 from tests.models.sources import entry_for
@@ -67,7 +67,7 @@ def test_a_longer_file_than_promised_is_begun_again(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("data", [DATA[:-1] + b"!", DATA[:-1], DATA + b"x"])
+@pytest.mark.parametrize("data", [DATA[:-1] + bytes([DATA[-1] ^ 1]), DATA[:-1], DATA + b"x"])
 def test_other_bytes_are_refused_and_dropped(tmp_path: Path, data: bytes) -> None:
     with partial(tmp_path, 0) as opened, pytest.raises(IntegrityError):
         opened.fill(lambda each: each.write(data, 0))
@@ -125,6 +125,10 @@ def test_a_file_is_read_once_until_it_changes(file: Path, tmp_path: Path) -> Non
         assert hashed(file, index.parent) == (SHA256, True)
         assert hashed(file, index.parent) == (SHA256, False)
     assert hashed(file, tmp_path / "no place for it") == (SHA256, True)
+    file.write_bytes(DATA)
+    shares: list[float] = []
+    assert sha256_of(file, shares.append) == ENTRY.sha256
+    assert shares == [pytest.approx((1 << 20) / len(DATA)), 1.0]
 
 
 @pytest.mark.parametrize("folder", ["data/blobs", "hub/models--a--b/blobs"])

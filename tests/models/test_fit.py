@@ -211,5 +211,6 @@ def test_experts_and_caches_stay_on_the_cpu_as_the_options_say(big: ModelShape) 
     moved = sum(each.experts_bytes for each in experts.layers)
     assert on_cpu[0].weights_bytes - usual[0].weights_bytes == moved
     assert usual[1].weights_bytes - on_cpu[1].weights_bytes == moved
+    assert on_cpu[0].compute_bytes - usual[0].compute_bytes == 512 * 3 * 4 * big.n_ff
     caches = predict(experts, replace(OPTIONS, kv_offload=False), (33,))
     assert (caches[0].kv_bytes, caches[1].kv_bytes) == (usual[1].kv_bytes, 0)

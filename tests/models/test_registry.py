@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.entries import Embedding, HubSource, WheelSource
+from localspec.models.entries import Embedding, HubSource, ModelEntry, WheelSource
 from localspec.models.registry import Registry, load_registry, parse_registry
 
 VALID = """
@@ -222,6 +222,9 @@ def test_of_a_wrong_name_similar_ones_are_listed_and_no_arbitrary_ones_of_many()
         changed().model("toyy")
     with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': choose one of p"):
         changed().pair("xyz\n")
+    few = Registry({name: ModelEntry(name) for name in "abcdef"}, {}, "")
+    with pytest.raises(ModelUnavailable, match=r"choose one of a, b, c, d, e, f$"):
+        few.model("zzz")
     with pytest.raises(ModelUnavailable, match=r"no pair or model 'foo': `localspec search` lists"):
         load_registry().require("foo")
 

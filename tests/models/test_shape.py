@@ -106,6 +106,7 @@ def test_places_share_a_model_out_without_losing_any() -> None:
     model = shape(4)
     whole = predict(model, OPTIONS)[0]
     cpu, first, second = predict(model, OPTIONS, (1, 3))
+    assert whole.output_bytes == 4 * OPTIONS.max_rows * model.n_vocab
     assert cpu.weights_bytes == model.input_bytes + 512
     assert first.weights_bytes == 512
     assert second.weights_bytes == 2 * 512 + model.output_bytes

@@ -32,7 +32,8 @@ def test_verified_bytes_enter_under_their_sha256(store: Store) -> None:
     assert path == store.path_of(ENTRY) == store.root / "blobs" / ENTRY.sha256
     assert path.read_bytes() == DATA
     assert unfinished(store) == []
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)]
+    assert modes == [0o600, 0o700]
     path.write_bytes(DATA[:100])  # a file of the wrong size counts as absent
     assert store.path_of(ENTRY) is None
     assert add(store, ENTRY, DATA).read_bytes() == DATA

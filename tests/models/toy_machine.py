@@ -81,26 +81,21 @@ class ToyMachine:
             assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
 
     def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        text = f'default_pair = "{next(iter(self.models))}"\n'
+        first = next(iter(self.models))
+        text = (
+            f'default_pair = "{first}"\n[pairs."{first}"]\ntarget = "{first}"\ngood_for = "tests"\n'
+        )
         for name, data in self.models.items():
-            text += (
-                f'[models."{name}"]\nrepo = "{REPO}"\nfile = "{name}.gguf"\n'
-                'params = "1M"\ncontext = 512\nlicence = "mit"\n'
-            )
+            text += f'[models."{name}"]\nrepo = "{REPO}"\nfile = "{name}.gguf"\n'
+            text += 'params = "1M"\ncontext = 512\nlicence = "mit"\n'
             if name not in self.unsaid:
                 digest = hashlib.sha256(data).hexdigest()
                 text += f'revision = "{COMMIT}"\nsize_bytes = {len(data)}\nsha256 = "{digest}"\n'
-        for name in list(self.models)[:1]:
-            text += f'[pairs."{name}"]\ntarget = "{name}"\ndraft = "lookup"\ngood_for = "tests"\n'
         registry = self.folder / "registry.toml"
         registry.write_text(text + self.pairs)
-        kept = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("HF_", "LOCALSPEC_"))
-        }
+        others = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "LOCALSPEC_"))}
         return {
-            **kept,
+            **others,
             "TOY_REGISTRY": str(registry),
             "LOCALSPEC_DATA_DIR": str(self.data),
             "LOCALSPEC_CONFIG_DIR": str(self.folder / "no settings"),

@@ -86,9 +86,10 @@ def test_the_kernel_tells_of_any_program(trap: dict[str, str]) -> None:
 
 
 @linux
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "command",
-    ["index add repository", "doctor --offline", "run --offline -f repository/new.txt Hi"],
+    ["index add repository", "run --offline -f repository/new.txt Hi", "doctor --offline"],
 )
 def test_no_program_that_is_started_opens_a_connection(
     trap: dict[str, str], tmp_path: Path, command: str

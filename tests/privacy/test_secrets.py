@@ -1,11 +1,12 @@
 """A token is for the hub alone: no output, no error, no traceback, no file and no process's arguments have it."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import Load, encode
 from localspec.options import LaunchOptions
 from tests.cli.command import Done, localspec
@@ -68,13 +69,16 @@ def test_no_process_has_a_secret_among_its_arguments(
 ) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    client = EngineClient()
+    client = RemoteEngine()
     client.start()
     try:
         assert client.pid is not None
         arguments = Path(f"/proc/{client.pid}/cmdline")
         if arguments.exists():  # Linux's
-            text = arguments.read_text()
+            for _ in range(1000):  # until it is the program that it was started as
+                if "localspec.launch.child" in (text := arguments.read_text()):
+                    break
+                time.sleep(0.01)
             assert "localspec.launch.child" in text
             assert _TOKEN not in text
             assert _PASSWORD not in text

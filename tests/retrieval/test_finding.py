@@ -192,7 +192,7 @@ def test_what_is_killed_while_making_vectors_goes_on(index: Index, tmp_path: Pat
         (many / f"{number:03}.txt").write_text(f"word{number} and more {number}")
     long_file(many, 80)
     add(index, [many])
-    command: list[Any] = [sys.executable, "-m", "tests.retrieval.vectoring", index.path]
+    command: list[Any] = [sys.executable, "-m", "tests.retrieval.background", "embed", index.path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -163,7 +163,7 @@ def test_what_is_killed_while_indexing_goes_on(index: Index, tmp_path: Path) -> 
     for number in range(count):
         write(tmp_path / "many" / f"{number:03}.txt", f"word{number} and more")
     index.add_roots([(tmp_path / "many").resolve()])
-    command = [sys.executable, "-m", "tests.retrieval.indexing", str(index.path)]
+    command = [sys.executable, "-m", "tests.retrieval.background", "update", str(index.path)]
     for files in (100, 250, 430):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -186,7 +186,7 @@ def test_indexes_are_private_and_known_by_name(index: Index, folder: Path) -> No
     assert indexes.index_names() == ["notes"]
     with pytest.raises(UsageError, match="choose one of notes"):
         open_index("other")
-    with pytest.raises(UsageError, match="no name of an index"):
+    with pytest.raises(UsageError, match="is not an index name"):
         open_index("../x", make=True)
     index.close()
     remove_index("notes")

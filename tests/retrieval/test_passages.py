@@ -28,10 +28,10 @@ def test_markdown_is_cut_at_headings_and_not_in_code() -> None:
 def test_code_is_cut_at_definitions_with_what_stands_over_them() -> None:
     text = (
         f"import os\n# {LONG}\n\n@decorated\n# why\ndef first(a):\n    '''{LONG}'''\n\n"
-        f"class Second:\n    '''{LONG}'''\n\n    async def third(self):\n        '''{LONG}'''\n"
+        f"@one\nclass Second:\n    '''{LONG}'''\n\n    async def third(self):\n        '''{LONG}'''\n"
     )
     assert headings(text, code=True) == [
-        (1, 2, ""), (4, 7, "first"), (9, 10, "Second"), (12, 13, "Second > third"),
+        (1, 2, ""), (4, 7, "first"), (9, 11, "Second"), (13, 14, "Second > third"),
     ]  # fmt: skip
 
 

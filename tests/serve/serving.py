@@ -12,6 +12,7 @@ import httpx
 import uvicorn
 
 from localspec.calls.policy import CallPolicy
+from localspec.chat.request import Request
 from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import Question
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
@@ -30,6 +31,41 @@ FIM = {"pre": 4, "suf": 5, "mid": 2}
 """Tokens for filling in the middle; the last begins a turn, so that the script is told from its last two letters on."""
 
 
+CHAT, TEXT, RESPONSES, MESSAGES, COUNT, INFILL = (
+    *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"),
+    *("/v1/messages/count_tokens", "/infill"),
+)
+LIMITS = {
+    CHAT: "max_tokens",
+    TEXT: "max_tokens",
+    RESPONSES: "max_output_tokens",
+    MESSAGES: "max_tokens",
+    INFILL: "n_predict",
+}
+"""What each interface calls the limit of an answer."""
+
+
+def user(text: Any) -> dict[str, Any]:
+    """Return a user's message."""
+    return {"role": "user", "content": text}
+
+
+def turn(text: str) -> str:
+    """Return a user's message as the script's template has it."""
+    return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def bodies(text: str, limit: int = 99) -> dict[str, dict[str, Any]]:
+    """Return a body for every interface that answers a text."""
+    return {
+        CHAT: {"messages": [user(text)], "max_tokens": limit},
+        TEXT: {"prompt": turn(text), "max_tokens": limit},
+        RESPONSES: {"input": text, "max_output_tokens": limit},
+        MESSAGES: {"messages": [user(text)], "max_tokens": limit},
+        INFILL: {"input_prefix": text, "input_suffix": "b", "n_predict": limit},
+    }
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
     """Where a server is, and what its engine was asked so far."""
@@ -40,8 +76,27 @@ class Served:
 
     def chat(self, text: str, **more: Any) -> httpx.Response:
         """Ask one question."""
-        body = {"messages": [{"role": "user", "content": text}], **more}
-        return self.client.post("/v1/chat/completions", json=body)
+        return self.post(CHAT, messages=[user(text)], **more)
+
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        """Send a body."""
+        return self.client.post(path, json=body)
+
+    def refuse(self, path: str, word: str, code: int = 400, **body: Any) -> dict[str, Any]:
+        """Send a body that is refused in one line with a word in it; return the error."""
+        answer = self.post(path, **body)
+        assert answer.status_code == code, answer.text
+        error: dict[str, Any] = answer.json()["error"]
+        assert word in error["message"]
+        assert "\n" not in error["message"]
+        return error
+
+    @property
+    def request(self) -> Request:
+        """The last request of the engine."""
+        last = self.asked[-1]
+        assert isinstance(last, Request)
+        return last
 
     def under_way(self) -> int:
         """Return how many requests run or wait."""

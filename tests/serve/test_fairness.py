@@ -8,23 +8,26 @@ import pytest
 from starlette.datastructures import Headers
 
 from localspec.serve.http import Guard
-from tests.serve.serving import Served, served
+from tests.serve.serving import CHAT, Served, served, user
 
 
 def stories(begin: Path, pass_s: float) -> dict[str, Any]:
     """Return a script of stories that do not begin before a file is there."""
-    told = {"answers": {"story": "x" * 100}, "otherwise": ["Hello there."], "pass_s": pass_s}
-    return {**told, "rests": {"at": 0, "until": str(begin)}}
+    rests = {"at": 0, "until": str(begin)}
+    return {
+        "answers": {"story": "x" * 100},
+        "otherwise": ["Hello there."],
+        "pass_s": pass_s,
+        "rests": rests,
+    }
 
 
 def in_background(server: Served, count: int, key: str, codes: list[int]) -> list[threading.Thread]:
     """Ask for so many stories at once; return once all of them run or wait. Their codes come when they end."""
 
-    body, headers = {"messages": [{"role": "user", "content": "a story"}]}, {"x-api-key": key}
-
     def ask() -> None:
-        answer = server.client.post("/v1/chat/completions", json=body, headers=headers)
-        codes.append(answer.status_code)
+        body, headers = {"messages": [user("a story")]}, {"x-api-key": key}
+        codes.append(server.client.post(CHAT, json=body, headers=headers).status_code)
 
     threads = [threading.Thread(target=ask) for _ in range(count)]
     for thread in threads:
@@ -73,13 +76,12 @@ def test_who_waited_too_long_is_told_to_try_later(tmp_path: Path) -> None:
     begin, codes = tmp_path / "begin", list[int]()
     with served(stories(begin, 0.0), max_wait_s=0.3) as server:
         threads = in_background(server, 1, "one", codes)
-        refused = server.chat("hello")
-        assert refused.status_code == 503
-        assert int(refused.headers["retry-after"]) > 0
-        assert refused.json()["error"]["type"] == "overloaded_error"
-        assert "0.3 s" in refused.json()["error"]["message"]
-        streamed = server.chat("hello", stream=True)
-        assert streamed.status_code == 503, "before the first event it is an error of its own"
+        for stream in (False, True):  # before the first event it is an error of its own
+            refused = server.chat("hello", stream=stream)
+            assert refused.status_code == 503
+            assert int(refused.headers["retry-after"]) > 0
+            assert refused.json()["error"]["type"] == "overloaded_error"
+            assert "0.3 s" in refused.json()["error"]["message"]
         begin.touch()
         for thread in threads:
             thread.join()

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.serve.serving import FIM, Served, served
+from tests.serve.serving import COUNT, FIM, Served, bodies, served, turn, user
 
-_PATHS = (
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/responses",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
-    "/infill",
-    "/tokenize",
-    "/detokenize",
-)
+_PATHS = (*bodies(""), COUNT, "/tokenize", "/detokenize")
 _KEYS = (
     *("model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "seed"),
     *("stop", "stop_sequences", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),
@@ -31,11 +22,11 @@ _INNER = ("role", "content", "type", "text", "schema", "json_schema", "include_u
 _NUMBERS = (0, -1, 1, 5, 1e9, -1e308, 0.5, 2**70, True, False)
 _TEXTS = ("", "x", "auto", "off", "\ud800", "é", "json_object", "json_schema", "user", "tool")
 _GOOD = {
-    "messages": [{"role": "user", "content": "hello"}],
+    "messages": [user("hello")],
     "input": "hello",
     "content": "hello",
     "tokens": [1],
-    "prompt": "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
+    "prompt": turn("hello"),
     "max_tokens": 5,
 }
 

@@ -26,7 +26,7 @@ Work = Callable[[Client, Backend], Awaitable[None]]
 
 
 @asynccontextmanager
-async def asked(
+async def connected(
     script: Mapping[str, Any], mode: str, gate: str = ""
 ) -> AsyncIterator[tuple[Client, Backend]]:
     loading = LoadWatch()
@@ -44,16 +44,30 @@ async def asked(
 
 def follow(work: Work, script: Mapping[str, Any], mode: str = "auto", gate: str = "") -> None:
     async def run() -> None:
-        async with asked(script, mode, gate) as (client, backend):
+        async with connected(script, mode, gate) as (client, backend):
             await work(client, backend)
 
     asyncio.run(run())
 
 
-def words(result: CallToolResult) -> str:
+async def call(client: Client, tool: str, **arguments: Any) -> tuple[str, CallToolResult]:
+    """Return what a call says, and all of its result."""
+    result = await client.call_tool(tool, arguments)
     (block,) = result.content
     assert isinstance(block, TextContent)
-    return block.text
+    return block.text, result
+
+
+async def complain(client: Client, tool: str, word: str, **arguments: Any) -> None:
+    """Make a call that ends in an error of one line."""
+    text, result = await call(client, tool, **arguments)
+    assert result.is_error
+    assert word in text
+    assert "\n" not in text
+    assert KEY[4:12] not in text
+
+
+KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -63,70 +77,63 @@ def test_a_question_is_answered(mode: str) -> None:
         assert [each.name for each in listed.tools] == ["ask", "ask_json"]
         assert "a-pair" in (listed.tools[0].description or "")
         assert backend.ready is None, "nothing is loaded before it is asked"
-        result = await client.call_tool("ask", {"prompt": "Which river?", "seed": 5})
-        assert (words(result), result.is_error) == ("The Rhine.", False)
+        text, result = await call(client, "ask", prompt="Which river?", seed=5)
+        assert (text, result.is_error) == ("The Rhine.", False)
         figures = (result.meta or {})["localspec"]
         assert (figures["model"], figures["seed"]) == ("a-pair", 5)
-        other = await client.call_tool("ask", {"prompt": "Which river?", "model": "other"})
+        _, other = await call(client, "ask", prompt="Which river?", model="other")
         assert (other.meta or {})["localspec"]["model"] == "other"
 
     follow(work, {"answers": {"river": "The Rhine."}}, mode)
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "word"),
-    [
-        ("tell", {}, "no tool 'tell'"),
-        ("ask", {}, "prompt"),
-        ("ask", {"prompt": ""}, "empty"),
-        ("ask", {"prompt": "x", "temperature": "hot"}, "temperature"),
-        ("ask", {"prompt": "x", "temperature": -1}, "temperature"),
-        ("ask", {"prompt": "x", "schema": {}}, "schema"),
-        ("ask", {"prompt": "x", "model": "/etc/passwd"}, "no model '/etc/passwd'"),
-        ("ask_json", {"prompt": "x"}, "schema"),
-        ("ask_json", {"prompt": "x", "schema": {"type": "nothing"}}, "schema"),
-    ],
-)
-def test_what_cannot_be_asked_is_told_in_one_line(
-    tool: str, arguments: dict[str, Any], word: str
-) -> None:
+def test_what_cannot_be_asked_is_refused() -> None:
     async def work(client: Client, _backend: Backend) -> None:
-        result = await client.call_tool(tool, arguments)
-        assert result.is_error
-        assert word in words(result)
-        assert "\n" not in words(result)
+        for tool, word, arguments in (
+            ("tell", "no tool 'tell'", {}),
+            ("ask", "prompt", {}),
+            ("ask", "empty", {"prompt": ""}),
+            ("ask", "temperature", {"prompt": "x", "temperature": "hot"}),
+            ("ask", "temperature", {"prompt": "x", "temperature": -1}),
+            ("ask", "schema", {"prompt": "x", "schema": {}}),
+            ("ask", "no model '/etc/passwd'", {"prompt": "x", "model": "/etc/passwd"}),
+            ("ask_json", "schema", {"prompt": "x"}),
+            ("ask_json", "schema", {"prompt": "x", "schema": {"type": "nothing"}}),
+        ):
+            await complain(client, tool, word, **arguments)
 
     follow(work, {})
 
 
 def test_progress_only_grows_and_ends_with_the_answer() -> None:
-    told: list[tuple[float, str | None]] = []
+    reports: list[tuple[float, str]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, message))
+        reports.append((progress, message or ""))
 
     async def work(client: Client, _backend: Backend) -> None:
         await client.call_tool("ask", {"prompt": "Which river?"}, progress_callback=note)
 
     follow(work, {"answers": {"river": "The Rhine. " * 20}, "load_s": 1.2, "pass_s": 0.005})
-    found = [each for each, _ in told]
-    assert found == sorted(set(found))
-    assert told[0][1] is not None
-    assert "loading" in told[0][1]
-    assert told[-1][0] > 100
+    progress = [each for each, _ in reports]
+    assert progress == sorted(set(progress))
+    assert progress[-1] > 100
+    assert "loading" in reports[0][1]
 
 
 def test_a_call_that_is_cancelled_ends_in_the_engine() -> None:
-    async def work(client: Client, backend: Backend) -> None:
-        await client.call_tool("ask", {"prompt": "Hi"})
-        call = asyncio.create_task(client.call_tool("ask", {"prompt": "Which river?"}))
-        while not backend.under_way:
-            await asyncio.sleep(0.01)
-        call.cancel()
+    async def until(backend: Backend, under_way: int) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while backend.under_way:
+            while backend.under_way != under_way:
                 await asyncio.sleep(0.01)
-        assert words(await client.call_tool("ask", {"prompt": "Hi"})) == "Hello."
+
+    async def work(client: Client, backend: Backend) -> None:
+        await call(client, "ask", prompt="Hi")
+        cancelled = asyncio.create_task(call(client, "ask", prompt="Which river?"))
+        await until(backend, 1)
+        cancelled.cancel()
+        await until(backend, 0)
+        assert (await call(client, "ask", prompt="Hi"))[0] == "Hello."
 
     script = {"answers": {"river": "On and on. " * 1000, "Hi": "Hello."}, "pass_s": 0.05}
     follow(work, script, "legacy")
@@ -134,21 +141,15 @@ def test_a_call_that_is_cancelled_ends_in_the_engine() -> None:
 
 def test_an_engine_that_cannot_load_is_an_error_of_the_call() -> None:
     async def work(client: Client, _backend: Backend) -> None:
-        result = await client.call_tool("ask", {"prompt": "Hi"})
-        assert result.is_error
-        assert "too large" in words(result)
+        await complain(client, "ask", "too large", prompt="Hi")
 
     follow(work, {"refuses": {"a-pair": ["ModelLoadError", "it is too large"]}})
 
 
-KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
-MASK = "[masked: GitHub token]"
-
-
 def test_answers_pass_the_gate() -> None:
     async def work(client: Client, _backend: Backend) -> None:
-        result = await client.call_tool("ask", {"prompt": "the key?"})
-        assert (words(result), result.is_error) == (f"It is {MASK}, yes.", False)
+        text, result = await call(client, "ask", prompt="the key?")
+        assert (text, result.is_error) == ("It is [masked: GitHub token], yes.", False)
         assert KEY[4:12] not in result.model_dump_json()
 
     follow(work, {"answers": {"key": f"It is {KEY}, yes."}, "drafts": 5}, gate="usual")
@@ -161,13 +162,8 @@ def test_answers_pass_the_gate() -> None:
 def test_json_that_a_gate_has_broken_is_an_error_of_the_call(
     rules: str, answer: str, word: str
 ) -> None:
-    pattern = "[[pattern]]\nname = 'n'\npattern = '41791234567'"
-
     async def work(client: Client, _backend: Backend) -> None:
-        result = await client.call_tool("ask_json", {"prompt": "json?", "schema": {}})
-        assert result.is_error
-        assert f"{word} by a rule of --gate" in words(result)
-        assert KEY[4:12] not in words(result)
+        await complain(client, "ask_json", f"{word} by a rule of --gate", prompt="json?", schema={})
 
-    gate = f"{rules}\n{pattern}"
+    gate = f"{rules}\n[[pattern]]\nname = 'n'\npattern = '41791234567'"
     follow(work, {"answers": {"json": answer}, "calls": True}, gate=gate)

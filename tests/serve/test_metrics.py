@@ -34,7 +34,7 @@ class Clock:
         return self.now_s
 
 
-QUESTION = (Message.user("Write a function that reverses a list in Python."),)
+QUESTION = Request(0, (Message.user("Write a function that reverses a list in Python."),))
 FIRST = RoundDone(Round(Draft(drafter="prompt"), Verdict(0, 5), (5,)), ("a",))
 STATS = AcceptanceStats(
     3, 8, 6, 9, by_drafter={"lookup": AcceptanceStats(2, 8, 6, 8), "off": AcceptanceStats(1)}
@@ -45,18 +45,18 @@ def reply(reason: StopReason = StopReason.EOG) -> Reply:
     return Reply("def f():\n    return 1", "", (5,), reason, 7, 10, 4, 9, 0.1, 0.1, 0.5, Spent(), "auto", STATS)  # fmt: skip
 
 
-def value(metrics: Metrics, name: str) -> float | None:
-    """Return a figure by its name and labels; None where it is not told."""
+def value(metrics: Metrics, name: str) -> float:
+    """Return a figure by its name and labels."""
     text = metrics.text().decode()
-    found = re.search(rf"^localspec_{re.escape(name)} (\S+)$", text, re.MULTILINE)
-    return None if found is None else float(found[1])
+    (figure,) = re.findall(rf"^localspec_{re.escape(name)} (\S+)$", text, re.MULTILINE)
+    return float(figure)
 
 
 @pytest.mark.parametrize("first", [FIRST, Text("a"), Text("a", thinking=True), CallBegun("1", "f")])
 def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
     clock = Clock()
     metrics = Metrics(clock)
-    metrics.ask(1, Request(0, QUESTION))
+    metrics.ask(1, QUESTION)
     assert (metrics.running, metrics.waiting) == (0, 1)
     clock.now_s = 3.0
     metrics.see(ReplyEvents(1, (Started(10, 4),)))
@@ -81,7 +81,7 @@ def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
 def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
     metrics = Metrics()
     asked = (
-        Request(0, QUESTION),
+        QUESTION,
         Request(0, (), raw="Say: abc"),
         Request(0, (), infill=Infill("def f():\n    return", "")),
     )
@@ -98,7 +98,7 @@ def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
 def test_who_fails_or_dies_is_under_way_no_more() -> None:
     metrics = Metrics()
     for number in range(3):
-        metrics.ask(number, Request(0, QUESTION))
+        metrics.ask(number, QUESTION)
     metrics.see(Failed(0, "UsageError", "no"))
     assert metrics.waiting == 2
     metrics.see(EngineDied("gone"))

@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,36 +15,18 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
-from tests.serve.serving import served
+from tests.serve.serving import CHAT, COUNT, MESSAGES, Served, bodies, served, user
 from tests.waiting import until
 
-_REGISTRY = """
-default_pair = "both"
-[models.big]
-repo = "maker/big"
-file = "big.gguf"
+_MODEL = """
+[models.{name}]
+repo = "maker/{name}"
+file = "{name}.gguf"
 revision = "0000000000000000000000000000000000000000"
-sha256 = "{big}"
-size_bytes = 3
-[models.small]
-repo = "maker/small"
-file = "small.gguf"
-revision = "0000000000000000000000000000000000000000"
-sha256 = "{small}"
-size_bytes = 5
-[models.absent]
-repo = "maker/absent"
-file = "absent.gguf"
-revision = "0000000000000000000000000000000000000000"
-sha256 = "{absent}"
-size_bytes = 7
-[models.maker]
-repo = "maker/vectors"
-file = "vectors.gguf"
-revision = "0000000000000000000000000000000000000000"
-sha256 = "{vectors}"
-size_bytes = 8
-embedding = {{ query = "query: " }}
+sha256 = "{digest}"
+size_bytes = {size}
+"""
+_REST = """embedding = { query = "query: " }
 [pairs.both]
 target = "big"
 draft_model = "small"
@@ -74,8 +57,12 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
     (data / "blobs").mkdir(parents=True)
     settings.mkdir()
     contents = {"big": b"big", "small": b"small", "absent": b"absent!", "vectors": b"vectors!"}
-    names = {name: sha256(content) for name, content in contents.items()}
-    (settings / "models.toml").write_text(_REGISTRY.format(**names))
+    models = (
+        _MODEL.format(name=name, digest=sha256(each), size=len(each))
+        for name, each in contents.items()
+    )
+    text = "".join(('default_pair = "both"\n', *models, _REST))
+    (settings / "models.toml").write_text(text)
     own = ModelEntry("own", 4, sha256(b"mine"), origin="/elsewhere/own.gguf")
     IMPORTS.write(data, {own.name: own})
     for content in (b"big", b"small", b"mine", b"vectors!"):
@@ -104,12 +91,6 @@ def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None
     assert catalogue.find("own").options.seed == 3
 
 
-def test_what_makes_vectors_answers_nobody(catalogue: Catalogue) -> None:
-    assert "maker" not in catalogue.listed()
-    with pytest.raises(NotFound, match="makes vectors"):
-        catalogue.find("maker")
-
-
 def test_another_name_of_what_is_loaded_changes_nothing(catalogue: Catalogue) -> None:
     launch = LaunchOptions(pair="both", draft_model="small")
     first = ServedModel("both", launch, ReplyOptions())
@@ -121,9 +102,16 @@ def test_another_name_of_what_is_loaded_changes_nothing(catalogue: Catalogue) ->
     )
 
 
-@pytest.mark.parametrize("name", ["absent", "neither"])
-def test_what_is_known_and_not_here_is_to_be_pulled_first(catalogue: Catalogue, name: str) -> None:
-    with pytest.raises(NotFound, match=f"localspec pull {name}"):
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("absent", "localspec pull absent"),
+        ("neither", "localspec pull neither"),
+        ("vectors", "makes vectors"),
+    ],
+)
+def test_what_cannot_answer_says_why(catalogue: Catalogue, name: str, word: str) -> None:
+    with pytest.raises(NotFound, match=word):
         catalogue.find(name)
 
 
@@ -147,53 +135,41 @@ def test_one_that_is_pinned_serves_nothing_else(catalogue: Catalogue) -> None:
         pinned.find("big")
 
 
-def test_every_interface_refuses_an_unknown_name_in_its_own_form() -> None:
-    said = [{"role": "user", "content": "hello"}]
-    bodies: dict[str, dict[str, Any]] = {
-        "/v1/chat/completions": {"messages": said},
-        "/v1/completions": {"prompt": "hello"},
-        "/v1/responses": {"input": "hello"},
-        "/v1/messages": {"messages": said, "max_tokens": 4},
-        "/v1/messages/count_tokens": {"messages": said},
-        "/infill": {"input_prefix": "a", "input_suffix": "b"},
-    }
+@pytest.fixture(scope="module")
+def hello() -> Iterator[Served]:
     with served({"otherwise": ["Hello."]}) as server:
-        for path, body in bodies.items():
-            answer = server.client.post(path, json={**body, "model": "gpt-4"})
-            assert answer.status_code == 404, path
-            told = answer.json()["error"]
-            assert told["type"] == "not_found_error"
-            assert "gpt-4" in told["message"]
-            assert ("type" in answer.json()) is path.startswith("/v1/messages")
+        yield server
+
+
+@pytest.mark.parametrize("path", [*bodies(""), COUNT])
+def test_every_interface_refuses_an_unknown_name_in_its_own_form(hello: Served, path: str) -> None:
+    body = bodies("hello").get(path) or {"messages": [user("hello")]}
+    error = hello.refuse(path, "gpt-4", 404, **body, model="gpt-4")
+    assert error["type"] == "not_found_error"
+    assert ("param" in error) is not path.startswith(MESSAGES)
 
 
 def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait(tmp_path: Path) -> None:
     begin = tmp_path / "begin"
     script = {"otherwise": ["x" * 300], "pass_s": str(begin), "parallel": 2}
     with served(script, others=("other",)) as server:
-        found: dict[str, Any] = {}
+        answers: list[Any] = []
 
-        def ask(key: str, model: str) -> None:
-            found[key] = server.chat("hello", model=model).json()
+        def ask(model: str) -> None:
+            answers.append(server.chat("hello", model=model).json())
 
-        first = threading.Thread(target=ask, args=("first", "a-pair"))
-        first.start()
-        server.wait_until(1)
-        others = [threading.Thread(target=ask, args=(f"other {n}", "other")) for n in range(2)]
-        for each in others:
+        threads = [
+            threading.Thread(target=ask, args=(each,)) for each in ("a-pair", "other", "other")
+        ]
+        for number, each in enumerate(threads, 1):
             each.start()
-        server.wait_until(3)
-        assert found == {}
+            server.wait_until(number)
+        assert answers == []
         begin.touch()
-        for each in (first, *others):
+        for each in threads:
             each.join()
-        assert {key: answer["model"] for key, answer in found.items()} == {
-            "first": "a-pair",
-            "other 0": "other",
-            "other 1": "other",
-        }
-        lengths = {len(each["choices"][0]["message"]["content"]) for each in found.values()}
-        assert lengths == {300}
+        assert [each["model"] for each in answers] == ["a-pair", "other", "other"]
+        assert {len(each["choices"][0]["message"]["content"]) for each in answers} == {300}
         assert server.client.get("/health").json()["model"] == "other"
         listed = [each["id"] for each in server.client.get("/v1/models").json()["data"]]
         assert listed == ["other", "a-pair"]
@@ -208,14 +184,10 @@ def test_a_model_that_cannot_be_loaded_is_told_and_the_server_goes_on() -> None:
         "deadly": "third",
     }
     with served(script, others=("other", "third")) as server:
-        refused = server.chat("hello", model="other")
-        assert refused.status_code == 400
-        assert refused.json()["error"]["message"] == "too large"
-        assert server.chat("hello").status_code == 200
-        died = server.chat("hello", model="third")
-        assert died.status_code == 503
-        assert "SIGKILL" in died.json()["error"]["message"]
-        assert server.chat("hello").status_code == 200
+        body = {"messages": [user("hello")]}
+        for model, word, code in (("other", "too large", 400), ("third", "SIGKILL", 503)):
+            server.refuse(CHAT, word, code, **body, model=model)
+            assert server.chat("hello").status_code == 200
 
 
 def test_a_model_is_unloaded_after_a_while_and_loaded_again_when_asked() -> None:

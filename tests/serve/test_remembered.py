@@ -1,6 +1,5 @@
 """On real weights, over a real port: conversations in turns evaluate what is new, and so do those after a restart."""
 
-import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import httpx
 import pytest
 
 from tests.cli.command import PLAIN, started
+from tests.serve.test_verb import url_of
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
@@ -37,16 +37,10 @@ def serving(model: Path, data: Path, *more: str) -> Iterator[httpx.Client]:
         "1024",
     )
     with started(*words, *more, *PLAIN, env={"LOCALSPEC_DATA_DIR": str(data)}) as process:
-        assert process.stderr is not None
-        told = ""
-        while (found := re.search(r"http://127\.0\.0\.1:\d+", told)) is None:
-            line = process.stderr.readline().decode()
-            assert line, told
-            told += line
-        with httpx.Client(base_url=found[0], timeout=300) as client:
+        with httpx.Client(base_url=url_of(process), timeout=300) as client:
             yield client
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 0, process.stderr.read()
+        assert process.wait(PATIENCE_S) == 0
 
 
 def evaluated(client: httpx.Client, talk: list[dict[str, str]]) -> int:

@@ -26,27 +26,27 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory()
 
 
-def test_a_server_is_seen_while_it_runs(place: Path) -> None:
+def refuse(*_: object) -> None:
+    raise OSError(24, "Too many open files")
+
+
+def test_a_server_is_seen_while_it_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with announced(ME):
         assert servers() == [ME]
         assert runs(ME.pid) == ME
         assert stat.S_IMODE((place / f"{ME.pid}.json").stat().st_mode) == 0o600
-    assert servers() == []
-    assert list(place.iterdir()) == []
-
-
-def test_a_server_whose_file_cannot_be_read_now_stays(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(24, "Too many open files")
-
-    with announced(ME):
-        with monkeypatch.context() as broken:
+        heading, row = CliRunner().invoke(cli, ["ps"], standalone_mode=False).stdout.splitlines()
+        assert heading.split() == ["PID", "SINCE", "MODEL", "ADDRESS"]
+        assert row.split()[0] == str(ME.pid)
+        for column, text in (("MODEL", ME.model), ("ADDRESS", ME.addresses[0])):
+            assert row[heading.index(column) :].startswith(text)
+        with monkeypatch.context() as broken:  # a file that cannot be read now stays
             broken.setattr(Path, "open", refuse)
             assert servers() == []
             assert runs(ME.pid) is None
         assert servers() == [ME]
+    assert servers() == []
+    assert list(place.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', json.dumps({"pid": 1, "more": 2})])
@@ -71,26 +71,14 @@ def test_a_socket_is_of_one_user_and_goes_with_the_server(tmp_path: Path) -> Non
         dead.bind(str(path))
     with listening(None, 0, str(path)) as listeners:
         assert [each.family for each in listeners] == [socket.AF_INET, socket.AF_UNIX]
-
-
-def test_a_file_is_never_taken_for_a_socket(tmp_path: Path) -> None:
-    path = tmp_path / "file"
     path.write_text("mine")
-    with pytest.raises(UsageError, match="give another path"), listening(None, None, str(path)):
-        pass
-    assert path.read_text() == "mine"
-    with pytest.raises(UsageError), listening(None, None, str(tmp_path / ("x" * 300))):
-        pass
-
-
-@pytest.mark.usefixtures("place")
-def test_servers_are_listed_under_what_each_column_is() -> None:
-    with announced(ME):
-        heading, row = CliRunner().invoke(cli, ["ps"], standalone_mode=False).stdout.splitlines()
-    assert heading.split() == ["PID", "SINCE", "MODEL", "ADDRESS"]
-    assert row.split()[0] == str(ME.pid)
-    for column, text in (("MODEL", ME.model), ("ADDRESS", ME.addresses[0])):
-        assert row[heading.index(column) :].startswith(text)
+    for wrong in (path, tmp_path / ("x" * 300)):
+        with (
+            pytest.raises(UsageError, match="give another path"),
+            listening(None, None, str(wrong)),
+        ):
+            pass
+    assert path.read_text() == "mine", "a file is no socket"
 
 
 def test_where_no_server_runs_there_is_nothing_to_stop(bare_machine: dict[str, str]) -> None:

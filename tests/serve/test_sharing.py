@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from localspec.chat.events import Finished, RoundDone, Started, Text
+from localspec.chat.events import Event, Finished, RoundDone, Started, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.client import EngineClient
 from localspec.engine.engine import EngineGone, RemoteEngine, iterate
 from localspec.engine.link import ChildLink, ServerLink
 from localspec.engine.protocol import (
@@ -39,19 +38,24 @@ from localspec.serve.backend import Backend
 from localspec.serve.residence import Residence, ServedModel
 from localspec.serve.sharing import FRAME_BYTES, Sharing, has
 from tests.engine.double import command
-from tests.engine.talking import hear_of
+from tests.engine.talking import Talker, hear_of
 from tests.waiting import PATIENCE_S, until
 
 PAIR = LaunchOptions(target="big", draft_model="small")
 STORY = "Once upon a time there was a river. " * 80
-TELLING = {"otherwise": [STORY], "pass_s": 0.02}
+TELLING = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.02, "parallel": 2}
 """A story of a minute, which no test hears to its end."""
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a server that is busy answer late; who says nothing at all is left alone in other tests."""
+    """Let a server that is busy answer late."""
     monkeypatch.setattr("localspec.engine.shared._PATIENCE_S", PATIENCE_S)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "socket"
 
 
 @contextmanager
@@ -60,19 +64,18 @@ def shared(
     path: Path,
     most: int = 8,
     keep_alive_s: float | None = None,
-    on_ask: Callable[[int, Question], None] = lambda _number, _asked: None,
+    on_ask: Callable[[int, Question], None] = lambda _number, _question: None,
 ) -> Iterator[Backend]:
-    """Share what a script says at a socket."""
+    """Share a script's engine at a socket."""
     started, ended = threading.Event(), threading.Event()
-    found: list[tuple[Backend, asyncio.AbstractEventLoop]] = []
+    backends: list[Backend] = []
 
     async def run() -> None:
         backend = Backend(RemoteEngine(command(script), revives=True), PAIR, most, on_ask)
-        found.append((backend, asyncio.get_running_loop()))
+        backends.append(backend)
         await backend.start()
         model = ServedModel("a-pair", PAIR, ReplyOptions())
-        residence = Residence(backend, model, keep_alive_s, most)
-        sharing = Sharing(backend, residence)
+        sharing = Sharing(backend, Residence(backend, model, keep_alive_s, most))
         server = await asyncio.start_unix_server(sharing.serve, path, limit=FRAME_BYTES)
         started.set()
         await asyncio.to_thread(ended.wait)
@@ -83,103 +86,101 @@ def shared(
     thread.start()
     started.wait()
     try:
-        yield found[0][0]
+        yield backends[0]
     finally:
         ended.set()
         thread.join()
 
 
 def connected(path: Path, wanted: LaunchOptions = PAIR) -> ServerLink:
-    engine = connect(str(path), 7, wanted)
-    assert engine is not None
-    return engine
+    link = connect(str(path), 7, wanted)
+    assert link is not None
+    return link
+
+
+@contextmanager
+def program(path: Path, parallel: int = 1) -> Iterator[RemoteEngine]:
+    with closing(RemoteEngine.of_server(connected(path), parallel)) as engine:
+        yield engine
 
 
 def ask(text: str, **more: Any) -> Request:
     return Request(0, (Message.user(text),), **more)
 
 
-def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
-    script = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.02, "parallel": 2}
-    with shared(script, path) as backend:
-        with closing(RemoteEngine.of_server(connected(path))) as assistant:
-            events = list(iterate(assistant.stream(ask("hello"))))
-            kinds = {type(each) for each in events}
-            assert kinds == {Started, RoundDone, Text, Finished}
+def stream(engine: RemoteEngine, text: str = "a story", **more: Any) -> Iterator[Event]:
+    return iterate(engine.stream(ask(text, **more)))
+
+
+def answer(engine: RemoteEngine) -> str:
+    (*_, last) = stream(engine, "hello")
+    assert isinstance(last, Finished)
+    return last.reply.text
+
+
+def nothing_runs(backend: Backend) -> bool:
+    return until(lambda: backend.under_way == 0, 40)  # by themselves they would end later
+
+
+def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(path: Path) -> None:
+    with shared(TELLING, path) as backend:
+        with program(path) as engine:
+            events = list(stream(engine, "hello"))
+            assert {type(each) for each in events} == {Started, RoundDone, Text, Finished}
             assert "".join(each.text for each in events if isinstance(each, Text)) == "Hello."
-            last = events[-1]
-            assert isinstance(last, Finished)
-            assert last.reply.text == "Hello."
-            long = Request(0, (Message.user("x" * 5000),))
             with pytest.raises(ContextOverflow, match="--ctx"):
-                list(iterate(assistant.stream(long)))
-            stream = iterate(assistant.stream(ask("a story")))
-            while not isinstance(next(stream), Text):
+                list(stream(engine, "x" * 5000))
+            story = stream(engine)
+            while not isinstance(next(story), Text):
                 pass
             assert backend.under_way == 1
-            with closing(RemoteEngine.of_server(connected(path))) as other:
-                assert list(iterate(other.stream(ask("hello"))))[-1:] != []
-        wait_until_nothing_runs(backend)
+            with program(path) as other:
+                assert answer(other) == "Hello."
+        assert nothing_runs(backend)
 
 
-def wait_until_nothing_runs(backend: Backend) -> None:
-    soon_s = 40  # by themselves they would end later
-    assert until(lambda: backend.under_way == 0, soon_s), f"{backend.under_way} requests still run"
+def test_who_is_told_to_stop_gets_what_there_is(path: Path) -> None:
+    texts = ""
+    with shared(TELLING, path), program(path) as engine:
+        for event in stream(engine):
+            if isinstance(event, Text):
+                texts += event.text
+                engine.stop()
+        assert isinstance(event, Finished)
+    assert event.reply.stop_reason is StopReason.CANCELLED
+    assert STORY.startswith(event.reply.text)
+    assert event.reply.text == texts
 
 
-def test_who_is_told_to_stop_gets_what_there_is(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
-    with shared(TELLING, path):
-        seen: list[Text] = []
-        with closing(RemoteEngine.of_server(connected(path))) as assistant:
-            for event in iterate(assistant.stream(ask("a story"))):
-                if isinstance(event, Text):
-                    seen.append(event)
-                    assistant.stop()
-                if isinstance(event, Finished):
-                    assert event.reply.stop_reason is StopReason.CANCELLED
-                    assert STORY.startswith(event.reply.text)
-                    assert event.reply.text == "".join(each.text for each in seen)
-
-
-def test_many_requests_are_answered_and_those_without_room_wait(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
+def test_many_requests_are_answered_and_those_without_room_wait(path: Path) -> None:
     answers = {f"number {n}.": f"Answer {n}." for n in range(9)}
-    with (
-        shared({"answers": answers, "parallel": 2}, path, most=2),
-        closing(RemoteEngine.of_server(connected(path), 5)) as assistant,
-    ):
+    script = {"answers": answers, "parallel": 2}
+    with shared(script, path, most=2), program(path, 5) as engine:
         requests = (Request(n, ask(f"number {n}.").messages) for n in range(9))
-        found = {each.key: each.reply for each in assistant.answer(requests)}
-        assert {key: reply and reply.text for key, reply in found.items()} == {
-            n: f"Answer {n}." for n in range(9)
-        }
-        broken = ask("x" * 5000)
-        (failed,) = assistant.answer(iter([broken]))
+        replies = {each.key: each.reply for each in engine.answer(requests)}
+        texts = {key: reply and reply.text for key, reply in replies.items()}
+        assert texts == {n: f"Answer {n}." for n in range(9)}
+        (failed,) = engine.answer(iter([ask("x" * 5000)]))
         assert isinstance(failed.error, ContextOverflow)
 
 
-def test_what_waits_for_room_in_a_server_does_not_outlast_a_stop(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
+def test_what_waits_for_room_in_a_server_does_not_outlast_a_stop(path: Path) -> None:
     with (
-        shared({**TELLING, "parallel": 2}, path, most=1) as backend,
-        closing(RemoteEngine.of_server(connected(path))) as other,
-        closing(RemoteEngine.of_server(connected(path), 3)) as assistant,
+        shared(TELLING, path, most=1) as backend,
+        program(path) as other,
+        program(path, 3) as engine,
     ):
-        story = iterate(other.stream(ask("a story")))
-        next(story)
-        stop = threading.Timer(0.3, assistant.stop)
-        stop.start()
-        requests = (Request(n, ask("a story").messages) for n in range(9))
-        assert list(assistant.answer(requests)) == []
+        next(story := stream(other))
+        threading.Timer(0.3, engine.stop).start()
+        assert list(engine.answer(Request(n, ask("a story").messages) for n in range(9))) == []
         assert backend.under_way == 1
+        story.close()  # type: ignore[attr-defined]
 
 
 def test_a_server_that_stops_tells_what_waits_before_it_writes_down_what_it_evaluated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, told, end = tmp_path / "socket", threading.Event(), ChildLink.end
+    told, end = threading.Event(), ChildLink.end
 
     def write_first(link: ChildLink, wait_s: float) -> None:
         assert told.wait(PATIENCE_S), "it is told meanwhile"
@@ -187,58 +188,53 @@ def test_a_server_that_stops_tells_what_waits_before_it_writes_down_what_it_eval
 
     monkeypatch.setattr(ChildLink, "end", write_first)
     with shared(TELLING, path):
-        assistant = RemoteEngine.of_server(connected(path))
-        stream = iterate(assistant.stream(ask("a story")))
-        next(stream)
+        engine = RemoteEngine.of_server(connected(path))
+        story = stream(engine)
+        next(story)
 
         def hear() -> None:
             with suppress(EngineGone):
-                list(stream)
+                list(story)
             told.set()
 
         hearing = threading.Thread(target=hear)
         hearing.start()
     hearing.join()
-    assistant.close()
+    engine.close()
 
 
-def test_a_server_that_goes_away_is_told_and_its_engines_death_too(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
+def test_the_end_of_a_server_or_its_engine_ends_the_answer(path: Path, tmp_path: Path) -> None:
     with shared(TELLING, path):
-        assistant = RemoteEngine.of_server(connected(path))
-        stream = iterate(assistant.stream(ask("a story")))
-        next(stream)
+        engine = RemoteEngine.of_server(connected(path))
+        next(story := stream(engine))
     with pytest.raises(EngineGone):
-        list(stream)
-    assistant.close()
+        list(story)
+    engine.close()
     assert connect(str(path), 7, PAIR) is None  # the socket is still there, or is gone
-    dying = {**TELLING, "death": {"on": "token", "at": 20}}
-    path = tmp_path / "other"
-    with shared(dying, path), closing(RemoteEngine.of_server(connected(path))) as other:
-        stream = iterate(other.stream(ask("a story")))
-        with pytest.raises(EngineGone, match="SIGKILL"):
-            list(stream)
+    other = tmp_path / "other"
+    with (
+        shared({**TELLING, "death": {"on": "token", "at": 20}}, other),
+        program(other) as engine,
+        pytest.raises(EngineGone, match="SIGKILL"),
+    ):
+        list(stream(engine))
 
 
-def test_a_chats_engine_is_a_servers_or_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
-
-    def find(wanted: LaunchOptions) -> ServerLink | None:
-        return connect(str(path), 7, wanted)
-
+def test_a_chats_engine_is_a_servers_or_its_own(path: Path, tmp_path: Path) -> None:
     with shared({"otherwise": ["The server."]}, path):
-        engine = EngineClient(command({"otherwise": ["Its own."]}), find)
+        own = command({"otherwise": ["Its own."]})
+        engine = Talker(own, find=lambda wanted: connect(str(path), 7, wanted))
         engine.start()
         assert engine.pid is None
-        for wanted, answer in ((PAIR, "The server."), (LaunchOptions("other"), "Its own.")) * 2:
+        for wanted, text in ((PAIR, "The server."), (LaunchOptions("other"), "Its own.")) * 2:
             engine.load(wanted)
             ready = hear_of(engine, Ready)[-1]
             assert isinstance(ready, Ready)
-            assert ("--own" in "".join(ready.notes)) is (answer == "The server.")
+            assert ("--own" in "".join(ready.notes)) is (text == "The server.")
             engine.ask([Message.user("hello")])
             done = hear_of(engine, Finished)[-1]
             assert isinstance(done, Finished)
-            assert done.reply.text == answer
+            assert done.reply.text == text
         engine.load(PAIR)
         engine.save_state(str(tmp_path / "state"))
         assert isinstance(hear_of(engine, StateLeft)[-1], StateLeft)
@@ -248,112 +244,96 @@ def test_a_chats_engine_is_a_servers_or_its_own(tmp_path: Path) -> None:
     engine.close()
 
 
+LARGE, SMALL = (replace(PAIR, load=LoadOptions(n_ctx=n)) for n in (8192, 512))
+
+
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("loaded", "n_ctx", "wanted", "alike"),
     [
-        (PAIR, True),
-        (replace(PAIR, draft="off", draft_model=None), True),
-        (replace(PAIR, offline=True, fit=False), True),
-        (replace(PAIR, load=LoadOptions(n_ctx=2000)), True),
-        (replace(PAIR, draft="lookup"), False),
-        (replace(PAIR, target="other"), False),
-        (replace(PAIR, draft_model="other"), False),
-        (replace(PAIR, exact=True), False),
-        (replace(PAIR, load=LoadOptions(n_ctx=1000)), False),
-        (replace(PAIR, load=LoadOptions(threads=3)), False),
+        (PAIR, 2000, PAIR, True),
+        (PAIR, 2000, replace(PAIR, draft="off", draft_model=None), True),
+        (PAIR, 2000, replace(PAIR, offline=True, fit=False), True),
+        (PAIR, 2000, replace(PAIR, load=LoadOptions(n_ctx=2000)), True),
+        (PAIR, 2000, replace(PAIR, draft="lookup"), False),
+        (PAIR, 2000, replace(PAIR, target="other"), False),
+        (PAIR, 2000, replace(PAIR, draft_model="other"), False),
+        (PAIR, 2000, replace(PAIR, exact=True), False),
+        (PAIR, 2000, replace(PAIR, load=LoadOptions(n_ctx=1000)), False),
+        (PAIR, 2000, replace(PAIR, load=LoadOptions(threads=3)), False),
+        # A context of a size that was set is shared where it is no smaller than the usual.
+        (LARGE, 8192, PAIR, True),
+        (SMALL, 512, PAIR, False),
+        (SMALL, 512, SMALL, True),
     ],
 )
-def test_only_what_answers_alike_is_shared(wanted: LaunchOptions, found: bool) -> None:
-    assert has(PAIR, 2000, wanted) is found
+def test_only_what_answers_alike_is_shared(
+    loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions, alike: bool
+) -> None:
+    assert has(loaded, n_ctx, wanted) is alike
 
 
-def test_a_context_that_was_asked_for_is_shared_where_it_is_no_smaller_than_the_usual() -> None:
-    large = replace(PAIR, load=LoadOptions(n_ctx=8192))
-    small = replace(PAIR, load=LoadOptions(n_ctx=512))
-    assert has(large, 8192, PAIR)
-    assert not has(small, 512, PAIR)
-    assert has(small, 512, small)
-
-
-def test_nonsense_on_the_socket_ends_no_more_than_its_own_connection(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
+def test_nonsense_on_the_socket_ends_no_more_than_its_own_connection(path: Path) -> None:
+    half = b'{"v": 6, "type": "Request"'
     with shared({"otherwise": ["Hello."]}, path):
-        for nonsense in (
-            b"\n",
-            b"{}\n",
-            b"\xff\xfe\n",
-            b'{"v": 6, "type": "Request"',
-            b"[" * 9999 + b"\n",
-        ):
+        for nonsense in (b"\n", b"{}\n", b"\xff\xfe\n", half, b"[" * 9999 + b"\n"):
             with socket.socket(socket.AF_UNIX) as stranger:
                 stranger.connect(str(path))
                 stranger.sendall(nonsense)
-        with closing(RemoteEngine.of_server(connected(path))) as assistant:
-            assert (
-                len(list(iterate(assistant.stream(ask("hello", options=ReplyOptions(seed=1)))))) > 1
-            )
+        with program(path) as engine:
+            assert answer(engine) == "Hello."
 
 
-def test_every_program_is_a_client_of_its_own_and_drafts_as_it_wants(tmp_path: Path) -> None:
-    path, asked = tmp_path / "socket", list[Question]()
-    with shared({"otherwise": ["Hello."]}, path, on_ask=lambda _, each: asked.append(each)):
+def test_every_program_is_a_client_of_its_own_and_drafts_as_it_wants(path: Path) -> None:
+    questions = list[Question]()
+    with shared(TELLING, path, on_ask=lambda _, each: questions.append(each)):
         programs = [RemoteEngine.of_server(connected(path)) for _ in range(2)]
         programs.append(RemoteEngine.of_server(connected(path, replace(PAIR, draft="off"))))
         for each in (*programs, programs[0]):
-            list(iterate(each.stream(ask("hello"))))
-        list(iterate(programs[0].stream(ask("hello", draft="off"))))
+            answer(each)
+        list(stream(programs[0], "hello", draft="off"))
         for each in programs:
             each.close()
-    asks = [each for each in asked if isinstance(each, Request)]
-    names = [each.client for each in asks]
-    assert len({*names[:3]}) == 3, "nobody waits behind all that another program asked"
+    requests = [each for each in questions if isinstance(each, Request)]
+    names = [each.client for each in requests]
+    assert len({*names[:3]}) == 3, "none waits behind all requests of another program"
     assert names[3] == names[0]
-    assert [each.draft for each in asks] == [None, None, "off", None, "off"]
+    assert [each.draft for each in requests] == [None, None, "off", None, "off"]
 
 
-def test_what_is_cancelled_before_it_began_ends_and_numbers_are_ones_own(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
-    with shared({**TELLING, "parallel": 2}, path) as backend:
-        with closing(
-            RemoteEngine.of_server(connected(path))
-        ) as other:  # the engine's numbers go on
-            next(iterate(other.stream(ask("a story"))))
-        wait_until_nothing_runs(backend)
-        with socket.socket(socket.AF_UNIX) as program:
-            program.settimeout(PATIENCE_S)
-            program.connect(str(path))
-            said = (Load(PAIR), msgspec.structs.replace(ask("a story"), id=1), Cancel(1))
-            program.sendall(b"".join(encode(each) for each in said))
-            with program.makefile("rb") as stream:
-                told = [NOTICES.decode(stream.readline()) for _ in range(2)]
-                assert [type(each) for each in told] == [Hello, Ready]
-                while not isinstance(last := NOTICES.decode(stream.readline()), Finished):
+def test_a_cancel_before_the_beginning_ends_it_and_numbers_are_ones_own(path: Path) -> None:
+    with shared(TELLING, path) as backend:
+        with program(path) as other:  # the engine's numbers go on
+            next(stream(other))
+        assert nothing_runs(backend)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE_S)
+            client.connect(str(path))
+            commands = (Load(PAIR), msgspec.structs.replace(ask("a story"), id=1), Cancel(1))
+            client.sendall(b"".join(encode(each) for each in commands))
+            with client.makefile("rb") as lines:
+                notices = [NOTICES.decode(lines.readline()) for _ in range(2)]
+                assert [type(each) for each in notices] == [Hello, Ready]
+                while not isinstance(last := NOTICES.decode(lines.readline()), Finished):
                     pass
-        assert last.id == 1
-        assert last.reply.stop_reason is StopReason.CANCELLED
-        assert len(last.reply.text) < len(STORY)
+    assert (last.id, last.reply.stop_reason) == (1, StopReason.CANCELLED)
+    assert len(last.reply.text) < len(STORY)
 
 
-def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
+def test_a_model_that_was_let_go_meanwhile_is_loaded_again(path: Path) -> None:
     with shared({"otherwise": ["Hello."]}, path, keep_alive_s=0.05) as backend:
-        with closing(RemoteEngine.of_server(connected(path))) as assistant:
+        with program(path) as engine:
             for _ in range(2):
-                (*_, last) = iterate(assistant.stream(ask("hello")))
-                assert isinstance(last, Finished)
-                assert last.reply.text == "Hello."
+                assert answer(engine) == "Hello."
                 assert until(lambda: backend.ready is None)
-        # Also for a program that comes later; what it would not answer alike, it does not load for anybody.
+        # Also for a program that comes later, but not to say that something else is loaded.
         assert connect(str(path), 7, LaunchOptions("other")) is None
         again = connected(path)
         assert "loads the model again" in "".join(again.ready.notes)
-        with closing(RemoteEngine.of_server(again)) as assistant:
-            (*_, last) = iterate(assistant.stream(ask("hello")))
-            assert isinstance(last, Finished)
-            assert last.reply.text == "Hello."
+        with closing(RemoteEngine.of_server(again)) as engine:
+            assert answer(engine) == "Hello."
 
 
-def test_a_server_that_rests_is_asked_after_one_that_has_the_model(tmp_path: Path) -> None:
+def test_a_server_that_rests_comes_after_one_that_has_the_model(tmp_path: Path) -> None:
     old, young = tmp_path / "old", tmp_path / "young"
     script = {"otherwise": ["Hello."]}
     with shared(script, old, keep_alive_s=0.01) as rests:
@@ -368,8 +348,6 @@ def test_a_server_that_rests_is_asked_after_one_that_has_the_model(tmp_path: Pat
         alone = first_of([running[1], running[0], running[0]], PAIR)
         assert alone is not None
         assert (alone.pid, alone.rests) == (1, True)
-        with closing(RemoteEngine.of_server(alone)) as assistant:
-            (*_, last) = iterate(assistant.stream(ask("hello")))
-            assert isinstance(last, Finished)
-            assert last.reply.text == "Hello."
+        with closing(RemoteEngine.of_server(alone)) as engine:
+            assert answer(engine) == "Hello."
     assert first_of(running, PAIR) is None

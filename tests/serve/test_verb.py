@@ -1,29 +1,23 @@
 """`localspec serve` itself: a process on real weights, asked over a real port, and what it refuses to start with."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import jsonschema
 import pytest
 
 from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec, started
-from tests.serve.clients import Package
+from tests.serve.clients import openai
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    import openai
-else:
-    openai = Package("openai")
 
 PERSON = {
     "type": "object",
@@ -54,13 +48,12 @@ def url(smollm2_path: object) -> Iterator[str]:
 def url_of(process: subprocess.Popen[bytes]) -> str:
     """Wait until a server listens, and return where."""
     assert process.stderr is not None
-    told = ""
+    text = ""
     for line in process.stderr:
-        told += line.decode()
-        found = re.search(r"http://127\.0\.0\.1:\d+", told)
-        if found:
-            return found[0]
-    raise AssertionError(told)
+        text += line.decode()
+        if match := re.search(r"http://127\.0\.0\.1:\d+", text):
+            return match[0]
+    raise AssertionError(text)
 
 
 def by_run(question: str, temperature: float, seed: int) -> str:
@@ -95,23 +88,10 @@ def test_answers_are_those_of_run_alone_and_beside_seven_others(url: str) -> Non
 
     assert ask(QUESTIONS[0]) == wanted[QUESTIONS[0]]
     assert ask(LONG, draft="off") == wanted[LONG]
-    found: dict[str, str] = {}
-
-    def ask_all(**own: Any) -> None:
-        found.clear()
-        threads = [
-            threading.Thread(target=lambda each=each: found.update({each: ask(each, **own)}))
-            for each in QUESTIONS
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert found == wanted, own
-
-    ask_all()
-    ask_all(draft="off")
-    ask_all(draft="lookup")
+    for own in ({}, {"draft": "off"}, {"draft": "lookup"}):
+        with ThreadPoolExecutor(len(QUESTIONS)) as threads:
+            texts = threads.map(partial(ask, **own), QUESTIONS)
+            assert dict(zip(QUESTIONS, texts, strict=True)) == wanted, own
 
 
 @pytest.mark.slow
@@ -133,23 +113,15 @@ def test_a_schema_is_kept_and_counted_for(url: str) -> None:
     assert re.search(r'localspec_tokens_total\{kind="completion"\} [1-9]', metrics)
 
 
-def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
-    bare_machine: dict[str, str],
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = localspec("serve", "--port", str(taken.getsockname()[1]), env=bare_machine)
-    assert_one_complaint(done, 2)
-    assert "give another --port" in done.err
-
-
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "word"),
     [
         (("--cors", "*"), "name each origin"),
         (("--host", "0.0.0.0"), "--api-key-file"),
         (("--api-key-file", "none.txt"), "none.txt"),
         (("--api-key-file", "empty.txt"), "has no keys"),
         (("--port", "99999"), "99999"),
+        (("--port", "TAKEN"), "give another --port"),
         (("--max-queue", "0"), "0"),
         (("--keep-alive", "soon"), "soon"),
         (("--max-wait", "nan"), "--max-wait"),
@@ -162,18 +134,24 @@ def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
     ],
 )
 def test_what_it_cannot_start_with_is_one_line(
-    bare_machine: dict[str, str], tmp_path: Path, words: tuple[str, ...], told: str
+    bare_machine: dict[str, str], tmp_path: Path, words: tuple[str, ...], word: str
 ) -> None:
-    (tmp_path / "empty.txt").write_text("\n")
-    (tmp_path / "keys.txt").write_text("sesame-open-thyself\n")
     gated = "sesame-open-thyself gate=usual\nopen-sesame-open-now gate=none.toml\n"
-    (tmp_path / "gated.txt").write_text(gated)
-    (tmp_path / "short.txt").write_text("# ours\nann sesame\n")
-    for name in ("empty", "keys", "gated", "short"):
+    files = {
+        "empty": "\n",
+        "keys": "sesame-open-thyself\n",
+        "gated": gated,
+        "short": "# ours\nann sesame\n",
+    }
+    for name, text in files.items():
+        (tmp_path / f"{name}.txt").write_text(text)
         (tmp_path / f"{name}.txt").chmod(0o600)
-    done = localspec("serve", *words, env=bare_machine, cwd=tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        given = [port if each == "TAKEN" else each for each in words]
+        done = localspec("serve", *given, env=bare_machine, cwd=tmp_path)
     assert_one_complaint(done, 2)
-    assert told in done.err
+    assert word in done.err
     assert "sesame" not in done.err
 
 
@@ -186,14 +164,13 @@ def test_a_model_that_is_not_to_be_had_ends_it(bare_machine: dict[str, str]) -> 
 
 def health_of(url: str, wanted: str) -> dict[str, Any]:
     """Return what a server says of itself once it is in a state."""
-    found: list[dict[str, Any]] = []
 
-    def is_there() -> bool:
-        found.append(httpx.get(f"{url}/health", timeout=PATIENCE_S).json())
-        return bool(found[-1]["status"] == wanted)
+    def health() -> dict[str, Any]:
+        answer: dict[str, Any] = httpx.get(f"{url}/health", timeout=PATIENCE_S).json()
+        return answer
 
-    assert until(is_there), found[-1]
-    return found[-1]
+    assert until(lambda: health()["status"] == wanted), health()
+    return health()
 
 
 @pytest.mark.slow

@@ -26,12 +26,10 @@ def test_a_typed_answer_is_understood(typed: str, wanted: Decision) -> None:
     assert typed_decision(lambda _: typed, "this") == wanted
 
 
-def test_what_is_no_answer_is_asked_again() -> None:
+def test_what_is_no_answer_is_asked_again_and_the_end_stops() -> None:
     lines = iter(["", "a dog is an animal", "yes please do", "what?", "n"])
     assert typed_decision(lambda _: next(lines), "this") == Decision(allowed=False)
 
-
-def test_no_answer_stops() -> None:
     def gone(_: str) -> str:
         raise EOFError
 

@@ -58,11 +58,6 @@ def test_passages_keep_to_their_budget_the_best_first() -> None:
     assert "passages" in about.text
 
 
-def test_where_nothing_was_found_the_model_is_told_so() -> None:
-    (about,) = as_documents([], {})
-    assert "No passage" in about.text
-
-
 @pytest.mark.parametrize(
     ("answer", "cited", "unknown"),
     [
@@ -82,9 +77,11 @@ def test_brackets_in_an_answer_are_checked(
     assert list(found.unknown) == unknown
 
 
-def test_without_passages_brackets_mean_nothing() -> None:
+def test_without_passages_brackets_mean_nothing_and_the_model_is_told_that_nothing_fits() -> None:
     found = citations("See [1].", passages_in([Message.user("?", [DocumentPart("a.txt", "x")])]))
     assert (found.passages, found.unknown) == ((), ())
+    (about,) = as_documents([], {})
+    assert "No passage" in about.text
 
 
 def test_a_question_brings_its_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,15 @@
+"""Files and directories of the user alone: replaced whole, read up to a bound, locked, found where the settings say."""
+
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Never
 
+import platformdirs
 import pytest
 
+from localspec.errors import UsageError
 from localspec.storage.files import (
     free_bytes,
     private_directory,
@@ -12,6 +17,8 @@ from localspec.storage.files import (
     size_text,
     write_atomic,
 )
+from localspec.storage.locks import locked, try_lock
+from localspec.storage.paths import config_dir, data_dir, shown
 
 
 def test_a_file_is_replaced_whole_and_is_its_owners(tmp_path: Path) -> None:
@@ -51,9 +58,6 @@ def test_a_file_is_read_up_to_a_bound(tmp_path: Path) -> None:
         read_bounded(file, 9)
     with pytest.raises(FileNotFoundError):
         read_bounded(tmp_path / "gone", 9)
-
-
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(OSError, match="not a regular file"):
@@ -68,12 +72,73 @@ def test_directories_are_made_private_and_those_that_are_there_stay(tmp_path: Pa
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         private_directory(tmp_path / "file")
+    assert free_bytes(tmp_path / "c" / "d") > 0, "as its parent"
 
 
-def test_sizes_are_told_in_decimal_units() -> None:
-    assert size_text(98_362_432) == "98 MB"
-    assert size_text(1_117_320_768) == "1.1 GB"
+def test_sizes_and_paths_as_they_are_printed() -> None:
+    assert [size_text(each) for each in (98_362_432, 1_117_320_768)] == ["98 MB", "1.1 GB"]
+    assert shown("a\nb") == r"'a\nb'"
+    assert shown(Path("/modèles/a b")) == "/modèles/a b"
 
 
-def test_a_directory_that_is_not_there_yet_has_the_room_of_its_parent(tmp_path: Path) -> None:
-    assert free_bytes(tmp_path / "a" / "b") > 0
+def test_a_lock_is_held_by_one_until_it_is_closed(tmp_path: Path) -> None:
+    directory = tmp_path / "name"
+    first = try_lock(directory)
+    assert first is not None
+    assert try_lock(directory) is None
+    os.close(first)
+    second = try_lock(directory)
+    assert second is not None
+    shutil.rmtree(directory)
+    third = try_lock(directory)
+    assert third is not None
+    assert os.fstat(second).st_ino != os.fstat(third).st_ino
+    os.close(second)
+    os.close(third)
+    with locked(tmp_path):
+        assert try_lock(tmp_path) is None
+
+
+def test_a_removed_directory_is_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exists_and_is_gone(*_: object, **__: object) -> None:
+        raise FileExistsError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "mkdir", exists_and_is_gone)
+        assert try_lock(tmp_path / "shared") is None
+    lock = try_lock(tmp_path / "shared")
+    assert lock is not None
+    os.close(lock)
+
+
+def test_the_data_directory_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for value in (str(tmp_path / "a" / "b"), "here"):
+        monkeypatch.setenv("LOCALSPEC_DATA_DIR", value)
+        assert data_dir() == data_dir() == tmp_path / value
+        assert stat.S_IMODE(data_dir().stat().st_mode) == 0o700
+    monkeypatch.delenv("LOCALSPEC_DATA_DIR")
+    monkeypatch.setattr(platformdirs, "user_data_path", lambda name: tmp_path / name)
+    assert data_dir() == tmp_path / "localspec"
+
+
+@pytest.mark.parametrize("value", ["file", "file/below", "~nobody-of-this-name/x"])
+def test_an_impossible_folder(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", value)
+    with pytest.raises(UsageError, match=r"set LOCALSPEC_DATA_DIR to a directory") as caught:
+        data_dir()
+    assert str(caught.value).isprintable()
+
+
+def test_settings_have_their_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "not-there"))
+    assert config_dir() == tmp_path / "not-there"
+    assert not config_dir().exists()
+    monkeypatch.delenv("LOCALSPEC_CONFIG_DIR")
+    monkeypatch.setattr(platformdirs, "user_config_path", lambda name: tmp_path / name)
+    assert config_dir() == tmp_path / "localspec"
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", "~nobody-of-this-name/x")
+    with pytest.raises(UsageError, match="set LOCALSPEC_CONFIG_DIR to a directory"):
+        config_dir()

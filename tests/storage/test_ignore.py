@@ -15,42 +15,9 @@ from localspec.storage.tree import list_files
 
 # Left out, since git does otherwise than its manual says: `**` beside other letters, and a slash in brackets or behind a
 # backslash, which ends a part here.
-_PIECES = [
-    *(
-        "a",
-        "b",
-        "ab",
-        "c",
-        ".o",
-        "*",
-        "**",
-        "?",
-        "/",
-        "**/",
-        "!",
-        "#",
-        "-",
-        " ",
-        "\\ ",
-        "\\*",
-        "\\!",
-        "\r",
-    ),
-    *(
-        "[ab]",
-        "[!a]",
-        "[^b-c]",
-        "[]a]",
-        "[b-a]",
-        "[a-",
-        "[\\]a]",
-        "[--b]",
-        "[a-b-c]",
-        "*.o",
-        "*a*b",
-        "a*c",
-    ),
-]
+_LETTERS = r"a b ab c .o * ** ? / **/ ! # - \* \!"
+_GLOBS = r"[ab] [!a] [^b-c] []a] [b-a] [a- [\]a] [--b] [a-b-c] *.o *a*b a*c"
+_PIECES = [*_LETTERS.split(), *_GLOBS.split(), " ", "\\ ", "\r"]
 _NAMES = ("a", "b", "ab", "c", "a.o", "ab.o", "*", "#", "-", "]", "!a", "a b", " ")
 
 

@@ -1,4 +1,4 @@
-"""Tokens that were said before: found, bounded, forgotten to the last byte, and not lost by kills."""
+"""Tokens of earlier texts: matched, bounded, forgotten to the last byte, and not lost by kills."""
 
 import random
 import sqlite3
@@ -24,6 +24,7 @@ from tests.examples import examples
 
 SIZE = 1_000_000
 KILLS = pytest.param(100, marks=pytest.mark.slow)
+GROWING, LONG = (pytest.param(each, marks=pytest.mark.slow) for each in ((1, 700), (5000, 5001)))
 
 
 @pytest.fixture
@@ -35,7 +36,12 @@ def small(path: Path, vocabulary: int = 0, n_vocab: int = 1 << 20) -> TokenLog:
     return TokenLog(path, vocabulary, n_vocab, megabytes=1)
 
 
-def foretold(log: TokenLog, text: Sequence[int], most: int = 50) -> list[int]:
+@pytest.fixture
+def log(path: Path) -> TokenLog:
+    return small(path)
+
+
+def follows_of(log: TokenLog, text: Sequence[int], most: int = 50) -> list[int]:
     found = log.find(text)
     return [] if found is None else log.read(found[2], most)
 
@@ -55,70 +61,55 @@ def content(path: Path) -> bytes:
     return b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
 
 
-def test_what_followed_is_found_by_the_four_tokens_before_it(path: Path) -> None:
-    log = small(path)
+def test_what_followed_is_found_by_the_four_tokens_before_it(log: TokenLog, path: Path) -> None:
     assert log.find([1, 2, 3, 4]) is None
     log.append("a", [1, 2, 3, 4, 5, 6])
     assert log.find([9, 1, 2, 3, 4]) == (4, False, log.find([1, 2, 3, 4])[2])  # type: ignore[index]
-    assert foretold(log, [1, 2, 3, 4]) == [5, 6]
-    assert foretold(log, [1, 2, 3, 4], 1) == [5]
+    assert follows_of(log, [1, 2, 3, 4]) == [5, 6]
+    assert follows_of(log, [1, 2, 3, 4], 1) == [5]
     assert log.find([2, 3, 4]) is None
     assert log.find([3, 4, 5, 6]) is None, "nothing followed"
-    assert foretold(small(path), [2, 3, 4, 5]) == [6], "another process sees it"
+    assert follows_of(small(path), [2, 3, 4, 5]) == [6], "another process sees it"
 
 
-def test_longest_match_wins_then_what_was_said_most_then_the_latest(path: Path) -> None:
-    log = small(path)
+def test_longest_match_wins_then_the_most_frequent_then_the_latest(log: TokenLog) -> None:
     for owner, follows in enumerate((5, 6, 6, 7)):
         log.append(str(owner), [90 + owner, 80, 1, 2, 3, 4, follows, 99])
     assert log.find([1, 2, 3, 4])[:2] == (4, True)  # type: ignore[index]
-    assert foretold(log, [1, 2, 3, 4]) == [6, 99]
+    assert follows_of(log, [1, 2, 3, 4]) == [6, 99]
     log.append("more", [7, 3, 1, 4, 1, 2, 3, 4, 5])
-    assert foretold(log, [7, 3, 1, 4, 1, 2, 3, 4]) == [5]
+    assert follows_of(log, [7, 3, 1, 4, 1, 2, 3, 4]) == [5]
     assert log.find([7, 3, 1, 4, 1, 2, 3, 4])[:2] == (8, False)  # type: ignore[index]
-    log.append("later", [1, 2, 3, 4, 7])
-    log.append("later", [1, 2, 3, 4, 8])
-    log.append("latest", [1, 2, 3, 4, 8])
-    log.append("latest", [1, 2, 3, 4, 7])
-    assert foretold(log, [1, 2, 3, 4]) == [7], "as often as 6 and later"
+    for name, token in (("later", 7), ("later", 8), ("latest", 8), ("latest", 7)):
+        log.append(name, [1, 2, 3, 4, token])
+    assert follows_of(log, [1, 2, 3, 4]) == [7], "as often as 6 and later"
 
 
-def test_a_text_that_grows_is_one_text(path: Path) -> None:
-    log, text = small(path), text_of(0, 500)
-    end = None
+def test_a_text_that_grows_is_one_text_and_two_never_are(log: TokenLog, path: Path) -> None:
+    text, end = text_of(0, 500), None
     for start in range(0, 500, 7):
         end = log.append("a", text[start : start + 7], end)
-    assert all(foretold(log, text[:at], 500) == text[at:] for at in range(4, 500))
+    assert all(follows_of(log, text[:at], 500) == text[at:] for at in range(4, 500))
     log.append("b", [1, 2, 3])
     end = log.append("a", [*text[:3], 5], end)
-    assert foretold(log, text[-4:]) == [*text[:3], 5], (
-        "it goes on, though another text came between"
-    )
+    assert follows_of(log, text[-4:]) == [*text[:3], 5], "though another text came between"
     log.append("a", [6, 7], end)
-    assert foretold(log, [*text[:3], 5]) == [6, 7]
-
-
-def test_two_texts_never_make_an_n_gram(path: Path) -> None:
-    log = small(path)
+    assert follows_of(log, [*text[:3], 5]) == [6, 7]
+    log.forget("a", for_good=False)
     for length in (1, 2, 3, 61, 62, 63, 64, 65):
         log.append("a", [7] * length)
         log.append("b", [8, 9])
     assert log.find([7, 7, 7, 8]) is None
     assert log.find([7, 7, 8, 9]) is None
-
-
-def test_tokens_of_another_vocabulary_are_other_words(path: Path) -> None:
     small(path, vocabulary=1).append("a", [1, 2, 3, 4, 5])
     other, larger = small(path, vocabulary=2), small(path, vocabulary=1, n_vocab=5)
     assert other.find([1, 2, 3, 4]) is None
     assert larger.find([1, 2, 3, 4]) is None, "5 is no id of this one"
-    assert foretold(small(path, vocabulary=1), [1, 2, 3, 4]) == [5]
+    assert follows_of(small(path, vocabulary=1), [1, 2, 3, 4]) == [5]
 
 
-@pytest.mark.parametrize("lengths", [(1, 700), (700, 1), (5000, 5001)])
-def test_the_file_has_its_bound_and_the_oldest_text_goes(
-    path: Path, lengths: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize("lengths", [GROWING, (700, 1), LONG])
+def test_the_oldest_texts_leave_a_full_file(path: Path, lengths: tuple[int, int]) -> None:
     log, draw = small(path), Random(0)
     texts = list[list[int]]()
     while sum(map(len, texts)) < 150_000:
@@ -133,20 +124,20 @@ def test_the_file_has_its_bound_and_the_oldest_text_goes(
     later = [sum(map(len, texts[at + 1 :])) for at in range(len(texts))]
     for text, after in zip(texts, later, strict=True):
         if len(text) > 40 and not 20_000 < after < 80_000:
-            assert foretold(log, text[:30], 10) == (text[30:40] if after <= 20_000 else [])
+            assert follows_of(log, text[:30], 10) == (text[30:40] if after <= 20_000 else [])
             assert (stored(text[30:38]) in content(path)) is (after <= 20_000)
 
 
-def test_a_text_longer_than_the_file_leaves_its_end(path: Path) -> None:
-    log, text = small(path), text_of(1, 150_000)
+def test_a_text_longer_than_the_file_leaves_its_end(log: TokenLog) -> None:
+    text = text_of(1, 150_000)
     end = log.append("a", text)
-    assert foretold(log, text[-30:-10]) == text[-10:]
+    assert follows_of(log, text[-30:-10]) == text[-10:]
     log.append("a", [1, 2], end)
-    assert foretold(log, text[-30:]) == [1, 2]
+    assert follows_of(log, text[-30:]) == [1, 2]
 
 
-def test_a_text_is_found_behind_every_end_of_a_block(path: Path) -> None:
-    log, text = small(path), text_of(3, 3000)
+def test_a_text_is_found_behind_every_end_of_a_block(log: TokenLog) -> None:
+    text = text_of(3, 3000)
     log.append("a", text)
     for at in range(16, 2999):
         found = log.find(text[:at])
@@ -161,7 +152,7 @@ words = st.lists(st.integers(0, 3), min_size=1, max_size=90)
 
 @given(st.lists(st.tuples(st.integers(0, 5), words), min_size=1, max_size=25), st.randoms())
 @examples(100)
-def test_whatever_is_added_and_forgotten_what_is_found_was_said(
+def test_whatever_is_added_and_forgotten_a_match_is_of_a_text_that_is_left(
     tmp_path_factory: pytest.TempPathFactory,
     added: list[tuple[int, list[int]]],
     chance: random.Random,
@@ -171,27 +162,27 @@ def test_whatever_is_added_and_forgotten_what_is_found_was_said(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(token_log, "_BLOCK", 40)
         log = small(path)
-        kept: list[tuple[int, list[int]]] = []
+        left: list[tuple[int, list[int]]] = []
         for owner, text in added:
             if chance.random() < 0.2:
                 log.forget(str(owner), for_good=False)
-                kept = [each for each in kept if each[0] != owner]
+                left = [each for each in left if each[0] != owner]
             log.append(str(owner), text)
-            kept.append((owner, text))
-            for _, each in kept[-3:]:
+            left.append((owner, text))
+            for _, each in left[-3:]:
                 for at in range(len(each) - 1, 3, -5):
                     found = log.find(each[:at])
                     assert found is not None
-                    assert check_found(found[0], log.read(found[2], 9), each[:at], kept)
+                    assert check_found(found[0], log.read(found[2], 9), each[:at], left)
         check_nothing_leads_elsewhere(path)
 
 
 def check_found(
-    length: int, follows: list[int], text: list[int], kept: list[tuple[int, list[int]]]
+    length: int, follows: list[int], text: list[int], left: list[tuple[int, list[int]]]
 ) -> bool:
-    """Return whether a text that is kept says the end of this one, and what was found after it."""
+    """Return whether a text that is left has the end of this one, and then what was read."""
     end = text[-4:]
-    starts = [(each, at) for _, each in kept for at in range(4, len(each))]
+    starts = [(each, at) for _, each in left for at in range(4, len(each))]
     return 4 <= length <= len(text) and any(
         each[at - 4 : at] == end and each[at : at + len(follows)] == follows for each, at in starts
     )
@@ -228,39 +219,45 @@ def test_nothing_is_left_of_an_owner_who_is_forgotten_and_all_of_the_others(path
     left = [piece for piece in pieces if piece in content(path)]
     assert left == [stored(gone[at : at + 2]) for at in range(100, 140, 2)], "said by another, too"
     check_nothing_leads_elsewhere(path)
-    assert foretold(log, shared, 1) == [11]
+    assert follows_of(log, shared, 1) == [11]
     for text in texts.values():
         for at in range(4, 700, 50):
-            follows = foretold(log, text[:at], 5)
+            follows = follows_of(log, text[:at], 5)
             assert follows == text[at : at + len(follows)] != []
     assert log.append("3", gone, ends["3"]) is None, "nor does it come back"
     assert log.find(gone[:50]) is None
     log.forget("4", for_good=False)
     log.append("4", [1, 2, 3, 4, 5])
-    assert foretold(log, [1, 2, 3, 4]) == [5]
+    assert follows_of(log, [1, 2, 3, 4]) == [5]
 
 
 def test_after_a_wipe_nothing_is_left_and_whoever_has_it_open_goes_on(path: Path) -> None:
     reader, log, text = small(path), small(path), text_of(2, 3000)
     end = log.append("a", text)
     reader = small(path)
-    assert foretold(reader, text[:20], 3) == text[20:23]
+    assert follows_of(reader, text[:20], 3) == text[20:23]
+    path.with_name("said").write_bytes(b"the ring of earlier versions")
     assert wipe(path)
+    assert not path.with_name("said").exists()
     assert not any(stored(text[at : at + 2]) in content(path) for at in range(2998))
     assert reader.find(text[:20]) is None
     assert not wipe(path)
     log.append("a", [1, 2, 3, 4, 5], end)
-    assert foretold(log, [1, 2, 3, 4]) == foretold(reader, [1, 2, 3, 4]) == [5]
-    assert foretold(small(path), text[:20]) == []
+    assert follows_of(log, [1, 2, 3, 4]) == follows_of(reader, [1, 2, 3, 4]) == [5]
+    assert follows_of(small(path), text[:20]) == []
 
 
-def test_a_log_that_another_program_makes_later_is_read_and_forgotten(path: Path) -> None:
+@pytest.mark.parametrize("maker_was_killed", [False, True])
+def test_a_log_that_is_made_later(path: Path, *, maker_was_killed: bool) -> None:
+    path.parent.mkdir()
+    if maker_was_killed:
+        path.touch()
     early, other = small(path), small(path)
     assert early.find([1, 2, 3, 4]) is None
     small(path).append("a", [1, 2, 3, 4, 5])
-    assert foretold(early, [1, 2, 3, 4]) == [5]
+    assert follows_of(early, [1, 2, 3, 4]) == [5]
     other.forget("a")
-    assert foretold(early, [1, 2, 3, 4]) == []
+    assert follows_of(early, [1, 2, 3, 4]) == []
 
 
 def test_a_smaller_bound_takes_effect_while_texts_are_added(path: Path) -> None:
@@ -274,12 +271,11 @@ def test_a_smaller_bound_takes_effect_while_texts_are_added(path: Path) -> None:
         log.append(f"later {seed}", text_of(1000 + seed, 200))
     log.give_back()
     assert path.stat().st_size < 1.4 * SIZE
-    assert foretold(log, text_of(1099, 200)[:30], 5) == text_of(1099, 200)[30:35]
+    assert follows_of(log, text_of(1099, 200)[:30], 5) == text_of(1099, 200)[30:35]
     check_nothing_leads_elsewhere(path)
 
 
-def test_a_program_that_writes_is_not_waited_for_long(path: Path) -> None:
-    log = small(path)
+def test_a_program_that_writes_is_not_waited_for_long(log: TokenLog, path: Path) -> None:
     end = log.append("a", [1, 2, 3, 4])
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -288,14 +284,7 @@ def test_a_program_that_writes_is_not_waited_for_long(path: Path) -> None:
             log.append("a", [5], end)
         assert time.monotonic() - start < 2
     log.append("a", [5], end)
-    assert foretold(log, [1, 2, 3, 4]) == [5]
-
-
-def test_the_ring_of_earlier_versions_goes_with_a_wipe(path: Path) -> None:
-    path.parent.mkdir()
-    path.with_name("said").write_bytes(b"a secret")
-    assert wipe(path)
-    assert [*path.parent.iterdir()] == []
+    assert follows_of(log, [1, 2, 3, 4]) == [5]
 
 
 def test_deleting_a_conversation_deletes_what_it_put_into_the_store(path: Path) -> None:
@@ -330,13 +319,13 @@ def test_damage_hides_texts_and_does_no_more(path: Path, seed: int) -> None:
         log = small(path, n_vocab=500)
         for text in texts:
             for at in range(4, 300, 3):
-                assert all(0 <= token < 500 for token in foretold(log, text[:at]))
+                assert all(0 <= token < 500 for token in follows_of(log, text[:at]))
         log.append("new", [1, 2, 3, 4, 5, 6])
         log.forget("3")
     wipe(path)
     log = small(path, n_vocab=500)
     log.append("new", [1, 2, 3, 4, 5, 6])
-    assert foretold(log, [2, 3, 4, 5]) == [6]
+    assert follows_of(log, [2, 3, 4, 5]) == [6]
 
 
 @pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"\1" * 5000])
@@ -347,15 +336,6 @@ def test_a_file_of_something_else_is_refused_and_can_be_wiped(path: Path, conten
         small(path)
     assert wipe(path)
     small(path).append("a", [1, 2, 3, 4])
-
-
-def test_a_store_whose_maker_was_killed_is_made_again(path: Path) -> None:
-    path.parent.mkdir()
-    path.touch()
-    log = small(path)
-    assert log.find([1, 2, 3, 4]) is None
-    log.append("a", [1, 2, 3, 4, 5])
-    assert foretold(log, [1, 2, 3, 4]) == [5]
 
 
 WRITER = """
@@ -377,9 +357,7 @@ for seed in range(int(sys.argv[2]), 1 << 30):
 
 
 @pytest.mark.parametrize("kills", [4, KILLS])
-def test_no_kill_loses_what_was_added_or_brings_back_what_was_forgotten(
-    path: Path, kills: int
-) -> None:
+def test_no_kill_loses_or_brings_back_a_text(path: Path, kills: int) -> None:
     moments = Random(7)
     for kill in range(kills):
         first = kill * 100_000
@@ -389,25 +367,22 @@ def test_no_kill_loses_what_was_added_or_brings_back_what_was_forgotten(
             assert writer.stdout.readline() == "open\n"
             time.sleep(moments.uniform(0.0, 0.15))
             writer.kill()
-            said = [
-                line.split()
-                for line in writer.stdout.read().splitlines(keepends=True)
-                if line.endswith("\n")
-            ]
+            lines = writer.stdout.read().splitlines(keepends=True)
+        rows = [line.split() for line in lines if line.endswith("\n")]
         log = small(path)
-        gone = {int(number) for word, number in said if word == "gone"}
-        pieces = {int(word): int(piece) for word, piece in said if word != "gone"}
+        gone = {int(number) for word, number in rows if word == "gone"}
+        pieces = {int(word): int(piece) for word, piece in rows if word != "gone"}
         for seed, piece in list(pieces.items())[-20:]:
             text = text_of(seed, 50 * (piece + 1))
             if seed in gone:
                 assert log.find(text[:30]) is None
             elif seed + 2 != max(pieces):  # which may have been forgotten when it was killed
-                assert foretold(log, text[:30], len(text))[: len(text) - 30] == text[30:]
+                assert follows_of(log, text[:30], len(text))[: len(text) - 30] == text[30:]
         for number in list(gone)[-20:]:
             log.forget(of_conversation(number))
             # Two of its tokens may stand side by side in another text by chance.
-            told = text_of(number, 50)
-            triples = zip(told, told[1:], told[2:], strict=False)
+            text = text_of(number, 50)
+            triples = zip(text, text[1:], text[2:], strict=False)
             assert all(stored(each) not in content(path) for each in triples)
 
 
@@ -428,9 +403,7 @@ def large(path: Path, request: pytest.FixtureRequest) -> tuple[TokenLog, list[in
 
 
 @pytest.mark.parametrize(
-    "large",
-    [(100_000, 3), pytest.param((10_000_000, 250), marks=pytest.mark.slow)],
-    indirect=True,
+    "large", [(100_000, 3), pytest.param((10_000_000, 250), marks=pytest.mark.slow)], indirect=True
 )
 def test_looking_up_takes_as_long_as_sixty_hashes(large: tuple[TokenLog, list[int]]) -> None:
     """That is less than fifty microseconds where a hash, with reading sixteen tokens, takes one."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from localspec.errors import UsageError
 from localspec.storage.toml import Value, with_key
+from tests.examples import examples
 
 WRITTEN = """\
 # mine
@@ -60,6 +61,7 @@ def test_what_cannot_be_changed_is_left_to_its_writer(text: str) -> None:
         with_key(text, "slow", "z", "aliases")
 
 
+@examples(150)
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=4), st.text(max_size=9))
 def test_any_text_can_be_a_value(values: dict[str, str], key: str) -> None:
     text = ""

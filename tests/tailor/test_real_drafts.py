@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.weights]
 PROMPT = "Write a short poem about the sea, and then a Python function that adds two numbers."
 
 
-def said(draft_model: Path | None, target: Path) -> tuple[Sequence[int], float]:
+def reply(draft_model: Path | None, target: Path) -> tuple[Sequence[int], float]:
     """Return the text with exact kernels at a temperature, and the share of drafted tokens that was accepted."""
     request = LaunchOptions(
         target=str(target),
@@ -24,12 +24,10 @@ def said(draft_model: Path | None, target: Path) -> tuple[Sequence[int], float]:
         exact=True,
     )
     runtime = load(make_plan(request))
-    try:
-        options = ReplyOptions(SamplingParams(temperature=0.8), seed=7, max_tokens=96)
-        reply = runtime.assistant.reply(PROMPT, options)
-        return reply.tokens, reply.acceptance.acceptance_rate or 0.0
-    finally:
-        runtime.assistant.close()
+    options = ReplyOptions(SamplingParams(temperature=0.8), seed=7, max_tokens=96)
+    made = runtime.assistant.reply(PROMPT, options)
+    runtime.assistant.close()
+    return made.tokens, made.acceptance.acceptance_rate or 0.0
 
 
 def test_the_text_is_the_same_with_every_made_draft_model(
@@ -38,9 +36,8 @@ def test_the_text_is_the_same_with_every_made_draft_model(
     smaller, layers = (tmp_path / f"{name}.gguf" for name in ("q4_0", "layers"))
     quantise(smollm2_path, smaller)
     quantise(smollm2_path, layers, made=None, left_out=(20, 21, 22))
-    plain, _ = said(None, smollm2_path)
-    accepted = {}
+    plain, _ = reply(None, smollm2_path)
     for made in (smaller, layers):
-        tokens, accepted[made.stem] = said(made, smollm2_path)
+        tokens, accepted = reply(made, smollm2_path)
         assert tokens == plain, made.stem
-    assert min(accepted.values()) > 0.25
+        assert accepted > 0.25

@@ -300,10 +300,11 @@ def test_only_what_earns_more_than_what_is_there_is_kept(job: TailoringJob) -> N
     assert load_registry().pairs["tiny"].draft_model != "tiny-tailored"
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        ((), 2, "no model is named or set"), (("nobody",), 3, "no pair 'nobody'"),
+        ((), 2, "no model is given or set"), (("nobody",), 3, "no pair 'nobody'"),
         (("qwen2.5-coder-1.5b",), 3, "is not on this machine: `localspec pull"),
         (("--per-workload", "0", "tiny"), 2, "must be 1 or more"), (("--undo", "tiny"), 3, "nothing was tailored"),
     ],

@@ -1,4 +1,4 @@
-"""Rounds that nobody decoded: what a recorder is told of a reply, for tests and benchmarks."""
+"""Made rounds: what a recorder notes of a reply, for tests and benchmarks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ def first(token: int = 7) -> Round:
 
 
 class Talk:
-    """Tells a recorder of replies whose rounds take 30 ms: 5 to draft, 20 to verify, 3 to sample, 2 for the rest."""
+    """Has a recorder note replies whose rounds take 30 ms: 5 to draft, 20 to verify, 3 to sample, 2 for the rest."""
 
     def __init__(self, recorder: Recorder, rng: Random | None = None) -> None:
         self.recorder = recorder
@@ -56,7 +56,7 @@ class Talk:
         load: float = 1.0,
         plain_every: int = 5,
     ) -> None:
-        """Tell of one reply; every fifth round is plain, and all of it takes `load` times as long as usual."""
+        """Note one reply; every fifth round is plain, and all of it takes `load` times as long as usual."""
         trace = self.recorder.begin(asked, range(1000, 1000 + n_prompt), greedy=greedy)
         decode_s = 0.0
         trace.note(first())
@@ -72,10 +72,8 @@ class Talk:
                 other_s=load * 0.002,
             )
             decode_s += spent.wall_s
-            done = (
-                drafted(0, 0, spent=spent) if plain else drafted(n_drafted, accepted, spent=spent)
-            )
-            trace.note(done)
+            counts = (0, 0) if plain else (n_drafted, accepted)
+            trace.note(drafted(*counts, spent=spent))
         if ends:
             trace.end(text, 0.1, decode_s)
 
@@ -84,15 +82,10 @@ class Talk:
 def recording(
     directory: Path, switch: Switch | None = None, workload: str | None = None
 ) -> Iterator[Talk]:
-    """Record what is told within, and write all of it by the end."""
+    """Record what is noted within, and write all of it by the end."""
     recorder = Recorder(
-        directory,
-        PAIR,
-        switch or Switch(),
-        lambda token: f"<{token}>".encode(),
-        workload,
-        is_secret=_is_secret,
+        directory, PAIR, switch or Switch(), lambda token: b"<%d>" % token, workload
     )
-    talk = Talk(recorder)
-    yield talk
+    recorder.is_secret = _is_secret
+    yield Talk(recorder)
     recorder.close(PATIENCE_S)

@@ -1,6 +1,7 @@
 """Changes of acceptance in worlds where it is known whether there was one."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,10 @@ from tests.telemetry.talking import PAIR, recording
 def world(
     seed: int, rates: list[tuple[int, float]], *, correlation: float = 0.0, usual: int = 100
 ) -> list[Rate]:
-    """Return what became of the drafts of replies, three tokens a round; a reply's moment is its first round.
+    """Return the rates of replies, three drafted tokens a round; a reply's moment is its first round.
 
-    Args:
-        seed: of the dice.
-        rates: for so many rounds, that chance of acceptance.
-        correlation: of the tokens of one reply: each draws a chance of its own.
-        usual: mean of the rounds of a reply.
+    `rates` are chances of acceptance for so many rounds; with a `correlation` of its tokens, each reply draws a chance of its
+    own; `usual` is the mean of the rounds of a reply.
     """
     rng = np.random.default_rng(seed)
     size = (1 - correlation) / correlation if correlation else 0.0
@@ -60,18 +58,14 @@ def replies_until(replies: list[Rate], since: float) -> int:
 @pytest.mark.parametrize("correlation", [0.0, 0.02, 0.05, 0.2])
 @pytest.mark.parametrize("rate", [0.3, 0.6, 0.9])
 @pytest.mark.parametrize("usual", [20, 100])
-def test_50000_stationary_rounds_raise_hardly_an_alarm(
-    correlation: float, rate: float, usual: int
-) -> None:
+def test_stationary_rounds_raise_no_alarm(correlation: float, rate: float, usual: int) -> None:
     """3 of 142,872 replies in all worlds of four seeds."""
     assert len(changes(world(3, [(50_000, rate)], correlation=correlation, usual=usual))) <= 1
 
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(("before", "after"), [(0.85, 0.6), (0.8, 0.3), (0.6, 0.9)])
-def test_draft_that_is_swapped_is_reported_within_six_replies(
-    seed: int, before: float, after: float
-) -> None:
+def test_swap_is_reported_within_six_replies(seed: int, before: float, after: float) -> None:
     replies = world(seed, [(5000, before), (3000, after)])
     assert replies_until(replies, 5000) <= 6
     found = [drift for at, drift in changes(replies) if at >= 5000]
@@ -85,7 +79,7 @@ def test_draft_that_is_swapped_is_reported_within_six_replies(
     ("before", "after", "correlation", "most"),
     [(0.85, 0.7, 0.0, 9), (0.85, 0.3, 0.02, 6), (0.85, 0.6, 0.05, 14)],
 )
-def test_smaller_swap_and_one_among_texts_that_differ_take_some_replies_more(
+def test_smaller_swap_takes_more(
     before: float, after: float, correlation: float, most: int
 ) -> None:
     worlds = (
@@ -103,7 +97,13 @@ def test_few_or_short_replies_show_nothing() -> None:
     assert find_drift([Rate(n, 9, 9 if n < 30 else 0) for n in range(50)]) is None
 
 
-def test_change_is_recorded_told_and_leaves_the_past_out_of_the_prior(tmp_path: Path) -> None:
+def prior_of(
+    directory: Path, now_s: float, workload: str = "code", *, greedy: bool = False
+) -> dict[str, Mapping[int, tuple[float, float]]]:
+    return read_prior(directory, PAIR, workload, greedy=greedy, now_s=now_s)
+
+
+def test_change_is_recorded_reported_and_leaves_the_past_out_of_the_prior(tmp_path: Path) -> None:
     moment = [time.time() - 120 * 600]
     with recording(tmp_path, workload="code") as talk:
         talk.recorder.now = lambda: moment[0]
@@ -114,27 +114,21 @@ def test_change_is_recorded_told_and_leaves_the_past_out_of_the_prior(tmp_path: 
     assert shift.before == pytest.approx(0.9, abs=0.02)
     assert shift.after == pytest.approx(0.2, abs=0.1)
     assert "acceptance of model on code fell from 91% to 24%" in shift_line(shift)
-    prior = read_prior(tmp_path, PAIR, "code", greedy=False, now_s=moment[0])["model"]
+    prior = prior_of(tmp_path, moment[0])["model"]
     assert prior.keys() == {3, 4, 5}
     rate, weight = prior[3]
     assert rate == pytest.approx(0.2, abs=0.06)
     assert 100 < weight < 1200
-    assert read_prior(tmp_path, PAIR, "chat", greedy=False, now_s=moment[0]) == {}
-    assert read_prior(tmp_path, PAIR, "code", greedy=True, now_s=moment[0]) == {}
-
-
-def test_prior_of_what_cannot_be_read_is_empty(tmp_path: Path) -> None:
-    assert read_prior(tmp_path, PAIR, "code", greedy=False, now_s=0.0) == {}
-    (tmp_path / FILE).write_bytes(b"nonsense of some length, at least of a page" * 200)
-    assert read_prior(tmp_path, PAIR, "code", greedy=False, now_s=0.0) == {}
+    assert prior_of(tmp_path, moment[0], "chat") == {}
+    assert prior_of(tmp_path, moment[0], greedy=True) == {}
 
 
 def test_prior_weighs_older_replies_less(tmp_path: Path) -> None:
     now_s = time.time()
+    assert prior_of(tmp_path, now_s) == {}
     with recording(tmp_path, workload="code") as talk:
         talk.reply(rounds=50, acceptance=1.0)
-    weights = [
-        read_prior(tmp_path, PAIR, "code", greedy=False, now_s=now_s + days * 86400)["model"][3][1]
-        for days in (0, 30)
-    ]
+    weights = [prior_of(tmp_path, now_s + days * 86400)["model"][3][1] for days in (0, 30)]
     assert weights == pytest.approx([40, 20], rel=1e-3)
+    (tmp_path / FILE).write_bytes(b"nonsense of some length, at least of a page" * 200)
+    assert prior_of(tmp_path, now_s) == {}

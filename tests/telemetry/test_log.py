@@ -1,4 +1,4 @@
-"""The log: damaged, kept within its bounds, tagged, wiped, also beside a process that writes."""
+"""The log: damaged, kept within its bounds, tagged, wiped, also beside a process that writes and on a full disk."""
 
 import json
 import sqlite3
@@ -21,20 +21,10 @@ def ids(directory: Path) -> list[int]:
     return list(read_records(directory).replies)
 
 
-def rounds_of(directory: Path, *, with_text: bool) -> list[int]:
-    records = read_records(directory)
-    return [
-        each.sums[0]
-        for each in records.replies.values()
-        if not with_text or each.id in records.texts
-    ]
-
-
-def change(directory: Path, sql: str, *values: object) -> None:
-    """Change the log as another program could."""
-    with closing(sqlite3.connect(directory / FILE)) as connection:
-        connection.execute(sql, values)
-        connection.commit()
+def record(directory: Path, count: int = 1, switch: Switch | None = None, rounds: int = 10) -> None:
+    with recording(directory, switch) as talk:
+        for _ in range(count):
+            talk.reply(rounds=rounds)
 
 
 @pytest.mark.parametrize(
@@ -57,22 +47,15 @@ def change(directory: Path, sql: str, *values: object) -> None:
         {"type": "later"},
     ],
 )
-def test_reply_that_says_what_cannot_be_is_left_out(
-    tmp_path: Path, damage: dict[str, object]
-) -> None:
-    with recording(tmp_path) as talk:
-        talk.reply()
-        talk.reply()
+def test_record_of_another_form_is_left_out(tmp_path: Path, damage: dict[str, object]) -> None:
+    record(tmp_path, 2)
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         (body,) = connection.execute("SELECT body FROM record WHERE id = 1").fetchone()
-    change(
-        tmp_path,
-        "UPDATE record SET body = ? WHERE id = 1",
-        json.dumps({**json.loads(body), **damage}).encode(),
-    )
+        damaged = json.dumps({**json.loads(body), **damage}).encode()
+        connection.execute("UPDATE record SET body = ? WHERE id = 1", (damaged,))
+        connection.commit()
     assert ids(tmp_path) == [2]
-    with recording(tmp_path) as talk:
-        talk.reply()
+    record(tmp_path)
     assert ids(tmp_path) == [2, 3]
 
 
@@ -83,11 +66,11 @@ def test_oldest_go_where_it_gets_too_big(tmp_path: Path) -> None:
         for _ in range(60):
             talk.reply(rounds=200)
             most = max(most, size_bytes(tmp_path))
-    assert most < 2.5 * 2**20  # the old file stands beside the new one until that is whole
+    assert most < 2.5 * 2**20  # the log that is written ahead stands beside the file
     assert size_bytes(tmp_path) <= 1.1 * 2**20
-    kept = ids(tmp_path)
-    assert min(kept) > 1
-    assert kept == list(range(min(kept), 61))
+    left = ids(tmp_path)
+    assert min(left) > 1
+    assert left == list(range(min(left), 61))
 
 
 def test_too_old_ones_go(tmp_path: Path) -> None:
@@ -104,8 +87,7 @@ def test_too_old_ones_go(tmp_path: Path) -> None:
 
 
 def test_retagged_reply_is_of_another_kind_for_all_who_read(tmp_path: Path) -> None:
-    with recording(tmp_path) as talk:
-        talk.reply()
+    record(tmp_path)
     assert retag(tmp_path, 1, "code")
     assert not retag(tmp_path, 2, "code")
     reply = read_records(tmp_path).replies[1]
@@ -118,8 +100,7 @@ def test_wiped_log_is_written_on(tmp_path: Path) -> None:
         talk.recorder.close(PATIENCE_S)
         assert wipe(tmp_path)
         assert not wipe(tmp_path)
-    with recording(tmp_path) as talk:
-        talk.reply(rounds=2)
+    record(tmp_path)
     assert len(ids(tmp_path)) == 1
 
 
@@ -136,36 +117,52 @@ for number in range(30):
 
 
 def test_wiping_beside_a_window_that_writes_loses_no_later_reply(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITES, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-c", WRITES, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         wiped = [wipe(tmp_path) for line in process.stdout if int(line) % 5 == 2]
     assert process.returncode == 0
     assert any(wiped)
-    with recording(tmp_path) as talk:
-        talk.reply()
+    record(tmp_path)
     assert 1 <= len(ids(tmp_path)) <= 30
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_wiping_text_keeps_counts(tmp_path: Path) -> None:
-    with recording(tmp_path, Switch(text=True)) as talk:
-        talk.reply(rounds=6)
-    assert rounds_of(tmp_path, with_text=False) == rounds_of(tmp_path, with_text=True) == [6]
-    assert wipe(tmp_path, only_text=True)
-    assert rounds_of(tmp_path, with_text=False) == [6]
-    assert rounds_of(tmp_path, with_text=True) == []
+FULL = """
+import resource, sys
+from pathlib import Path
+from localspec.telemetry.log import FILE, wipe
+size = (Path(sys.argv[1]) / FILE).stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+assert wipe(Path(sys.argv[1]), only_text=True)
+"""
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_wiping_text_leaves_counts_also_on_a_full_disk(tmp_path: Path, *, full: bool) -> None:
+    record(tmp_path, 3, Switch(text=True), rounds=400)
+    records = read_records(tmp_path)
+    assert records.texts == {1, 2, 3}
+    if full:
+        subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], check=True)
+    else:
+        assert wipe(tmp_path, only_text=True)
+    content = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert b"<1000>".hex().encode() not in content
+    after = read_records(tmp_path)
+    assert after.replies == records.replies
+    assert after.texts == set()
     assert not wipe(tmp_path, only_text=True)
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+def test_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database, and longer than a page of one" * 200)
-    with pytest.raises(
-        LocalspecError, match=r"cannot be used \(file is not a database\)"
-    ) as caught:
-        read_records(tmp_path)
-    assert len(str(caught.value).splitlines()) == 1
+    for act in (read_records, lambda directory: wipe(directory, only_text=True)):
+        with pytest.raises(LocalspecError, match=r"\(file is not a database\)") as caught:
+            act(tmp_path)
+        assert len(str(caught.value).splitlines()) == 1
     assert wipe(tmp_path)
     assert ids(tmp_path) == []

@@ -6,7 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +26,22 @@ def replies(directory: Path) -> list[ReplyRecord]:
     return list(read_records(directory).replies.values())
 
 
-def test_reply_is_recorded_with_counts_and_stage_times(tmp_path: Path) -> None:
+def recorded(directory: Path, *rounds: Round, prompt: Sequence[int] = (1, 2)) -> ReplyRecord:
+    """Record a reply of these rounds, and return what was recorded."""
+    with recording(directory) as talk:
+        trace = talk.recorder.begin("x", prompt, greedy=True)
+        for done in rounds:
+            trace.note(done)
+        trace.end("", 0.1, 0.034)
+    (reply,) = replies(directory)
+    return reply
+
+
+def test_reply_is_one_small_record_with_counts_and_stage_times(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
         talk.reply(rounds=5, acceptance=0.0)
-    (reply,) = replies(tmp_path)
+        talk.reply(rounds=500)
+    reply, _ = replies(tmp_path)
     assert reply.cells == {
         "model": {0: (4, 12, 0, 4, 0, 20_000, 80_000, 12_000, 0, 8000)},
         "off": {0: (1, 0, 0, 1, 0, 0, 20_000, 3000, 0, 2000)},
@@ -37,27 +49,21 @@ def test_reply_is_recorded_with_counts_and_stage_times(tmp_path: Path) -> None:
     assert (reply.pair, reply.prompt, reply.tokens) == (PAIR, 50, 6)
     assert reply.tallies["model"]["position"] == [(4, 0)]
     assert reply.tallies["model"]["rank"] == [(0, 0), (0, 0), (4, 0)]
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        _, (body,) = connection.execute("SELECT body FROM record").fetchall()
+    assert json.loads(body)["type"] == "reply"
+    assert len(body) < 3000
 
 
 def test_what_a_round_spent_is_recorded_stage_by_stage(tmp_path: Path) -> None:
-    with recording(tmp_path) as talk:
-        trace = talk.recorder.begin("x", [1, 2], greedy=True)
-        trace.note(first())
-        trace.note(drafted(2, 1, spent=Spent(0.003, 0.007, 0.016, 0.001, 0.005, 0.002)))
-        trace.end("", 0.1, 0.034)
-    (reply,) = replies(tmp_path)
+    spent = Spent(0.003, 0.007, 0.016, 0.001, 0.005, 0.002)
+    reply = recorded(tmp_path, first(), drafted(2, 1, spent=spent))
     assert reply.sums[4:] == [3000, 7000, 16000, 1000, 5000, 2000]
-    assert (reply.prefill_s, reply.decode_s) == (0.1, 0.034)
-    assert reply.greedy
+    assert (reply.prefill_s, reply.decode_s, reply.greedy) == (0.1, 0.034, True)
 
 
 def test_tokens_are_judged_up_to_the_first_that_was_not_accepted(tmp_path: Path) -> None:
-    with recording(tmp_path) as talk:
-        trace = talk.recorder.begin("x", [1, 2], greedy=True)
-        for accepted in (0, 1, 3, 3):
-            trace.note(drafted(3, accepted))
-        trace.end("", 0.1, 0.034)
-    (reply,) = replies(tmp_path)
+    reply = recorded(tmp_path, *(drafted(3, accepted) for accepted in (0, 1, 3, 3)))
     its = reply.tallies["model"]
     assert its["position"] == [(4, 3), (3, 2), (2, 2)]
     assert its["confidence"] == [*([(0, 0)] * 8), (9, 7)]  # all of them are 80 % sure
@@ -66,14 +72,22 @@ def test_tokens_are_judged_up_to_the_first_that_was_not_accepted(tmp_path: Path)
 
 
 def test_what_is_accepted_behind_the_end_of_the_text_is_not_counted(tmp_path: Path) -> None:
-    with recording(tmp_path) as talk:
-        trace = talk.recorder.begin("x", [1, 2], greedy=True)
-        trace.note(first())
-        whole = drafted(9, 9)
-        trace.note(replace(whole, confirmed=whole.confirmed[:4]))
-        trace.end("", 0.1, 0.034)
-    (reply,) = replies(tmp_path)
+    whole = drafted(9, 9)
+    reply = recorded(tmp_path, first(), replace(whole, confirmed=whole.confirmed[:4]))
     assert (reply.tokens, reply.sums[:4]) == (5, [1, 9, 4, 4])
+
+
+def test_depth_of_a_round_counts_all_tokens_before_it(tmp_path: Path) -> None:
+    # At 251, 254, 257 and 260.
+    reply = recorded(tmp_path, first(), *[drafted(3, 2)] * 4, prompt=range(250))
+    assert {depth: counts[0] for depth, counts in reply.cells["model"].items()} == {0: 2, 256: 2}
+
+
+def test_lookup_without_a_match_is_a_plain_round(tmp_path: Path) -> None:
+    nothing = Round(Draft(drafter="lookup"), Verdict(0, 5), (5,), Spent(verify_s=0.03))
+    reply = recorded(tmp_path, first(), nothing, drafted(2, 1, "lookup"), nothing)
+    counts = {drafter: its[0][:2] for drafter, its in reply.cells.items()}
+    assert counts == {"lookup": (1, 2), "off": (2, 0)}
 
 
 def test_reply_is_tagged_by_prompt_and_text_or_as_the_user_says(tmp_path: Path) -> None:
@@ -82,15 +96,15 @@ def test_reply_is_tagged_by_prompt_and_text_or_as_the_user_says(tmp_path: Path) 
         talk.reply(asked="What is it?", text='{\n "name": "it"\n}')
     with recording(tmp_path, workload="code") as talk:
         talk.reply(asked="Write a haiku about rain.")
-    assert [(each.workload, each.by_user) for each in replies(tmp_path)] == [
-        ("creative", False),
-        ("structured", False),
-        ("code", True),
-    ]
+    tags = [(each.workload, each.by_user) for each in replies(tmp_path)]
+    assert tags == [("creative", False), ("structured", False), ("code", True)]
 
 
-def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
+def test_the_files_are_made_late_and_only_their_owner_can_read_them(tmp_path: Path) -> None:
     place = tmp_path / "telemetry"
+    with recording(place) as talk:
+        talk.reply(ends=False)
+    assert not place.exists()
     with recording(place) as talk:
         talk.reply()
     modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in place.iterdir()}
@@ -99,14 +113,14 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("what", ["read-only folder", "a folder", "a round of no sense"])
+@pytest.mark.parametrize("what", ["no folder", "a folder", "a round of no sense"])
 def test_what_is_of_no_use_switches_off_and_says_so_once(tmp_path: Path, what: str) -> None:
+    place = tmp_path / "telemetry"
     if what == "a folder":
-        (tmp_path / FILE).mkdir()
-    elif what == "read-only folder":
-        (tmp_path / "telemetry").write_text("root writes everywhere: a file in the folder's place")
-        tmp_path = tmp_path / "telemetry"
-    with recording(tmp_path) as talk:
+        (place / FILE).mkdir(parents=True)
+    elif what == "no folder":
+        place.write_text("root writes everywhere: a file in the folder's place")
+    with recording(place) as talk:
         if what == "a round of no sense":
             trace = talk.recorder.begin("x", [1], greedy=True)
             trace.note(Round(Draft((1,), (float("nan"),)), Verdict(0, 1), (1,)))
@@ -117,11 +131,7 @@ def test_what_is_of_no_use_switches_off_and_says_so_once(tmp_path: Path, what: s
     assert talk.recorder.trouble is not None
     assert "telemetry is off for this run" in talk.recorder.trouble
     assert "\n" not in talk.recorder.trouble
-    assert tmp_path.is_file() or replies_or_none(tmp_path) == []
-
-
-def replies_or_none(directory: Path) -> list[ReplyRecord]:
-    return [] if (directory / FILE).is_dir() else replies(directory)
+    assert what != "a round of no sense" or replies(place) == []
 
 
 @contextmanager
@@ -134,29 +144,19 @@ def written_elsewhere(directory: Path) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def test_answers_do_not_wait_for_another_process_that_writes(tmp_path: Path) -> None:
+def test_neither_answers_nor_the_end_wait_for_another_process_that_writes(tmp_path: Path) -> None:
     # Only behind the inner one can anything be written.
     with recording(tmp_path) as talk, written_elsewhere(tmp_path):
         for _ in range(30):
             talk.reply(rounds=1)
     assert len(replies(tmp_path)) == 30
     assert talk.recorder.trouble is None
-
-
-def test_closing_does_not_wait_for_ever(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, PAIR, Switch(), lambda _: b"")
     with written_elsewhere(tmp_path):
         Talk(recorder).reply(rounds=3)
         recorder.close(0.2)
     recorder.close(PATIENCE_S)
-    assert len(replies(tmp_path)) == 1
-
-
-def test_nothing_is_opened_before_there_is_something_to_write(tmp_path: Path) -> None:
-    place = tmp_path / "telemetry"
-    with recording(place) as talk:
-        talk.reply(ends=False)
-    assert not place.exists()
+    assert len(replies(tmp_path)) == 31
 
 
 KILLED = """
@@ -171,9 +171,8 @@ with recording(Path(sys.argv[1])) as talk:
 
 
 def test_sigkill_leaves_a_sound_log_to_which_others_add(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert until(lambda: (tmp_path / FILE).exists() and len(replies(tmp_path)) > 20)
         process.send_signal(signal.SIGKILL)
     before = [each.id for each in replies(tmp_path)]
@@ -190,37 +189,3 @@ def test_two_recorders_write_into_one_log(tmp_path: Path) -> None:
             talk.reply(rounds=8)
     assert [each.id for each in replies(tmp_path)] == list(range(1, 11))
     assert sum(each.sums[0] for each in replies(tmp_path)) == 80
-
-
-def test_depth_of_a_round_counts_all_tokens_before_it(tmp_path: Path) -> None:
-    with recording(tmp_path) as talk:
-        trace = talk.recorder.begin("x", range(250), greedy=True)
-        trace.note(first())
-        for _ in range(4):
-            trace.note(drafted(3, 2))  # at 251, 254, 257 and 260
-        trace.end("", 0.0, 0.1)
-    (reply,) = replies(tmp_path)
-    assert {depth: counts[0] for depth, counts in reply.cells["model"].items()} == {0: 2, 256: 2}
-
-
-def test_lookup_that_finds_nothing_is_a_plain_round(tmp_path: Path) -> None:
-    nothing = Round(Draft(drafter="lookup"), Verdict(0, 5), (5,), Spent(verify_s=0.03))
-    with recording(tmp_path) as talk:
-        trace = talk.recorder.begin("x", [1, 2], greedy=True)
-        for done in (first(), nothing, drafted(2, 1, "lookup"), nothing):
-            trace.note(done)
-        trace.end("", 0.0, 0.09)
-    (reply,) = replies(tmp_path)
-    assert {drafter: its[0][:2] for drafter, its in reply.cells.items()} == {
-        "lookup": (1, 2),
-        "off": (2, 0),
-    }
-
-
-def test_one_small_record_is_left_by_a_reply(tmp_path: Path) -> None:
-    with recording(tmp_path) as talk:
-        talk.reply(rounds=500)
-    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
-        ((body,),) = connection.execute("SELECT body FROM record").fetchall()
-    assert json.loads(body)["type"] == "reply"
-    assert len(body) < 3000

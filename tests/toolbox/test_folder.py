@@ -47,7 +47,7 @@ def test_names_lead_nowhere_else(ground: Path, folder: Folder) -> None:
     dots = ("../secret.txt", "sub/../../secret.txt", "./../secret.txt", "sub/../../inside/../secret.txt", "..")  # fmt: skip
     assert_refused(folder, "outside", *dots)
     assert_refused(folder, "outside", f"{ground}/secret.txt", "/etc/passwd", f"{ground}/inside2/a", "/")  # fmt: skip
-    assert_refused(folder, "no name", "", "a\0b", "x" * 5000, "\ud800")
+    assert_refused(folder, "file name", "", "a\0b", "x" * 5000, "\ud800")
     assert read(folder, str(ground / "inside/a.txt")) == "a"
     assert read(folder, "none") is None
     assert folder.canonical(str(ground / "inside")) == "."

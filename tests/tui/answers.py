@@ -3,6 +3,7 @@
 from typing import Any
 
 from localspec.chat.events import Finished, Forecast, Reply, RoundDone, Started, Text
+from localspec.chat.request import Request
 from localspec.decoding.round import OFF, Draft, Round, Spent, StopReason, Verdict
 from localspec.engine.protocol import ReplyEvents
 from localspec.messages import Message
@@ -43,8 +44,8 @@ def finished(
     *,
     message: Message | None = None,
     tokens_per_s: float = 20.0,
-    predicted_speed_up: float | None = None,
-    note: str = "",
+    forecast: Forecast | None = None,
+    no_drafting: str = "",
     **changes: Any,
 ) -> Finished:
     """Return the end of an answer; `changes` are of its reply."""
@@ -64,20 +65,17 @@ def finished(
         "drafter": "lookup",
     }
     reply = Reply(**{**values, **changes})
-    forecast = Forecast(predicted_speed_up, None, note)
-    return Finished(reply, message or Message.assistant(text), id=id, forecast=forecast)
+    turn = message or Message.assistant(text)
+    return Finished(reply, turn, id=id, forecast=forecast, no_drafting=no_drafting)
 
 
 def exchange(
     text: str = "text",
-    id: int = 1,  # noqa: A002 - the protocol's word
     rounds: list[Round] | None = None,
     tokens: list[RoundDone] | None = None,
-    done: bool = False,
+    done: Finished | None = None,
 ) -> Exchange:
     """Return a request and what came back for it."""
     happened = [*(RoundDone(each, ()) for each in rounds or []), *(tokens or [])]
-    made = Exchange(id, (Message.user("question"),), answer=text, happened=happened)
-    if done:
-        made.finished = finished(id, text)
-    return made
+    request = Request(0, (Message.user("question"),))
+    return Exchange(request, answer=text, happened=happened, finished=done)

@@ -15,14 +15,17 @@ from textual._compositor import LayoutUpdate
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import RemoteEngine
 from localspec.history.archive import History
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.approval import CallRunner
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences
 from localspec.tui.app import ChatApp
+from localspec.tui.composer import Composer
+from localspec.tui.exchange import Exchange
 from localspec.tui.session import Session
+from localspec.tui.transcript import Transcript
 from tests.engine.double import command
 
 PATIENCE_S = 90.0  # a machine may be busy with something else
@@ -46,12 +49,30 @@ class Chat:
         return self.app.session
 
     @property
+    def composer(self) -> Composer:
+        return self.app.view.entry.composer
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.app.view.transcript
+
+    @property
+    def exchange(self) -> Exchange:
+        assert self.session.exchange is not None
+        return self.session.exchange
+
+    @property
     def contents(self) -> list[str]:
-        """What was said so far, as it is kept."""
+        """The messages, as they are stored."""
         return [each.message.text for each in self.session.talk.messages]
 
+    @property
+    def line(self) -> str:
+        """All that the screen shows, on one line."""
+        return " ".join(self.text().split())
+
     async def until(self, holds: Callable[[], object]) -> None:
-        """Wait until something holds, and see that it does."""
+        """Wait until something holds."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + PATIENCE_S
         while not holds():
@@ -59,14 +80,27 @@ class Chat:
             await asyncio.sleep(0.02)  # a pause of the pilot asks every widget
         await self.settle()
 
+    async def until_text(self, *texts: str) -> None:
+        """Wait until the screen shows texts, wherever its lines end."""
+        await self.until(lambda: all(each in self.text() or each in self.line for each in texts))
+
+    async def until_sheet(self, kind: type[object], key: str = "") -> None:
+        """Press a key, and wait for a screen."""
+        await self.press(*[key] * bool(key))
+        await self.until(lambda: isinstance(self.app.screen, kind))
+
+    async def until_rest(self) -> None:
+        """Wait for the end of what is under way."""
+        await self.until(lambda: not self.session.busy)
+
     async def settle(self) -> None:
         """Wait until all that follows from what has happened is drawn.
 
-        A pause of the pilot ends by clocks: where other programs have the processor, before anybody had a turn.
+        A pause of the pilot ends by clocks: where other programs have the processor, before anything had a turn.
         """
         await self.pilot.pause()
         for _ in range(_REFRESHES):
-            await _nobody_has_work()
+            await _until_idle()
             stack = self.app.screen_stack if self.app.is_running else []
             if not stack or not _has_to_draw(stack[-1]):
                 break
@@ -78,23 +112,28 @@ class Chat:
 
     async def type(self, text: str) -> None:
         """Paste a text into the composer: quicker than its keys one by one."""
-        self.app.view.entry.composer.post_message(events.Paste(text))
+        self.composer.post_message(events.Paste(text))
         await self.settle()
 
     async def ask(self, text: str) -> None:
         """Ask, and wait for the end of the answer."""
         await self.begin(text)
-        await self.until(lambda: not self.session.busy)
+        await self.until_rest()
 
     async def begin(self, text: str) -> None:
         """Ask, and wait until the question is there."""
         await self.run(text)
         await self.until(lambda: self.session.exchange is not None)
 
+    async def until_answering(self) -> str:
+        """Wait until an answer has begun; return what there is of it."""
+        await self.until(lambda: self.exchange.answer)
+        return self.exchange.answer
+
     async def run(self, text: str) -> None:
         """Write a text or a command, and press Enter."""
-        self.app.view.entry.composer.focus()
-        self.app.view.entry.composer.fill(text)
+        self.composer.focus()
+        self.composer.fill(text)
         await self.settle()
         if self.app.view.entry.list_open:
             await self.press("escape")
@@ -117,8 +156,8 @@ class Chat:
         return "\n".join(line.rstrip() for line in lines)
 
 
-async def _nobody_has_work() -> None:
-    """Wait until nobody on the loop could go on at once, three turns in a row."""
+async def _until_idle() -> None:
+    """Wait until nothing on the loop could go on at once, three turns in a row."""
     loop, calm = asyncio.get_running_loop(), 0
     end_s = loop.time() + PATIENCE_S
     while calm < 3 and loop.time() < end_s:
@@ -145,9 +184,8 @@ def drive(
     preferences: Preferences | None = None,
     pair: str | None = "toy",
     resume: int | None = None,
-    system: str | None = None,
     load: LaunchOptions | None = None,
-    engine: EngineClient | None = None,
+    engine: RemoteEngine | None = None,
     tools: Callable[[Path], CallRunner] | None = None,
 ) -> None:
     """Start the chat, do something in it, and leave.
@@ -160,15 +198,14 @@ def drive(
         preferences: of the user.
         pair: what is loaded; None leaves it to the chat.
         resume: the conversation to take up.
-        system: the system prompt.
         load: what is loaded, instead of the pair.
         engine: answers, instead of the double.
         tools: returns what carries out calls in the working directory; None where nothing may be called.
     """
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    talk = SavedConversation(History(folder / "history"), system)
-    engine = engine or EngineClient(command(script))
+    talk = SavedConversation(History(folder / "history"))
+    engine = engine or RemoteEngine(command(script))
     calling = None if tools is None else tools(work)
     launch = load or LaunchOptions(pair=pair)
     session = Session(engine, talk, launch, ReplyOptions(), work, work=calling)
@@ -214,15 +251,11 @@ def driven(
 
 
 async def assert_screen(chat: Chat, name: str) -> None:
-    """See that the screen is as it was, at three sizes.
-
-    LOCALSPEC_UPDATE_SCREENS=1 keeps how it is now instead.
-    """
+    """See that the screen is as it was, at three sizes; LOCALSPEC_UPDATE_SCREENS=1 keeps how it is now instead."""
     for width, height in SIZES:
         await chat.sized(width, height)
-        await _assert_kept(
-            chat, f"{name}-{width}x{height}.txt", lambda: chat.text().rstrip("\n") + "\n"
-        )
+        file = f"{name}-{width}x{height}.txt"
+        await _assert_kept(chat, file, lambda: chat.text().rstrip("\n") + "\n")
 
 
 async def assert_picture(chat: Chat, name: str) -> None:
@@ -249,13 +282,6 @@ async def _assert_kept(chat: Chat, name: str, shown: Callable[[], str]) -> None:
     end_s = loop.time() + _DRAWN_S
     while path.exists() and shown() != path.read_text(encoding="utf-8") and loop.time() < end_s:
         await chat.pilot.pause(0.15)
-    assert_kept(name, shown())
-
-
-def assert_kept(name: str, shown: str) -> None:
-    """See that something is as it was kept in a file; LOCALSPEC_UPDATE_SCREENS=1 keeps it anew."""
-    path = SCREENS / name
     if os.environ.get("LOCALSPEC_UPDATE_SCREENS"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(shown, encoding="utf-8")
-    assert shown == path.read_text(encoding="utf-8"), shown
+        path.write_text(shown(), encoding="utf-8")
+    assert shown() == path.read_text(encoding="utf-8"), shown()

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import RemoteEngine
 from localspec.history.archive import History
-from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.approval import CallRunner
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences
@@ -22,14 +22,14 @@ def session_of(
     script: dict[str, Any] | None = None,
     *,
     pair: str | None = "toy",
-    load: LoadOptions | None = None,
     talk: SavedConversation | None = None,
     work: CallRunner | None = None,
+    gate: str = "",
 ) -> Session:
     """Return a session on the double, with a history in the folder."""
-    launch = LaunchOptions(pair=pair, load=load or LoadOptions())
+    launch, engine = LaunchOptions(pair=pair), RemoteEngine(command(script))
     talk = talk or SavedConversation(History(folder / "history"))
-    return Session(EngineClient(command(script)), talk, launch, ReplyOptions(), folder, work=work)
+    return Session(engine, talk, launch, ReplyOptions(), folder, work=work, gate=gate)
 
 
 def said(

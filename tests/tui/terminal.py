@@ -18,14 +18,14 @@ import sys, time, resource
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import RemoteEngine
 from localspec.history.archive import History
 from localspec.tui.app import ChatApp
 from localspec.tui.session import Session
 from localspec.session.conversation import SavedConversation
 from tests.engine.double import command
 history = History(Path({folder!r}))
-session = Session(EngineClient(command({script!r})), SavedConversation(history), LaunchOptions(pair="toy"), ReplyOptions(), Path("."))
+session = Session(RemoteEngine(command({script!r})), SavedConversation(history), LaunchOptions(pair="toy"), ReplyOptions(), Path("."))
 latest = history.latest()
 if latest is not None:
     session.resume(latest)

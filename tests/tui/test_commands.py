@@ -5,29 +5,28 @@ from localspec.tui.actions import number
 from localspec.tui.commands import BY_NAME, COMMANDS, MOVED, matching, parse
 
 
-def test_a_command_and_its_argument() -> None:
-    assert parse("/save  a new title ") == (BY_NAME["save"], "a new title")
+@pytest.mark.parametrize(
+    ("line", "name", "argument"),
+    [
+        ("/save  a new title ", "save", "a new title"),
+        ("/bye", "quit", ""),
+        ("/exit", "quit", ""),
+        ("/clear", "new", ""),
+        ("/?", "help", ""),
+        ("/load #3", "history", "#3"),
+        ("/retry 7", "regenerate", "7"),
+        ("/ex md", "export", "md"),  # other names count where they are whole
+        ("/reg", "regenerate", ""),
+    ],
+)
+def test_a_command_is_read_with_its_argument(line: str, name: str, argument: str) -> None:
+    assert parse(line) == (BY_NAME[name], argument)
 
 
-def test_other_names_mean_the_same_when_they_are_whole() -> None:
-    assert parse("/bye") == parse("/exit") == (BY_NAME["quit"], "")
-    assert parse("/clear") == (BY_NAME["new"], "")
-    assert parse("/?") == (BY_NAME["help"], "")
-    assert parse("/load #3") == (BY_NAME["history"], "#3")
-    assert parse("/retry 7") == (BY_NAME["regenerate"], "7")
-    assert parse("/ex md") == (BY_NAME["export"], "md")
+def test_other_names_stand_once() -> None:
     aliases = [alias for each in COMMANDS for alias in each.aliases]
     assert len(set(aliases)) == len(aliases)
     assert not set(aliases) & set(BY_NAME)
-
-
-def test_a_beginning_that_means_one_command_is_enough() -> None:
-    assert parse("/reg") == (BY_NAME["regenerate"], "")
-
-
-def test_a_beginning_that_means_several_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match="/regenerate, /reveal, /restart"):
-        parse("/re")
 
 
 @pytest.mark.parametrize("old", MOVED)
@@ -44,24 +43,18 @@ def test_the_menu_has_about_twenty_commands() -> None:
     assert not any(each.rare for each in listed)
 
 
-def test_an_unknown_command_is_refused() -> None:
-    with pytest.raises(UsageError, match="there is no command /frobnicate"):
-        parse("/frobnicate now")
-
-
 @pytest.mark.parametrize(
-    ("line", "meant"),
+    ("line", "why"),
     [
-        ("/exprot md", "did you mean /export or /exit?"),
-        ("/colours", "/help lists them"),
-        ("/modle", "did you mean /model?"),
+        ("/re", "/regenerate, /reveal, /restart"),
+        ("/exprot md", r"no command /exprot: did you mean /export or /exit\?"),
+        ("/colours", "no command /colours: /help lists them"),
+        ("/modle", r"did you mean /model\?"),
     ],
 )
-def test_an_unknown_command_is_refused_with_what_is_known_near_it(line: str, meant: str) -> None:
-    with pytest.raises(UsageError) as caught:
+def test_an_unknown_command_is_refused_with_what_is_known_near_it(line: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
         parse(line)
-    assert meant in str(caught.value)
-    assert ("did you mean" in meant) == ("did you mean" in str(caught.value))
 
 
 @pytest.mark.parametrize("line", ["exit", "quit", " Exit "])

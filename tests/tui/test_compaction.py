@@ -25,118 +25,87 @@ SCRIPT: dict[str, Any] = {
 }
 
 
-def talk_of(folder: Path) -> SavedConversation:
-    return SavedConversation(History(folder / "history"), "Be brief.")
-
-
-def answered(talk: SavedConversation, question: str, answer: str, *, cut: bool = False) -> None:
-    asked = talk.say(Message.user(question))
+def reply(talk: SavedConversation, text: str, *, cut: bool = False) -> None:
+    """Answer the last message."""
     assert talk.conversation is not None
-    reply = talk.history.begin_reply(talk.conversation, asked, "toy")
-    (reply.cut if cut else reply.finish)(Message.assistant(answer))
-    talk.show_branch(reply.message)
+    made = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
+    (made.cut if cut else made.finish)(Message.assistant(text))
+    talk.show_branch(made.message)
 
 
-def compacted(talk: SavedConversation, summary: str) -> str | None:
-    question = talk.say_compaction()
-    assert talk.conversation is not None
-    reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
-    reply.finish(Message.assistant(summary))
-    talk.show_branch(reply.message)
-    return question
+def hold(talk: SavedConversation, *numbers: int) -> None:
+    """Ask and answer."""
+    for number in numbers:
+        talk.say(Message.user(f"q{number}"))
+        reply(talk, f"a{number} " * 9)
 
 
 def sent(talk: SavedConversation) -> list[str]:
     return [each.text for each in talk.turns(talk.messages[-1].id)]
 
 
-def test_summary_takes_the_place_of_all_but_the_last_turns(tmp_path: Path) -> None:
-    talk = talk_of(tmp_path)
-    for number in range(1, 10):
-        answered(talk, f"q{number}", f"a{number} " * 9)
-    compacted(talk, "In short.")
-    talk.say(Message.user("next"))
-    assert sent(talk) == [
-        "Be brief.",
-        REQUEST,
-        "In short.",
-        *("q8", "a8 " * 9, "q9", "a9 " * 9, "next"),
-    ]
-    assert len(talk.messages) == 21, "the history keeps everything"
+@pytest.fixture
+def talk(tmp_path: Path) -> SavedConversation:
+    return SavedConversation(History(tmp_path / "history"), "Be brief.")
 
 
-def test_request_is_sent_with_what_it_is_to_summarise(tmp_path: Path) -> None:
-    talk = talk_of(tmp_path)
-    for number in range(1, 10):
-        answered(talk, f"q{number}", f"a{number} " * 9)
+def test_summary_takes_the_place_of_all_but_the_last_turns(talk: SavedConversation) -> None:
+    hold(talk, *range(1, 10))
     talk.say_compaction()
-    assert sent(talk)[-3:] == ["q7", "a7 " * 9, REQUEST]
+    assert sent(talk)[-3:] == ["q7", "a7 " * 9, REQUEST], "what it is to summarise"
     assert "q8" not in sent(talk)
+    reply(talk, "In short.")
+    talk.say(Message.user("next"))
+    after = ["Be brief.", REQUEST, "In short.", "q8", "a8 " * 9, "q9", "a9 " * 9, "next"]
+    assert sent(talk) == after
+    assert len(talk.messages) == 21, "the history keeps everything"
+    talk.branch_off(len(talk.messages))
+    assert sent(talk) == after
 
 
-def test_second_summary_has_the_first_and_what_was_kept(tmp_path: Path) -> None:
-    talk = talk_of(tmp_path)
-    for number in range(1, 6):
-        answered(talk, f"q{number}", f"a{number} " * 9)
-    compacted(talk, "First.")
-    for number in range(6, 10):
-        answered(talk, f"q{number}", f"a{number} " * 9)
+def test_second_summary_has_the_first_and_what_was_kept(talk: SavedConversation) -> None:
+    hold(talk, *range(1, 6))
     talk.say_compaction()
-    said = sent(talk)
-    assert said[1:3] == [REQUEST, "First."]
-    assert said[-1] == REQUEST
-    assert {"q5", "q6"} <= {*said}
-    assert talk.conversation is not None
-    reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
-    reply.finish(Message.assistant("Second."))
-    talk.show_branch(reply.message)
-    answered(talk, "end", "done")
+    reply(talk, "First.")
+    hold(talk, *range(6, 10))
+    talk.say_compaction()
+    assert sent(talk)[1:3] == [REQUEST, "First."]
+    assert sent(talk)[-1] == REQUEST
+    assert {"q5", "q6"} <= {*sent(talk)}
+    reply(talk, "Second.")
+    hold(talk, 10)
     assert sent(talk)[1:3] == [REQUEST, "Second."]
-    assert sent(talk)[-2:] == ["end", "done"]
+    assert sent(talk)[-2:] == ["q10", "a10 " * 9]
     assert "q5" not in sent(talk)
 
 
-def test_summary_that_was_stopped_or_is_empty_takes_nobody_s_place(tmp_path: Path) -> None:
-    talk = talk_of(tmp_path)
-    answered(talk, "q1", "a1")
+def test_summary_that_was_stopped_takes_no_place(talk: SavedConversation) -> None:
+    hold(talk, 1)
     talk.say_compaction()
-    assert talk.conversation is not None
-    reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
-    reply.cut(Message.assistant("In sh"))
-    talk.show_branch(reply.message)
-    answered(talk, "q2", "a2")
-    assert sent(talk) == ["Be brief.", "q1", "a1", REQUEST, "In sh", "q2", "a2"]
+    reply(talk, "In sh", cut=True)
+    hold(talk, 2)
+    assert sent(talk) == ["Be brief.", "q1", "a1 " * 9, REQUEST, "In sh", "q2", "a2 " * 9]
 
 
-def test_compaction_is_undone_and_the_summary_is_changed(tmp_path: Path) -> None:
-    talk = talk_of(tmp_path)
-    answered(talk, "q1", "a1")
-    compacted(talk, "In short.")
+def test_compaction_is_undone_and_the_summary_is_changed(talk: SavedConversation) -> None:
+    hold(talk, 1)
+    talk.say_compaction()
+    reply(talk, "In short.")
     talk.rewrite_summary("Changed.")
     assert sent(talk) == ["Be brief.", REQUEST, "Changed."]
     assert talk.ends_with_summary
     talk.take_back()
-    assert sent(talk) == ["Be brief.", "q1", "a1"]
+    assert sent(talk) == ["Be brief.", "q1", "a1 " * 9]
     assert REQUEST not in talk.history.questions(9)
 
 
-def test_branch_keeps_the_summary_and_what_it_kept(tmp_path: Path) -> None:
-    talk = talk_of(tmp_path)
-    for number in range(1, 10):
-        answered(talk, f"q{number}", f"a{number} " * 9)
-    compacted(talk, "In short.")
-    before = sent(talk)
-    talk.branch_off(len(talk.messages))
-    assert sent(talk) == before
-
-
-def test_kept_turns_are_a_quarter_at_most_and_never_the_first(tmp_path: Path) -> None:
-    talk = talk_of(tmp_path)
-    answered(talk, "q1", "a1")
+def test_kept_turns_are_a_quarter_at_most_and_never_the_first(talk: SavedConversation) -> None:
+    hold(talk, 1)
     assert recent_from(talk.messages) is None
-    answered(talk, "q2", "long " * 99)
+    talk.say(Message.user("q2"))
+    reply(talk, "long " * 99)
     assert recent_from(talk.messages) is None
-    assert [each.id for each in context_of(talk.messages)] == [each.id for each in talk.messages]
+    assert context_of(talk.messages) == talk.messages
 
 
 def test_summary_is_made_in_free_words_and_in_bounds() -> None:
@@ -157,18 +126,11 @@ def said(
     """Chat in lines, in a conversation that had so many long answers before; return the exit code, the answers and the news."""
     talk = SavedConversation(History(folder / "history"))
     for _ in range(long):
-        answered(talk, "the Rhine?", "It is 1233 km long, and flows north. " * 66)
+        talk.say(Message.user("the Rhine?"))
+        reply(talk, "It is 1233 km long, and flows north. " * 66)
     script = {**SCRIPT, "answers": {**SCRIPT["answers"], "Summarise our": summary}}
-    preferences, resume = Preferences(compact=compact), talk.conversation
-    return chat_in_lines(
-        folder,
-        *lines,
-        script=script,
-        talk=talk,
-        resume=resume,
-        quiet=quiet,
-        preferences=preferences,
-    )
+    how: dict[str, Any] = {"resume": talk.conversation, "preferences": Preferences(compact=compact)}
+    return chat_in_lines(folder, *lines, script=script, talk=talk, quiet=quiet, **how)
 
 
 def test_nearly_full_context_is_told_once_and_compacting_makes_room(tmp_path: Path) -> None:
@@ -179,10 +141,19 @@ def test_nearly_full_context_is_told_once_and_compacting_makes_room(tmp_path: Pa
     assert out == "Well.\nWell.\nThey spoke of rivers.\n812 km.\n"
 
 
-def test_question_that_found_no_room_is_asked_again_behind_the_summary(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("compact", "typed", "news"),
+    [
+        ("ask", ["/compact"], "/compact summarises earlier turns"),
+        ("auto", [], "the context is full, summarising"),
+    ],
+)
+def test_question_that_found_no_room_is_asked_again_behind_the_summary(
+    compact: Compact, typed: list[str], news: str, tmp_path: Path
+) -> None:
     question = f"{'the Rhone ' * 60} and the Rhone?"
-    code, out, err = said(tmp_path, question, "/compact", long=1)
-    assert "/compact summarises earlier turns" in err
+    code, out, err = said(tmp_path, question, *typed, long=1, compact=compact)
+    assert news in err
     assert code == 0, err
     assert out == "They spoke of rivers.\n812 km.\n"
 
@@ -197,16 +168,6 @@ def test_nearly_full_context_is_summarised_by_itself_where_it_is_set_so(
     assert out == "Well.\nThey spoke of rivers.\n812 km.\n", "the summary is shown"
     assert err.count("full, summarising; earlier messages stay in the history") == 1
     assert "to change it: /compact They spoke of rivers." in err
-
-
-def test_question_that_found_no_room_is_asked_again_by_itself_where_it_is_set_so(
-    tmp_path: Path,
-) -> None:
-    question = f"{'the Rhone ' * 60} and the Rhone?"
-    code, out, err = said(tmp_path, question, long=1, compact="auto")
-    assert code == 0, err
-    assert out == "They spoke of rivers.\n812 km.\n"
-    assert "the context is full, summarising" in err
 
 
 def test_question_that_no_summary_makes_room_for_is_refused_once(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from localspec.retrieval.index import open_index
 from localspec.retrieval.update import add
 from localspec.session.export import exported
 from localspec.tui.sheets import ListSheet, TextSheet
-from tests.tui.driving import Chat, drive, driven
+from tests.tui.driving import Chat, drive
 from tests.tui.lines import said
 
 SCRIPT = {"otherwise": ["At 71 degrees [1]. Some say [9]."]}
@@ -31,7 +31,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_what_is_cited_is_shown_and_opened_by_keys(tmp_path: Path) -> None:
+def test_what_is_cited_is_visible_and_opened_by_keys(tmp_path: Path) -> None:
     async def doing(chat: Chat) -> None:
         await chat.ready()
         await chat.run("/docs notes")
@@ -49,41 +49,30 @@ def test_what_is_cited_is_shown_and_opened_by_keys(tmp_path: Path) -> None:
         await chat.press("f9")
         sheet = chat.app.screen
         assert isinstance(sheet, ListSheet)
-        assert [row.hint for row in sheet.rows] == [
-            "tea.md:1-3 · cited",
-            "coffee.md:1-3",
-            "an index of your files",
-            "answer from no index",
-        ]
+        hints = [row.hint for row in sheet.rows]
+        assert hints[:2] == ["tea.md:1-3 · cited", "coffee.md:1-3"]
+        assert hints[2:] == ["an index of your files", "answer from no index"]
         await chat.press("enter")
         assert isinstance(chat.app.screen, TextSheet)
         assert "brewed at 71 degrees" in chat.text()
         await chat.press("escape")
         await chat.run("/docs off")
-        await chat.ask("Something else?")
+        await chat.ask("@nobody there?")
         assert chat.session.talk.messages[-2].message.documents == ()
+        assert "no file matches @nobody" in chat.text()
+        await chat.ask(f"@notes {QUESTION}")  # for one question
+        assert chat.session.talk.messages[-2].message.documents
+        await chat.run("/edit 4 How many bars? @notes")
+        assert chat.session.talk.messages[-1].message.documents == ()
+        await chat.until_rest()
+        await chat.run("/docs other")
+        assert "choose one of notes" in chat.text()
 
     drive(doing, tmp_path, SCRIPT, size=(100, 40))
     with closing(History(tmp_path / "history")) as history:
         written = exported(history, 1, "md")
     assert "+ [1] tea.md:1-3" in written
     assert "how to answer" not in written
-
-
-@driven(SCRIPT)
-async def test_an_index_is_named_for_one_question(chat: Chat) -> None:
-    await chat.ready()
-    await chat.ask(f"@notes {QUESTION}")
-    message = chat.session.talk.messages[0].message
-    assert message.documents[0].name == "[1] tea.md:1-3"
-    assert "no file matches" not in chat.text()
-    await chat.ask("@nobody there?")
-    assert "no file matches @nobody" in chat.text()
-    await chat.run("/edit 1 How many bars? @notes")
-    assert chat.session.talk.messages[0].message.documents == ()
-    await chat.until(lambda: not chat.session.busy)
-    await chat.run("/docs other")
-    assert "choose one of notes" in chat.text()
 
 
 def test_lines_have_the_same(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A chat behind a gate: what is streamed, kept, searched and exported has nothing of a secret; what was asked for can be seen."""
 
-import io
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -8,18 +7,11 @@ from typing import Any
 import pytest
 
 from lab.planted import FORMATS, planted
-from localspec.engine.client import EngineClient
 from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
-from localspec.options import LaunchOptions, ReplyOptions
-from localspec.session.conversation import SavedConversation
 from localspec.session.export import exported, write_export
-from localspec.session.preferences import Preferences
-from localspec.tui import plain
-from localspec.tui.plain import Lines
-from localspec.tui.session import Session
-from tests.engine.double import command
+from tests.tui.lines import said
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 MASK = "[masked: GitHub token]"
@@ -33,30 +25,13 @@ SCRIPT: dict[str, Any] = {
 }
 
 
-def session_of(folder: Path, gate: str, script: dict[str, Any]) -> Session:
-    engine = EngineClient(command(script), gate=gate)
-    talk = SavedConversation(History(folder / "history"))
-    return Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), folder)
-
-
-def said(folder: Path, *lines: str, gate: str = "usual") -> tuple[str, str]:
-    """SavedConversation in lines behind a gate; return the answers and the news."""
-    session = session_of(folder, gate, SCRIPT)
-    out, err = io.StringIO(), io.StringIO()
-    front = Lines(session, Preferences(), out, err, terminal=False)
-    try:
-        assert plain.run(front, lines) == 0, err.getvalue()
-    finally:
-        session.close()
-    return out.getvalue(), err.getvalue()
-
-
 def on_disk(folder: Path) -> bytes:
     return b"".join(each.read_bytes() for each in folder.rglob("*") if each.is_file())
 
 
 def test_lines_and_history_have_nothing_of_a_secret(tmp_path: Path) -> None:
-    out, err = said(tmp_path, "the key?", "/lens", "/race", "/copy all")
+    lines = ("the key?", "/lens", "/race", "/copy all")
+    _, out, err = said(tmp_path, *lines, script=SCRIPT, gate="usual")
     assert out.startswith(f"It is {MASK}. Keep it.\n")
     assert "the texts are equal" in err
     found = (out + err).encode() + on_disk(tmp_path)
@@ -71,41 +46,29 @@ def test_no_format_is_seen_kept_or_exported_drafted_or_not(tmp_path: Path) -> No
     script = {"otherwise": [f"Use {each.text} here." for each in secrets], "n_ctx": 40_000}
     for drafts in (0, 6):
         folder = tmp_path / str(drafts)
-        session = session_of(folder, "usual", {**script, "drafts": drafts})
-        out, err = io.StringIO(), io.StringIO()
-        front = Lines(session, Preferences(), out, err, terminal=False)
-        try:
-            lines = [f"{number}?" for number in range(len(secrets))]
-            assert plain.run(front, [*lines, "/export json all.json"]) == 0, err.getvalue()
-        finally:
-            session.close()
-        found = (out.getvalue() + err.getvalue()).encode() + on_disk(folder)
+        lines = [f"{number}?" for number in range(len(secrets))] + ["/export json all.json"]
+        code, out, err = said(folder, *lines, script={**script, "drafts": drafts}, gate="usual")
+        assert code == 0, err
+        found = (out + err).encode() + on_disk(folder)
         assert found.count(b"[masked: ") >= 3 * len(secrets)
         for each in secrets:
             assert each.body.strip().encode() not in found, each
 
 
 def test_rule_that_stops_ends_the_answer(tmp_path: Path) -> None:
-    out, err = said(tmp_path, "the key?", gate="action = 'stop'")
+    _, out, err = said(tmp_path, "the key?", script=SCRIPT, gate="action = 'stop'")
     assert out == f"It is {MASK}\n"
     assert "gated" in err or "stopped" in err
 
 
 def test_what_is_asked_for_is_revealed_and_kept_masked(tmp_path: Path) -> None:
     gate = "[actions]\nemail = 'ask'"
-    out, err = said(tmp_path, "please ask", "/reveal", gate=gate)
+    code, out, err = said(tmp_path, "/reveal", "please ask", "/reveal", script=SCRIPT, gate=gate)
+    assert code == 0, "the last question's"
+    assert "nothing to reveal" in err
     assert out == "Write to [masked: e-mail address].\n"
     assert "e-mail address: ann@example.org" in err
     assert b"ann@example.org" not in on_disk(tmp_path)
-
-
-def test_nothing_to_reveal_says_so(tmp_path: Path) -> None:
-    session = session_of(tmp_path, "usual", SCRIPT)
-    front = Lines(session, Preferences(), io.StringIO(), io.StringIO(), terminal=False)
-    try:
-        assert plain.run(front, ["/reveal"]) == 2
-    finally:
-        session.close()
 
 
 def kept(folder: Path) -> tuple[History, int]:
@@ -125,31 +88,24 @@ def kept(folder: Path) -> tuple[History, int]:
 
 
 @pytest.mark.parametrize("style", ["md", "json"])
-def test_exports_mask_both_sides_where_that_is_asked_for(tmp_path: Path, style: str) -> None:
-    history, conversation = kept(tmp_path)
-    told = exported(history, conversation, style, usual_gate().cleaned)
-    assert KEY not in told
-    assert "ann@example.org" not in told
-    assert told.count(MASK) >= 3
-    assert KEY in exported(history, conversation, style, None)
-    path, _ = write_export(history, conversation, style, tmp_path, usual_gate().cleaned, own=True)
-    assert "ann" not in path.name
-    assert KEY.encode() not in path.read_bytes()
-    history.close()
-
-
-@pytest.mark.parametrize("style", ["md", "json"])
-def test_exports_leave_the_users_own_words_and_say_how_much_is_masked(
+def test_exports_mask_answers_and_both_sides_where_that_is_asked_for(
     tmp_path: Path, style: str
 ) -> None:
     history, conversation = kept(tmp_path)
-    path, masked = write_export(history, conversation, style, tmp_path, usual_gate().cleaned)
+    mask = usual_gate().cleaned
+    whole = exported(history, conversation, style, mask)
+    assert KEY not in whole
+    assert "ann@example.org" not in whole
+    assert whole.count(MASK) >= 3
+    assert KEY in exported(history, conversation, style, None)
+    path, _ = write_export(history, conversation, style, tmp_path, mask, own=True)
+    assert "ann" not in path.name
+    assert KEY.encode() not in path.read_bytes()
+    path, masked = write_export(history, conversation, style, tmp_path, mask)
     assert "ann-example" in path.name.replace(" ", "-")
     text = path.read_text()
     assert text.count("ann@example.org") == 2, "the title, and the question"
     assert KEY not in text
-    assert MASK in text
-    count = text.count("[masked: ")
-    assert masked.startswith(f"{count} passages masked (GitHub token")
+    assert masked.startswith(f"{text.count('[masked: ')} passages masked (GitHub token")
     assert write_export(history, conversation, style, tmp_path, None)[1] == ""
     history.close()

@@ -16,7 +16,7 @@ from localspec.session.conversation import SavedConversation
 from localspec.tui.actions import edited
 from localspec.tui.commands import goes_on, unquoted
 from localspec.tui.picker import Picker
-from localspec.tui.screens import fill_clipboard as filled
+from localspec.tui.screens import fill_clipboard
 from localspec.tui.sheets import ListSheet
 from tests.llama import tiny_models
 from tests.tui.driving import Chat, drive, driven
@@ -27,111 +27,83 @@ SLOW = {"otherwise": ["word " * 400], "pass_s": 0.01}
 
 
 @pytest.mark.parametrize(
-    ("text", "inner"),
+    ("text", "inner", "more"),
     [
-        ('"""\na\nb\n"""', "a\nb"),
-        ('""" a """', " a "),
-        ('"""a""" b', '"""a""" b'),
-        ("a", "a"),
-        ('""""', '""""'),
+        ('"""\na\nb\n"""', "a\nb", False),
+        ('""" a """', " a ", False),
+        ('"""a""" b', '"""a""" b', False),
+        ("a", "a", False),
+        ('""""', '""""', True),
+        ('"""', '"""', True),
+        ('""" a\nb', '""" a\nb', True),
+        ('a """', 'a """', False),
     ],
 )
-def test_three_double_quotes_enclose_a_text(text: str, inner: str) -> None:
+def test_three_double_quotes_enclose_a_text(text: str, inner: str, more: bool) -> None:
     assert unquoted(text) == inner
-
-
-def test_what_is_not_closed_goes_on() -> None:
-    assert goes_on('"""')
-    assert goes_on('""" a\nb')
-    assert not goes_on('"""a"""')
-    assert not goes_on('a """')
-
-
-def test_a_block_in_lines_is_one_question(tmp_path: Path) -> None:
-    script = {"answers": {"/one\ntwo": "Both."}}
-    _, out, _ = said(tmp_path, '"""', "/one", "two", '"""', script=script)
-    assert out == "Both.\n"
-
-
-def test_what_was_begun_in_lines_is_taken_back(tmp_path: Path) -> None:
-    script = {"answers": {"one": "One.", "two": "Two."}}
-    lines = ["one\\", None, "two"]
-    _, out, _ = said(tmp_path, *lines, script=script)
-    assert out == "Two.\n"
-
-
-@driven()
-async def test_a_block_on_the_screen_is_closed_before_it_is_sent(chat: Chat) -> None:
-    await chat.ready()
-    await chat.type('"""/one')
-    await chat.press("enter")
-    assert chat.app.view.entry.composer.text == '"""/one\n'
-    await chat.type('two"""')
-    await chat.press("enter")
-    await chat.until(lambda: chat.contents[1:])
-    assert chat.contents[0] == "/one\ntwo"
+    assert goes_on(text) == more
 
 
 @pytest.mark.parametrize("keys", [["ctrl+d"], ["ctrl+c", "ctrl+c"]])
 @driven()
 async def test_keys_that_leave(chat: Chat, keys: list[str]) -> None:
     await chat.ready()  # what loads, Ctrl+C stops first
-    chat.app.view.entry.composer.fill("ab")
+    chat.composer.fill("ab")
     await chat.press("home", "ctrl+d")
-    assert chat.app.view.entry.composer.text == "b"
-    chat.app.view.entry.composer.fill("")
+    assert chat.composer.text == "b"
+    chat.composer.fill("")
     await chat.pilot.press(*keys)
     await chat.settle()
     assert chat.app._exit
 
 
+def test_in_lines_a_bare_word_leaves_where_a_person_types(tmp_path: Path) -> None:
+    assert said(tmp_path, "one?", "exit", "two?", answers=iter(()))[1].count("Hello") == 1
+    assert said(tmp_path, "exit")[1].count("Hello") == 1
+
+
 @driven()
-async def test_a_bare_word_leaves_and_in_quotes_it_is_a_question(chat: Chat) -> None:
-    await chat.ask('"""exit"""')
-    assert chat.contents[0] == "exit"
+async def test_a_bare_word_leaves_and_in_quotes_it_is_a_question(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspended: list[bool] = []
+    monkeypatch.setattr(chat.app, "action_suspend_process", lambda: suspended.append(True))
+    await chat.press("ctrl+z")
+    assert suspended == [True]
+    await chat.type('"""/exit')
+    await chat.press("enter")
+    assert chat.composer.text == '"""/exit\n', "it is closed before it is sent"
+    await chat.type('two"""')
+    await chat.press("enter")
+    await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
+    assert chat.contents[0] == "/exit\ntwo"
     await chat.run("quit")
     assert chat.app._exit
     assert len(chat.contents) == 2
 
 
-def test_in_lines_a_bare_word_leaves_where_a_person_types(tmp_path: Path) -> None:
-    assert said(tmp_path, "one?", "exit", "two?", answers=iter(()))[1].count("Hello") == 1
-    assert said(tmp_path, "one?", "exit", "two?")[1].count("Hello") == 3
-
-
-@pytest.mark.parametrize(
-    ("sent", "told"),
-    [
-        ("/exprot md", "did you mean /export"),
-        ("/set temprature 1", "temprature"),
-        ("/rename x", "/rename is /save now"),
-        ("/stop", "/stop is Esc, and Ctrl-C in lines now"),
-    ],
-)
 @driven()
-async def test_a_command_that_is_refused_stays_to_be_mended(
-    chat: Chat, sent: str, told: str
+async def test_conversations_differ_in_settings_and_system_prompt_and_are_left_with_advice(
+    chat: Chat,
 ) -> None:
-    await chat.ready()
-    await chat.run(sent)
-    assert told in " ".join(chat.text().split())
-    assert chat.app.view.entry.composer.text == sent
-    await chat.run("/stats")
-    assert chat.app.view.entry.composer.text == ""
-
-
-@driven()
-async def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(chat: Chat) -> None:
-    assert chat.session.farewell == ""
+    session = chat.session
+    assert session.farewell == ""
+    await chat.run("/set temperature 0.1")
+    await chat.run("/system Speak like a pirate.")
+    assert "system prompt" in chat.text()
     await chat.ask("one")
-    assert chat.session.farewell == "continue with: localspec chat --continue 1"
+    assert session.farewell == "continue with: localspec chat --continue 1"
     await chat.press("ctrl+n")
-    assert chat.session.farewell == ""
+    assert session.farewell == ""
+    assert session.settings.text_of("temperature") == "0.8"
+    assert session.talk.system is None
     await chat.ask("two")
     await chat.run("/history #1")
-    assert chat.session.farewell == "continue with: localspec chat --continue 1"
-    chat.session.talk.history.trouble = "the disk is full"
-    assert chat.session.farewell == "not saved: the disk is full"
+    assert session.settings.text_of("temperature") == "0.1"
+    assert session.talk.system == "Speak like a pirate."
+    assert session.farewell == "continue with: localspec chat --continue 1"
+    session.talk.history.trouble = "the disk is full"
+    assert session.farewell == "not saved: the disk is full"
 
 
 @driven()
@@ -144,8 +116,8 @@ async def test_who_goes_on_in_two_windows_is_told_of_the_branch(chat: Chat, tmp_
     other.say(Message.user("meanwhile"))
     other.history.close()
     await chat.begin("three")
-    await chat.until(lambda: "in another window" in chat.text())
-    await chat.until(lambda: not chat.session.busy)
+    await chat.until_text("in another window")
+    await chat.until_rest()
     assert chat.contents[::2] == ["one", "two", "three"]
     assert len(chat.session.talk.messages[4].siblings) == 2
     await chat.ask("four")
@@ -171,33 +143,6 @@ def test_the_speed_of_another_model_is_not_told(tmp_path: Path) -> None:
 
 
 @driven()
-async def test_ctrl_z_suspends(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(chat.app, "action_suspend_process", lambda: asked.append("suspend"))
-    chat.app.view.entry.composer.fill("text")
-    await chat.press("ctrl+z")
-    assert asked == ["suspend"]
-    assert chat.app.view.entry.composer.text == "text"
-
-
-def test_questions_are_recalled_after_a_restart(tmp_path: Path) -> None:
-    async def ask(chat: Chat) -> None:
-        (chat.session.folder / "a.txt").write_text("content")
-        await chat.ask("one")
-        await chat.ask("two @a.txt")
-
-    async def recall(chat: Chat) -> None:
-        await chat.until(lambda: chat.app.view.entry.composer.recall)
-        await chat.press("up")
-        assert chat.app.view.entry.composer.text == "two @a.txt"
-        await chat.press("up")
-        assert chat.app.view.entry.composer.text == "one"
-
-    drive(ask, tmp_path)
-    drive(recall, tmp_path)
-
-
-@driven()
 async def test_undo_takes_the_last_question_back_and_loses_nothing(chat: Chat) -> None:
     await chat.ask("one")
     await chat.ask("two")
@@ -207,10 +152,9 @@ async def test_undo_takes_the_last_question_back_and_loses_nothing(chat: Chat) -
     await chat.ask("three")
     assert chat.contents[::2] == ["one", "three"]
     assert len(chat.session.talk.messages[2].siblings) == 2
-    await chat.run("/undo")
-    await chat.run("/undo")
+    for _ in range(3):
+        await chat.run("/undo")
     assert chat.contents == []
-    await chat.run("/undo")
     assert "nothing was asked yet" in chat.text()
     await chat.ask("four")
     assert chat.contents[::2] == ["four"]
@@ -226,69 +170,61 @@ def test_a_conversation_is_saved_under_a_title_and_loaded_by_it(tmp_path: Path) 
     assert "this conversation is empty" in err
 
 
-def test_a_model_is_loaded_by_the_name_that_others_give_it(tmp_path: Path) -> None:
-    _, _, err = said(tmp_path, "/load qwen3:4b")
-    assert "loaded: qwen3-4b" in err
+@pytest.fixture
+def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file of settings, which is not there yet."""
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    return tmp_path / "settings/config.toml"
 
 
-def test_a_name_that_is_none_means_no_model_that_writes_nothing(tmp_path: Path) -> None:
-    _, _, err = said(tmp_path, "/model qwen3-embed", "/model bge-smal")
-    like_first, like_none = err.splitlines()[-2:]
+def test_models_are_meant_by_names_that_others_give_them(tmp_path: Path) -> None:
+    _, _, err = said(tmp_path, "/load qwen3:4b", "/model qwen3-embed", "/model bge-smal")
+    loaded, like_first, like_none = err.splitlines()[-3:]
+    assert "loaded: qwen3-4b" in loaded
     assert "no model 'qwen3-embed': did you mean qwen3" in like_first
     assert "no model 'bge-smal': `localspec search`" in like_none
     assert "embedding" not in err
 
 
 def test_an_imported_model_is_loaded_and_made_the_usual_one_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    tiny_models.write_llama(tmp_path / "tiny.gguf")
-    import_file(
-        tmp_path / "tiny.gguf", "own-one", load_registry(), Store(tmp_path / "data"), copy=True
-    )
+    tiny = tmp_path / "tiny.gguf"
+    tiny_models.write_llama(tiny)
+    import_file(tiny, "own-one", load_registry(), Store(tmp_path / "data"), copy=True)
     _, _, err = said(tmp_path, "/set model own-one", "/load own-one", pair="smollm2-135m")
     assert "own-one is now your default model" in err
     assert "no conversation contains" not in err
-    file = tmp_path / "settings/config.toml"
-    assert tomllib.loads(file.read_text()) == {"target": "own-one"}
+    assert tomllib.loads(own_settings.read_text()) == {"target": "own-one"}
 
 
-def test_a_model_is_the_usual_one_from_now_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+def test_a_model_is_the_usual_one_from_now_on(tmp_path: Path, own_settings: Path) -> None:
     _, _, err = said(tmp_path, "/set model qwen3:4b", "/set model qwen3", pair="smollm2-135m")
     assert "qwen3:4b is now your default model" in err
     assert "did you mean qwen3-0.6b" in err
-    file = tmp_path / "settings/config.toml"
-    assert tomllib.loads(file.read_text()) == {"pair": "qwen3-4b"}
+    assert tomllib.loads(own_settings.read_text()) == {"pair": "qwen3-4b"}
     said(tmp_path, "/set model", pair="smollm2-135m")
-    assert tomllib.loads(file.read_text()) == {"pair": "smollm2-135m"}
+    assert tomllib.loads(own_settings.read_text()) == {"pair": "smollm2-135m"}
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("always", [False, True])
 def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
-    always: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    always: bool, tmp_path: Path, own_settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     pairs = [ModelRow("smollm2-135m", 1, True, True, "")]
     monkeypatch.setattr("localspec.tui.picker.measured_choices", lambda: pairs)
 
     async def choose(chat: Chat) -> None:
         await chat.ready()
-        await chat.press("f8")
-        await chat.until(
-            lambda: isinstance(chat.app.screen, Picker) and len(chat.app.screen.rows) == 1
-        )
+        await chat.until_sheet(Picker, "f8")
+        await chat.until(lambda: len(chat.app.screen.rows) == 1)  # type: ignore[attr-defined]
         await chat.press("enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
         assert "now and by default" in chat.text()
         await chat.press(*["down"] * always, "enter")
         await chat.until(lambda: chat.session.models.name == "smollm2-135m")
-        await chat.until(lambda: (tmp_path / "settings/config.toml").exists() == always)
+        await chat.until(lambda: own_settings.exists() == always)
 
     drive(choose, tmp_path)
 
@@ -312,32 +248,9 @@ async def test_a_question_that_waits_is_given_back_when_the_answer_is_stopped(ch
     await chat.begin("one")
     await chat.run("two")
     await chat.press("escape")
-    await chat.until(lambda: not chat.session.busy)
-    await chat.until(lambda: chat.app.view.entry.composer.text == "two")
+    await chat.until_rest()
+    await chat.until(lambda: chat.composer.text == "two")
     assert chat.contents[::2] == ["one"]
-
-
-@driven()
-async def test_a_new_conversation_has_neither_the_settings_nor_the_system_prompt_of_the_last(
-    chat: Chat,
-) -> None:
-    await chat.run("/set temperature 0.1")
-    await chat.run("/system Speak like a pirate.")
-    assert "system prompt" in chat.text()
-    await chat.ask("one")
-    await chat.press("ctrl+n")
-    assert chat.session.settings.text_of("temperature") == "0.8"
-    assert chat.session.talk.system is None
-    await chat.run("/history #1")
-    assert chat.session.settings.text_of("temperature") == "0.1"
-    assert chat.session.talk.system == "Speak like a pirate."
-
-
-@pytest.mark.parametrize("words", ["colours", "clipboard", "quit"])
-@driven()
-async def test_the_palette_finds_a_command_by_what_it_does(chat: Chat, words: str) -> None:
-    found = [each.title for each in chat.app.get_system_commands(chat.app.screen)]
-    assert any(words in each for each in found)
 
 
 def test_a_question_is_written_in_an_editor(
@@ -355,11 +268,6 @@ def test_a_question_is_written_in_an_editor(
         edited("one")
 
 
-def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
-    _, _, err = said(tmp_path, "what is @nothing?")
-    assert "no file matches @nothing: sent as text" in err
-
-
 def test_a_program_of_the_machine_fills_its_clipboard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,19 +277,21 @@ def test_a_program_of_the_machine_fills_its_clipboard(
     program.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("SSH_CONNECTION", raising=False)
-    assert filled("größer")
+    for variable in ("DISPLAY", "SSH_CONNECTION"):
+        monkeypatch.delenv(variable, raising=False)
+    assert fill_clipboard("größer")
     assert (tmp_path / "clipboard").read_text() == "größer"
     monkeypatch.setenv("SSH_CONNECTION", "somewhere")
-    assert not filled("x")
+    assert not fill_clipboard("x")
     monkeypatch.delenv("SSH_CONNECTION")
     program.write_text("#!/bin/sh\nexit 1\n")
-    assert not filled("x")
+    assert not fill_clipboard("x")
 
 
-def test_the_system_prompt_is_a_setting(tmp_path: Path) -> None:
-    _, _, err = said(tmp_path, "/set system Be brief.", "/set", "/set system -", "/set system")
+def test_the_system_prompt_is_a_setting_and_what_mentions_no_file_is_said(tmp_path: Path) -> None:
+    lines = ("what is @nothing?", "/set system Be brief.", "/set", "/set system -", "/set system")
+    _, _, err = said(tmp_path, *lines)
+    assert "no file matches @nothing: sent as text" in err
     assert "system is now Be brief." in err
     assert "system             Be brief." in err
     assert err.endswith("localspec: system is now -\n")
@@ -394,8 +304,8 @@ def test_page_up_where_nothing_scrolls_goes_on_following(tmp_path: Path) -> None
         await chat.press("pageup")
         passes.touch()
         await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
-        await chat.until(lambda: chat.app.view.transcript.max_scroll_y > 0)
-        await chat.until(lambda: chat.app.view.transcript.follows)
+        await chat.until(lambda: chat.transcript.max_scroll_y > 0)
+        await chat.until(lambda: chat.transcript.follows)
         await chat.press("pageup")
         assert "↓" in chat.text()
 

@@ -8,7 +8,7 @@ from localspec.tui import picker as growing
 from localspec.tui.picker import LargerContext, larger_context
 from localspec.tui.sheets import ListSheet
 from tests.models.shapes import Proportions, sparse_model
-from tests.tui.driving import Chat, drive, driven
+from tests.tui.driving import Chat, drive
 
 # 4 layers with keys and values of 1024 numbers in f16: 16384 bytes a token.
 SHAPE = Proportions("llama", 4, 256, 512, 4, 4, 256, 512, more=(("context_length", 6000),))
@@ -33,24 +33,7 @@ def test_a_context_grows_as_far_as_training_and_memory_go(
     path = sparse_model(tmp_path / "toy.gguf", SHAPE)
     monkeypatch.setattr(growing, "free_ram_bytes", lambda: free)
     assert larger_context(str(path), n_ctx, "f16") == found
-
-
-def test_of_an_unknown_model_nothing_is_offered() -> None:
-    assert larger_context("nobody", 4096, "f16") is None
-
-
-@driven()
-async def test_ctx_is_a_setting_that_loads_the_model_again(chat: Chat) -> None:
-    await chat.ready()
-    first = chat.session.models.ready
-    await chat.run("/set ctx 0")
-    assert "0" in chat.text()
-    assert chat.session.models.usual.load.n_ctx is None
-    await chat.run("/set ctx 2000")
-    await chat.until(lambda: chat.session.models.ready not in {None, first})
-    assert chat.session.models.loaded is not None
-    assert chat.session.models.loaded.load.n_ctx == 2000
-    assert chat.session.setting("ctx") == "2000"
+    assert larger_context("unknown", n_ctx, "f16") is None
 
 
 def test_a_full_context_offers_a_larger_one_and_asks_again(
@@ -60,11 +43,14 @@ def test_a_full_context_offers_a_larger_one_and_asks_again(
 
     async def look(chat: Chat) -> None:
         await chat.ready()
+        await chat.run("/set ctx 0")
+        assert chat.session.models.usual.load.n_ctx is None
         await chat.run("one " * 40)
-        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+        await chat.until_sheet(ListSheet)
         assert "reload with 2000 tokens" in chat.text()
         assert "+ 112 MB of memory" in chat.text()
         await chat.press("enter")
         await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
+        assert chat.session.setting("ctx") == "2000"
 
     drive(look, tmp_path, {"n_ctx": 100})

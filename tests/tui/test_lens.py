@@ -16,38 +16,31 @@ TOKENS = [
 
 def test_every_origin_has_marks_that_need_no_colour() -> None:
     assert marked(TOKENS) == "The[ cat sat]< on>{ the}+ mat+."
-
-
-def test_without_its_marks_the_lens_is_the_answer() -> None:
     assert "".join(text for text, _ in pieces(TOKENS)) == "The cat sat on the mat."
-
-
-def test_the_legend_counts_tokens_by_origin() -> None:
     assert legend(TOKENS) == [
         "[text]     2  proposed by the draft model",
         "{text}     1  looked up in the text so far",
-        "<text>     1  corrected by the target",
+        "<text>     1  corrected by the large model",
         "+text+     1  extra token from the large model",
-        " text      2  written by the target, nothing drafted",
+        " text      2  written by the large model, nothing drafted",
     ]
+    marks = [(mark.open, mark.close) for mark in MARKS.values()]
+    assert len(set(marks)) == len(marks)
 
 
 def test_a_drafter_of_another_package_has_its_own_marks_and_can_be_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    happened = [tokens("a", by="series", drafted=1, accepted=1)]
+    assert marked(happened) == "a", "not known yet"
     assert KEYS["draft"].problem("series") is not None
     entry = DrafterEntry("series", "none", 5, False, "<>", "accent", "the series goes on")
     monkeypatch.setitem(DRAFTERS, entry.name, entry)
     monkeypatch.setattr(lens, "MARKS", dict(MARKS))
-    happened = [tokens("a", by="series", drafted=1, accepted=1)]
     assert marked(happened) == "<a>"
     assert legend(happened) == ["<text>     1  the series goes on"]
     assert KEYS["draft"].problem("series") is None
     assert KEYS["draft"].read("series") == "series"
-
-
-def test_an_origin_that_is_not_known_yet_is_shown_as_the_targets_own() -> None:
-    assert marked([tokens("a", by="oracle", drafted=1, accepted=1)]) == "a"
 
 
 def test_a_part_of_a_character_counts_with_the_token_that_completes_it() -> None:
@@ -56,16 +49,8 @@ def test_a_part_of_a_character_counts_with_the_token_that_completes_it() -> None
     assert counts(happened) == {MARKS["model"]: 2}
 
 
-def test_tokens_cannot_command_the_terminal() -> None:
+def test_tokens_cannot_command_the_terminal_and_marks_do_not_move_code() -> None:
     assert "\x1b" not in marked([tokens("\x1b[2J", by="model", drafted=1, accepted=1)])
-
-
-def test_no_two_origins_have_the_same_marks() -> None:
-    marks = [(mark.open, mark.close) for mark in MARKS.values()]
-    assert len(set(marks)) == len(marks)
-
-
-def test_marks_do_not_move_the_indentation_of_code() -> None:
     code = [
         tokens("def f():", "\n   ", by="model", drafted=1, accepted=1),
         tokens(" return", " 1\n", by="lookup", drafted=2, accepted=2),

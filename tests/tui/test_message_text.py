@@ -1,10 +1,11 @@
 import json
 
+import pytest
+
 from localspec.chat.events import Started
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, Role
-from localspec.tui.message_text import growing_text as growing
-from localspec.tui.message_text import message_text as shown
+from localspec.tui.message_text import growing_text, message_text
 from tests.tui.answers import exchange
 
 
@@ -22,42 +23,40 @@ def message(role: Role = "assistant", text: str = "text", **changes: object) -> 
     return StoredMessage(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def test_a_question_has_its_number() -> None:
-    assert shown(message("user"), 3).heading == "You · 3"
-
-
-def test_versions_are_counted() -> None:
-    assert shown(message(siblings=(0, 1, 2))).heading == "toy · version 2 of 3"
+def test_headings_number_questions_and_count_versions() -> None:
+    assert message_text(message("user"), 3).heading == "You · 3"
+    assert message_text(message(siblings=(0, 1, 2))).heading == "toy · version 2 of 3"
 
 
 def test_a_file_in_a_question_is_folded_to_its_name_and_size() -> None:
-    told = shown(message("user", 'See @a\n\n<file name="a">\nlong\n</file>'), 1)
-    assert (told.text, told.note) == ("See @a", "+ a · 4 B · ≈ 1 tokens")
+    made = message_text(message("user", 'See @a\n\n<file name="a">\nlong\n</file>'), 1)
+    assert (made.text, made.note) == ("See @a", "+ a · 4 B · ≈ 1 tokens")
 
 
-def test_figures_of_an_answer() -> None:
-    figures = json.dumps(
-        {"tokens": 12, "tokens_per_s": 20.04, "accepted": 0.5, "stop": "cancelled"}
-    )
-    told = shown(message(figures=figures, state="cut"))
-    assert told.note == "12 tokens · 20.0 tokens/s · stopped"
+FIGURES = {"tokens": 12, "tokens_per_s": 20.04, "accepted": 0.5, "stop": "cancelled"}
 
 
-def test_an_answer_whose_writer_died_says_how_to_go_on() -> None:
-    assert shown(message(state="cut")).note == "interrupted, /continue resumes"
-
-
-def test_figures_of_another_version_are_left_out() -> None:
-    for figures in ("{", "[]", '{"tokens": "many", "accepted": null}'):
-        assert shown(message(figures=figures)).note == ""
+@pytest.mark.parametrize(
+    ("figures", "state", "note"),
+    [
+        (json.dumps(FIGURES), "cut", "12 tokens · 20.0 tokens/s · stopped"),
+        ("", "cut", "interrupted, /continue resumes"),
+        # Of another version:
+        ("{", "complete", ""),
+        ("[]", "complete", ""),
+        ('{"tokens": "many", "accepted": null}', "complete", ""),
+    ],
+)
+def test_figures_of_an_answer_and_how_it_ended(figures: str, state: str, note: str) -> None:
+    assert message_text(message(figures=figures, state=state)).note == note
 
 
 def test_a_growing_answer_tells_what_it_waits_for() -> None:
     waiting = exchange("")
-    assert growing(waiting, "toy", None).note == "waiting for the model …"
+    assert growing_text(waiting, "toy", None).note == "waiting for the model …"
     waiting.started, waiting.prefilled = Started(100, 40), 0.5
-    assert growing(waiting, "toy", None).note == "reading 30 of 60 tokens …"
+    assert growing_text(waiting, "toy", None).note == "reading 30 of 60 tokens …"
 
 
 def test_a_continued_answer_begins_with_what_was_there() -> None:
-    assert growing(exchange(" more"), "toy", message(text="some")).text == "some more"
+    assert growing_text(exchange(" more"), "toy", message(text="some")).text == "some more"

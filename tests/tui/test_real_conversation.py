@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.engine.client import EngineClient
+from localspec.engine.engine import RemoteEngine
 from localspec.options import LaunchOptions, LoadOptions
 from tests.tui.driving import Chat, drive
 
@@ -13,8 +13,7 @@ pytestmark = pytest.mark.weights
 
 def new_tokens(chat: Chat) -> int:
     """Return how many tokens of the last prompt were evaluated for it."""
-    assert chat.session.exchange is not None
-    started = chat.session.exchange.started
+    started = chat.exchange.started
     assert started is not None
     return started.prompt_tokens - started.cached_tokens
 
@@ -40,12 +39,12 @@ def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
         await chat.begin("Tell me a long story about a fox.")
         await chat.until(lambda: chat.session.exchange and chat.session.exchange.tokens > 8)
         await chat.press("escape")
-        await chat.until(lambda: not chat.session.busy)
+        await chat.until_rest()
         cut = chat.session.talk.messages[-1]
         assert cut.state == "cut"
         await chat.run("/set max_tokens 8")
         await chat.run("/continue")
-        await chat.until(lambda: not chat.session.busy)
+        await chat.until_rest()
         assert new_tokens(chat) <= 1
         assert chat.contents[-1].startswith(cut.message.text)
         assert len(chat.contents[-1]) > len(cut.message.text)
@@ -56,7 +55,7 @@ def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
         await chat.press("escape")
         await chat.run("/edit 2")
         await chat.run("And three fruits.")
-        await chat.until(lambda: not chat.session.busy)
+        await chat.until_rest()
         assert "version 2 of 2" in chat.text()
         assert len(chat.contents) == 4
 
@@ -66,5 +65,5 @@ def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
         await chat.ask("Thanks.")
         assert new_tokens(chat) < 30
 
-    drive(talk, tmp_path, load=load, engine=EngineClient())
-    drive(go_on, tmp_path, load=load, engine=EngineClient(), resume=1)
+    drive(talk, tmp_path, load=load, engine=RemoteEngine())
+    drive(go_on, tmp_path, load=load, engine=RemoteEngine(), resume=1)

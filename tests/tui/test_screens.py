@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import RoundDone
-from localspec.engine.protocol import ReplyEvents
+from localspec.chat.events import Forecast, RoundDone
+from localspec.chat.request import Request
 from localspec.launch.rows import ModelRow
 from localspec.messages import Message
-from localspec.options import ReplyOptions
 from localspec.session.preferences import Preferences
 from localspec.tui import picker
 from localspec.tui.history_sheet import HistorySheet
@@ -53,31 +52,43 @@ PAIRS = [
 def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
     """Give the last answer figures that do not depend on the machine."""
     made = exchange(rounds=[plain(0.02), round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
-    for each in seen:
-        made.take(ReplyEvents(made.id, (each,)))
-    made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
+    made.happened += seen
+    made.finished = finished(forecast=Forecast(1.3, None, "drafting 3 tokens at a time"))
     chat.session.exchange = made
+    chat.session.gains = [1.1, 1.2, 1.25, 1.15, 1.3, 1.2]
     chat.app.view.show_state()
 
 
-@driven()
-async def test_welcome(chat: Chat) -> None:
+async def show(chat: Chat, *messages: str) -> None:
+    """Have the last answer be other texts, without figures."""
+    talk = chat.session.talk
+    talk.history.resume_reply(talk.messages[-1].id).finish(Message.assistant(*messages))
+    talk.show_branch(talk.messages[-1].id)
+    await chat.app.view.show_messages()
+    settled(chat)
+    await chat.settle()
+
+
+@driven(preferences=Preferences(keys={"stats": "f12"}))
+async def test_welcome_completion_settings_and_help(chat: Chat) -> None:
     await chat.ready()
-    await chat.until(lambda: "toy" in chat.text())
+    await chat.until_text("toy")
     await assert_screen(chat, "welcome")
+    await chat.press(*"/re")
+    await chat.until_text("/regenerate")
+    await assert_screen(chat, "completion")
+    await chat.press("escape", "escape")
+    await chat.until_sheet(ListSheet, "f4")
+    await assert_screen(chat, "settings")
+    await chat.press("escape")
+    await chat.until_sheet(TextSheet, "f1")
+    await assert_screen(chat, "help")
 
 
 @driven({"otherwise": [ANSWER]})
 async def test_conversation(chat: Chat) -> None:
     await chat.ask("Reverse a linked list.")
-    talk = chat.session.talk
-    talk.history.resume_reply(talk.messages[-1].id).finish(
-        Message.assistant(ANSWER)
-    )  # without figures
-    talk.show_branch(talk.messages[-1].id)
-    await chat.app.view.show_messages()
-    settled(chat)
-    await chat.settle()
+    await show(chat, ANSWER)
     await assert_screen(chat, "conversation")
     await assert_picture(chat, "conversation")
 
@@ -92,55 +103,32 @@ async def test_reading_a_long_question(chat: Chat) -> None:
 
 
 @driven()
-async def test_completion(chat: Chat) -> None:
-    await chat.ready()
-    await chat.press(*"/re")
-    await chat.until(lambda: "/regenerate" in chat.text())
-    await assert_screen(chat, "completion")
-
-
-@driven()
-async def test_stats(chat: Chat) -> None:
+async def test_stats_and_lens(chat: Chat) -> None:
     await chat.ready()
     settled(chat)
     await chat.press("f2")
     await assert_screen(chat, "stats")
     await assert_picture(chat, "stats")
-
-
-@driven()
-async def test_lens(chat: Chat) -> None:
-    await chat.ready()
+    await chat.press("escape")
     settled(chat, TOKENS)
-    await chat.press("f3")
-    await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+    await chat.until_sheet(TextSheet, "f3")
     await assert_screen(chat, "lens")
     await assert_picture(chat, "lens")
-
-
-class Lanes(Race):
-    """A race that was run."""
-
-    def start(self) -> None:
-        for number, end, speed in (
-            (1, "Paris, of course.", 30.0),
-            (2, "Paris, on the Seine.", 20.0),
-        ):
-            text = f"The capital of France is {end}"
-            rounds = [round_of(3, 2, 0.1)] * 30 if number == 1 else [plain(0.05)] * 90
-            lane = exchange(text, number, rounds)
-            lane.finished = finished(number, text, tokens_per_s=speed)
-            self.lanes.append(lane)
 
 
 @driven()
 async def test_race(chat: Chat) -> None:
     await chat.ready()
-    race = Lanes(chat.session.engine, (Message.user("q"),), ReplyOptions())
-    race.start()
+    race = Race(chat.session.engine, Request(0))
+    for end, rounds, speed in (
+        ("Paris, of course.", [round_of(3, 2, 0.1)] * 30, 30.0),
+        ("Paris, on the Seine.", [plain(0.05)] * 90, 20.0),
+    ):
+        text = f"The capital of France is {end}"
+        race.lanes.append(exchange(text, rounds, done=finished(text=text, tokens_per_s=speed)))
+    race.done = True
     chat.app.push_screen(RaceSheet(race))
-    await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
-    await chat.until(lambda: "differ after" in chat.text())
+    await chat.until_text("differ after")
     await assert_screen(chat, "race")
     await assert_picture(chat, "race")
 
@@ -153,42 +141,20 @@ async def test_history(chat: Chat) -> None:
         chat.session.new()
     await chat.app.view.show_messages()
     chat.session.models.progress = ""
-    await chat.press("f7")
-    await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+    await chat.until_sheet(HistorySheet, "f7")
     await chat.press(*"eiffel")
     await chat.until(lambda: "Reverse" not in chat.text())
     await assert_screen(chat, "history")
 
 
 @driven()
-async def test_settings(chat: Chat) -> None:
-    await chat.ready()
-    await chat.press("f4")
-    await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
-    await assert_screen(chat, "settings")
-
-
-@driven(preferences=Preferences(keys={"stats": "f12"}))
-async def test_help(chat: Chat) -> None:
-    await chat.ready()
-    await chat.press("f1")
-    await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
-    await assert_screen(chat, "help")
-
-
-@pytest.fixture
-def _known_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_models(chat: Chat, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
-    monkeypatch.setattr(picker, "choices", lambda: list(PAIRS))
-    monkeypatch.setattr(picker, "measured_choices", lambda: list(PAIRS))
-
-
-@pytest.mark.usefixtures("_known_pairs")
-@driven()
-async def test_models(chat: Chat) -> None:
+    for name in ("choices", "measured_choices"):
+        monkeypatch.setattr(picker, name, lambda: list(PAIRS))
     await chat.ready()
     await chat.press("f8")
-    await chat.until(lambda: "giant" in chat.text())
+    await chat.until_text("giant")
     await assert_screen(chat, "models")
 
 
@@ -196,19 +162,13 @@ async def test_models(chat: Chat) -> None:
 async def test_full_context(chat: Chat) -> None:
     await chat.ready()
     await chat.run("one " * 40)
-    await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+    await chat.until_sheet(ListSheet)
     await assert_screen(chat, "full-context")
 
 
 @driven()
 async def test_thoughts(chat: Chat) -> None:
     await chat.ask("hello?")
-    talk = chat.session.talk
-    talk.history.resume_reply(talk.messages[-1].id).finish(
-        Message.assistant("Done.", "a deep thought")
-    )
-    talk.show_branch(talk.messages[-1].id)
-    await chat.app.view.show_messages()
-    settled(chat)
+    await show(chat, "Done.", "a deep thought")
     await chat.press("ctrl+t")
     await assert_screen(chat, "thoughts")

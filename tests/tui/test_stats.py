@@ -3,8 +3,7 @@ import pytest
 
 from localspec.chat.events import Forecast
 from localspec.decoding.round import Draft, Round, Spent, Verdict
-from localspec.tui.exchange import Exchange
-from localspec.tui.stats import ribbon, split, split_bar, stats, stats_lines, status
+from localspec.tui.stats import gained, ribbon, split, split_bar, stats, stats_lines, status
 from tests.tui.answers import exchange, finished, plain, round_of
 
 
@@ -35,21 +34,39 @@ def test_time_is_split_into_three_and_adds_up() -> None:
 
 def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
     nothing = ["Nothing measured yet: ask something first."]
-    assert stats_lines(None, 80) == stats_lines(Exchange(1, ()), 80) == nothing
+    assert stats_lines(None, 80) == stats_lines(exchange(), 80) == nothing
     done = exchange(rounds=[plain(0.02), round_of(3, 2, 0.05)] * 8)
     assert stats_lines(done, 80)[0] == "steps     all 16 · 2.00 tokens per step"
     note = "drafting is off: it would cost 8 % here"
-    done.finished = msgspec.structs.replace(finished(), forecast=Forecast(1.25, 1.14, note))
+    done.finished = finished(forecast=Forecast(1.25, 1.14, note))
     lines = stats_lines(done, 80)
     assert lines[0] == "speed-up  \u00d71.14 measured · \u00d71.25 predicted"
     assert "drafts    ■ model: 16 of 24 accepted (67%)" in lines
-    assert lines[-1] == note
+    assert lines[-2:] == [note, f"Not enough data yet{UNKNOWN}"]
     draft = Draft((7, 7), (0.5,) * 2, "model", alternatives=((8, 9),) * 2, branches=(1, 0))
     caught = Round(draft, Verdict(0, 8, branch=8), (8, 8), Spent(verify_s=0.02))
     branched = stats_lines(exchange(rounds=[plain(), caught]), 80)
     assert any("accepted (0%), and 1 of 2 second choices" in each for each in branched)
-    done.finished = msgspec.structs.replace(finished(), no_drafting="no drafting: slower here")
-    assert stats_lines(done, 80)[-1] == "No drafting: slower here."
+    done.finished = finished(no_drafting="no drafting: slower here")
+    assert stats_lines(done, 80)[-2] == "No drafting: slower here."
+
+
+UNKNOWN = " to tell whether drafting helps; /race measures both."
+
+
+@pytest.mark.parametrize(
+    ("gains", "sentence"),
+    [
+        ([1.2] * 5, f"Not enough data yet{UNKNOWN}"),
+        ([1.1, 1.2, 1.3] * 4, "Drafting: 1.20\u00d7 (1.14 to 1.26) over 12 answers"),
+        ([0.8, 1.3] * 4, "Drafting: 1.02\u00d7 (0.81 to 1.29) over 8 answers: no clear difference"),
+        ([0.8, 0.9] * 4, "Drafting: 0.85\u00d7 (0.80 to 0.90) over 8 answers"),
+    ],
+)
+def test_what_drafting_gained_has_an_interval_once_there_is_enough(
+    gains: list[float], sentence: str
+) -> None:
+    assert gained(gains) == sentence
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120])

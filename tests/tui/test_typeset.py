@@ -91,12 +91,11 @@ def test_a_long_question_is_folded_between_its_first_and_its_last_lines(
     assert lines[-1] == "line 99"
 
 
-def test_a_link_is_text(typesetter: Typesetter) -> None:
+def test_a_link_is_text_and_nothing_that_a_terminal_obeys_is_laid_out(
+    typesetter: Typesetter,
+) -> None:
     strips = typesetter.markdown("[end](https://example.org)", 60)
     assert not any(segment.style and segment.style.link for strip in strips for segment in strip)
-
-
-def test_nothing_that_a_terminal_obeys_is_laid_out(typesetter: Typesetter) -> None:
     for strips in (
         typesetter.markdown(EVIL, 40),
         typesetter.plain(EVIL, 40),

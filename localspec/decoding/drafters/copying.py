@@ -12,28 +12,8 @@ _TRIED = 16
 _LONGEST = 32
 _LASTING = 6
 """Tokens of a match from which on a place is remembered where it breaks off."""
-_BEFORE, _BEHIND = 4, 24
-"""How far from there, in tokens, an edited copy is expected to go on."""
-
-
-class FollowedText(Protocol):
-    """A text that seems to repeat another, token by token; `CopySource` says what the names mean."""
-
-    near: bool
-    disputed: bool
-
-    @property
-    def length(self) -> int:
-        """Tokens at the end of the text that match; 0 where nothing is predicted."""
-
-    def begin(self, tokens: Sequence[int]) -> None:
-        """Follow another text from here on; nothing of it was predicted."""
-
-    def follow(self, token: int) -> bool | None:
-        """Take in the next token of the text; return whether it was predicted, None where nothing was."""
-
-    def predict(self, most: int) -> list[int]:
-        """Return up to `most` tokens that follow in the source."""
+_BEFORE, _BEHIND, _NOWHERE = 4, 24, -100
+"""How far from there, in tokens, an edited copy is expected to go on; where no match broke off."""
 
 
 class Past(Protocol):
@@ -62,19 +42,15 @@ class CopySource:
     """
 
     def __init__(self) -> None:
-        self._text: list[int] = []
-        self._ends: dict[tuple[int, ...], list[int]] = {}
-        self._next: int = 0
-        self._broken_off: int | None = None
-        self.length = 0
-        self.near = False
-        self.disputed = False
+        self.begin(())
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Forget what was followed, and follow another text from here on; nothing of it was predicted."""
-        self._text.clear()
-        self._ends.clear()
-        self._broken_off = None
+        """Follow another text from here on; nothing of it was predicted."""
+        self._text: list[int] = []
+        self._ends: dict[tuple[int, ...], list[int]] = {}
+        self._next = self.length = 0
+        self._broken_off = _NOWHERE
+        self.near = self.disputed = False
         ends: list[int] = []
         for token in tokens:
             ends = self._append(token)
@@ -98,17 +74,16 @@ class CopySource:
         """Return up to `most` tokens that follow in the source; it may run into its own copy."""
         if self.length == 0:
             return []
-        text, start = self._text, self._next
-        period = len(text) - start
-        return [text[start + i % period] for i in range(most)]
+        copied = self._text[self._next : self._next + most]
+        while len(copied) < most:
+            copied += copied[: most - len(copied)]
+        return copied
 
     def _append(self, token: int) -> list[int]:
         """Take in a token, and return where the text ends as it does now, the latest end last."""
         text = self._text
         text.append(token)
-        if len(text) < 2:
-            return []
-        ends = self._ends.setdefault((text[-2], token), [])
+        ends = self._ends.setdefault(tuple(text[-2:]), [])
         ends.append(len(text))
         return ends
 
@@ -117,7 +92,7 @@ class CopySource:
         text, self.length = self._text, 0
         if len(ends) < 2:
             return
-        start, end = self._expected()
+        start, end = self._broken_off - _BEFORE, self._broken_off + _BEHIND
         around = ends[bisect_left(ends, start) : bisect_left(ends, end)]
         tried = {*ends[-_TRIED - 1 : -1], *around} - {len(text)}
         matches = [(self._match(at), start <= at < end, at) for at in tried]
@@ -128,12 +103,6 @@ class CopySource:
             text[at] != text[self._next] and length + 2 >= self.length for length, _, at in matches
         )
 
-    def _expected(self) -> tuple[int, int]:
-        """Return the range of places in which an edited copy would go on; empty without one."""
-        if self._broken_off is None:
-            return 0, 0
-        return self._broken_off - _BEFORE, self._broken_off + _BEHIND
-
     def _match(self, end: int) -> int:
         """Return how many tokens before `end` equal the end of the text."""
         text, length = self._text, 2
@@ -141,3 +110,56 @@ class CopySource:
         while length < longest and text[end - length - 1] == text[-length - 1]:
             length += 1
         return length
+
+
+class PastSource:
+    """Follows a place in texts of the past, where that matches longer than the text's own; see `CopySource`.
+
+    Args:
+        past: is searched where the text does not go on as predicted.
+
+    Attributes:
+        disputed: whether other places match about as well and go on differently.
+    """
+
+    near = False
+
+    def __init__(self, past: Past) -> None:
+        self._past = past
+        self._own = CopySource()
+        self._end: list[int] = []
+        self._place = self._length = 0
+        self.disputed = False
+
+    @property
+    def length(self) -> int:
+        """Tokens that match; 0 where the text itself knows as much."""
+        return self._length if self._length > self._own.length else 0
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Follow another text from here on."""
+        self._own.begin(tokens)
+        self._end = list(tokens[-_LONGEST:])
+        self._search()
+
+    def follow(self, token: int) -> bool | None:
+        """Take in the next token of the text; return whether it was predicted, None where nothing was."""
+        predicted, right = bool(self.predict(1)), self._past.read(self._place, 1) == [token]
+        self._own.follow(token)
+        self._end = [*self._end[1 - _LONGEST :], token]
+        if right and self._length:
+            self._place += 1
+            self._length, self.disputed = min(self._length + 1, _LONGEST), False
+        else:
+            self._search()
+        return right if predicted else None
+
+    def predict(self, most: int) -> list[int]:
+        """Return up to `most` tokens that follow there."""
+        return self._past.read(self._place, most) if self.length else []
+
+    def _search(self) -> None:
+        self._length, self.disputed, self._place = self._past.find(self._end) or (0, False, 0)
+
+
+Source = CopySource | PastSource

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.worth import Worth
@@ -86,9 +86,7 @@ class Plan:
         """Return what judges a draft while it grows; None where it is as long as planned."""
         if self.forecast is None or not self.verify_s:
             return None
-        verify_s = self.verify_s[
-            : self.draft_length + 1
-        ]  # the reply may have less room than planned
+        verify_s = self.verify_s[: self.draft_length + 1]  # there may be less room than planned
         return Worth(self.forecast.chances[0], self.forecast.step_s, verify_s, self.rate)
 
 
@@ -104,18 +102,13 @@ class NoDrafter:
     def forecast(self, tokens: Sequence[int]) -> None:
         """Expect nothing."""
 
-    def propose(
-        self,
-        tokens: Sequence[int],  # noqa: ARG002 - the protocol's signature
-        plan: Plan,  # noqa: ARG002
-        chooser: Chooser,  # noqa: ARG002
-    ) -> Generator[Pass, Logits, Draft]:
+    def learn(self, done: Round) -> None:
+        """Learn nothing."""
+
+    def propose(self, *_: Any, **__: Any) -> Generator[Pass, Logits, Draft]:
         """Return an empty draft without asking for a pass."""
         yield from ()
         return Draft()
-
-    def learn(self, done: Round) -> None:
-        """Learn nothing."""
 
 
 PLAIN = Plan(NoDrafter(), 0)

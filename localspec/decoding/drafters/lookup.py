@@ -2,12 +2,13 @@
 
 from bisect import bisect
 from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass, field
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.copying import CopySource, FollowedText
+from localspec.decoding.drafters.copying import CopySource, Source
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
-from localspec.decoding.drafters.estimator import Estimator
 from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.worth import Estimator
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
 
@@ -23,6 +24,7 @@ LONGEST = 31
 """Most tokens that are copied at once."""
 
 
+@dataclass(eq=False)
 class LookupDrafter:
     """Follows the text, and knows how often its source was right at each length of match.
 
@@ -32,30 +34,25 @@ class LookupDrafter:
     Args:
         eog: ids that end a generation; nothing useful follows them.
         min_match: tokens at the end of the text that must have occurred before, 2 or more.
-        source: what may be copied from; None takes the text itself.
+        source: what may be copied from: the text itself, or others.
         prior: the chance of a token by bucket, as it is before anything was seen.
 
     Source: prompt lookup decoding, Saxena 2023.
     """
 
+    eog: Collection[int]
+    min_match: int = 2
+    source: Source = field(default_factory=CopySource)
+    prior: Sequence[float] = PRIOR
     name = "lookup"
     reserve = 7.0
 
-    def __init__(
-        self,
-        eog: Collection[int],
-        min_match: int = 2,
-        source: FollowedText | None = None,
-        prior: Sequence[float] = PRIOR,
-    ) -> None:
-        self._eog = eog
-        self._min_match = min_match
-        self._source = CopySource() if source is None else source
-        self._estimator = Estimator(prior, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
+    def __post_init__(self) -> None:
+        self._estimator = Estimator(self.prior, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:  # noqa: ARG002 - the protocol's signature
         """Follow another text; see `Drafter`."""
-        self._source.begin(tokens)
+        self.source.begin(tokens)
 
     def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:  # noqa: ARG002 - the protocol's signature
         """Return how likely what follows in the source is; see `Drafter`."""
@@ -67,48 +64,44 @@ class LookupDrafter:
     ) -> Generator[Pass, Logits, Draft]:
         """Propose what follows in the source, as far as a constraint lets it; see `Drafter`."""
         yield from ()
-        if self._source.length < self._min_match:
+        if self.source.length < self.min_match:
             return Draft(drafter=self.name)
-        copied = self._source.predict(plan.draft_length)
-        end = next((at + 1 for at, token in enumerate(copied) if token in self._eog), len(copied))
+        copied = self.source.predict(plan.draft_length)
+        end = next((at + 1 for at, token in enumerate(copied) if token in self.eog), len(copied))
         drafted = tuple(copied[: chooser.admitted(tokens, copied[:end])])
         return Draft(drafted, tuple(self._chances(len(drafted))), self.name)
 
     def learn(self, done: Round) -> None:
         """Take in the text, and what it shows of copying: nothing of it has to be drafted for that."""
-        source = self._source
+        source = self.source
         for token in done.confirmed:
-            bucket = _bucket(source.length, near=source.near, disputed=source.disputed)
+            bucket = _bucket(source)
             right = source.follow(token)
             if right is not None:
                 self._estimator.add(bucket, hit=right)
 
     def _chances(self, most: int) -> list[float]:
         """Return the chance of each of the next tokens, to be right when those before it were."""
-        source, length = self._source, self._source.length
+        source, length = self.source, self.source.length
         if length == 0:
             return []
         most = len(source.predict(most))
         # Each token that comes true makes the match longer, and settles a dispute.
         buckets = _BUCKETS[source.near][length : length + most]
         buckets += [len(_SOLE) - 1] * (most - len(buckets))
-        if source.disputed and buckets:
-            buckets[0] = _bucket(length, near=source.near, disputed=True)
+        buckets[:1] = [_bucket(source)][:most]
         chances = {bucket: self._estimator.chance(bucket) for bucket in set(buckets)}
         return [chances[bucket] for bucket in buckets]
 
 
-def _bucket(length: int, *, near: bool, disputed: bool) -> int:
-    if disputed:
-        return len(_SOLE) + len(_NEAR) + (length > 2)
-    at = bisect(_LENGTHS, length) - 1
-    return len(_SOLE) + at if near and at < len(_NEAR) else at
+def _bucket(source: Source) -> int:
+    if source.disputed:
+        return len(_SOLE) + len(_NEAR) + (source.length > 2)
+    return _BUCKETS[source.near][source.length]
 
 
-_BUCKETS = [
-    [_bucket(length, near=near, disputed=False) for length in range(_LENGTHS[-1])]
-    for near in (False, True)
-]
+_BY_LENGTH = [bisect(_LENGTHS, length) - 1 for length in range(_LENGTHS[-1] + 1)]
+_BUCKETS = (_BY_LENGTH, [at + len(_SOLE) if 0 <= at < len(_NEAR) else at for at in _BY_LENGTH])
 """By whether the source is near, and by length; longer matches are in the last bucket of a sole source."""
 
 

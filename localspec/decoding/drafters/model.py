@@ -5,17 +5,18 @@ What it has evaluated, and how it catches up with a text, is its own business.
 
 from bisect import bisect
 from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
-from localspec.decoding.drafters.branches import Branches
+from localspec.decoding.drafters.branches import RIGHT, choose_branches, right_after
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
-from localspec.decoding.drafters.estimator import Estimator
-from localspec.decoding.drafters.growing_draft import GrowingDraft
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.drafters.spelling import Spelling
+from localspec.decoding.drafters.worth import Estimator, Worth
 from localspec.decoding.model import LanguageModel, Logits, Pass, Role
 from localspec.decoding.round import GAPS, Draft, Round
+from localspec.errors import PassFailed
 
 _GAPS = (0.5, 1.0, 2.0, 4.0)
 """Bounds of the buckets of gaps by which chances are learnt."""
@@ -32,47 +33,98 @@ _SMALL_LAG = 16
 _MOST = 31
 
 
-class Window:
-    """Which part of a text a draft model evaluates.
-
-    What a draft model has not followed costs a pass per chunk before it can propose anything, and
-    a long text makes each of its passes slower. So a window of `fresh` tokens is started where more
-    than that would have to be evaluated, and when the model's context is full. Its logits depend on
-    where the window began, and so on the requests before: good for proposing, never for a target.
+@dataclass(slots=True, eq=False)
+class GrowingDraft:
+    """Takes the rows of one pass after the other, and returns the token with which the next goes on; see `Pass.more`.
 
     Args:
-        model: evaluates; only its sizes and what it has cached matter.
-        fresh: tokens that a new window starts with.
+        drafter: whose it is.
+        prefix: confirmed so far, a list of its own: it grows by what is proposed.
+        most: tokens by which it may grow.
+        most_passes: passes that the draft model has room for.
+        chooser: the reply's.
+        worth: decides whether the next token is worth its pass; None goes on.
+
+    Attributes:
+        proposed: each token, how sure it is, its gap and its alternatives, see `Draft`.
+        passes: how many were made.
     """
 
-    def __init__(self, model: LanguageModel, fresh: int) -> None:
-        self._model = model
-        self._fresh = min(fresh, model.n_ctx // 2)
-        self._skipped: list[int] = []
+    drafter: "ModelDrafter"
+    prefix: list[int]
+    most: int
+    most_passes: int
+    chooser: Chooser
+    worth: Worth | None
+    proposed: list[tuple[int, float, float, tuple[int, ...]]] = field(default_factory=list)
+    passes: int = 0
 
-    def lag(self, tokens: Sequence[int]) -> int:
-        """Return how many of `tokens` the model would have to evaluate."""
-        return self._begin(tokens)[1]
+    def __call__(self, rows: Logits) -> int | None:
+        """Propose a token, and return the draft model's own if another is to follow."""
+        prefix, row, spelling = self.prefix, rows[-1], self.drafter.spelling
+        self.passes += 1
+        try:
+            chosen = self.chooser.propose(spelling.row(row), prefix)
+        except PassFailed:
+            return None  # no shared id may follow, or the row is unusable: the target goes on alone
+        token, confidence, gap, _ = chosen
+        own = spelling.next(row, token)
+        before = prefix[-1] if self.proposed else None
+        spelled = spelling.spell(before, own)
+        if spelled == ((token,) if before is None else (before, token)):
+            goes_on = self._append(*chosen)
+        else:
+            goes_on = self._respell(spelled, confidence, gap)
+        return own if goes_on and self.passes < self.most_passes else None
 
-    def open(self, tokens: Sequence[int]) -> tuple[list[int], int]:
-        """Return what the model is to see of `tokens`, and its lag; keep the window where that begins."""
-        start, lag = self._begin(tokens)
-        if start != len(self._skipped):
-            self._skipped = list(tokens[:start])
-        return list(tokens[start:] if start else tokens), lag
+    def _append(
+        self, token: int, confidence: float, gap: float, others: tuple[int, ...] = ()
+    ) -> bool:
+        """Propose a token; return whether to propose another."""
+        self.prefix.append(token)
+        self.proposed.append((token, confidence, gap, others))
+        goes_on = self.worth is None or self.worth.add(self.drafter.chance(gap))
+        return goes_on and len(self.proposed) < self.most and token not in self.drafter.eog
 
-    def _begin(self, tokens: Sequence[int]) -> tuple[int, int]:
-        """Return where the window begins, and what it lacks: where it did, if that is little."""
-        start = len(self._skipped)
-        lag = len(tokens) - start - self._model.common_prefix(tokens[start:] if start else tokens)
-        room = len(tokens) - start <= self._model.n_ctx
-        # One token beyond it is left to every pass, and the whole context to none.
-        if room and lag <= self._fresh and list(tokens[:start]) == self._skipped:
-            return start, lag
-        fresh = max(0, len(tokens) - self._fresh)
-        return (fresh, len(tokens) - fresh) if fresh != start else (start, lag)
+    def _respell(self, spelled: tuple[int, ...], confidence: float, gap: float) -> bool:
+        """Let the target's spelling take the place of the last proposed token; return whether to propose another.
+
+        What a chooser did not choose itself may be what a constraint forbids.
+        """
+        prefix = self.prefix
+        if self.proposed:
+            first, *others = spelled
+            if first != prefix[-1]:
+                if not self.chooser.admitted(prefix[:-1], (first,)):
+                    return False
+                _, sure, lead, _ = self.proposed[-1]
+                prefix[-1], self.proposed[-1] = (
+                    first,
+                    (first, sure * confidence, min(lead, gap), ()),
+                )
+            spelled = tuple(others)
+        return all(
+            self.chooser.admitted(prefix, (token,)) and self._append(token, confidence, gap)
+            for token in spelled
+        )
+
+    def for_target(self, most_branches: int) -> Draft:
+        """Return what is worth verifying of it."""
+        drafter, proposed, worth, places = (
+            self.drafter,
+            self.proposed,
+            self.worth,
+            tuple[int, ...](),
+        )
+        if worth is not None:
+            others = [each for *_, each in proposed]
+            places = choose_branches(worth, others, drafter.eog, most_branches, drafter.right)
+            proposed = proposed[: worth.n_verified]
+        tokens, sure, gaps, alternatives = zip(*proposed, strict=True) if proposed else ((),) * 4
+        return Draft(tokens, sure, drafter.name, gaps, alternatives, places, self.passes)
 
 
+@dataclass(eq=False)
 class ModelDrafter:
     """Proposes what the draft model would choose, one pass a token.
 
@@ -85,26 +137,21 @@ class ModelDrafter:
         fresh: tokens of a long text that it starts with; None evaluates all that its context holds.
     """
 
+    model: LanguageModel
+    spelling: Spelling
+    eog: Collection[int]
+    costs: PassCosts | None = None
+    fresh: int | None = None
     name = "model"
     reserve = 5.0
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        spelling: Spelling,
-        eog: Collection[int],
-        costs: PassCosts | None = None,
-        fresh: int | None = None,
-    ) -> None:
-        self._window = Window(model, model.n_ctx if fresh is None else fresh)
-        self._n_ctx = model.n_ctx
-        self._spelling = spelling
-        self._eog = eog
-        self._costs = None if costs is None else RunningCosts(costs)
+    def __post_init__(self) -> None:
+        self._costs = None if self.costs is None else RunningCosts(self.costs)
         self._by_gap = Estimator(_CHANCES, _WEIGHT, _MEMORY, _DRIFT)
         self._often = list(_OFTEN)
-        self._branches = Branches()
         self._late_s = 0.0
+        self._skipped: list[int] = []
+        self.right = RIGHT
 
     def expect(self, earned: Mapping[int, tuple[float, float]]) -> None:
         """Start from what drafts earned in earlier conversations.
@@ -123,7 +170,7 @@ class ModelDrafter:
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:  # noqa: ARG002 - the protocol's signature
         """Start a reply, whose first passes check the costs; see `Drafter`."""
-        self._spelling.begin()
+        self.spelling.begin()
         if self._costs is not None:
             self._costs.check()
 
@@ -133,7 +180,7 @@ class ModelDrafter:
         if self._costs is None or read is None:
             return None
         usual = self._by_gap.mean(self._often)
-        late_s = self._catch_up_s(self._window.lag(read))
+        late_s = self._catch_up_s(self._window(read)[1])
         return DraftForecast((usual,) * _MOST, self._costs.of(1), late_s)
 
     def propose(
@@ -141,57 +188,72 @@ class ModelDrafter:
     ) -> Generator[Pass, Logits, Draft]:
         """Propose tokens; fewer if one of them ends the generation, or the next is not worth its pass."""
         read = self._read(tokens)
-        visible, lag = ([], 0) if read is None else self._window.open(read)
+        visible, lag = ([], 0) if read is None else self._open(read)
         self._late_s = self._catch_up_s(lag)
-        room = self._n_ctx - len(visible) if visible else 0
+        room = self.model.n_ctx - len(visible) if visible else 0
         most = plan.draft_length if room > 0 else 0
-        text, worth, end = list(tokens), plan.worth(), len(tokens) + most
-        draft = GrowingDraft(
-            text, end, room, self._spelling, self._eog, chooser, worth, self._chance
-        )
+        draft = GrowingDraft(self, list(tokens), most, room, chooser, plan.worth())
         if most > 0:
             if lag > _SMALL_LAG:
                 yield Pass(Role.DRAFT_MODEL, visible[:-1], rows=0)
             yield Pass(Role.DRAFT_MODEL, visible, rows=1, more=draft)
-        return draft.for_target(self.name, self._branches, plan.branches)
+        return draft.for_target(plan.branches)
 
     def learn(self, done: Round) -> None:
         """Take in what became of a draft; see `Drafter`."""
         draft, accepted, spent = done.draft, done.verdict.accepted, done.spent
         if draft.drafter != self.name:
             return
-        hits = [True] * accepted + [False] * (accepted < done.drafted)
-        for gap, hit in zip(draft.gaps, hits, strict=False):
+        often = self._often
+        for place, gap in enumerate(draft.gaps[: accepted + 1]):
             bucket = bisect(_GAPS, gap)
-            self._by_gap.add(bucket, hit=hit)
-            self._often = [share * _OFTEN_DECAY for share in self._often]
-            self._often[bucket] += 1 - _OFTEN_DECAY
-        self._branches.learn(done)
+            self._by_gap.add(bucket, hit=place < accepted)
+            often[:] = [share * _OFTEN_DECAY for share in often]
+            often[bucket] += 1 - _OFTEN_DECAY
+        self.right = right_after(self.right, done)
         if self._costs is not None and draft.passes:
             late_s = 0.0 if spent.draft_prefill_s else self._late_s
             self._costs.add(1, (spent.draft_s - late_s) / draft.passes)
 
     def _read(self, tokens: Sequence[int]) -> Sequence[int] | None:
         """Return a text in the draft model's ids; None where it can propose nothing after it."""
-        return self._spelling.read(tokens)
+        return self.spelling.read(tokens)
+
+    def _open(self, tokens: Sequence[int]) -> tuple[list[int], int]:
+        """Return what the model is to see of `tokens`, and its lag; keep the window where that begins."""
+        start, lag = self._window(tokens)
+        if start != len(self._skipped):
+            self._skipped = list(tokens[:start])
+        return list(tokens[start:] if start else tokens), lag
+
+    def _window(self, tokens: Sequence[int]) -> tuple[int, int]:
+        """Return where the window begins, and what it lacks: where it did, if that is little.
+
+        What a draft model has not followed costs a pass per chunk before it can propose anything, and a long text
+        makes each of its passes slower. So a window of `fresh` tokens is started where more than that would have to
+        be evaluated, and when the model's context is full. Its logits depend on where the window began, and so on
+        the requests before: good for proposing, never for a target.
+        """
+        start, n_ctx = len(self._skipped), self.model.n_ctx
+        most = n_ctx // 2 if self.fresh is None else min(self.fresh, n_ctx // 2)
+        lag = len(tokens) - start - self.model.common_prefix(tokens[start:] if start else tokens)
+        room = len(tokens) - start <= n_ctx
+        # One token beyond it is left to every pass, and the whole context to none.
+        if room and lag <= most and list(tokens[:start]) == self._skipped:
+            return start, lag
+        fresh = max(0, len(tokens) - most)
+        return (fresh, len(tokens) - fresh) if fresh != start else (start, lag)
 
     def _catch_up_s(self, lag: int) -> float:
         """Return the seconds of catching up with so many tokens, beyond a step's own."""
         return 0.0 if self._costs is None or lag <= 1 else self._costs.of(lag) - self._costs.of(1)
 
-    def _chance(self, gap: float) -> float:
+    def chance(self, gap: float) -> float:
         """Return the chance that a token is accepted, by the gap that it was chosen with."""
         return self._by_gap.chance(bisect(_GAPS, gap))
 
 
 def make(material: Material) -> ModelDrafter:
     """Return the register's drafter."""
-    assert material.draft_model is not None, "it needs a draft model"  # noqa: S101
-    assert material.spelling is not None, "which has ids"  # noqa: S101
-    return ModelDrafter(
-        material.draft_model,
-        material.spelling,
-        material.eog,
-        None if material.fixed else material.draft_costs,
-        material.fresh,
-    )
+    model, spelling = material.models()
+    return ModelDrafter(model, spelling, material.eog, material.draft_costs, material.fresh)

@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from localspec.decoding.round import OFF, Round
 from localspec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from localspec.decoding.drafters.drafter import Drafter
     from localspec.decoding.drafters.spelling import Spelling
     from localspec.decoding.model import LanguageModel
-    from localspec.decoding.round import Round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class Material:
         eog: ids that end a generation.
         draft_model: the draft model's sequence, or that of the target's heads; None without one.
         spelling: what the draft model's ids mean to the target; None without one.
-        draft_costs: of the draft model's passes; None if they were not measured.
+        draft_costs: of the draft model's passes; None if they were not measured, or it always drafts.
         fresh: tokens of a long text that the draft model starts with; None takes what it holds.
         fixed: whether it always drafts, instead of being weighed by a policy.
         past: texts of other conversations; None where they are not stored.
@@ -41,6 +41,11 @@ class Material:
     fresh: int | None = None
     fixed: bool = False
     past: "Past | None" = None
+
+    def models(self) -> "tuple[LanguageModel, Spelling]":
+        """Return the draft model's sequence or the heads', and what its ids mean."""
+        assert self.draft_model is not None and self.spelling is not None, "there is none"  # noqa: S101, PT018
+        return self.draft_model, self.spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +76,28 @@ class DrafterEntry:
 
     def make(self, material: Material) -> "Drafter":
         """Return a drafter for one sequence."""
-        module = import_module(self.module)
-        make: Callable[[Material], Drafter] = module.make
+        make: Callable[[Material], Drafter] = import_module(self.module).make
         return make(material)
 
 
 GROUP = "localspec.drafters"
 """Entry points of this group name a `DrafterEntry` each."""
-_HERE = "localspec.decoding.drafters"
+
+
+def _own(
+    name: str, length: int, marks: str, colour: str, origin: str, needs: str = ""
+) -> DrafterEntry:
+    model, store, heads = (needs == each for each in ("draft model", "store", "heads"))
+    module = f"localspec.decoding.drafters.{name}"
+    return DrafterEntry(name, module, length, model, marks, colour, origin, store, heads)
+
+
 _ENTRIES = (
-    DrafterEntry(
-        "lookup", f"{_HERE}.lookup", 15, False, "{}", "primary", "looked up in the text so far"
-    ),
-    DrafterEntry(
-        "model", f"{_HERE}.model", 3, True, "[]", "success", "proposed by the draft model"
-    ),
-    DrafterEntry(
-        "store", f"{_HERE}.store", 15, False, "||", "secondary", "said before", needs_store=True
-    ),
-    DrafterEntry(
-        "heads",
-        f"{_HERE}.heads",
-        3,
-        False,
-        "^^",
-        "accent",
-        "proposed by heads of the target",
-        needs_heads=True,
-    ),
-    DrafterEntry(
-        "forced", f"{_HERE}.forced", 15, False, "()", "warning", "all that the grammar allows"
-    ),
+    _own("lookup", 15, "{}", "primary", "looked up in the text so far"),
+    _own("model", 3, "[]", "success", "proposed by the draft model", "draft model"),
+    _own("store", 15, "||", "secondary", "said before", "store"),
+    _own("heads", 3, "^^", "accent", "proposed by heads of the target", "heads"),
+    _own("forced", 15, "()", "warning", "all that the grammar allows"),
 )
 DRAFTERS: dict[str, DrafterEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name, in the order in which a policy weighs them; see `drafters`."""
@@ -110,8 +106,8 @@ WITHOUT_MODEL = next(name for name, entry in DRAFTERS.items() if not entry.needs
 
 
 @cache
-def _register_others() -> None:
-    """Add the drafters of other packages; one cannot take the name of another."""
+def drafters() -> Mapping[str, DrafterEntry]:
+    """Return all drafters by name, those of other packages last; one cannot take the name of another."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - reads every package's metadata
 
     for point in entry_points(group=GROUP):
@@ -122,11 +118,6 @@ def _register_others() -> None:
                 f"the drafter {point.name!r} of another package: {error}; repair or uninstall it"
             ) from error
         DRAFTERS.setdefault(entry.name, entry)
-
-
-def drafters() -> Mapping[str, DrafterEntry]:
-    """Return all drafters by name, those of other packages last."""
-    _register_others()
     return DRAFTERS
 
 
@@ -140,9 +131,7 @@ def uses_passes(name: str) -> bool:
     return uses_draft_model(name) or (name in DRAFTERS and DRAFTERS[name].needs_heads)
 
 
-def counted_as(done: "Round") -> str:
+def counted_as(done: Round) -> str:
     """Return the drafter that a round counts for: none where a lookup proposed nothing, for that was a plain round."""
-    from localspec.decoding.round import OFF  # noqa: PLC0415 - loaded wherever there are rounds
-
     drafter = done.draft.drafter
     return drafter if done.drafted or uses_passes(drafter) else OFF

@@ -45,7 +45,7 @@ class SharedIds:
 
     def __init__(self, n_vocab: int) -> None:
         self._n_vocab = n_vocab
-        self._looked_at, self._largest = 0, -1
+        self.begin()
 
     def begin(self) -> None:
         """Look at the whole text again; see `Spelling`."""

@@ -1,64 +1,13 @@
 """StoreDrafter: copies what followed where the same was said in other conversations, or stands in files that were added."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from localspec.decoding.drafters.copying import CopySource, Past
+from localspec.decoding.drafters.copying import Past, PastSource
 from localspec.decoding.drafters.lookup import FIXED_MATCH, PRIOR, LookupDrafter
 from localspec.decoding.drafters.register import Material
 
-_LONGEST = 32
 _WORTH = 0.9
 """What a match is worth before anything was seen, by what one in the text itself is."""
-
-
-class PastSource:
-    """Follows a place in texts of the past, where that matches longer than the text's own; see `FollowedText`.
-
-    Args:
-        past: is searched where the text does not go on as predicted.
-
-    Attributes:
-        disputed: whether other places match about as well and go on differently.
-    """
-
-    near = False
-
-    def __init__(self, past: Past) -> None:
-        self._past = past
-        self._own = CopySource()
-        self._end: list[int] = []
-        self._place = self._length = 0
-        self.disputed = False
-
-    @property
-    def length(self) -> int:
-        """Tokens that match; 0 where the text itself knows as much."""
-        return self._length if self._length > self._own.length else 0
-
-    def begin(self, tokens: Sequence[int]) -> None:
-        """Follow another text from here on."""
-        self._own.begin(tokens)
-        self._end = list(tokens[-_LONGEST:])
-        self._search()
-
-    def follow(self, token: int) -> bool | None:
-        """Take in the next token of the text; return whether it was predicted, None where nothing was."""
-        predicted, right = bool(self.predict(1)), self._past.read(self._place, 1) == [token]
-        self._own.follow(token)
-        self._end = [*self._end[1 - _LONGEST :], token]
-        if right and self._length:
-            self._place += 1
-            self._length, self.disputed = min(self._length + 1, _LONGEST), False
-        else:
-            self._search()
-        return right if predicted else None
-
-    def predict(self, most: int) -> list[int]:
-        """Return up to `most` tokens that follow there."""
-        return self._past.read(self._place, most) if self.length else []
-
-    def _search(self) -> None:
-        self._length, self.disputed, self._place = self._past.find(self._end) or (0, False, 0)
 
 
 class StoreDrafter(LookupDrafter):

@@ -125,11 +125,11 @@ def _checked(schema: Any) -> dict[str, Any]:
         UsageError: it is none, or no grammar can keep it.
     """
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
-        raise UsageError("its arguments are no object")
+        raise UsageError("its arguments are not an object")
     try:
         text = json.dumps(schema)
     except (ValueError, RecursionError):
-        raise UsageError("its schema is no JSON") from None
+        raise UsageError("its schema is not JSON") from None
     if len(text) > _MOST_SCHEMA:
         raise UsageError(f"its schema has {len(text):,} characters, more than {_MOST_SCHEMA:,}")
     require_sound(ReplyOptions(json_schema=text))

@@ -89,7 +89,9 @@ def of_command(text: str) -> McpServer:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise UsageError(f"--mcp {text[:60]!r} is no command ({error}): fix its quotes") from None
+        raise UsageError(
+            f"--mcp {text[:60]!r} is not a command ({error}): fix its quotes"
+        ) from None
     if not words:
         raise UsageError(f"--mcp {text[:60]!r} names no program: write the command of a server")
     return McpServer(_name_of(words), words)
@@ -113,7 +115,7 @@ def _server(name: str, table: Any, file: str) -> McpServer:
         try:
             table = {**table, "command": tuple(shlex.split(table["command"]))}
         except ValueError as error:
-            problem = f"is no command ({error}): fix its quotes"
+            problem = f"is not a command ({error}): fix its quotes"
             raise key_error(file, problem, "servers", name, "command") from None
     server = convert(table, McpServer, file, "servers", name)
     if bool(server.command) == bool(server.url):

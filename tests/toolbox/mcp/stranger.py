@@ -13,12 +13,8 @@ import time
 ECHO: dict[str, object] = {
     "name": "echo",
     "description": "Say it again.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {"text": {"type": "string"}},
-        "required": ["text"],
-    },
-}
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+}  # fmt: skip
 LOOP = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
 LIES: list[dict[str, object]] = [
     {"type": "object", **LOOP},
@@ -57,17 +53,12 @@ def initialize() -> dict[str, object]:
 
 def listed() -> list[dict[str, object]]:
     if way == "lies":
-        lies: list[dict[str, object]] = [
-            {"name": f"lie{n}", "inputSchema": each} for n, each in enumerate(LIES)
+        return [
+            ECHO,
+            *({**ECHO, "name": f"lie{n}", "inputSchema": each} for n, each in enumerate(LIES)),
         ]
-        return [ECHO, *lies]
     if way == "is no list":
         return [{"name": "lie", "inputSchema": "a text"}]
-    if way == "has too many":
-        return [{**ECHO, "name": f"echo{n}"} for n in range(500)]
-    if way == "talks":
-        odd = {**ECHO, "name": "\x1b[2J echo\n", "description": "\x1b]0;x\x07" + "long " * 10_000}
-        return [odd, {**ECHO, "name": " echo "}, ECHO, ECHO]
     return tools
 
 

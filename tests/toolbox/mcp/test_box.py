@@ -102,6 +102,14 @@ def test_tools_and_resources_can_be_called(here: MCPServer) -> None:
         assert failed.is_error
         assert "sold out" in failed.text
         assert box.call("shop__read_resource", '{"uri": "shop://none"}').is_error
+        proposal = box.box.propose(ToolCall("1", "shop__price", '{"item": "tea"}'))
+        assert (proposal.access, proposal.error) == (Access.RUN, None)
+        assert "shop__price" in proposal.summary
+        assert '"item": "tea"' in proposal.preview
+        for name, wrong, word in (("price", "[]", "JSON"), ("price", "{", "JSON"), ("none", "{}", "offers 'shop__none'")):  # fmt: skip
+            call = ToolCall("1", f"shop__{name}", wrong)
+            assert word in (box.box.propose(call).error or "")
+            assert box.box.call(call, Event()).is_error
         (tool,) = [each for each in box.box.tools if each.name == "shop__read_resource"]
         assert "shop://hours (hours)" in tool.description
     assert not box.notes

@@ -29,6 +29,7 @@ def test_names_suit_any_interface_and_no_two_are_the_same() -> None:
     names = [*(f"{'x' * 100}{n}" for n in range(12)), "a b", "a/b", "日本"]
     offers, _ = of(*map(listed, names))
     assert len(offers) == 15
+    assert [*of(listed(" echo "), *[listed("echo")] * 2)[0]] == ["s__echo", "s__echo_2"]
     assert all(len(each) <= 64 and each.isascii() for each in offers)
 
 

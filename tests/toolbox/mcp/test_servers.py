@@ -11,15 +11,11 @@ from localspec.toolbox.mcp.servers import named_servers, of_command
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        ("uvx mcp-server-time --local-timezone UTC", "time"),
-        ("npx -y @modelcontextprotocol/server-filesystem /tmp", "filesystem"),
-        ("/opt/venv/bin/python -m mcp_server_git", "git"),
-        ("node dist/everything.js stdio", "everything"),
-        ("docker run -i --rm mcp/fetch@sha256:00", "fetch"),
-        ("'/opt/My Tools/näme server.py' x", "n-me"),
-        ("python", "python"),
+        ("uvx mcp-server-time --local-timezone UTC", "time"), ("npx -y @modelcontextprotocol/server-filesystem /tmp", "filesystem"),
+        ("/opt/venv/bin/python -m mcp_server_git", "git"), ("node dist/everything.js stdio", "everything"),
+        ("docker run -i --rm mcp/fetch@sha256:00", "fetch"), ("'/opt/My Tools/näme server.py' x", "n-me"), ("python", "python"),
     ],
-)
+)  # fmt: skip
 def test_a_server_has_the_name_of_its_program(command: str, name: str) -> None:
     assert of_command(command).name == name
 
@@ -62,24 +58,16 @@ headers = { Authorization = "Bearer $TOKEN" }
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("[servers.a]\n", "not both"),
-        ('[servers.a]\ncommand = "x"\nurl = "https://x"\n', "not both"),
-        ('[servers.a]\ncommand = "x\'"\n', "quotes"),
-        ('[servers.a]\ncommand = " "\n', "not both"),
-        ('[servers.a]\nurl = "file:///etc/passwd"\n', "cannot be"),
-        ('[servers.a_b]\ncommand = "x"\n', "usable name"),
-        ('[servers.a]\ncommand = "x"\ntrust_hints = "yes"\n', "true or false"),
+        ("[servers.a]\n", "not both"), ('[servers.a]\ncommand = "x"\nurl = "https://x"\n', "not both"), ('[servers.a]\ncommand = "x\'"\n', "quotes"),
+        ('[servers.a]\ncommand = " "\n', "not both"), ('[servers.a]\nurl = "file:///etc/passwd"\n', "cannot be"),
+        ('[servers.a_b]\ncommand = "x"\n', "usable name"), ('[servers.a]\ncommand = "x"\ntrust_hints = "yes"\n', "true or false"),
         ('[servers.a]\ncommand = "x"\ntools = "read"\n', "list"),
         ('[servers.a]\ncommand = "x"\nenv = { A = "${NOT_SET_AT_ALL}" }\n', "NOT_SET_AT_ALL"),
-        ('[servers.a]\ncommand = "x"\nenv = { A = "5$" }\n', r"\$"),
-        ('[servers.a]\ncommand = "x"\nshell = true\n', "not a known key"),
-        ('[servers.a]\ncommand = "x"\nname = "b"\n', "name is not a known key"),
-        ('[servers.a]\ncommand = "x"\ntimeout_s = inf\n', "at most 86400"),
-        ('[servers.a]\ncommand = "x"\ntimeout_s = nan\n', "at least 1"),
-        ("servers = 1\n", "must be a table"),
-        ("servers", "not TOML"),
+        ('[servers.a]\ncommand = "x"\nenv = { A = "5$" }\n', r"\$"), ('[servers.a]\ncommand = "x"\nshell = true\n', "not a known key"),
+        ('[servers.a]\ncommand = "x"\nname = "b"\n', "name is not a known key"), ('[servers.a]\ncommand = "x"\ntimeout_s = inf\n', "at most 86400"),
+        ('[servers.a]\ncommand = "x"\ntimeout_s = nan\n', "at least 1"), ("servers = 1\n", "must be a table"), ("servers", "not TOML"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_in_a_file_or_command_is_an_error(
     tmp_path: Path, text: str, word: str
 ) -> None:

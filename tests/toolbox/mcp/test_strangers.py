@@ -7,8 +7,7 @@ from threading import Event, Timer
 import pytest
 
 from localspec.messages import ToolCall
-from localspec.toolbox.mcp import connection, offers
-from localspec.toolbox.toolbox import Access
+from localspec.toolbox.mcp import connection
 from tests.toolbox.mcp.boxes import opened, stranger
 from tests.waiting import until
 
@@ -38,23 +37,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_an_honest_one_is_called() -> None:
-    with opened(stranger("honest")) as box:
-        assert box.names == ["odd__echo"]
-        proposal = box.box.propose(ToolCall("1", "odd__echo", ECHO))
-        assert (proposal.access, proposal.error) == (Access.RUN, None)
-        assert "odd__echo" in proposal.summary
-        assert "hello" in proposal.preview
-        result = box.call("odd__echo", ECHO)
-        assert (result.call_id, result.text, result.is_error) == ("1", "hello", False)
-        for wrong in ("[]", "{", "7"):
-            assert "JSON" in (box.box.propose(ToolCall("1", "odd__echo", wrong)).error or "")
-            assert box.call("odd__echo", wrong).is_error
-        assert "offers 'odd__none'" in (box.box.propose(ToolCall("1", "odd__none", "")).error or "")
-        assert box.call("odd__none").is_error
-    assert not box.notes
-
-
 @pytest.mark.parametrize("way", ["greets", "writes to stderr"])
 def test_one_that_writes_what_is_no_message_is_called(way: str) -> None:
     with opened(stranger(way)) as box:
@@ -64,12 +46,10 @@ def test_one_that_writes_what_is_no_message_is_called(way: str) -> None:
 @pytest.mark.parametrize(
     ("way", "more", "word"),
     [
-        ("hangs at the start", {}, "did not answer"),
-        ("dies at the start", {}, "ended: ?[31mno such file: token.json"),
-        ("", {"folder": "/nonexistent"}, "cannot be started"),
-        ("is no list", {}, "not MCP"),
+        ("hangs at the start", {}, "did not answer"), ("dies at the start", {}, "ended: ?[31mno such file: token.json"),
+        ("", {"folder": "/nonexistent"}, "cannot be started"), ("is no list", {}, "not MCP"),
     ],
-)
+)  # fmt: skip
 def test_one_that_does_not_start_costs_its_tools_alone(
     monkeypatch: pytest.MonkeyPatch, way: str, more: dict[str, str], word: str
 ) -> None:
@@ -102,17 +82,11 @@ def test_one_that_dies_in_a_call_costs_its_tools() -> None:
         assert box.call("odd__echo", ECHO).is_error
 
 
-def test_lies_cost_the_tools_that_lie_and_too_many_are_cut() -> None:
+def test_lies_cost_the_tools_that_lie() -> None:
     with opened(stranger("lies")) as box:
         assert box.names == ["odd__echo"]
         assert all(each.isprintable() for each in box.notes)
         assert "1 more of its tools are left out" in box.notes[-1]
-    with opened(stranger("has too many")) as box:
-        assert len(box.names) == offers.MOST_TOOLS
-    with opened(stranger("talks")) as box:
-        assert box.names == ["odd__2J_echo", "odd__echo", "odd__echo_2"]
-        assert all(each.description.isprintable() for each in box.box.tools)
-        assert len(box.box.tools[0].description) < 1_100
 
 
 def test_a_changed_tool_is_another_tool_so_often_and_no_more(

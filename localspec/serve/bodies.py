@@ -1,0 +1,187 @@
+"""Bodies of requests: their fields, and what they say of how to answer, laid over what the server was started with."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request as HttpRequest
+
+from localspec.calls import Tool
+from localspec.errors import UsageError
+from localspec.grammar import require_sound
+from localspec.options import ReplyOptions
+from localspec.options.fields import FIELDS, FORMAT, schema_of, with_fields
+from localspec.options.reply import GRAMMARS
+from localspec.serve.http import TooLarge
+
+MOST_BODY_BYTES = 16 << 20
+MOST_LOGPROBS = 20
+_UNSUPPORTED: Mapping[str, Any] = {
+    # llama.cpp's samplers
+    **dict.fromkeys(
+        ("mirostat", "xtc_probability", "dry_multiplier", "dynatemp_range", "samplers")
+    ),
+    "typical_p": 1,
+    "top_n_sigma": -1,
+    # what ends an answer, and what it is made of
+    **dict.fromkeys(("ignore_eos", "min_tokens", "stop_token_ids", "include_stop_str_in_output")),
+    **dict.fromkeys(("bad_words", "allowed_token_ids", "use_beam_search", "echo", "background")),
+    "best_of": 1,
+    "length_penalty": 1,
+    "repetition_penalty": 1,
+    # vLLM's grammars
+    **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar")),
+    **dict.fromkeys(("structured_outputs",)),
+    # what only some interfaces read
+    **dict.fromkeys(("grammar", "json_schema", "regex", "stop", "logit_bias")),
+    "response_format": {"type": "text"},
+    # the prompt
+    **dict.fromkeys(("chat_template", "continue_final_message", "documents", "lora")),
+    "chat_template_kwargs": {"enable_thinking": True},
+    # what OpenAI and Anthropic run themselves
+    **dict.fromkeys(("web_search_options", "mcp_servers", "audio")),
+    "modalities": ["text"],
+}
+"""Fields that would change the answer: by name, the value beside an empty one that changes nothing."""
+
+
+class Own(msgspec.Struct):
+    """Fields that only localspec has."""
+
+    draft: str | None = None
+    exact: bool | None = None
+
+
+class AnswerFields(msgspec.Struct, kw_only=True):
+    """Fields of every request for an answer. Others are ignored, but for those that would change it."""
+
+    model: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repeat_penalty: float | None = None
+    seed: int | None = None
+    stream: bool = False
+    localspec: Own = msgspec.field(default_factory=Own)
+
+    def draft(self, *, exact: bool) -> str | None:
+        """Return what drafts; None takes what the server was started with.
+
+        Args:
+            exact: whether it was started with `--exact`.
+
+        Raises:
+            UsageError: the body wants another `exact`.
+        """
+        own = self.localspec
+        if own.exact is not None and own.exact != exact:
+            raise UsageError(
+                f"localspec.exact is {str(own.exact).lower()}, and this server was started {'with' if exact else 'without'} "
+                "--exact, which holds for all requests: leave it out, or start another server"
+            )
+        return None if own.draft == "auto" else own.draft
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+async def body_of(request: HttpRequest, kind: type[T]) -> T:
+    """Return a request's body as a record; a field that is null is one that is left out.
+
+    Raises:
+        TooLarge: it is.
+        UsageError: it is no JSON, or no such record, or has a field that is not supported.
+    """
+    if (coding := request.headers.get("content-encoding", "identity")) != "identity":
+        raise UsageError(f"the body is encoded as {coding[:40]!r}: send it as it is")
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > MOST_BODY_BYTES:
+            raise TooLarge(f"the body has more than {MOST_BODY_BYTES >> 20} MB: send a shorter one")
+        pieces.append(piece)
+    try:
+        fields = msgspec.json.decode(b"".join(pieces))
+        if isinstance(fields, dict):
+            fields = {name: value for name, value in fields.items() if value is not None}
+            _refuse_unsupported(fields, kind.__struct_fields__)
+        return msgspec.convert(fields, kind)
+    except RecursionError:
+        raise UsageError("the body is nested too deeply: send a flatter one") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"the body is not valid: {error}") from None
+
+
+def _refuse_unsupported(fields: Mapping[str, Any], known: Collection[str]) -> None:
+    for name in fields.keys() & _UNSUPPORTED.keys():
+        if name not in known and fields[name] and fields[name] != _UNSUPPORTED[name]:
+            raise UsageError(f"{name} is not supported by this server: remove it")
+
+
+def logprobs_of(name: str, most: int | None) -> int | None:
+    """Return how many of the likeliest tokens to report, from the field of that name; None reports no logprobs."""
+    if most is not None and not 0 <= most <= MOST_LOGPROBS:
+        raise UsageError(f"{name} is {most}: give 0 to {MOST_LOGPROBS}")
+    return most
+
+
+async def reply_options(
+    body: AnswerFields, usual: ReplyOptions, limit: int | None, **fields: Any
+) -> ReplyOptions:
+    """Return how to answer: as a body says, and else as usual. A schema that cannot be enforced is loosened, unless it is strict.
+
+    Args:
+        body: its fields that are options count.
+        usual: how to answer where it says nothing.
+        limit: most tokens of the answer, where less than none is no limit; editors want none to have a prompt read
+            ahead, and one is made, see `Service.reply`.
+        fields: what the interface calls otherwise.
+
+    Raises:
+        UsageError: a value is wrong, or the form of the answer cannot be enforced.
+    """
+    given = {name: getattr(body, name, None) for name in FIELDS}
+    given |= {name: given[name] or None for name in ("stop", "logit_bias")} | fields
+    form = given[FORMAT]
+    structured = any(given.get(each) is not None for each in GRAMMARS)
+    if form == {} or (isinstance(form, dict) and form.get("type") == "text" and structured):
+        given[FORMAT] = None
+    given["max_tokens"] = None if limit is None or limit < 0 else max(1, limit)
+    options = with_fields(usual, given)
+    if limit is not None and limit < 0:
+        options = replace(options, max_tokens=None)
+    if options.answer_grammar is None:
+        return options
+    schema, strict = (None, True) if given[FORMAT] is None else schema_of(given[FORMAT])
+    if schema is not None and not strict:
+        for wider in (_without_unique_items(schema), _loosened(schema)):
+            with suppress(UsageError):
+                await asyncio.to_thread(require_sound, options)
+                return options
+            options = replace(options, json_schema=wider)
+    await asyncio.to_thread(require_sound, options)
+    return options
+
+
+def _without_unique_items(schema: Any) -> Any:
+    """Return a schema without `uniqueItems`, which is rarely enforceable: a set in Python has it."""
+    if isinstance(schema, dict):
+        return {
+            name: _without_unique_items(each)
+            for name, each in schema.items()
+            if (name, each) != ("uniqueItems", True)
+        }
+    return [_without_unique_items(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _loosened(schema: Any) -> Any:
+    """Return the schema of an object with the same properties, of which each may be anything of its type."""
+    from localspec.grammar.call_grammar import loosened  # noqa: PLC0415 - few schemas need it
+
+    return loosened(Tool("answer", schema if isinstance(schema, dict) else {})).parameters

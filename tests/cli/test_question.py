@@ -1,0 +1,420 @@
+"""A question of `run` and `chat`: which words are the model, the prompt or a conversation, and what comes with them."""
+
+import importlib
+import io
+import json
+import os
+import pty
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import pytest
+from click.testing import CliRunner
+
+from localspec.cli import conversing
+from localspec.cli import prompt as prompt_module
+from localspec.cli.main import localspec
+from localspec.cli.options import Settings, read_grammar, require_model
+from localspec.cli.prompt import (
+    DocsFlags,
+    QuestionFlags,
+    SystemFlags,
+    conversation_and_words,
+    model_and_prompt,
+    read_prompt,
+)
+from localspec.errors import HistoryError, LocalspecError, ModelUnavailable, UsageError
+from localspec.history.archive import History
+from localspec.messages import Message
+from localspec.models.registry import load_registry
+from localspec.options import ReplyOptions, changed
+
+NO_DOCS = DocsFlags()
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+CHAT_TOML = """
+[personas]
+brief = "Be brief."
+[templates]
+to = 'Translate into {{ lang }}: {{ input }}'
+sum = 'Summarise this.'
+"""
+run = importlib.import_module("localspec.cli.run")
+
+
+@pytest.fixture(autouse=True)
+def own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "prompt"),
+    [
+        ([], None, None),
+        (["Why is the sky blue?"], None, "Why is the sky blue?"),
+        (["-"], None, "-"),
+        ([""], None, ""),
+        (["and/or"], None, "and/or"),
+        (["qwen2.5-coder-1.5b"], "qwen2.5-coder-1.5b", None),
+        (["qwen2.5-coder:1.5b", "Hi"], "qwen2.5-coder:1.5b", "Hi"),
+        (["demo", "say", "hi"], "demo", "say hi"),
+        (["demo", "-"], "demo", "-"),
+        (["some/repo", "Hi"], "some/repo", "Hi"),
+        (["some/repo:Q8_0"], "some/repo:Q8_0", None),
+        (["hf.co/some/repo"], "hf.co/some/repo", None),
+        (["own.gguf", "Hi"], "own.gguf", "Hi"),
+    ],
+)
+def test_the_first_word_is_the_model_if_it_is_the_name_of_one(
+    words: Sequence[str], model: str | None, prompt: str | None
+) -> None:
+    assert model_and_prompt(words) == (model, prompt)
+    assert model_and_prompt(words, chosen=True) == (None, " ".join(words) if words else None)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        *(([word], "did you mean") for word in ("qwen3", "gemma", "smolm2-135m")),
+        (["qwen2.5-coder-1.5"], "did you mean"),
+        (["why", "is", "that?"], "put quotes around"),
+        (["@a.txt", "why?"], "use -f a.txt"),
+    ],
+)
+def test_words_that_are_neither_are_refused(words: list[str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        model_and_prompt(words)
+
+
+def test_a_model_is_loaded_as_the_pair_of_its_name_or_alone() -> None:
+    assert load_registry().chosen("qwen2.5-coder:1.5b") == {"pair": "qwen2.5-coder-1.5b"}
+    assert load_registry().chosen("qwen2.5-coder-0.5b") == {"target": "qwen2.5-coder-0.5b"}
+    assert require_model("demo") == "demo"
+    with pytest.raises(ModelUnavailable, match="did you mean"):
+        require_model("qwen3")
+
+
+@pytest.mark.parametrize("verb", ["chat", "serve"])
+def test_a_word_that_is_no_model_ends_the_verb_at_once(verb: str) -> None:
+    with pytest.raises(ModelUnavailable, match="did you mean qwen3-"):
+        CliRunner().invoke(localspec, [verb, "qwen3-0.7b"], catch_exceptions=False)
+
+
+@pytest.fixture
+def rivers(tmp_path: Path) -> None:
+    """Four conversations, the last of which has the title of the first."""
+    history = History(tmp_path / "data/history")
+    for title in ("durations", "durations of rivers", "the sea", "durations"):
+        history.add_user(history.create(), None, Message.user(title))
+    history.close()
+
+
+@pytest.mark.usefixtures("rivers")
+@pytest.mark.parametrize(
+    ("name", "words", "number", "left"),
+    [
+        ("", ("And in French?",), 4, ("And in French?",)),
+        ("And in French?", (), 4, ("And in French?",)),
+        ("And in French?", ("smollm2-135m",), 4, ("smollm2-135m", "And in French?")),
+        ("smollm2-135m", ("And in French?",), 4, ("smollm2-135m", "And in French?")),
+        ("2", ("And in French?",), 2, ("And in French?",)),
+        ("#2", (), 2, ()),
+        ("durations", ("smollm2-135m", "Why?"), 4, ("smollm2-135m", "Why?")),
+        ("durations of", ("Why?",), 2, ("Why?",)),
+        ("the", ("Why?",), 3, ("Why?",)),
+        ("durations", (), 4, ("durations",)),
+    ],
+)
+def test_continue_takes_a_number_a_title_or_the_prompt(
+    name: str, words: tuple[str, ...], number: int, left: tuple[str, ...]
+) -> None:
+    conversation, rest = conversation_and_words(name, words)
+    assert (conversation.id, rest) == (number, left)
+
+
+@pytest.mark.usefixtures("rivers")
+@pytest.mark.parametrize(
+    ("name", "words", "kind", "told"),
+    [
+        ("ocean", ("Why?",), UsageError, "'ocean': `localspec history`"),
+        ("why", ("is", "the", "sky", "blue"), UsageError, "put quotes around"),
+        ("dura", ("Why?",), UsageError, "begins several titles: .* 4"),
+        *((number, ("Why?",), HistoryError, number[:18]) for number in ("99", "9" * 5000)),
+    ],
+)
+def test_a_conversation_that_is_not_there_is_one_line(
+    name: str, words: tuple[str, ...], kind: type[LocalspecError], told: str
+) -> None:
+    with pytest.raises(kind, match=told):
+        conversation_and_words(name, words)
+
+
+class ArrivedError(Exception):
+    """Carries what a chat would be started with."""
+
+
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_chat(
+        settings: Settings, system: SystemFlags, *_: object, plain: bool = False, **__: object
+    ) -> int:
+        raise ArrivedError(settings.named_model, system.system, plain)
+
+    monkeypatch.setattr(run, "_at_terminal", lambda: True)
+    monkeypatch.setattr(conversing, "start_chat", start_chat)
+
+
+@pytest.mark.usefixtures("at_terminal")
+@pytest.mark.parametrize(
+    ("words", "arrived"),
+    [
+        (["run"], (None, None, False)),
+        (["run", "qwen2.5-coder:1.5b"], ("qwen2.5-coder:1.5b", None, False)),
+        (["run", "-m", "demo", "-s", "Be brief."], ("demo", "Be brief.", False)),
+        (["chat", "--plain", "qwen2.5-coder:1.5b"], ("qwen2.5-coder:1.5b", None, True)),
+    ],
+)
+def test_run_without_a_prompt_is_the_chat(words: list[str], arrived: tuple[object, ...]) -> None:
+    with pytest.raises(ArrivedError) as caught:
+        CliRunner().invoke(localspec, words, catch_exceptions=False)
+    assert caught.value.args == arrived
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_many_lines_on_a_pipe_are_warned_about(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\nc\nd\n")))
+    assert list(conversing._typed_lines(quiet=quiet)) == ["a", "b", "c", "d"]
+    assert capsys.readouterr().err.count("separate question") == (not quiet)
+
+
+def test_ctrl_c_drops_a_line_and_twice_it_leaves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = iter(["one", "", "two", ""])
+
+    def read(_: str) -> str:
+        if line := next(script):
+            return line
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", read)
+    lines = conversing._lines_of_a_person([])
+    assert [next(lines) for _ in range(3)] == ["one", None, "two"]
+    assert "Ctrl-C again" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        next(lines)
+
+
+def test_files_are_attached_by_option_and_by_mention(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("apples")
+    (tmp_path / "b.txt").write_text("pears")
+    (tmp_path / "notes").mkdir()
+    typed = "Compare with @b.txt, please, @nothing"
+    message = QuestionFlags(("a.txt", "b.txt")).message(typed, NO_DOCS, typed)
+    assert [each.name for each in message.documents] == ["a.txt", "b.txt"]
+    assert "apples" in message.text
+    assert message.typed == typed
+    assert "@nothing: sent as text" in capsys.readouterr().err
+    from_stdin = QuestionFlags().message("Review.\n\n@a.txt", NO_DOCS, "Review.")
+    assert from_stdin.documents == ()
+    for files, text, told in (
+        ((), "Hi @nothing.py", r"@nothing\.py: correct the name"),
+        (("c.txt",), "Hi", r"c\.txt: check the path"),
+        (("notes",), "Hi", "notes is a folder"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            QuestionFlags(files).message(text, NO_DOCS, text)
+
+
+def test_personas_and_templates_stand_in_the_preferences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings/chat.toml").write_text(CHAT_TOML)
+    assert SystemFlags(persona="brief").prompt("Be long.") == "Be brief."
+    assert SystemFlags().prompt("Be long.") == "Be long."
+    assert SystemFlags("").prompt("Be long.") == ""
+    french = QuestionFlags(template="to", params=(("lang", "French"),))
+    summary = QuestionFlags(template="sum")
+    assert french.templated("a cat") == "Translate into French: a cat"
+    assert summary.templated("a text") == "Summarise this.\n\na text"
+    assert summary.templated(None) == "Summarise this."
+    assert QuestionFlags().templated("as it is") == "as it is"
+    monkeypatch.setattr("localspec.cli.prompt.read_prompt", lambda _: "from stdin")
+    assert french.templated(None) == french.templated("-") == "Translate into French: from stdin"
+    assert summary.templated("-") == "Summarise this."
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: SystemFlags(persona="pirate").prompt(None),
+        lambda: SystemFlags("b", "a").prompt(None),
+        lambda: QuestionFlags(template="nothing").templated("x"),
+        lambda: QuestionFlags(params=(("a", "b"),)).templated("x"),
+        lambda: QuestionFlags(template="to").templated("x"),
+    ],
+)
+def test_a_persona_or_template_that_is_not_there_is_refused(
+    made: Callable[[], object], tmp_path: Path
+) -> None:
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings/chat.toml").write_text(CHAT_TOML)
+    with pytest.raises(LocalspecError):
+        made()
+
+
+@pytest.fixture
+def opened() -> Iterator[list[IO[str]]]:
+    """Streams to close when the test is over."""
+    streams: list[IO[str]] = []
+    yield streams
+    for stream in streams:
+        stream.close()
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]) -> None:
+    """A terminal on stdin, at which a line is typed and ended with Ctrl-D."""
+    keyboard, line = pty.openpty()
+    os.write(keyboard, b"a tree\n\x04")
+    opened += [os.fdopen(keyboard), os.fdopen(line)]
+    monkeypatch.setattr(sys, "stdin", opened[-1])
+
+
+def bring(
+    content: bytes, monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]], path: Path | None = None
+) -> None:
+    """Put content on stdin, by a pipe or by a file."""
+    if path is None:
+        reader, writer = os.pipe()
+        os.write(writer, content)
+        os.close(writer)
+        opened.append(os.fdopen(reader))
+    else:
+        path.write_bytes(content)
+        opened.append(path.open())
+    monkeypatch.setattr(sys, "stdin", opened[-1])
+
+
+@pytest.mark.parametrize("name", [None, "stdin"])
+@pytest.mark.parametrize(
+    ("content", "prompt"),
+    [
+        (b"a tree\n", "What is it?\n\na tree"),
+        (b"\xef\xbb\xbf\xc3\xa9\r\n \n\n", "What is it?\n\né\r\n "),
+        (b"", "What is it?"),
+        (b" \n\n", "What is it?"),
+    ],
+)
+def test_stdin_follows_the_prompt_and_a_blank_line(
+    name: str | None,
+    content: bytes,
+    prompt: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    opened: list[IO[str]],
+) -> None:
+    bring(content, monkeypatch, opened, None if name is None else tmp_path / name)
+    assert read_prompt("What is it?") == prompt
+
+
+@pytest.mark.parametrize("argument", [None, "-"])
+def test_without_a_prompt_stdin_is_the_prompt(
+    argument: str | None, monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]
+) -> None:
+    bring(b"  Who?\n\n", monkeypatch, opened)
+    assert read_prompt(argument) == "  Who?"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_terminal_is_read_only_without_a_prompt(capfd: pytest.CaptureFixture[str]) -> None:
+    assert read_prompt("What is it?") == "What is it?"
+    assert read_prompt(None) == "a tree"
+    assert "Ctrl-D" in capfd.readouterr().err
+
+
+class Unreadable(io.RawIOBase):
+    """A stream of a terminal that went away."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _buffer: object) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_stdin_that_brings_nothing_or_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a tree"))
+    assert read_prompt("What is it?") == "What is it?"
+    bring(b"", monkeypatch, opened, Path(os.devnull))
+    assert read_prompt("What is it?") == "What is it?"
+    with pytest.raises(UsageError, match="stdin is empty"):
+        read_prompt(None)
+    with pytest.raises(UsageError, match="prompt is empty"):
+        read_prompt(" \n")
+    opened.append(io.TextIOWrapper(io.BufferedReader(Unreadable())))
+    monkeypatch.setattr(sys, "stdin", opened[-1])
+    with pytest.raises(LocalspecError, match="Input/output error"):
+        read_prompt(None)
+
+
+def test_stdin_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]
+) -> None:
+    monkeypatch.setattr(prompt_module, "_MOST_BYTES", 1 << 20)
+    bring(b"y" * (1 << 20), monkeypatch, opened, tmp_path / "stdin")
+    assert len(read_prompt(None)) == 1 << 20
+    bring(b"y" * ((1 << 20) + 1), monkeypatch, opened, tmp_path / "stdin")
+    with pytest.raises(LocalspecError, match="more than 1 MB"):
+        read_prompt(None)
+
+
+def grammar(**flags: str) -> ReplyOptions:
+    texts = {name: read_grammar(name, value) for name, value in flags.items()}
+    return changed(ReplyOptions(seed=4), texts)
+
+
+def test_a_grammar_is_a_file_and_what_is_short_may_be_written_out(tmp_path: Path) -> None:
+    (tmp_path / "schema").write_bytes(b"\xef\xbb\xbf" + json.dumps(SCHEMA).encode())
+    wanted = ReplyOptions(seed=4, json_schema=SCHEMA)
+    assert grammar(json_schema="schema") == grammar(json_schema=json.dumps(SCHEMA)) == wanted
+    (tmp_path / "gbnf").write_text('root ::= "ü"', encoding="utf-8")
+    assert grammar(grammar="gbnf").grammar == 'root ::= "ü"'
+    (tmp_path / "lark").write_text('start: "ü" /[0-9]+/', encoding="utf-8")
+    assert grammar(lark="lark").lark == 'start: "ü" /[0-9]+/'
+    assert grammar(regex="[a-z]+").regex == "[a-z]+"
+    for other in ({"grammar": "gbnf", "json_schema": "{}"}, {"lark": "lark", "regex": "a"}):
+        with pytest.raises(UsageError, match="cannot be combined"):
+            grammar(**other)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"\xff", "is not UTF-8 text"),
+        (b'root ::= "a', "answer.gbnf: the grammar is wrong: .* line 1"),
+        (b"x" * (5 << 20), "has more than 4 MB"),
+    ],
+)
+def test_a_grammar_file_that_is_wrong_is_one_line(
+    tmp_path: Path, content: bytes | None, reason: str
+) -> None:
+    if content is not None:
+        (tmp_path / "answer.gbnf").write_bytes(content)
+    with pytest.raises(UsageError, match=reason) as caught:
+        grammar(grammar=str(tmp_path / "answer.gbnf"))
+    assert "\n" not in str(caught.value)
+    for name in (str(tmp_path), "a\0b", ""):
+        with pytest.raises(UsageError):
+            grammar(grammar=name)
