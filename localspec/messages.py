@@ -5,7 +5,7 @@ form of OpenAI's chat bodies, which chat templates read as well.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -211,6 +211,22 @@ def to_json(message: Message) -> dict[str, Any]:
     return value
 
 
+_ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+_WORDS = ("content", "reasoning_content")
+_FIELDS: Mapping[Role, Sequence[str]] = {
+    "system": _WORDS,
+    "user": _WORDS,
+    "assistant": (*_WORDS, "tool_calls"),
+    "tool": ("content", "tool_call_id", "is_error"),
+}
+
+
 class _TextForm(msgspec.Struct, tag_field="type", tag="text"):
     text: str
 
@@ -226,14 +242,13 @@ class _CallForm(msgspec.Struct):
 
 
 class _MessageForm(msgspec.Struct):
-    """A message as OpenAI's chat bodies have it."""
+    """A message as OpenAI's chat bodies have it; of fields that its role does not have, nothing is read."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[_TextForm] | msgspec.UnsetType | None = msgspec.UNSET
     reasoning_content: str | None = None
     tool_calls: list[_CallForm] | None = None
     tool_call_id: str | None = None
-    is_error: bool | None = None
+    is_error: Any = None
 
 
 def from_json(value: Any, what: str = "the message") -> Message:
@@ -248,16 +263,10 @@ def from_json(value: Any, what: str = "the message") -> Message:
     Raises:
         UsageError: it is no such message, or has no words where some are needed.
     """
-    try:
-        form = msgspec.convert(value, _MessageForm)
-        msgspec.json.encode(form)  # which no half of a character can be
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        reason = _HALF if isinstance(error, UnicodeEncodeError) else printable(str(error))[:160]
-        raise UsageError(f"{what} cannot be read ({reason}): only text is supported") from None
+    role, form = _form(value, what)
     content = form.content
     if isinstance(content, list):
         content = "".join(checked_text(each.text, f"a part of {what}") for each in content)
-    role: Role = "system" if form.role == "developer" else form.role
     if role == "tool":
         if form.tool_call_id is None or not isinstance(content, str):
             raise UsageError(f"{what} lacks its tool_call_id or its content: write both, as text")
@@ -269,6 +278,39 @@ def from_json(value: Any, what: str = "the message") -> Message:
     message = Message.from_text(role, text, form.reasoning_content or "")
     parts = (ToolCall(each.id, each.function.name, each.function.arguments) for each in calls)
     return replace(message, parts=(*message.parts, *parts))
+
+
+def _form(value: Any, what: str) -> tuple[Role, _MessageForm]:
+    """Return the role of a message, and its fields as far as that role has them."""
+    if not isinstance(value, dict):
+        raise UsageError(f"{what} is not an object: write its role and content")
+    role = _ROLES.get(str(value.get("role")))
+    if role is None:
+        given = printable(str(value.get("role")))[:40]
+        raise UsageError(f"{what} has the role '{given}': choose one of {', '.join(_ROLES)}")
+    fields = {
+        each: value[each]
+        for each in _FIELDS[role]
+        if each in value and (value[each] or each != "reasoning_content")
+    }
+    try:
+        form = msgspec.convert(fields, _MessageForm)
+    except msgspec.ValidationError as error:
+        reason = printable(str(error))[:160]
+        remedy = "only text is supported" if "$.content" in reason else "check that field"
+        raise UsageError(f"{what} cannot be read ({reason}): {remedy}") from None
+    for name, each in fields.items():
+        if _has_half(each):
+            raise UsageError(f"{name} of {what} has {_HALF}: fix it")
+    return role, form
+
+
+def _has_half(value: Any) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:

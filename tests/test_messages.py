@@ -230,3 +230,27 @@ def test_a_change_reaches_all_that_a_model_reads() -> None:
     )
     result = Message("tool", (ToolResult("i", "x", True),))
     assert result.changed(str.upper) == Message("tool", (ToolResult("I", "X", True),))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (5, "is not an object"),
+        ({"role": "x", "content": "a"}, "choose one of system, developer, user"),
+        ({"content": "a"}, "choose one of system"),
+        ({"role": "user", "content": [{"type": "image"}]}, "only text is supported"),
+        ({"role": "user", "content": "\ud800"}, "content of m has half of a character"),
+        (
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "a"}}]},
+            "arguments",
+        ),
+    ],
+)
+def test_a_message_that_cannot_be_read_says_what_to_do(value: object, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        from_json(value, "m")
+
+
+def test_fields_that_a_role_does_not_have_are_not_read() -> None:
+    value = {"role": "user", "content": "a", "tool_calls": 5, "tool_call_id": 7, "is_error": "yes"}
+    assert from_json({**value, "reasoning_content": 0}) == Message.user("a")

@@ -125,7 +125,7 @@ class Preview:
         to_fetch = self._to_fetch(models_of_all(self._downloads), require=True)
         if workers := ", ".join(self._launch.workers):
             self._notify(
-                f"whether it fits is known when it is loaded: {workers} have their own memory"
+                f"how much memory is free on {workers} is known only when the model is loaded"
             )
         reads_headers = not self._launch.offline
         for each in [*self._waiting]:
@@ -158,9 +158,8 @@ class Preview:
             headers = [model_header(model) for model in each.models]
         except ModelUnavailable:
             raise
-        except (
-            LocalspecError
-        ) as error:  # not a GGUF file, for example: the download will not be better
+        except LocalspecError as error:
+            # Not a GGUF file, for example: the download will not be better.
             lines, problems = [], [str(error)]
         else:
             options = self._launch.load

@@ -5,6 +5,7 @@ that another process has got since is not mistaken for it.
 """
 
 import fcntl
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -65,7 +66,8 @@ def announced(running: Running) -> Iterator[None]:
     path = place / f"{running.pid}.json"
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.write(descriptor, msgspec.json.encode(running))
+        # A path may have bytes that are no UTF-8, which this escapes.
+        os.write(descriptor, json.dumps(msgspec.to_builtins(running)).encode())
         Path(name).rename(path)
         yield
     finally:
@@ -113,6 +115,6 @@ def _is_locked(stream: BinaryIO) -> bool:
 
 def _read(stream: BinaryIO) -> Running | None:
     """Return what a file says; None if it is none of ours."""
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return msgspec.json.decode(stream.read(_MOST_BYTES), type=Running)
+    with suppress(msgspec.MsgspecError, ValueError, RecursionError):
+        return msgspec.convert(json.loads(stream.read(_MOST_BYTES)), Running)
     return None

@@ -153,6 +153,8 @@ class _Writer:
         self._unproven = True
         self._inline += 1
         if self._inline <= _MOST_INLINE:
+            for number, each in enumerate(alternatives):
+                require_known(each, member(path, number))
             alternatives = [
                 part_at(self._schema, each["$ref"], path)
                 if isinstance(each, dict) and KEYWORDS.keys() & each.keys() == {"$ref"}

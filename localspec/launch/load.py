@@ -1,7 +1,7 @@
 """Load: a plan becomes a runtime: models, their sequences, what passes cost, and the assistant that answers."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -37,14 +37,18 @@ from localspec.launch.fit import sequences_that_fit
 from localspec.launch.kept_prefixes import KeptPrefixes
 from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import store_megabytes
+from localspec.llama.allocated import together
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
+from localspec.models.fit import PlaceUse
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
+from localspec.resources import Usage
+from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
@@ -231,6 +235,7 @@ class _Loading:
         if draft_model is not None:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=1)
             draft_models = self._draft_sequences(draft_model, small, parallel)
+        self.notes += self._unforeseen(targets, draft_models, parallel)
         return self._assembled(targets, draft_models, costs, longest, parallel, observe)
 
     @property
@@ -297,6 +302,16 @@ class _Loading:
             prefixes=prefixes,
         )
         return Runtime(assistant, drafting, known, targets.views[0], plan.target)
+
+    def _unforeseen(
+        self, targets: LlamaSequences, draft_models: Sequences | None, parallel: int
+    ) -> Iterator[str]:
+        """Return where llama.cpp took more than was planned; several sequences were not planned."""
+        contexts = [targets.native.allocated]
+        if isinstance(draft_models, LlamaSequences):
+            contexts.append(draft_models.native.allocated)
+        taken = together([*(model.allocated for model in self.models), *contexts])
+        return unforeseen(self.plan.uses if parallel == 1 else (), taken)
 
     def _model(
         self,
@@ -479,6 +494,11 @@ class _Loading:
         ):
             stored = stored_costs(plan.target, options, Role.TARGET)
             if stored is None:
+                # Only the costs of exact passes are known.
+                text += (
+                    ", and less without --exact: how much is known after a run without it"
+                    * bool(end)
+                )
                 break
             text += f"{join} {1000 * stored.costs.of(1):.1f} ms{end}"
         return text
@@ -516,3 +536,27 @@ def shared_chunk(costs: PairCosts | None, hold_up_s: float | None) -> int | None
     widest = max(costs.target.widths)
     steps = int(hold_up_s * widest / costs.target.of(widest) / _CHUNK_STEP)
     return max(_LEAST_CHUNK, _CHUNK_STEP * steps)
+
+
+def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Usage]) -> Iterator[str]:
+    """Yield where llama.cpp took more than planned and kept free, a sentence each.
+
+    Weights are left out: they are what the file's header says, and of a mapped file llama.cpp logs the whole range that it
+    maps, parts of which may be weights that are on a GPU.
+
+    Args:
+        planned: what a plan takes of each place.
+        allocated: what llama.cpp logged, by the same names.
+    """
+    for use in planned:
+        taken = _without_weights(allocated.get(use.place.name, Usage()))
+        expected = _without_weights(use.target) + _without_weights(use.draft_model)
+        if taken > expected + use.place.headroom_bytes:
+            yield (
+                f"caches and scratch take {size_text(taken)} of {use.place.name}, and {size_text(expected)} were planned: "
+                "if memory runs short, use a smaller --ctx or --gpu-layers"
+            )
+
+
+def _without_weights(taken: Usage) -> int:
+    return taken.total_bytes - taken.weights_bytes

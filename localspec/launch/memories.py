@@ -27,10 +27,8 @@ _FILE, _MOST_BYTES = "memory_speeds.json", 1 << 16
 _FRESH_S = 3600
 _LEAST_BYTES = 400_000_000  # a pass of less spends much of its time on other things than reading
 _COPIED_BYTES = 48 << 20  # by every thread, however many: more than its share of the caches
-_COPIES, _TRIES = (
-    3,
-    5,
-)  # of some ms each, so that handing it to threads takes next to nothing of a try
+# Copies take some ms each, so that handing them to threads takes next to nothing of a try.
+_COPIES, _TRIES = 3, 5
 _FREE_SHARE = 8  # of the free RAM, an eighth is copied at most
 
 

@@ -155,7 +155,7 @@ class MessageForm(AnswerForm):
         for event in (*answers[0], *done):
             for _ in self._blocks.take(event):
                 pass
-        content = [_block(each) for each in self._blocks]
+        content = [_block(each) for each in self._blocks.whole]
         return {
             **self._head,
             "content": content,

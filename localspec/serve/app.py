@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.errors import LocalspecError
 from localspec.serve import anthropic, llama_server, openai, responses
@@ -86,18 +86,25 @@ class _Endpoint:
     service: Service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        request, started = Request(scope, receive), False
+
+        async def sent(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
         try:
             answer = await self.handler(request, self.service)
             if isinstance(answer, Answers):
-                await answer.send(request, send)
+                await answer.send(request, sent)
             else:
-                await answer(scope, receive, send)
+                await answer(scope, receive, sent)
         except LocalspecError as error:
             answer = error_of(scope, status_of(error), str(error), code_of(error))
             await answer(scope, receive, send)
         except ClientDisconnect:
-            await Response(status_code=499)(scope, receive, send)  # nobody reads it
+            if not started:
+                await Response(status_code=499)(scope, receive, send)  # nobody reads it
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:

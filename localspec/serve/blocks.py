@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from localspec.chat.events import CallBegun, CallDelta, Delta, Finished, Text
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta, Finished, Text
 from localspec.messages import ToolCall
 
 Kind = Literal["thinking", "text", "call"]
@@ -21,6 +21,7 @@ class AnswerBlock:
         index: its place in the answer.
         begun: the call, of a stretch that is one.
         pieces: its text, or the arguments of its call, so far.
+        is_whole: whether nothing of its call is missing; of one that was cut off, something is.
         id: of the stretch.
     """
 
@@ -28,6 +29,7 @@ class AnswerBlock:
     index: int
     begun: CallBegun | None = None
     pieces: list[Text | CallDelta] = field(default_factory=list)
+    is_whole: bool = True
     id: str = field(default_factory=lambda: secrets.token_hex(12))
 
     @property
@@ -57,7 +59,9 @@ class Blocks(list[AnswerBlock]):
         """
         match event:
             case CallBegun():
-                yield from self._follow(AnswerBlock("call", len(self), event))
+                yield from self._follow(AnswerBlock("call", len(self), event, is_whole=False))
+            case CallDone():
+                self[-1].is_whole = True
             case Text(thinking=thinking):
                 kind: Kind = "thinking" if thinking else "text"
                 if not self or self[-1].kind != kind:
@@ -69,6 +73,13 @@ class Blocks(list[AnswerBlock]):
         if isinstance(event, Text | CallDelta):
             self[-1].pieces.append(event)
             yield "delta", self[-1]
+
+    @property
+    def whole(self) -> list[AnswerBlock]:
+        """The blocks less a call that was cut off, in whose place is an empty text if nothing else was said."""
+        blocks = [each for each in self if each.is_whole]
+        said = any(each.kind != "thinking" for each in blocks)
+        return blocks if said else [*blocks, AnswerBlock("text", len(blocks))]
 
     def _follow(self, block: AnswerBlock) -> Iterator[tuple[Step, AnswerBlock]]:
         if self:

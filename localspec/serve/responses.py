@@ -105,14 +105,14 @@ class ResponseForm(AnswerForm):
         for step, block in self._blocks.take(event):
             yield from self._item(step, block, status)
         if isinstance(event, Finished):
-            yield self._event(status, response=self._ended(event))
+            yield self._event(status, response=self._ended(event, self._blocks))
 
     def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Body:
         """Return the response."""
         for event in (*answers[0], *done):
             for _ in self._blocks.take(event):
                 pass
-        return self._ended(done[0])
+        return self._ended(done[0], self._blocks.whole)
 
     def _item(self, step: str, block: AnswerBlock, status: str) -> Iterable[Body]:
         index, name = block.index, _NAMES[block.kind]
@@ -139,18 +139,16 @@ class ResponseForm(AnswerForm):
     def _event(self, kind: str, **fields: Any) -> Body:
         return {"type": f"response.{kind}", "sequence_number": next(self._numbers), **fields}
 
-    def _ended(self, done: Finished) -> Body:
+    def _ended(self, done: Finished, blocks: Sequence[AnswerBlock]) -> Body:
         reply, status = done.reply, _status(done)
         gated = reply.stop_reason is StopReason.GATED
         reason = {"reason": "content_filter" if gated else "max_output_tokens"}
-        last = len(self._blocks) - 1
         return {
             **self._shell,
             "status": status,
             "incomplete_details": reason if status == "incomplete" else None,
             "output": [
-                _output(each, status if each.index == last else "completed")
-                for each in self._blocks
+                _output(each, status if each is blocks[-1] else "completed") for each in blocks
             ],
             "usage": {
                 "input_tokens": reply.prompt_tokens,

@@ -10,13 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-import msgspec
-
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy, ToolChoice
 from localspec.display import printable_line
 from localspec.errors import UsageError
-from localspec.messages import ToolCall, checked_text
+from localspec.messages import ToolCall
 
 _NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _CHOICES: Mapping[Any, ToolChoice] = {each: each for each in get_args(ToolChoice)}
@@ -43,7 +41,7 @@ def openai_offer(tools: Any, choice: Any, parallel: bool | None) -> ToolOffer:
     Raises:
         UsageError: it cannot be read.
     """
-    return _offer(tools, choice, {"function"}, "parameters", parallel is not False)
+    return _offer(tools, choice, "function", "parameters", parallel is not False)
 
 
 def anthropic_offer(tools: Any, choice: Any) -> ToolOffer:
@@ -53,18 +51,16 @@ def anthropic_offer(tools: Any, choice: Any) -> ToolOffer:
         UsageError: it cannot be read.
     """
     parallel = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use"))
-    return _offer(tools, choice, {"function", "custom"}, "input_schema", parallel)
+    return _offer(tools, choice, "custom", "input_schema", parallel)
 
 
-def _offer(
-    value: Any, choice: Any, kinds: Collection[str], schema: str, parallel: bool
-) -> ToolOffer:
+def _offer(value: Any, choice: Any, kind: str, schema: str, parallel: bool) -> ToolOffer:
     """Return an offer.
 
     Args:
         value: the tools.
         choice: which of them.
-        kinds: types of functions; one without a type is one.
+        kind: the type of a function; one without a type is one.
         schema: name of the field with a function's schema.
         parallel: whether there may be several calls.
     """
@@ -74,29 +70,29 @@ def _offer(
     for number, each in enumerate(value or (), 1):
         if not isinstance(each, dict):
             raise UsageError(f"tool {number} is not an object: write its name and its schema")
-        kind = each.get("type") or "function"
-        if kind in kinds:
+        if each.get("type") in (None, kind):
             tools.append(_tool(each.get("function", each), schema, f"tool {number}"))
         else:
-            left_out.append(printable_line(str(kind))[:40])
+            left_out.append(printable_line(str(each["type"]))[:40])
     notes = (f"tools left out, only functions are supported: {', '.join(left_out)}",)
     policy = _policy(choice, {each.name for each in tools}, parallel)
     return ToolOffer(tuple(tools), policy, notes if left_out else ())
 
 
 def _tool(function: Any, schema_key: str, what: str) -> Tool:
-    try:
-        name, schema = function["name"], function.get(schema_key)
-        return Tool(
-            checked_text(name, f"the name of {what}"),
-            msgspec.convert(_NO_ARGUMENTS if schema is None else schema, dict[str, Any]),
-            msgspec.convert(function.get("description") or "", str),
-            strict=function.get("strict") is True,
-        )
-    except (KeyError, TypeError):
-        raise UsageError(f"{what} has no name: write one") from None
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{what} has no schema or description that can be read: {error}") from None
+    if not isinstance(function, dict):
+        raise UsageError(f"{what} has no function: write its name and parameters")
+    name, schema = function.get("name"), function.get(schema_key)
+    if not isinstance(name, str):
+        raise UsageError(f"{what} has no name: write one")
+    if schema is None:
+        schema = _NO_ARGUMENTS
+    if not isinstance(schema, dict):
+        raise UsageError(f"{schema_key} of {what} is no schema: write an object")
+    description = function.get("description") or ""
+    if not isinstance(description, str):
+        raise UsageError(f"the description of {what} is not text: write some")
+    return Tool(name, schema, description, strict=function.get("strict") is True)
 
 
 def _choice(value: Any) -> tuple[ToolChoice, list[str] | None]:

@@ -69,6 +69,8 @@ class Race:
             gone = "; there is nothing to compare" if isinstance(error, EngineGone) else ""
             self.ended = f"{error}{gone}"
         finally:
+            if len([each for each in self.lanes if each.done]) < len(LANES):
+                self.ended = self.ended or "stopped: there is nothing to compare"
             self.done = True
 
     def stop(self) -> None:

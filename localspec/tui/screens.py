@@ -173,7 +173,7 @@ class Screens(App[None]):
     async def show_answer(self) -> None:
         """Show the question that is being answered, and the answer as it grows."""
         await self.view.show_answering()
-        self.run_worker(self._follow_answer())
+        self.run_worker(self.attempt(self._follow_answer()))
 
     async def _follow_answer(self) -> None:
         async with aclosing(self.session.answer()) as events:
@@ -246,7 +246,12 @@ class Screens(App[None]):
         """Send the question that waits longest, if one does."""
         waiting = self.session.waiting
         if waiting and not self.session.busy:
-            self.session.ask(waiting.pop(0))
+            try:
+                self.session.ask(waiting[0])
+            except (LocalspecError, OSError):  # a file of it cannot be read, for example
+                self.take_back_waiting()
+                raise
+            waiting.pop(0)
             await self.show_answer()
 
     def take_back_waiting(self) -> None:

@@ -249,11 +249,11 @@ class Session:
         """Load behind what is being loaded; see `Models.load`, and where it `restarts` in a new process."""
 
         async def load(before: list[asyncio.Task[None]]) -> None:
-            if before:
-                await asyncio.wait(before)
-            if restarts:
-                await self.engine.end(0)
             try:
+                if before:
+                    await asyncio.wait(before)
+                if restarts:
+                    await self.engine.end(0)
                 await self.models.load(wanted, other, fetch=fetch)
             finally:
                 if task in self._loads:

@@ -338,3 +338,10 @@ def test_a_tree_has_all_its_shapes() -> None:
     for _ in range(2):
         shapes = [None, *(list(both) for both in product(shapes, repeat=2))]
     assert all(takes_value(shape, schema) for shape in shapes)
+
+
+@pytest.mark.parametrize("reference", [5, ["a"], {}])
+def test_a_reference_that_is_no_text_is_refused_at_its_place(reference: object) -> None:
+    schema = {"oneOf": [{"$ref": reference}, {"type": "string"}]}
+    with pytest.raises(UsageError, match="/oneOf/0"):
+        require_sound(ReplyOptions(json_schema=schema))

@@ -90,6 +90,12 @@ def test_a_file_of_no_use_is_left_alone_and_costs_no_word(
     assert database.read_bytes() == before
 
 
+def test_damage_that_no_list_meets_is_met_at_opening(tmp_path: Path) -> None:
+    database = filled(tmp_path)
+    overwrite(database.stat().st_size - 4096, b"\xff" * 4096)(database)
+    check_one_line(History(tmp_path).trouble, "malformed", "move")
+
+
 def test_damage_while_it_is_open_costs_no_word_of_the_chat(tmp_path: Path) -> None:
     database = filled(tmp_path)
     history = History(tmp_path)

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from localspec.calls.policy import CallPolicy
-from localspec.serve.tools import anthropic_messages
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta
+from localspec.errors import UsageError
+from localspec.messages import ToolCall
+from localspec.serve.blocks import Blocks
+from localspec.serve.tools import anthropic_messages, anthropic_offer, openai_offer
 from tests.chat.toy_calls import hermes
 from tests.serve.serving import CHAT, COUNT, MESSAGES, RESPONSES, Served, served, user
 
@@ -217,3 +221,41 @@ def test_what_cannot_be_read_is_refused(
     server: Served, path: str, more: dict[str, Any], word: str
 ) -> None:
     server.refuse(path, word, **{**PERU[path], **more})
+
+
+@pytest.mark.parametrize("kind", [["x"], {"a": 1}, "web_search", 5])
+def test_a_tool_of_another_type_is_left_out_with_a_note(kind: object) -> None:
+    for offer in (
+        openai_offer([{"type": kind, "name": "a"}], None, None),
+        anthropic_offer([{"type": kind, "name": "a"}], None),
+    ):
+        assert offer.tools == ()
+        assert "left out" in offer.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ({"name": 5}, "tool 1 has no name"),
+        ({"type": "function", "function": 5}, "tool 1 has no function"),
+        ({"name": "a", "parameters": 5}, "parameters of tool 1"),
+        ({"name": "a", "description": 5}, "description of tool 1"),
+    ],
+)
+def test_a_tool_that_cannot_be_read_names_its_field(tool: object, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        openai_offer([tool], None, None)
+
+
+def test_a_call_that_was_cut_off_is_not_in_the_whole_answer() -> None:
+    blocks = Blocks()
+    cut: list[Delta] = [CallBegun("1", "a"), CallDelta("1", '{"of": "Pe')]
+    for event in cut:
+        assert [*blocks.take(event)]
+    assert [each.kind for each in blocks.whole] == ["text"]
+    done = CallDone(ToolCall("2", "a", "{}"))
+    whole: list[Delta] = [CallBegun("2", "a"), CallDelta("2", "{}"), done]
+    for event in whole:
+        assert event is done or [*blocks.take(event)]
+    assert [*blocks.take(done)] == []
+    assert [each.call.id for each in blocks.whole] == ["2"]

@@ -243,6 +243,25 @@ def test_a_question_that_is_sent_while_another_is_answered_comes_next(tmp_path: 
     drive(queue, tmp_path, {"otherwise": ["word " * 20], "pass_s": str(passes)})
 
 
+def test_a_waiting_question_with_a_file_that_cannot_be_read_goes_back_to_the_composer(
+    tmp_path: Path,
+) -> None:
+    async def queue(chat: Chat) -> None:
+        await chat.begin("one")
+        await chat.run(f"explain @{huge}")
+        passes.touch()
+        await chat.until(lambda: not chat.session.busy and not chat.session.waiting)
+        await chat.until(lambda: "explain" in chat.composer.text)
+        await chat.run("two")
+        await chat.until(lambda: len(chat.contents) == 4)
+
+    huge = tmp_path / "huge.txt"
+    with huge.open("wb") as file:
+        file.truncate(1 << 32)
+    passes = tmp_path / "passes"
+    drive(queue, tmp_path, {"otherwise": ["word " * 20], "pass_s": str(passes)})
+
+
 @driven(SLOW)
 async def test_a_question_that_waits_is_given_back_when_the_answer_is_stopped(chat: Chat) -> None:
     await chat.begin("one")
