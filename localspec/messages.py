@@ -286,8 +286,8 @@ def _form(value: Any, what: str) -> tuple[Role, _MessageForm]:
         raise UsageError(f"{what} is not an object: write its role and content")
     role = _ROLES.get(str(value.get("role")))
     if role is None:
-        given = printable(str(value.get("role")))[:40]
-        raise UsageError(f"{what} has the role '{given}': choose one of {', '.join(_ROLES)}")
+        given = str(value.get("role"))[:40]
+        raise UsageError(f"{what} has the role {given!r}: choose one of {', '.join(_ROLES)}")
     fields = {
         each: value[each]
         for each in _FIELDS[role]
