@@ -170,7 +170,7 @@ def test_a_template_or_another_field_makes_the_prompt() -> None:
         ({"prompt": "Hi", "id": 1 << 64}, "id is neither"),
         ({"messages": []}, "messages is empty"),
         ({"messages": {"role": "user"}}, "messages is empty, or not a list"),
-        ({"messages": ["Hi"]}, "message 1 cannot be read"),
+        ({"messages": ["Hi"]}, "message 1 is not an object"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "message 1 has the role 'tool'"),
         ({"messages": [{"role": ["user"], "content": "x"}]}, "message 1 has the role \"['user']"),
         ({"messages": [{**SAID, "tool_calls": [{"id": "1"}]}]}, "message 1 calls tools"),

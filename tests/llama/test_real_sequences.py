@@ -1,5 +1,6 @@
 """Several sequences on real weights: bit for bit what each gives alone, as far as widths are safe."""
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.chat.request import Request
-from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Pass, Role
 from localspec.decoding.round import StopReason
 from localspec.launch.load import load
@@ -44,6 +45,30 @@ def sequences(smollm2: LlamaModel) -> Iterator[LlamaSequences]:
 
 def one_pass(place: int, tokens: Sequence[int], rows: int = 1) -> tuple[int, Pass]:
     return place, Pass(Role.TARGET, tokens, rows)
+
+
+def test_a_pass_that_is_cancelled_leaves_every_sequence_true(
+    sequences: LlamaSequences, smollm2: LlamaModel, tokens: list[int]
+) -> None:
+    cancel = CancelFlag()
+    own = LlamaSequences(smollm2, cancel, replace(smollm2.options, n_ctx=300), 3, 8)
+    texts = [tokens[place : place + 50] for place in range(3)]
+    for place, text in enumerate(texts):
+        own.views[place].prefill(text)
+
+    def go_on() -> None:
+        for extra in range(1, 200):
+            own.together([one_pass(p, [*text, *[5] * extra]) for p, text in enumerate(texts)])
+
+    threading.Timer(0.02, cancel.set).start()
+    with pytest.raises(Cancelled):
+        go_on()
+    cancel.clear()
+    for place, text in enumerate(texts):
+        row = own.views[place].logits([*text, 7], rows=1)[0].copy()
+        other = sequences.views[place].logits([*text, 7], rows=1)[0]
+        np.testing.assert_allclose(row, other, atol=0.3)
+    own.close()
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ def test_what_drafting_gained_has_an_interval_once_there_is_enough(
 def test_no_bar_is_wider_than_the_panel_and_many_rounds_are_counted(width: int) -> None:
     done = exchange(rounds=[plain(), round_of(3, 2)] * 100)
     bars = [line for line in stats(done, width) if {"off", "verify"} & {m for _, m in line}]
-    assert [len(text_of(bar)) <= width or "large model" in text_of(bar) for bar in bars]
+    assert bars
+    assert all(len(text_of(bar)) <= width or "large model" in text_of(bar) for bar in bars)
     assert any(f"the last {min(width, 72)} of 200" in each for each in stats_lines(done, width))
 
 
