@@ -41,7 +41,9 @@ def _complaint(ended: Ended) -> str:
     assert ended.code > 0, ended.err
     assert "Traceback" not in ended.err
     assert "bug in localspec" not in ended.err
-    lines = [line for line in ended.err.splitlines() if not line.startswith("localspec: downloading")]
+    lines = [
+        line for line in ended.err.splitlines() if not line.startswith("localspec: downloading")
+    ]
     assert len(lines) == 1, ended.err
     return lines[0]
 

@@ -29,7 +29,9 @@ def fails(machine: ToyMachine, word: str, *arguments: str, **variables: str) -> 
     """See that a pull ends with code 3 and one line that has a word."""
     ended = machine.run("pull", *arguments, "toy", **variables)
     assert (ended.code, ended.out) == (3, ""), ended.err
-    lines = [line for line in ended.err.splitlines() if not line.startswith("localspec: downloading")]
+    lines = [
+        line for line in ended.err.splitlines() if not line.startswith("localspec: downloading")
+    ]
     assert len(lines) == 1
     assert lines[0].startswith("localspec: toy (2 MB) could not be downloaded")
     assert word in lines[0]
