@@ -23,8 +23,6 @@ NO_ROWS: Logits = np.empty((0, 0), dtype=np.float32)
 """The answer to a pass without rows."""
 _OVERTAKEN = 10
 """Prompts may be overtaken by a share of one in so many of their tokens."""
-_TOGETHER = 8
-"""An answer that has just begun waits for prompts beside it, if that takes no more than so many shared chunks."""
 _SMALL_LAG = 16
 """Tokens that a draft model may catch up with in a pass that it shares; its bits decide no token."""
 
@@ -118,8 +116,6 @@ class _Running(Generic[T]):
     missing: int = 0
     shares: bool = False  # its pass with those of others: a prompt goes by itself
     overtaken: int = 0  # tokens of later ones that were evaluated before its own
-    began: bool = False  # its first token is there
-    patience: int = 0  # tokens of others' prompts that it waits for before its second token
     evaluated: int = 0
     own_s: float = 0.0  # its share of passes, what was removed from caches included
     more_s: float = 0.0
@@ -152,7 +148,6 @@ class Scheduler(Generic[T]):
     widths: Counter[int] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
-        self._together = _TOGETHER * (self.shared_chunk or 0)
         self._running: dict[int, _Running[T]] = {}  # the oldest first
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
@@ -195,8 +190,6 @@ class Scheduler(Generic[T]):
         """Make a chunk of prompts, and one round of every sequence that is ready; return what has ended."""
         ended = self._end_cancelled() if self._cancelled else []
         ended += self._feed_prompts()
-        if len(self._running) > 1 and self._gathers():
-            return ended
         while drafting := self._ready(Role.DRAFT_MODEL):
             ended += self._passes(Role.DRAFT_MODEL, drafting)
         if verifying := self._ready(Role.TARGET):
@@ -224,16 +217,6 @@ class Scheduler(Generic[T]):
             ended += self._feed_prompt(slot, left, behind)
             fed += max(left, 1)
         return ended
-
-    def _gathers(self) -> bool:
-        """Return whether all that are ready have just begun, and wait for the prompts that came with theirs.
-
-        Then their rounds are shared by all, and none is held up by a prompt between two of its tokens later.
-        """
-        running = self._running.values()
-        behind = sum([each.evaluated + each.missing for each in running if not each.shares])
-        waits = 0 < behind <= self._together
-        return waits and all(each.patience > 0 for each in running if each.shares)
 
     def _next_prompt(self, behind: Sequence[int]) -> tuple[int, int]:
         """Return which request gets the next chunk, and how many tokens neither its sequence nor another one has cached.
@@ -264,8 +247,6 @@ class Scheduler(Generic[T]):
         if left <= most + most // 2 and left <= model.n_batch:
             most = left  # a rest would be a pass that mostly reads weights
         count = min(most, left)
-        for each in self._running.values():
-            each.patience -= count
         oldest.overtaken = max(0, oldest.overtaken + (-count if oldest is running else count))
         if left <= most and request.rows:
             running.missing = left  # what another one has is copied
@@ -408,9 +389,6 @@ class Scheduler(Generic[T]):
                 waited_s = max(0.0, self._all_s - running.all_s - running.own_s)
                 own_s = max(0.0, running.own_s - truncate_s)
                 passed = Passed(answer, evaluated, own_s, truncate_s, waited_s, running.more_s)
-                if running.request.role is Role.TARGET:
-                    running.patience = 0 if running.began else self._together
-                    running.began = True
                 running.request = running.generator.send(passed)
         except Exception as error:  # whatever it is, it is this sequence's own affair
             del self._running[slot]

@@ -218,19 +218,6 @@ def test_a_prompt_is_cut_only_where_somebody_is_answered_meanwhile() -> None:
     assert bench.evaluated()[:4] == [{0: 16}, {0: 4}, {0: 1}, {1: 4}]
 
 
-def test_answers_that_have_just_begun_wait_for_prompts_that_came_with_theirs() -> None:
-    bench = Bench(4, chunk=4, n_batch=16)
-    for slot in range(3):
-        bench.start(slot, writes([slot + 1] * 10, rounds=9))
-    while bench.scheduler.running and (0, 1, 2) not in (last := [(*each,) for each in bench.target.passes]):  # fmt: skip
-        bench.step()
-    assert last[:-1] == [(0,), (1,), (1,), (2,), (2,)], "rounds are of all"
-    bench.evaluated()
-    bench.start(3, writes([4] * 10, rounds=9))  # later, it is read between their rounds
-    bench.step()
-    assert bench.evaluated() == [{3: 4}, {0: 1, 1: 1, 2: 1}]
-
-
 def test_nobody_waits_for_a_long_prompt() -> None:
     bench = Bench(2, chunk=2, n_batch=4)
     bench.start(1, writes([2] * 40, rounds=1))
