@@ -29,6 +29,7 @@ class Models:
         progress: what is fetched or loaded now, for people.
         trouble: why nothing could be loaded, or why the engine is gone; None while something is loaded.
         loaded: the request that `ready` fulfils, or the last one that could be fulfilled.
+        loads: how many loads were requested of the engine.
         replaced: why something else answers than what was requested last, on one line; empty where nothing does.
     """
 
@@ -43,6 +44,7 @@ class Models:
         self.trouble: LocalspecError | None = None
         self.loaded: LaunchOptions | None = None
         self.progress = self.replaced = ""
+        self.loads = 0
         self.wanted: list[LaunchOptions] = []
 
     @property
@@ -119,6 +121,7 @@ class Models:
     ) -> LocalspecError | None:
         """Load models; return what went wrong. A load that the user stops leaves what is loaded, if that is there still."""
         self.progress = ""
+        self.loads += 1
         self._engine.load(options if fetch else replace(options, offline=True))
         self._requested()
         try:

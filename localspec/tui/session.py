@@ -408,6 +408,7 @@ class Session:
     async def _stream(self, exchange: Exchange) -> AsyncGenerator[Event]:
         """Yield one answer as it comes, and save it."""
         while not exchange.done:
+            loads = self.models.loads
             try:
                 async with aclosing(self.engine.stream(exchange.request, exchange.begin)) as events:
                     async for event in events:
@@ -415,10 +416,10 @@ class Session:
                         self._save(event, exchange)
                         yield event
             except LocalspecError as error:
-                await asyncio.sleep(
-                    _LOOK_S
-                )  # what loads fails at the same time, and goes on with others
-                if exchange.started is None and self.models.loading:
+                # What loads fails at the same time, and other models are loaded then, which may be quick.
+                await asyncio.sleep(_LOOK_S)
+                others = self.models.ready is not None and self.models.loads != loads
+                if exchange.started is None and (self.models.loading or others):
                     continue
                 lost = isinstance(error, EngineGone) and self.models.trouble
                 exchange.failure = lost or error
