@@ -30,6 +30,13 @@ def refuse(*_: object) -> None:
     raise OSError(24, "Too many open files")
 
 
+@pytest.mark.usefixtures("place")
+def test_an_address_that_is_no_utf8_is_announced() -> None:
+    odd = Running(os.getpid(), "a-pair", ("/tmp/\udcff.sock",), 7)
+    with announced(odd):
+        assert servers() == [odd]
+
+
 def test_a_server_is_seen_while_it_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with announced(ME):
         assert servers() == [ME]

@@ -38,6 +38,8 @@ def test_a_client_that_goes_away_ends_its_request() -> None:
         server.wait_until(0)
         # The engine was told, and did not go on to the end.
         assert counted(server, 'requests_total{outcome="cancelled"}', 2)
+        # A stream that had begun was not refused afterwards.
+        assert counted(server, 'refused_total{status="499"}', 1)
         assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."
 
 

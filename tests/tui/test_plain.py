@@ -91,7 +91,11 @@ def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -
     assert "user: about trees?" in out
 
 
-def test_a_conversation_whose_model_is_gone_goes_on_with_the_default_pair(tmp_path: Path) -> None:
+def test_a_conversation_whose_model_is_gone_goes_on_with_the_default_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Then the other models are there before the question is looked at again.
+    monkeypatch.setattr("localspec.tui.session._LOOK_S", 0.3)
     said(tmp_path, "about rivers?", pair="qwen3-4b")
     script = {"refuses": {"qwen3-4b": ["ModelUnavailable", "it is not here"]}}
     lines = ("two?", "/model qwen3-4b", "/model qwen3-4x")
