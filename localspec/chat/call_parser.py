@@ -65,11 +65,8 @@ class CallParser:
         self.broken_off = False
         self._out: list[Delta] = []
         self._id = self._name = self._key = self._arguments = ""
-        self._ahead = (
-            "",
-            False,
-            0,
-        )  # of the last head: name, whether it has arguments, and its size
+        # Of the last head: name, whether it has arguments, and its size.
+        self._ahead = ("", False, 0)
         self._steps = self._read()
 
     def feed(self, text: str) -> list[Delta]:

@@ -71,10 +71,9 @@ class Job:
     cached: int = 0
     observers: list[Callable[[Event], None]] = field(default_factory=list)
     gate: "GatedReply | None" = None
-    _logprobs: list[TokenLogprob] = field(
-        default_factory=list
-    )  # of the target's choices in a round
-    _pending: list[TokenLogprob] = field(default_factory=list)  # of tokens whose text is held back
+    # Of the target's choices in a round, and of tokens whose text is held back.
+    _logprobs: list[TokenLogprob] = field(default_factory=list)
+    _pending: list[TokenLogprob] = field(default_factory=list)
     _acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
     _spent: Spent = field(default_factory=Spent)
     _completion_tokens: int = 0

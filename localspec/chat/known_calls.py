@@ -27,9 +27,8 @@ _KNOWN = {
 
 def written_also(source: str) -> tuple[str, ...]:
     """Return what a model writes between a name and its arguments that its template does not."""
-    return (
-        (" <|constrain|>json<|message|>",) if "<|start|>assistant to=" in source else ()
-    )  # gpt-oss
+    is_gpt_oss = "<|start|>assistant to=" in source
+    return (" <|constrain|>json<|message|>",) if is_gpt_oss else ()
 
 
 def known_format(source: str) -> CallFormat | None:

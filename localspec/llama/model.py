@@ -208,9 +208,8 @@ def _place(params: "native.llama_model_params", options: LoadOptions) -> tuple[A
     params.split_mode = SPLITS[options.split]
     shared = options.shares
     if not shared and options.split == "layers" and any(each.backend == REMOTE for each in gpus):
-        shared = tuple(
-            each.free_bytes for each in gpus
-        )  # llama.cpp has its own idea of another machine's RAM
+        # llama.cpp has its own idea of another machine's RAM.
+        shared = tuple(each.free_bytes for each in gpus)
     # llama.cpp copies as many as it could have devices, however many there are.
     shares = (ctypes.c_float * native.llama_max_devices())(*shared)
     pointer: Any = ctypes.cast(shares, ctypes.POINTER(ctypes.c_float))

@@ -25,11 +25,8 @@ from localspec.tui.typeset import Block, BlockCutter, Typesetter
 
 # Of a long question, so many lines stay at its beginning and at its end: what matters may stand behind a paste.
 _FIRST_LINES, _LAST_LINES = 8, 4
-_FRAME, _CODE, _FOLD = (
-    "frame",
-    "code",
-    "fold",
-)  # of the meta of styles; the first two are of `markdown`
+# Keys in the meta of styles; the first two are set by `markdown`.
+_FRAME, _CODE, _FOLD = "frame", "code", "fold"
 _FOLDED = Style(dim=True, italic=True, meta={_FOLD: True})
 
 
