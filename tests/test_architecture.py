@@ -144,7 +144,7 @@ def test_a_room_imports_only_from_floors_below() -> None:
     assert wrong == []
     # `run`, and what it shares with the chat, work without screens.
     screens = {name for name, imported in edges() if room(imported) == "tui" != room(name)}
-    assert screens == {"localspec.cli.conversing"}
+    assert screens == {"localspec.cli.chat_front"}
 
 
 ALONE = {"options": {"localspec", "_typeshed"}, "decoding": {"numpy", "localspec"}}

@@ -36,7 +36,7 @@ finally:
     print(*sys.modules, file=sys.stderr)
 """
 _SCREENS = """
-import sys, localspec.__main__, localspec.cli.conversing, localspec.tui.app
+import sys, localspec.__main__, localspec.cli.chat_front, localspec.tui.app
 print(*sys.modules, file=sys.stderr)
 """
 _ENGINE = "import sys, localspec.launch.child; print(*sys.modules, file=sys.stderr)"

@@ -19,7 +19,7 @@ from localspec.batch.source import Line
 from localspec.bench.arms import KEYS as ARM_KEYS
 from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
-from localspec.cli import batch, bench, chat, conversing, run
+from localspec.cli import batch, bench, chat, chat_front, run
 from localspec.config.keys import KEYS, from_variable
 from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
@@ -117,7 +117,7 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
         "open_engine",
         lambda load, *_, first, **__: _arrive(load.options, first.request().options),
     )
-    monkeypatch.setattr(conversing, "Session", _session)
+    monkeypatch.setattr(chat_front, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
     monkeypatch.setattr(
         bench, "run_bench", lambda request, *_: _arrive(request.arms[0].launch, request.reply)

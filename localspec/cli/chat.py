@@ -62,7 +62,7 @@ def chat(
     If stdin is a pipe, each line is a separate question; put three double quotes around a question
     of several lines. Answers go to stdout, everything else to stderr.
     """
-    from localspec.cli.conversing import start_chat  # noqa: PLC0415 - its help needs none of it
+    from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - its help needs none of it
 
     is_title = go_on and not go_on.removeprefix("#").isdecimal()
     if word is None and go_on and is_title and is_model(go_on, load_registry()):

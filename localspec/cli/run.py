@@ -156,7 +156,7 @@ def run(
     settings = settings.with_model(model)
     prompt = question.templated(prompt)
     if prompt is None and _is_chat(question, output):
-        from localspec.cli.conversing import start_chat  # noqa: PLC0415 - history and screens of it
+        from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - history and screens of it
 
         number = None if conversation is None else str(conversation.id)
         return start_chat(settings, system, docs, tools, go_on=number)

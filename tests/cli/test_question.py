@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli import conversing
+from localspec.cli import chat_front
 from localspec.cli import prompt as prompt_module
 from localspec.cli.main import localspec
 from localspec.cli.options import Settings, read_grammar, require_model
@@ -164,7 +164,7 @@ def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ArrivedError(settings.named_model, system.system, plain)
 
     monkeypatch.setattr(run, "_at_terminal", lambda: True)
-    monkeypatch.setattr(conversing, "start_chat", start_chat)
+    monkeypatch.setattr(chat_front, "start_chat", start_chat)
 
 
 @pytest.mark.usefixtures("at_terminal")
@@ -188,7 +188,7 @@ def test_many_lines_on_a_pipe_are_warned_about(
     quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\nc\nd\n")))
-    assert list(conversing._typed_lines(quiet=quiet)) == ["a", "b", "c", "d"]
+    assert list(chat_front._typed_lines(quiet=quiet)) == ["a", "b", "c", "d"]
     assert capsys.readouterr().err.count("separate question") == (not quiet)
 
 
@@ -203,7 +203,7 @@ def test_ctrl_c_drops_a_line_and_twice_it_leaves(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("builtins.input", read)
-    lines = conversing._lines_of_a_person([])
+    lines = chat_front._lines_of_a_person([])
     assert [next(lines) for _ in range(3)] == ["one", None, "two"]
     assert "Ctrl-C again" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt):

@@ -8,7 +8,7 @@ from textual import events
 from textual.widgets import OptionList
 from textual.worker import WorkerFailed
 
-from localspec.cli.conversing import _on_screens
+from localspec.cli.chat_front import _on_screens
 from localspec.errors import UsageError
 from localspec.messages import Message
 from localspec.models.registry import load_registry

@@ -1,4 +1,4 @@
-"""start_chat: the conversation that `chat` holds, on screens, or in lines where there is no terminal for them."""
+"""What `chat` starts: the screens, or the chat in lines where there is no terminal for them."""
 
 import os
 import readline
