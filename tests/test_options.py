@@ -40,7 +40,8 @@ from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
 ALL = (*OF_LAUNCH, *OF_REPLY)
-VERBS = ("run", "chat", "batch", "bench")
+NEEDED = {"run": "Hi --quiet", "chat": "", "batch": "in.jsonl", "bench": "--modes off --quiet"}
+VERBS = tuple(NEEDED)
 GBNF, LARK = 'root ::= "a"', 'start: "a"'
 _VALUES: Mapping[str, Any] = {
     "grammar": GBNF,
@@ -112,25 +113,14 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
-    monkeypatch.setattr(
-        run,
-        "open_engine",
-        lambda load, *_, first, **__: _arrive(load.options, first.request().options),
-    )
+    monkeypatch.setattr(run, "open_engine", _answer)
     monkeypatch.setattr(chat_front, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
-    monkeypatch.setattr(
-        bench, "run_bench", lambda request, *_: _arrive(request.arms[0].launch, request.reply)
-    )
-    needed = {
-        "run": ["Hi", "--quiet"],
-        "batch": ["in.jsonl"],
-        "bench": ["--modes", "off", "--quiet"],
-    }
+    monkeypatch.setattr(bench, "run_bench", _bench)
 
     def call(verb: str, *flags: str) -> dict[str, Any]:
         with pytest.raises(ArrivedError) as caught:
-            command(verb).main([*needed.get(verb, []), *flags], standalone_mode=False)
+            command(verb).main([*NEEDED[verb].split(), *flags], standalone_mode=False)
         return caught.value.values
 
     return call
@@ -148,6 +138,14 @@ def _session(
     assert isinstance(load, Load)
     assert isinstance(ask, Request)
     _arrive(load.options, ask.options)
+
+
+def _answer(load: Load, *_: object, first: Any, **__: object) -> None:
+    _arrive(load.options, first.request().options)
+
+
+def _bench(request: Any, *_: object) -> None:
+    _arrive(request.arms[0].launch, request.reply)
 
 
 def _batch(load: Load, form: Form, *_: object, **__: object) -> None:
@@ -258,13 +256,8 @@ def test_load_takes_the_fields_of_launch_options(monkeypatch: pytest.MonkeyPatch
         _arrive(launch, ReplyOptions())
 
     monkeypatch.setattr("localspec.launch.plan.make_plan", prepared)
-    own: dict[str, Any] = {
-        "target": "t",
-        "draft": "off",
-        "exact": True,
-        "offline": True,
-        "fit": False,
-    }
+    own: dict[str, Any] = {"target": "t", "draft": "off", "exact": True, "offline": True}
+    own["fit"] = False
     with pytest.raises(ArrivedError) as caught:
         localspec.load(options=LoadOptions(n_ctx=99), **own)
     told: Mapping[str, Any] = caught.value.values
@@ -292,15 +285,13 @@ def test_a_range_is_kept_wherever_a_value_comes_from(option: Option, data: st.Da
         from_variable(option, str(value))
 
 
-@pytest.mark.parametrize(
-    "option", [each for each in ALL if each.commas], ids=lambda each: each.name
-)
-def test_a_list_that_names_none_is_refused_and_an_empty_one_is_none(option: Option) -> None:
-    for given_texts in (",", [" , "], ["", ","]):
-        with pytest.raises(ValueError, match=","):
-            option.read(given_texts)
-    for none in ("", [], [""]):
-        assert option.read(none) == ()
+def test_a_list_that_names_none_is_refused_and_an_empty_one_is_none() -> None:
+    for option in [each for each in ALL if each.commas]:
+        for given_texts in (",", [" , "], ["", ","]):
+            with pytest.raises(ValueError, match=","):
+                option.read(given_texts)
+        for none in ("", [], [""]):
+            assert option.read(none) == ()
 
 
 @given(st.sampled_from(ALL), st.data())
@@ -327,23 +318,17 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any
         changed(kind(), {option.name: value})
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
+def test_what_contradicts_itself_is_refused() -> None:
+    for options, reason in [
         ({"grammar": GBNF, "json_schema": {}}, "grammar and json_schema cannot be combined"),
         ({"regex": "a", "lark": LARK}, "regex and lark cannot be combined"),
         ({"json_schema": {"default": object()}}, "json_schema is not valid JSON"),
         ({"stop": ("a", "")}, 'a stop string is ""'),
         ({"sampling": SamplingParams(), "max_tokens": 0}, "max_tokens is 0"),
-    ],
-)
-def test_what_contradicts_itself_is_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(UsageError, match=reason) as caught:
-        ReplyOptions(**options)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_schema_is_kept_as_text() -> None:
+    ]:
+        with pytest.raises(UsageError, match=reason) as caught:
+            ReplyOptions(**options)
+        assert "\n" not in str(caught.value)
     options = ReplyOptions(json_schema={"type": "null"})
     assert options.json_schema == '{"type": "null"}'
     assert options == ReplyOptions(json_schema='{"type": "null"}')

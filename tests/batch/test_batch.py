@@ -72,16 +72,14 @@ def test_a_line_redone_alone_has_the_same_seed(source: Path, output: Path) -> No
     assert records(output)[3]["receipt"]["seed"] == RECEIPT.seed
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-def test_several_at_a_time_leave_in_the_order_of_their_lines(
-    source: Path, output: Path, ordered: bool
-) -> None:
-    write(source, *HUNDRED)
-    run(source, output, echo := Echo(slots=8), ordered=ordered)
-    numbers = [each["line"] for each in records(output)]
-    assert sorted(numbers) == [*range(1, 101)]
-    assert (numbers == sorted(numbers)) is ordered
-    assert echo.most_under_way == 8
+def test_several_at_a_time_leave_in_the_order_of_their_lines(source: Path, output: Path) -> None:
+    for ordered in [True, False]:
+        write(source, *HUNDRED)
+        run(source, output, echo := Echo(slots=8), ordered=ordered)
+        numbers = [each["line"] for each in records(output)]
+        assert sorted(numbers) == [*range(1, 101)]
+        assert (numbers == sorted(numbers)) is ordered
+        assert echo.most_under_way == 8
 
 
 class Stubborn(Echo):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests import warm
 
@@ -70,18 +71,31 @@ def answer(*arguments: str, stdin: bytes = b"") -> Done:
     return done
 
 
+class Started(subprocess.Popen[bytes]):
+    """The command, which runs; streams that were not given are pipes."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+        shell: Sequence[str] = (),
+    ) -> None:
+        streams = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": stderr}
+        super().__init__([*shell, *COMMAND, *arguments], **streams, env=environment(env))  # type: ignore[call-overload]
+
+
 @contextmanager
 def started(
     *arguments: str, env: Mapping[str, str] | None = None, stderr: int = subprocess.PIPE
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[Started]:
     """Start the command and leave it running; it is killed if it outlives the test."""
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        env=environment(env),
-    )
+    process = Started(*arguments, env=env, stdin=subprocess.DEVNULL, stderr=stderr)
     try:
         yield process
     finally:

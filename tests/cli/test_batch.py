@@ -1,34 +1,24 @@
 """`localspec batch` as its users have it: files, pipes, signals, codes, and several lines at a time."""
 
 import json
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 
 from lab.kills.batch import answers, kill_until_done, write_prompts
 from localspec.telemetry.log import read_records
 from localspec.telemetry.report import make_report
-from tests.cli.command import (
-    COMMAND,
-    PLAIN,
-    Done,
-    assert_one_complaint,
-    environment,
-    localspec,
-    started,
-)
+from tests.cli.command import PLAIN, Done, Started, assert_one_complaint, localspec, started
 from tests.waiting import PATIENCE_S, until
 
 FEW = (*PLAIN, "--draft", "off", "--max-tokens", "4")
 OUT = ("in.jsonl", "-o", "out.jsonl")
-pytestmark = [pytest.mark.weights, pytest.mark.usefixtures("smollm2_path", "folder")]
+pytestmark = [pytest.mark.usefixtures("smollm2_path", "folder")]
 SCORE = {
     "type": "object",
     "properties": {"fruit": {"enum": ["fig", "pear"]}, "score": {"type": "integer", "maximum": 9}},
@@ -146,8 +136,6 @@ def test_csv_and_templates_go_through_pipes() -> None:
 def test_a_reader_who_leaves_ends_it_quietly() -> None:
     write(*({"prompt": f"Count to {number}."} for number in range(50)))
     with started("batch", *FEW, "in.jsonl") as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline().startswith(b'{"line": 1, ')
         process.stdout.close()
         assert process.wait(PATIENCE_S) == 141
@@ -191,42 +179,31 @@ def test_stopped_it_leaves_whole_records_and_says_how_to_resume(
 
 
 @contextmanager
-def fed(*words: str) -> Iterator[tuple["subprocess.Popen[bytes]", BinaryIO]]:
-    """Start a batch that reads a pipe; yield it, and the end that is written to."""
-    reader, writer = os.pipe()
-    process = subprocess.Popen(
-        [*COMMAND, "batch", "-", *words],
-        stdin=reader,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
-    os.close(reader)
-    try:
-        with os.fdopen(writer, "wb") as slow:
-            yield process, slow
-    finally:
-        process.kill()
-        process.communicate()
+def fed(*words: str) -> Iterator[Started]:
+    """Start a batch that reads a pipe, which is written to."""
+    with Started("batch", "-", *words) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow
 def test_a_pipe_that_brings_nothing_can_be_left_by_ctrl_c() -> None:
-    with fed(*FEW) as (process, slow):
-        slow.write(b'{"prompt": "Hi"}\n')
-        slow.flush()
-        assert process.stdout is not None
+    with fed(*FEW) as process:
+        process.stdin.write(b'{"prompt": "Hi"}\n')
+        process.stdin.flush()
         assert process.stdout.readline().startswith(b'{"line": 1')
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
-    assert b"Traceback" not in err
+        assert process.wait(PATIENCE_S) == 130
+        assert b"Traceback" not in process.stderr.read()
 
 
 @pytest.mark.slow
 def test_a_line_is_answered_before_the_next_one_is_complete() -> None:
     output, few = Path("out.jsonl"), ("--ctx", "256", "--max-tokens", "4", "--parallel", "2")
-    with fed("-o", str(output), *PLAIN, *few) as (process, slow):
+    with fed("-o", str(output), *PLAIN, *few) as process:
+        slow = process.stdin
         for count in (1, 2):
             slow.write(b'{"prompt": "Say hello."}\n{"prompt": ')
             slow.flush()

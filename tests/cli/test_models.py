@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from localspec.cli import pull as pull_verb
-from localspec.cli.models import _text
 from localspec.errors import ModelUnavailable
 from localspec.launch import rows
 from localspec.models.recommend import Memory
@@ -53,8 +52,8 @@ def names(text: str) -> list[str]:
     return [line.removeprefix("*").split()[0] for line in text.splitlines()]
 
 
-def test_search_lists_matches_smallest_first_and_whether_they_can_call_tools(
-    bare_machine: dict[str, str],
+def test_search_lists_matches_and_knows_pairs_and_draft_models(
+    bare_machine: dict[str, str], tmp_path: Path
 ) -> None:
     coders = names(localspec("search", "coder", env=bare_machine).out)
     assert coders[:2] == ["qwen2.5-coder-1.5b", "qwen2.5-coder-7b"]
@@ -73,11 +72,6 @@ def test_search_lists_matches_smallest_first_and_whether_they_can_call_tools(
         assert (
             dict(line.split(None, 1) for line in facts if line[0] != " ").get("tools") == tools_line
         )
-
-
-def test_search_and_show_know_pairs_and_draft_models_of_absent_models(
-    bare_machine: dict[str, str], tmp_path: Path
-) -> None:
     (tmp_path / "models.toml").write_text(
         '[pairs.mine]\ntarget = "/models/t.gguf"\ndraft_model = "smollm2-135m"\n'
         '[pairs.odd]\ntarget = "~nobody-of-this-name/a.gguf"\ndraft_model = "/gone/b.gguf"\n'
@@ -100,30 +94,27 @@ def test_search_and_show_know_pairs_and_draft_models_of_absent_models(
     assert draft["reasons"][0] == "same tokenizer, by its fingerprint"
 
 
-@pytest.mark.parametrize(
-    ("template", "tools"), [(HERMES, True), ("{{ messages }}", False), (None, False)]
-)
 def test_the_template_of_a_file_says_whether_it_can_call_tools(
-    tmp_path: Path, bare_machine: dict[str, str], template: str | None, tools: bool
+    tmp_path: Path, bare_machine: dict[str, str]
 ) -> None:
-    values = model_values()
-    del values["tokenizer.chat_template"]
-    values |= {} if template is None else {"tokenizer.chat_template": template}
-    content = build(values, [Tensor("weights", (8, 4))], data_bytes=128)
-    (tmp_path / "mine.gguf").write_bytes(content)
-    done = localspec("show", str(tmp_path / "mine.gguf"), "--json", env=bare_machine)
-    facts = json.loads(done.out)
-    assert (facts["tools"], facts["drafts"]) == (tools, [])
+    for template, tools in [(HERMES, True), ("{{ messages }}", False), (None, False)]:
+        values = model_values()
+        del values["tokenizer.chat_template"]
+        values |= {} if template is None else {"tokenizer.chat_template": template}
+        content = build(values, [Tensor("weights", (8, 4))], data_bytes=128)
+        (tmp_path / "mine.gguf").write_bytes(content)
+        done = localspec("show", str(tmp_path / "mine.gguf"), "--json", env=bare_machine)
+        facts = json.loads(done.out)
+        assert (facts["tools"], facts["drafts"]) == (tools, [])
 
 
-def test_a_machine_without_models_says_how_to_get_one(machine: ToyMachine) -> None:
+def test_several_names_are_pulled_and_listed_and_an_unknown_one_downloads_nothing(
+    machine: ToyMachine,
+) -> None:
     done = machine.run("list")
     assert (done.code, done.out) == (0, "")
     assert "`localspec pull NAME`" in done.err
     assert is_empty(machine)
-
-
-def test_several_names_are_pulled_and_listed(machine: ToyMachine) -> None:
     done = machine.run("pull", "--quiet", "--with-draft", "both", "large")
     assert done.code == 0, done.err
     paths = [Path(line) for line in done.out.splitlines()]
@@ -146,7 +137,7 @@ def test_an_unknown_name_among_several_downloads_nothing(machine: ToyMachine) ->
     assert machine.hub.requests == []
 
 
-def test_show_has_the_facts_of_the_registry_and_of_the_file(machine: ToyMachine, own: Path) -> None:
+def test_an_imported_file_has_a_name_for_every_command(machine: ToyMachine, own: Path) -> None:
     facts = show(machine, "large")
     assert (facts["here"], facts["context"]) == (False, 512)
     machine.run("pull", "large")
@@ -160,30 +151,34 @@ def test_show_has_the_facts_of_the_registry_and_of_the_file(machine: ToyMachine,
     assert lines["sources"] == "Hugging Face: owner/toy-GGUF"
     assert show(machine, own)["tokenizer"] == "gpt2 own"
     assert_one_complaint_of(machine, 3, "show", str(own.parent / "gone.gguf"))
+    machine.run("rm", "large")
+    done = machine.run("import", str(own))
+    assert (done.code, done.out, done.err) == (0, "own-model\n", "")
+    assert machine.run("list").out.split() == ["own-model", "0", "MB", "link"]
+    assert Path(machine.run("pull", "own-model").out.strip()).resolve() == own
+    assert show(machine, "own-model")["tokenizer"] == "gpt2 own"
+    assert f"{own} is yours and stays" in machine.run("rm", "own-model").out
+    machine.run("import", str(own), "--name", "mine")
+    machine.pairs = (
+        f'[pairs.my]\ntarget = "{own}"\ndraft = "model"\ndraft_model = "small"\ngood_for = "x"\n'
+    )
+    done = machine.run("pull", "--quiet", "my")
+    assert done.out.splitlines()[0] == str(own)
+    assert done.out.count("\n") == 2
+    assert "removed small" in machine.run("rm", "my").out
+    own.unlink()
+    assert f"mine was imported from {own}, which" in assert_one_complaint_of(
+        machine, 3, "show", "mine"
+    )
+    assert machine.run("list").out.split()[-1] == "gone"
+    assert machine.run("rm", "mine").code == 0
+    assert is_empty(machine)
 
 
 def assert_one_complaint_of(machine: ToyMachine, code: int, *words: str) -> str:
     done = machine.run(*words)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     return str(done.err)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "text"),
-    [
-        ("weights", 1_777_088_000, "1.78 billion"),
-        ("weights", 134_515_008, "135 million"),
-        ("here_bytes", 5 * GB, "5.0 GB"),
-        ("here", True, "yes"),
-        (
-            "sources",
-            ["hub a/b", "wheels part…==0.2.0", "hub a/b"],
-            "Hugging Face: a/b; Python packages: part… 0.2.0",
-        ),
-    ],
-)
-def test_show_counts_in_words_of_people(key: str, value: object, text: str) -> None:
-    assert _text(key, value) == text
 
 
 def test_rm_says_what_is_freed_and_what_stays(machine: ToyMachine) -> None:
@@ -213,30 +208,6 @@ def test_rm_leaves_the_cache_of_another_program(machine: ToyMachine) -> None:
     assert "in the hub's cache and stays" in done.out
     assert "freed 0 bytes" in done.out
     assert cached.read_bytes() == LARGE
-
-
-def test_an_imported_file_has_a_name_for_every_command(machine: ToyMachine, own: Path) -> None:
-    done = machine.run("import", str(own))
-    assert (done.code, done.out, done.err) == (0, "own-model\n", "")
-    assert machine.run("list").out.split() == ["own-model", "0", "MB", "link"]
-    assert Path(machine.run("pull", "own-model").out.strip()).resolve() == own
-    assert show(machine, "own-model")["tokenizer"] == "gpt2 own"
-    assert f"{own} is yours and stays" in machine.run("rm", "own-model").out
-    machine.run("import", str(own), "--name", "mine")
-    machine.pairs = (
-        f'[pairs.my]\ntarget = "{own}"\ndraft = "model"\ndraft_model = "small"\ngood_for = "x"\n'
-    )
-    done = machine.run("pull", "--quiet", "my")
-    assert done.out.splitlines()[0] == str(own)
-    assert done.out.count("\n") == 2
-    assert "removed small" in machine.run("rm", "my").out
-    own.unlink()
-    assert f"mine was imported from {own}, which" in assert_one_complaint_of(
-        machine, 3, "show", "mine"
-    )
-    assert machine.run("list").out.split()[-1] == "gone"
-    assert machine.run("rm", "mine").code == 0
-    assert is_empty(machine)
 
 
 def test_a_model_is_given_another_name(tmp_path: Path, bare_machine: dict[str, str]) -> None:
@@ -302,17 +273,6 @@ def test_a_file_on_the_hub_keeps_the_name_it_was_pulled_by(machine: ToyMachine) 
     assert f"{name} is not on this machine" in assert_one_complaint_of(machine, 3, "rm", name)
     machine.hub.portal = False
     assert "has no Q8_0" in machine.run("pull", "else/where-GGUF:Q8_0").err
-
-
-def test_proposals_have_a_speed_and_a_size() -> None:
-    done = localspec("recommend", "--json")
-    assert done.code == 0, done.err
-    document = json.loads(done.out)
-    assert document["memories"][-1]["name"] == "RAM"
-    assert document["memories"][-1]["bytes_per_s"] > 0
-    for each in document["proposals"]:
-        assert each["suits"] in {"well", "slow", "tight"}
-        assert each["read_bytes"] < each["needed_bytes"]
 
 
 @pytest.mark.parametrize(

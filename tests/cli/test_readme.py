@@ -55,7 +55,6 @@ def python_example(target: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
-@pytest.mark.weights
 def test_the_python_example_prints_an_answer_and_no_none(smollm2_path: Path) -> None:
     del smollm2_path
     out = python_example("smollm2-135m")
@@ -77,7 +76,6 @@ def algorithm(files: str) -> str:
     return code.replace('pull("qwen2.5-coder-1.5b")', files) + "\nprint(len(drafted))\n"
 
 
-@pytest.mark.weights
 def test_the_algorithm_gives_the_same_text_with_a_draft_and_without(smollm2_path: Path) -> None:
     del smollm2_path
     words = [sys.executable, "-c", algorithm('pull("smollm2-135m") * 2')]

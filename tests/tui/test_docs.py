@@ -34,8 +34,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_cited_is_visible_and_opened_by_keys(tmp_path: Path) -> None:
     async def doing(chat: Chat) -> None:
         await chat.ready()
-        await chat.run("/docs notes")
-        assert "at most 1500 tokens of passages" in chat.text()
+        await chat.run("/docs notes", shows="at most 1500 tokens of passages")
         assert "docs notes, ≤ 1500 tokens" in chat.text()
         await chat.ask(QUESTION)
         text = chat.text()
@@ -44,8 +43,7 @@ def test_what_is_cited_is_visible_and_opened_by_keys(tmp_path: Path) -> None:
         assert "how to answer" not in text
         assert text.rindex("[1] tea.md:1-3") > text.index("At 71 degrees")
         assert "[9] names no passage" in text
-        await chat.ask("And espresso?")
-        assert "+ [2] coffee.md:1-3" in chat.text()
+        await chat.ask("And espresso?", shows="+ [2] coffee.md:1-3")
         await chat.press("f9")
         sheet = chat.app.screen
         assert isinstance(sheet, ListSheet)

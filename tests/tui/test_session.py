@@ -44,7 +44,7 @@ def test_a_model_that_is_chosen_while_another_one_loads_is_loaded_behind_it(here
     assert here.session.models.line == "qwen3-4b"
 
 
-def test_a_reply_is_kept_as_the_engine_finished_it(here: Window) -> None:
+def test_a_reply_is_kept_as_the_engine_finished_it_and_made_again_with_a_seed(here: Window) -> None:
     here.ask("one?")
     here.answer("One.", message=Message.assistant("One!", "hm"))
     (_, reply) = here.session.talk.messages
