@@ -16,7 +16,6 @@ from localspec.errors import (
     ModelLoadError,
     ModelUnavailable,
     PairMismatch,
-    UsageError,
 )
 from localspec.launch import fit as fitting
 from localspec.launch import plan as launch
@@ -29,6 +28,7 @@ from localspec.options import LaunchOptions, LoadOptions
 from localspec.resources import Usage
 from tests.models.gguf_builder import TOKENS, model_file
 from tests.models.shapes import LLAMA_8B, sparse_model
+from tests.support.checks import refuses
 
 SMALL, CODER = "smollm2-135m", "qwen2.5-coder-1.5b"
 CODER_DRAFT = "qwen2.5-coder-0.5b"
@@ -147,11 +147,9 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         ({"pair": "a", "target": "b"}, "pair a and target b cannot be combined"),
         *(({"draft_length": each}, f"is {each}: it must be from 1 to 63") for each in (0, 64)),
     ]:
-        with pytest.raises(UsageError, match=words):
-            LaunchOptions(**options)
+        refuses(words, LaunchOptions, **options)
     for request_ in [LaunchOptions(draft="model"), LaunchOptions(target="t", draft="model")]:
-        with pytest.raises(UsageError, match="has no draft model: name one with --draft-model"):
-            make_plan(request_)
+        refuses("has no draft model: name one with --draft-model", make_plan, request_)
 
 
 def test_a_pair_of_files_is_checked_without_being_loaded_and_nothing_is_fetched(

@@ -18,6 +18,7 @@ from localspec.messages import (
     from_json,
     to_json,
 )
+from tests.support.checks import refuses
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates, too
 WORDS = st.text(max_size=20).filter(str.strip)
@@ -191,8 +192,7 @@ def test_json_that_is_no_message_is_refused_in_one_line() -> None:
         ({"role": "user", "content": "\ud800"}, "content of m has half of a character"),
         ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "a"}}]}, "arguments"),
     ]:  # fmt: skip
-        with pytest.raises(UsageError, match=words):
-            from_json(value, "m")
+        refuses(words, from_json, value, "m")
 
 
 @given(

@@ -37,6 +37,7 @@ from localspec.options import (
 from localspec.options.fields import from_text
 from localspec.tui.settings import _NUMBERS, ChatSettings
 from tests.option_values import values
+from tests.support.checks import refuses
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
 ALL = (*OF_LAUNCH, *OF_REPLY)
@@ -314,8 +315,7 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any
     assume(not is_right or (isinstance(value, bool) and option.kind != "switch"))
     assume(value is not None or not option.may_be_unset)
     kind = LaunchOptions if option in OF_LAUNCH else ReplyOptions
-    with pytest.raises(UsageError, match=f"{option.field} is .*: it takes "):
-        changed(kind(), {option.name: value})
+    refuses(f"{option.field} is .*: it takes ", changed, kind(), {option.name: value})
 
 
 def test_what_contradicts_itself_is_refused() -> None:

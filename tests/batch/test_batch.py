@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.batch.record import Receipt, line_seed
-from localspec.errors import UsageError
 from tests.batch.toy import RECEIPT, Brief, Echo, run
 from tests.chat.answers import Answering
 from tests.chat.test_assistant import assistant, teller_of
 from tests.examples import examples
+from tests.support.checks import refuses
 
 HUNDRED = [{"prompt": f"{number}"} for number in range(100)]
 
@@ -148,8 +148,7 @@ def test_a_line_that_changed_since_stops_the_run(source: Path, output: Path) -> 
     run(source, output)
     write(source, "New", "One", "Two")
     before = output.read_bytes()
-    with pytest.raises(UsageError, match=r"line 1 of .*in\.jsonl is not the one"):
-        run(source, output, resume=True)
+    refuses(r"line 1 of .*in\.jsonl is not the one", run, source, output, resume=True)
     assert output.read_bytes() == before
 
 
@@ -159,8 +158,7 @@ def test_receipts_are_mixed_only_on_demand(source: Path, output: Path) -> None:
     drafted = replace(RECEIPT, draft_model="ef")  # which changes no text
     run(source, output, Echo(cancel_after=1), receipt=drafted, resume=True)
     other = Receipt(RECEIPT.seed, "cd" * 32, RECEIPT.build, "1" * 16)
-    with pytest.raises(UsageError, match="another target and other options"):
-        run(source, output, receipt=other, resume=True)
+    refuses("another target and other options", run, source, output, receipt=other, resume=True)
     run(source, output, receipt=other, resume=True, mix_receipts=True)
     receipts = [each["receipt"] for each in records(output)]
     assert [each["target"][:2] for each in receipts] == ["ab", "ab", "cd"]

@@ -33,6 +33,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Message
 from localspec.options import FORBIDDEN, ReplyOptions, SamplingParams
+from tests.support.checks import refuses
 
 
 @given(st.binary(max_size=30), st.integers(0, 4))
@@ -74,8 +75,7 @@ def test_the_share_that_was_read_is_known_of_a_file_and_not_of_a_pipe(tmp_path: 
     with pipe(tmp_path) as (_, source):
         assert source.share() is None
     for name in ["none", ".", "nul\0"]:
-        with pytest.raises(UsageError, match=r"check the path|is a directory"):
-            Source(f"{tmp_path}/{name}")
+        refuses(r"check the path|is a directory", Source, f"{tmp_path}/{name}")
 
 
 def rows(content: bytes, form: Format = "jsonl", needed: str | None = "prompt") -> list[Line]:
@@ -106,8 +106,7 @@ def test_a_line_that_cannot_be_read_says_why_and_the_next_goes_on() -> None:
         (b"a,a", "columns of the same name"),
         (b"", "has no header: name each column"),
     ]:
-        with pytest.raises(UsageError, match=complaint):
-            rows(header + b"\n1,2\n", "csv")
+        refuses(complaint, rows, header + b"\n1,2\n", "csv")
     assert [row.number for row in rows(b'\n \n{"a": 1}\n\n{"a": 2}')] == [3, 5]
     assert rows(b"") == rows(b"", "csv") == rows(b"prompt\n", "csv") == []
 
@@ -233,12 +232,9 @@ def test_raw_prompts_and_those_of_the_older_endpoint_go_as_they_are() -> None:
     assert (raw.messages, raw.raw) == (old.messages, old.raw) == ((), "Once")
     assert old.options.seed == 4
     form = Form(ReplyOptions(), raw=True)
-    with pytest.raises(UsageError, match="messages need the chat template"):
-        asked(form, messages=USER)
-    with pytest.raises(UsageError, match="messages need the chat template"):
-        asked(form, body={"messages": USER})
-    with pytest.raises(UsageError, match="no system prompt"):
-        asked(form, prompt="Once", system="Be brief.")
+    refuses("messages need the chat template", asked, form, messages=USER)
+    refuses("messages need the chat template", asked, form, body={"messages": USER})
+    refuses("no system prompt", asked, form, prompt="Once", system="Be brief.")
 
 
 def test_options_of_a_line_are_laid_over_those_of_the_run() -> None:

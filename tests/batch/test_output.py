@@ -28,6 +28,7 @@ from localspec.batch.record import (
 from localspec.batch.source import Line
 from localspec.errors import LocalspecError, UsageError
 from tests.batch.toy import MODELS, RECEIPT, reply, run
+from tests.support.checks import refuses
 
 
 @pytest.fixture
@@ -57,8 +58,7 @@ def test_a_file_that_is_there_is_not_touched_and_a_link_stays_one(
     out: Path, tmp_path: Path
 ) -> None:
     out.write_bytes(b"mine")
-    with pytest.raises(UsageError, match="exists; use --resume"):
-        opened(out)
+    refuses("exists; use --resume", opened, out)
     assert out.read_bytes() == b"mine"
     for name in ["no/folder/out", ".", "nul\0", "x" * 300]:
         for resume in [False, True]:
@@ -74,8 +74,7 @@ def test_a_file_that_is_there_is_not_touched_and_a_link_stays_one(
 def test_two_runs_do_not_write_one_file(out: Path) -> None:
     with closing(opened(out)) as output:
         output.append(1, b"one\n")
-        with pytest.raises(UsageError, match="another run is writing"):
-            opened(out, resume=True)
+        refuses("another run is writing", opened, out, resume=True)
     opened(out, resume=True).close()
 
 
@@ -92,8 +91,7 @@ def test_a_run_without_a_record_leaves_no_file_behind(out: Path) -> None:
 
 def test_streams_cannot_be_resumed_and_say_when_they_are_full() -> None:
     for name in ("-", "/dev/null"):
-        with pytest.raises(UsageError, match="resume"):
-            open_output(name, resume=True)
+        refuses("resume", open_output, name, resume=True)
     output = open_output("/dev/full", resume=False)
     assert output.path is None
     with closing(output), pytest.raises(LocalspecError, match="/dev/full cannot be written"):
@@ -174,8 +172,7 @@ def test_records_are_dropped_and_put_in_order_under_the_lock(tmp_path: Path, out
         assert out.read_bytes() == lines(1, 3, 5, 4)
         output.put_in_order()
         assert out.read_bytes() == lines(1, 3, 4, 5)
-        with pytest.raises(UsageError, match="another run"):
-            opened(out, resume=True)
+        refuses("another run", opened, out, resume=True)
         output.append(6, lines(6))
     assert out.read_bytes() == lines(1, 3, 4, 5, 6)
     assert list(tmp_path.iterdir()) == [out]

@@ -25,9 +25,9 @@ from localspec.bench.prompts import BenchPrompt
 from localspec.bench.report import ALL, Figure, compared, document, figures, table
 from localspec.bench.trial import Arrival, Slot, Trial, fork, speed_ratio
 from localspec.decoding.cancel import Cancelled
-from localspec.errors import UsageError
 from localspec.options import LaunchOptions, ReplyOptions
 from tests.bench.runs import a_round, a_trial, pair
+from tests.support.checks import refuses
 
 _RUNS = 2000
 
@@ -152,8 +152,7 @@ def test_a_slower_arm_is_noticed_and_printed() -> None:
     assert lines[-1].startswith("b (auto) is slower than a (off): 0.9")
     assert any("0.90" in line and f"{values['pairs']}/{values['pairs']}" in line for line in lines)
     assert len(compared_runs(pairs=7).neighbours) == 7
-    with pytest.raises(UsageError, match="5 or more"):
-        compared_runs(pairs=4)
+    refuses("5 or more", compared_runs, pairs=4)
 
 
 def test_an_interruption_leaves_what_was_measured() -> None:

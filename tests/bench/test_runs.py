@@ -19,6 +19,7 @@ from localspec.errors import ContextOverflow, UsageError
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from tests.chat.test_assistant import END, TEMPLATE, Teller, Tellers, models_of
 from tests.chat.toy_tokenizer import spelled
+from tests.support.checks import refuses
 from tests.toy import Stopwatch
 
 GOOD = '{"workload": "code", "prompt": "Write a loop."}'
@@ -54,10 +55,8 @@ def test_a_file_is_read_in_order_and_empty_lines_are_skipped(tmp_path: Path) -> 
         path.unlink(missing_ok=True)
         if content is not None:
             path.write_bytes(content.encode(errors="surrogateescape"))
-        with pytest.raises(UsageError, match=complaint):
-            read(path)
-        with pytest.raises(UsageError, match="directory"):
-            read(tmp_path)
+        refuses(complaint, read, path)
+        refuses("directory", read, tmp_path)
 
 
 USUAL = LaunchOptions(pair="p", draft_model="d", load=LoadOptions(threads=2))
@@ -94,8 +93,7 @@ def test_an_arm_that_means_nothing_is_refused() -> None:
             *((each, "mode") for each in ("", ",", "fast", "lookup:", "off:3", "model:-1", "server:none")),
             *((each, "1 to 63") for each in ("lookup:0", "model:64", "model:9999")),
         ]:  # fmt: skip
-        with pytest.raises(UsageError, match=word):
-            mode_arms(text, LaunchOptions())
+        refuses(word, mode_arms, text, LaunchOptions())
 
 
 def groups(slots: list[Slot]) -> list[list[str]]:

@@ -30,6 +30,7 @@ from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.models.registry import load_registry
 from localspec.options import ReplyOptions, changed
+from tests.support.checks import refuses
 
 NO_DOCS = DocsFlags()
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -74,8 +75,7 @@ def test_the_first_word_is_the_model_if_it_is_the_name_of_one() -> None:
         (["why", "is", "that?"], "put quotes around"),
         (["@a.txt", "why?"], "use -f a.txt"),
     ]:
-        with pytest.raises(UsageError, match=told):
-            model_and_prompt(words)
+        refuses(told, model_and_prompt, words)
     assert load_registry().chosen("qwen2.5-coder:1.5b") == {"pair": "qwen2.5-coder-1.5b"}
     assert load_registry().chosen("qwen2.5-coder-0.5b") == {"target": "qwen2.5-coder-0.5b"}
     assert require_model("demo") == "demo"
@@ -190,8 +190,7 @@ def test_files_are_attached_by_option_and_by_mention(
         (("c.txt",), "Hi", r"c\.txt: check the path"),
         (("notes",), "Hi", "notes is a folder"),
     ):
-        with pytest.raises(UsageError, match=told):
-            QuestionFlags(files).message(text, NO_DOCS, text)
+        refuses(told, QuestionFlags(files).message, text, NO_DOCS, text)
 
 
 def test_personas_and_templates_stand_in_the_preferences(
@@ -284,10 +283,8 @@ def test_stdin_follows_the_prompt_and_is_bounded(
     assert read_prompt("What is it?") == "What is it?"
     bring(b"", monkeypatch, opened, Path(os.devnull))
     assert read_prompt("What is it?") == "What is it?"
-    with pytest.raises(UsageError, match="stdin is empty"):
-        read_prompt(None)
-    with pytest.raises(UsageError, match="prompt is empty"):
-        read_prompt(" \n")
+    refuses("stdin is empty", read_prompt, None)
+    refuses("prompt is empty", read_prompt, " \n")
     opened.append(io.TextIOWrapper(io.BufferedReader(Unreadable())))
     monkeypatch.setattr(sys, "stdin", opened[-1])
     with pytest.raises(LocalspecError, match="Input/output error"):
@@ -332,8 +329,7 @@ def test_a_grammar_is_a_file_and_what_is_short_may_be_written_out(tmp_path: Path
     assert grammar(lark="lark").lark == 'start: "ü" /[0-9]+/'
     assert grammar(regex="[a-z]+").regex == "[a-z]+"
     for other in ({"grammar": "gbnf", "json_schema": "{}"}, {"lark": "lark", "regex": "a"}):
-        with pytest.raises(UsageError, match="cannot be combined"):
-            grammar(**other)
+        refuses("cannot be combined", grammar, **other)
     for content, reason in [
         (None, "cannot be read: No such file"),
         (b"\xff", "is not UTF-8 text"),

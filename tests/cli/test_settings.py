@@ -17,12 +17,13 @@ from localspec.cli.options import Settings, settings_of
 from localspec.cli.prompt import with_model
 from localspec.config.files import user_file
 from localspec.config.keys import KEYS
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import LocalspecError
 from localspec.launch.rows import ModelRow
 from localspec.llama.chosen import builds_dir
 from localspec.models.registry import load_registry
 from localspec.setup.plan import GpuFinding
 from tests.cli.command import localspec
+from tests.support.checks import refuses
 from tests.tui.terminal import Terminal
 
 Call = Callable[..., Result]
@@ -144,8 +145,7 @@ def test_an_editor_opens_the_file_which_is_checked_afterwards(
     editor.write_text('#!/bin/sh\necho "temprature = 1" > "$1"\n')
     editor.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(editor))
-    with pytest.raises(UsageError, match="line 1: 'temprature'"):
-        call("edit")
+    refuses("line 1: 'temprature'", call, "edit")
 
 
 EVERY = [
@@ -204,8 +204,7 @@ def test_choosing_none_ends_with_what_to_do(
     own_settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for typed in ["n\n", ""]:
-        with pytest.raises(UsageError, match="localspec config set model NAME"):
-            chosen(typed, monkeypatch)
+        refuses("localspec config set model NAME", chosen, typed, monkeypatch)
         assert not own_settings.exists()
 
 

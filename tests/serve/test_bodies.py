@@ -8,7 +8,6 @@ import pytest
 
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta
-from localspec.errors import UsageError
 from localspec.messages import ToolCall
 from localspec.serve.blocks import Blocks
 from localspec.serve.tools import anthropic_messages, anthropic_offer, openai_offer
@@ -27,6 +26,7 @@ from tests.serve.serving import (
     served,
     user,
 )
+from tests.support.checks import refuses
 
 BODIES = bodies("hello", 20)
 SET = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
@@ -300,8 +300,7 @@ def test_a_tool_of_another_type_is_left_out_with_a_note(server: Served) -> None:
         ({"name": "a", "parameters": 5}, "parameters of tool 1"),
         ({"name": "a", "description": 5}, "description of tool 1"),
     ]:
-        with pytest.raises(UsageError, match=words):
-            openai_offer([tool], None, None)
+        refuses(words, openai_offer, [tool], None, None)
     blocks = [{"type": "tool_result", **more} for more in ({"is_error": True}, {"is_error": False}, {})]  # fmt: skip
     results = anthropic_messages([user(blocks)])
     assert [each["is_error"] for each in results] == [True, False, False]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import UsageError
 from localspec.messages import DocumentPart, Message, ToolCall
 from localspec.retrieval.index import open_index
 from localspec.retrieval.update import add
@@ -24,6 +23,7 @@ from localspec.toolbox.functions import Functions
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Access
+from tests.support.checks import refuses
 
 
 def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
@@ -37,8 +37,7 @@ def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
         (b"x" * ((1 << 20) + 1), "longer than 1 MB"),
     ]:
         (tmp_path / "a.bin").write_bytes(content)
-        with pytest.raises(UsageError, match=word):
-            attached("@a.bin", tmp_path)
+        refuses(word, attached, "@a.bin", tmp_path)
 
 
 def test_what_names_a_file_is_attached_and_the_rest_is_text(tmp_path: Path) -> None:
@@ -144,8 +143,7 @@ def test_a_question_brings_its_passages(tmp_path: Path, monkeypatch: pytest.Monk
     assert [each.name.partition(":")[0] for each in documents] == ["[1] tea.md", "how to answer"]
     assert Docs().parse_mention("@nobody hello") == (Docs(), "@nobody hello")
     assert Docs().documents("tea", ()) == ()
-    with pytest.raises(UsageError, match="choose one of notes"):
-        Docs("other").check()
+    refuses("choose one of notes", Docs("other").check)
 
 
 @pytest.fixture

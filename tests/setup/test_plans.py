@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from localspec.errors import UsageError
 from localspec.setup.plan import GpuFinding, SetupPlan, decide, find_gpus
+from tests.support.checks import refuses
 
 TOOLS = {"cc": "/bin/cc", "c++": "/bin/c++"}
 
@@ -229,5 +229,4 @@ def test_what_is_built_in_is_left_alone() -> None:
     assert decided(BARE, "CPU", rpc=True).options == ("-DGGML_RPC=ON",)
     assert decided(CARD, "CUDA", "CPU", is_made=True, backend="cpu").to_own
     assert decided(CARD, "CPU", backend="cpu").backend is None
-    with pytest.raises(UsageError, match="--for metal is for another system: choose one of cuda"):
-        decided(BARE, backend="metal")
+    refuses("--for metal is for another system: choose one of cuda", decided, BARE, backend="metal")

@@ -8,7 +8,6 @@ from textual import events
 from textual.widgets import OptionList
 
 from localspec.chat.request import Request
-from localspec.errors import UsageError
 from localspec.messages import Message
 from localspec.session.preferences import read_preferences
 from localspec.tui.actions import edited
@@ -16,6 +15,7 @@ from localspec.tui.message import MessageView
 from localspec.tui.race import Race
 from localspec.tui.screens import fill_clipboard
 from localspec.tui.sheets import RaceSheet, TextSheet
+from tests.support.checks import refuses
 from tests.tui.answers import exchange, finished, tokens
 from tests.tui.driving import Chat, drive, driven
 from tests.tui.lines import said
@@ -388,8 +388,7 @@ def test_a_question_is_written_in_an_editor(
     _, out, _ = said(tmp_path, "/editor", "/copy all", script={"otherwise": ["Both."]})
     assert "user: , and\nmore" in out
     monkeypatch.setenv("VISUAL", "no-such-editor")
-    with pytest.raises(UsageError, match=r"the editor failed \(.*no-such-editor"):
-        edited("one")
+    refuses(r"the editor failed \(.*no-such-editor", edited, "one")
 
 
 def test_a_program_of_the_machine_fills_its_clipboard(

@@ -11,9 +11,9 @@ from localspec.options import ReplyOptions, SamplingParams
 from localspec.session.compaction import REQUEST, context_of, options_for, recent_from
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences
+from tests.support.checks import fits
 from tests.tui.driving import Chat, driven
 from tests.tui.lines import said
-from tests.tui.tools import fits
 
 SUMMARY, RHONE = "They spoke of rivers.", "and the Rhone?"
 ANSWERS = {"Summarise our": SUMMARY, "Rhine": "It is 1233 km long.", "and the Rhone": "812 km."}

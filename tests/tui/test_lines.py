@@ -22,8 +22,8 @@ from localspec.tui import plain
 from localspec.tui.plain import Lines
 from localspec.tui.session import Session
 from tests.llama import tiny_models
+from tests.support.checks import fits
 from tests.tui.lines import said, session_of
-from tests.tui.tools import fits
 
 HELLO = "Hello **world**.\n"
 WORDS = " ".join(["word"] * 30)

@@ -1,7 +1,6 @@
 """The chat's small parts: commands, completion, settings and preferences, lines of figures, texts of messages, copies."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from localspec.chat.events import Forecast, Started
 from localspec.config.keys import KEYS
 from localspec.decoding.drafters.register import DRAFTERS, DrafterEntry
 from localspec.decoding.round import Draft, Round, Spent, Verdict
-from localspec.errors import UsageError
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, Role
 from localspec.options import ReplyOptions, SamplingParams
@@ -30,13 +28,8 @@ from localspec.tui.message_text import growing_text, message_text
 from localspec.tui.screens import Pace
 from localspec.tui.settings import ChatSettings
 from localspec.tui.stats import gained, ribbon, split, split_bar, stats, stats_lines, status
+from tests.support.checks import refuses
 from tests.tui.answers import exchange, finished, plain, round_of, tokens
-
-
-def refuses(words: str, call: Callable[..., object], *arguments: object) -> None:
-    with pytest.raises(UsageError, match=words) as caught:
-        call(*arguments)
-    assert "\n" not in str(caught.value)
 
 
 def message(role: Role = "assistant", text: str = "text", **changes: object) -> StoredMessage:

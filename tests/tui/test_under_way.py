@@ -15,6 +15,7 @@ from localspec.tui.app import ChatApp
 from localspec.tui.picker import LargerContext, larger_context
 from localspec.tui.sheets import ListSheet
 from tests.models.shapes import Proportions, sparse_model
+from tests.support.checks import refuses
 from tests.tui.driving import Chat, drive, driven
 from tests.tui.lines import session_of
 
@@ -190,8 +191,7 @@ def test_what_ends_the_chat_is_raised_as_it_is_without_a_traceback(
         drive(fail, tmp_path)
     monkeypatch.setattr(ChatApp, "run", lambda app: setattr(app, "failure", error))
     session = session_of(tmp_path)
-    with pytest.raises(UsageError, match="no room"):
-        _on_screens(session, Preferences(), lambda: None)
+    refuses("no room", _on_screens, session, Preferences(), lambda: None)
     session.close()
 
 

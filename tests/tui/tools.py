@@ -39,11 +39,3 @@ def work(folder: Path, rules: Rules | None = None) -> CallRunner:
     (folder / "add.py").write_text(BUG)
     rules = rules or Rules()
     return CallRunner([BuiltIn(Folder(folder), rules)], Permissions(rules))
-
-
-def fits(text: str, wanted: str | dict[str, int]) -> None:
-    """See that a text is as wanted: whole, or by how often it has others."""
-    if isinstance(wanted, str):
-        assert text == wanted
-    else:
-        assert {each: text.count(each) for each in wanted} == wanted, text
