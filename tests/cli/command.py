@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tests import warm
 
@@ -64,11 +64,16 @@ def localspec(
     return Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 
-def answer(*arguments: str, stdin: bytes = b"") -> Done:
-    """Run `localspec run` on the CPU, and see it succeed."""
-    done = localspec("run", *PLAIN, *arguments, stdin=stdin)
+def succeed(*arguments: str, **how: Any) -> Done:
+    """Run the command, and see it succeed."""
+    done = localspec(*arguments, **how)
     assert done.code == 0, done.err
     return done
+
+
+def answer(*arguments: str, stdin: bytes = b"") -> Done:
+    """Run `localspec run` on the CPU, and see it succeed."""
+    return succeed("run", *PLAIN, *arguments, stdin=stdin)
 
 
 class Started(subprocess.Popen[bytes]):
@@ -106,11 +111,12 @@ def started(
                 stream.close()
 
 
-def assert_one_complaint(done: Done, code: int) -> None:
-    """See that it ended with this code, said why in one line, and gave no answer."""
+def assert_one_complaint(done: Done, code: int, *words: str) -> None:
+    """See that it ended with this code, gave no answer, and named the reason in one line with these words."""
     assert done.code == code, done.err
     assert done.out == ""
     assert done.err.startswith("localspec: ")
     assert done.err.count("\n") == 1
     assert done.err.endswith("\n")
     assert "bug in localspec" not in done.err
+    assert [each for each in words if each not in done.err] == [], done.err

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import PLAIN, Done, localspec, started
+from tests.cli.command import PLAIN, Done, started, succeed
 from tests.cli.test_start import interrupt
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("smollm2_path")]
@@ -25,9 +25,7 @@ def prompts(tmp_path: Path) -> Path:
 
 
 def bench(prompts: Path, *words: str, shell: tuple[str, ...] = ()) -> Done:
-    done = localspec("bench", *PLAIN, "--prompts", str(prompts), *words, shell=shell)
-    assert done.code == 0, done.err
-    return done
+    return succeed("bench", *PLAIN, "--prompts", str(prompts), *words, shell=shell)
 
 
 def test_a_short_measurement_has_a_ratio_for_every_kind_mode_and_temperature(prompts: Path) -> None:

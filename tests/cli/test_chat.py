@@ -7,7 +7,7 @@ import pytest
 
 from localspec.history.archive import History
 from localspec.messages import Message
-from tests.cli.command import PLAIN, localspec
+from tests.cli.command import PLAIN, localspec, succeed
 
 PATIENCE_S = 240.0  # a machine may be busy with something else
 GREEDY = (*PLAIN, "--temperature", "0", "--max-tokens", "8")
@@ -47,8 +47,7 @@ def test_a_whole_conversation_in_lines(tmp_path: Path) -> None:
     questions = (
         b"What is the capital of France?\n/regenerate\nAnd of\\\nItaly?\n/lens\n/export md a.md\n"
     )
-    done = localspec("chat", "--plain", *GREEDY, stdin=questions, cwd=tmp_path)
-    assert done.code == 0, done.err
+    done = succeed("chat", "--plain", *GREEDY, stdin=questions, cwd=tmp_path)
     first, again, *_ = done.out.splitlines()
     assert first
     assert again == first

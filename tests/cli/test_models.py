@@ -115,8 +115,7 @@ def test_several_names_are_pulled_and_listed_and_an_unknown_one_downloads_nothin
     assert (done.code, done.out) == (0, "")
     assert "`localspec pull NAME`" in done.err
     assert is_empty(machine)
-    done = machine.run("pull", "--quiet", "--with-draft", "both", "large")
-    assert done.code == 0, done.err
+    done = machine.succeed("pull", "--quiet", "--with-draft", "both", "large")
     paths = [Path(line) for line in done.out.splitlines()]
     assert [path.read_bytes() for path in paths] == [LARGE, SMALL]
     assert done.err == ""
@@ -186,8 +185,7 @@ def test_rm_says_what_is_freed_and_what_stays(machine: ToyMachine) -> None:
     assert "small stays, because pair both uses it" in assert_one_complaint_of(
         machine, 1, "rm", "small"
     )
-    done = machine.run("rm", "both")
-    assert done.code == 0
+    done = machine.succeed("rm", "both")
     assert "removed large\n" in done.out
     assert "freed 0 bytes" not in done.out
     assert is_empty(machine)
@@ -221,8 +219,7 @@ def test_a_model_is_given_another_name(tmp_path: Path, bare_machine: dict[str, s
         (("qwen3-8b", "--name", "a b"), "'a b' cannot be a name"),
     ):
         done = localspec("import", *words, env=env)
-        assert_one_complaint(done, 2)
-        assert told in done.err
+        assert_one_complaint(done, 2, told)
     removed = localspec("rm", "fast", env=env).out
     assert removed == "removed the name fast; qwen3-4b stays\n"
     assert "fast" not in localspec("import", env=env).out
@@ -234,8 +231,7 @@ def test_a_mirror_fills_the_store_if_the_hub_has_nothing_and_offline(
     machine.hub.files.clear()
     (tmp_path / "stick").mkdir()
     (tmp_path / "stick" / "large.gguf").write_bytes(LARGE)
-    done = machine.run("pull", "large", LOCALSPEC_MIRRORS=str(tmp_path / "stick"))
-    assert done.code == 0, done.err
+    machine.succeed("pull", "large", LOCALSPEC_MIRRORS=str(tmp_path / "stick"))
     assert machine.run("list").out.split()[-1] == "store"
     machine.run("rm", "large")
     (tmp_path / "settings").mkdir()
@@ -243,8 +239,7 @@ def test_a_mirror_fills_the_store_if_the_hub_has_nothing_and_offline(
         f'offline = true\nmirrors = ["{tmp_path / "stick"}"]\n'
     )
     seen = len(machine.hub.requests)
-    done = machine.run("pull", "large", LOCALSPEC_CONFIG_DIR=str(tmp_path / "settings"))
-    assert done.code == 0, done.err
+    machine.succeed("pull", "large", LOCALSPEC_CONFIG_DIR=str(tmp_path / "settings"))
     assert len(machine.hub.requests) == seen
     assert machine.run("rm", "large").out == f"removed large\nfreed {len(LARGE)} bytes (0 MB)\n"
 
@@ -257,8 +252,7 @@ def test_a_file_on_the_hub_keeps_the_name_it_was_pulled_by(machine: ToyMachine) 
     facts = show(machine, name)
     assert (facts["here"], facts["size_bytes"], facts["commit"]) == (False, len(data), COMMIT)
     assert machine.run("pull", "--offline", name).code == 3
-    done = machine.run("pull", "else/where-GGUF")
-    assert done.code == 0, done.err
+    done = machine.succeed("pull", "else/where-GGUF")
     assert Path(done.out.strip()).read_bytes() == data
     assert machine.run("list").out.split() == [name, "0", "MB", "store"]
     machine.hub.portal = True  # from here on the hub is of no use

@@ -63,8 +63,7 @@ def at_a_terminal(
 def test_the_forecast_comes_before_the_download_and_no_byte_is_fetched_twice(
     machine: ToyMachine, tmp_path: Path
 ) -> None:
-    done = machine.run("pull", "toy", **SMALL)
-    assert done.code == 0, done.err
+    done = machine.succeed("pull", "toy", **SMALL)
     plan, download = done.err.splitlines()
     assert plan.startswith("localspec: toy needs RAM: ")
     assert plan.endswith(" free (context 4096 in f16)")
@@ -78,8 +77,7 @@ def test_the_forecast_comes_before_the_download_and_no_byte_is_fetched_twice(
     machine.hub.status = 500
     (tmp_path / "stick").mkdir()
     (tmp_path / "stick" / "toy.gguf").write_bytes(machine.models["toy"])
-    done = machine.run("pull", "toy", LOCALSPEC_MIRRORS=str(tmp_path / "stick"), **SMALL)
-    assert done.code == 0, done.err
+    done = machine.succeed("pull", "toy", LOCALSPEC_MIRRORS=str(tmp_path / "stick"), **SMALL)
     assert "downloading toy" in done.err
     assert done.err.splitlines()[-1].startswith("localspec: toy needs RAM: ")
 
@@ -101,8 +99,7 @@ def test_the_header_of_a_download_that_was_begun_is_not_fetched_again(machine: T
 
 def test_with_workers_there_is_no_forecast(machine: ToyMachine) -> None:
     placed = {"LOCALSPEC_WORKERS": "127.0.0.1:9,127.0.0.1:8", "LOCALSPEC_DEVICE": "RPC0"}
-    done = machine.run("pull", "toy", **placed, **SMALL)
-    assert done.code == 0, done.err
+    done = machine.succeed("pull", "toy", **placed, **SMALL)
     notice, *rest = done.err.splitlines()
     assert "127.0.0.1:9, 127.0.0.1:8" in notice
     assert "needs" not in done.err
@@ -115,21 +112,18 @@ def test_a_split_model_is_judged_by_all_its_headers(machine: ToyMachine) -> None
     for number in (1, 2):
         path = f"/else/toy-GGUF/resolve/{COMMIT}/toy-Q4_K_M-{number:05}-of-00002.gguf"
         machine.hub.files[path] = small + bytes(number)
-    done = machine.run("pull", "else/toy-GGUF", **SMALL)
-    assert done.code == 0, done.err
+    done = machine.succeed("pull", "else/toy-GGUF", **SMALL)
     assert done.err.startswith("localspec: else/toy-GGUF ")
     headers = machine.hub.sent_bytes - (2 * len(small) + 3)
     assert 0 < headers < 3 << 20
 
 
 def test_a_model_that_will_not_run_is_a_warning_without_a_terminal(machine: ToyMachine) -> None:
-    done = machine.run("pull", "toy", LOCALSPEC_CTX=HUGE_CTX, **LARGE)
-    assert done.code == 0
+    done = machine.succeed("pull", "toy", LOCALSPEC_CTX=HUGE_CTX, **LARGE)
     assert "warning: toy does not fit" in done.err
     assert Path(done.out.strip()).read_bytes() == machine.models["toy"]
     machine.offer("text", b"no model at all" * 1000)
-    done = machine.run("pull", "text", **SMALL)
-    assert done.code == 0
+    done = machine.succeed("pull", "text", **SMALL)
     assert "warning: text is not a GGUF file" in done.err
 
 
@@ -187,8 +181,7 @@ def test_run_takes_a_model_on_the_hub_and_needs_the_hub_only_once(
     machine.hub.files[path] = smollm2_path.read_bytes()
     flags = ("--draft", "off", "--threads", "1", "--gpu-layers", "0", "--temperature", "0")
     arguments = ("run", *flags, "--quiet", "--max-tokens", "8", "--target")
-    first = machine.run(*arguments, "hf.co/else/smol-GGUF:q4_1", "Why is the sky blue?")
-    assert first.code == 0, first.err
+    first = machine.succeed(*arguments, "hf.co/else/smol-GGUF:q4_1", "Why is the sky blue?")
     assert len(first.out) > 8
     machine.hub.portal = True
     again = machine.run(*arguments, "else/smol-GGUF:Q4_1", "Why is the sky blue?")

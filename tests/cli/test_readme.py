@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import localspec
+from tests.cli.command import succeed
 
 ROOT = Path(__file__).parents[2]
 _CHECK = """
@@ -41,8 +41,7 @@ def test_the_example_names_a_file_that_is_there_and_wrong() -> None:
 
 @pytest.mark.pair
 def test_the_edited_file_is_whole_and_right(qwen_target_path: Path, tmp_path: Path) -> None:
-    done = localspec(*edit(), "--target", str(qwen_target_path), cwd=ROOT)
-    assert done.code == 0, done.err
+    done = succeed(*edit(), "--target", str(qwen_target_path), cwd=ROOT)
     (tmp_path / "fixed.py").write_text(done.out)
     assert not fails(tmp_path / "fixed.py")
 

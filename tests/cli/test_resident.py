@@ -15,7 +15,7 @@ import pytest
 
 from localspec.engine.running import Running, announced, engine_socket
 from localspec.storage.paths import data_dir
-from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started
+from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started, succeed
 from tests.waiting import PATIENCE_S, until
 
 Function = Callable[..., None]
@@ -124,8 +124,7 @@ def test_a_batch_and_a_chat_are_answered_by_it(exact_server: int, tmp_path: Path
     for words, stdin in ((batch, b""), (chat, questions)):
         texts = []
         for own in ("off", "on"):
-            done = localspec(*words, stdin=stdin, env={"LOCALSPEC_OWN": own})
-            assert done.code == 0, done.err
+            done = succeed(*words, stdin=stdin, env={"LOCALSPEC_OWN": own})
             assert (BY_SERVER in done.err) is (own == "off")
             texts.append(done.out)
         if words is batch:

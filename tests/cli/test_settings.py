@@ -22,7 +22,7 @@ from localspec.launch.rows import ModelRow
 from localspec.llama.chosen import builds_dir
 from localspec.models.registry import load_registry
 from localspec.setup.plan import GpuFinding
-from tests.cli.command import localspec
+from tests.cli.command import localspec, succeed
 from tests.support.checks import refuses
 from tests.tui.terminal import Terminal
 
@@ -39,8 +39,7 @@ def elsewhere(tmp_path: Path, bare_machine: dict[str, str]) -> dict[str, str]:
 
 def show(env: dict[str, str], folder: Path, **variables: str) -> dict[str, list[str]]:
     """Return the words of each line of `config show`, by setting."""
-    done = localspec("config", "show", env={**env, **variables}, cwd=folder)
-    assert done.code == 0
+    done = succeed("config", "show", env={**env, **variables}, cwd=folder)
     return {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
 
 
