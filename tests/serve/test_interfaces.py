@@ -298,8 +298,7 @@ def test_a_line_that_changes_with_every_request_costs_no_cache(server: Served) -
         (RESPONSES, {"instructions": third + AGENT, "input": "Say hello."}),
     ):
         counts.append(cached(server.post(path, **body).json()["usage"]))
-    assert counts[0] == 0
-    assert min(counts[1:]) > len(AGENT)
+    assert counts[0] < len(AGENT) < min(counts[1:])
 
 
 USER = user("How long is the Rhine? " * 8)
