@@ -6,7 +6,7 @@ import json
 import os
 import pty
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -86,17 +86,12 @@ def test_the_first_word_is_the_model_if_it_is_the_name_of_one() -> None:
             CliRunner().invoke(localspec, [verb, "qwen3-0.7b"], catch_exceptions=False)
 
 
-@pytest.fixture
-def rivers(tmp_path: Path) -> None:
-    """Four conversations, the last of which has the title of the first."""
+def test_continue_takes_a_number_a_title_or_the_prompt(tmp_path: Path) -> None:
     history = History(tmp_path / "data/history")
+    # The last one has the title of the first.
     for title in ("durations", "durations of rivers", "the sea", "durations"):
         history.add_user(history.create(), None, Message.user(title))
     history.close()
-
-
-@pytest.mark.usefixtures("rivers")
-def test_continue_takes_a_number_a_title_or_the_prompt() -> None:
     for name, words, number, left in [
         ("", ("And in French?",), 4, ("And in French?",)),
         ("And in French?", (), 4, ("And in French?",)),
@@ -125,19 +120,12 @@ class ArrivedError(Exception):
     """Carries what a chat would be started with."""
 
 
-@pytest.fixture
-def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start_chat(
-        settings: Settings, system: SystemFlags, *_: object, plain: bool = False, **__: object
-    ) -> int:
+def test_run_without_a_prompt_is_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(settings: Settings, system: SystemFlags, *_: object, plain: bool = False, **__: object) -> int:  # fmt: skip
         raise ArrivedError(settings.named_model, system.system, plain)
 
     monkeypatch.setattr(run, "_at_terminal", lambda: True)
-    monkeypatch.setattr(chat_front, "start_chat", start_chat)
-
-
-@pytest.mark.usefixtures("at_terminal")
-def test_run_without_a_prompt_is_the_chat() -> None:
+    monkeypatch.setattr(chat_front, "start_chat", start)
     for words, arrived in [
         (["run"], (None, None, False)),
         (["run", "qwen2.5-coder:1.5b"], ("qwen2.5-coder:1.5b", None, False)),
@@ -210,25 +198,15 @@ def test_personas_and_templates_stand_in_the_preferences(
     monkeypatch.setattr("localspec.cli.prompt.read_prompt", lambda _: "from stdin")
     assert french.templated(None) == french.templated("-") == "Translate into French: from stdin"
     assert summary.templated("-") == "Summarise this."
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
+    for made in (
         lambda: SystemFlags(persona="pirate").prompt(None),
         lambda: SystemFlags("b", "a").prompt(None),
         lambda: QuestionFlags(template="nothing").templated("x"),
         lambda: QuestionFlags(params=(("a", "b"),)).templated("x"),
         lambda: QuestionFlags(template="to").templated("x"),
-    ],
-)
-def test_a_persona_or_template_that_is_not_there_is_refused(
-    made: Callable[[], object], tmp_path: Path
-) -> None:
-    (tmp_path / "settings").mkdir()
-    (tmp_path / "settings/chat.toml").write_text(CHAT_TOML)
-    with pytest.raises(LocalspecError):
-        made()
+    ):
+        with pytest.raises(LocalspecError):
+            made()
 
 
 @pytest.fixture
@@ -238,15 +216,6 @@ def opened() -> Iterator[list[IO[str]]]:
     yield streams
     for stream in streams:
         stream.close()
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]) -> None:
-    """A terminal on stdin, at which a line is typed and ended with Ctrl-D."""
-    keyboard, line = pty.openpty()
-    os.write(keyboard, b"a tree\n\x04")
-    opened += [os.fdopen(keyboard), os.fdopen(line)]
-    monkeypatch.setattr(sys, "stdin", opened[-1])
 
 
 def bring(
@@ -297,10 +266,15 @@ def test_stdin_follows_the_prompt_and_is_bounded(
         read_prompt(None)
 
 
-@pytest.mark.usefixtures("terminal")
-def test_a_terminal_is_read_only_without_a_prompt(capfd: pytest.CaptureFixture[str]) -> None:
-    assert read_prompt("What is it?") == "What is it?"
-    assert read_prompt(None) == "a tree"
+def test_a_terminal_is_read_only_without_a_prompt(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    keyboard, theirs = pty.openpty()
+    os.write(keyboard, b"a tree\n\x04")  # a line, and Ctrl-D
+    with os.fdopen(keyboard), os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert read_prompt("What is it?") == "What is it?"
+        assert read_prompt(None) == "a tree"
     assert "Ctrl-D" in capfd.readouterr().err
 
 
