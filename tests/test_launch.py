@@ -142,11 +142,12 @@ def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
-    for options, words in [
+    rows: list[tuple[Any, ...]] = [
         ({"exact": True, "load": LoadOptions(kv_type="q8_0")}, "--kv-type is q8_0"),
         ({"pair": "a", "target": "b"}, "pair a and target b cannot be combined"),
         *(({"draft_length": each}, f"is {each}: it must be from 1 to 63") for each in (0, 64)),
-    ]:
+    ]
+    for options, words in rows:
         refuses(words, LaunchOptions, **options)
     for request_ in [LaunchOptions(draft="model"), LaunchOptions(target="t", draft="model")]:
         refuses("has no draft model: name one with --draft-model", make_plan, request_)

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -186,12 +187,13 @@ def test_json_that_is_no_message_is_refused_in_one_line() -> None:
         assert "message 3" in str(caught.value)
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) < 300
-    for value, words in [
+    rows: list[tuple[Any, ...]] = [
         (5, "is not an object"),
         ({"role": "x", "content": "a"}, "choose one of system, developer, user"),
         ({"role": "user", "content": "\ud800"}, "content of m has half of a character"),
         ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "a"}}]}, "arguments"),
-    ]:  # fmt: skip
+    ]  # fmt: skip
+    for value, words in rows:
         refuses(words, from_json, value, "m")
 
 

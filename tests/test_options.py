@@ -319,13 +319,14 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any
 
 
 def test_what_contradicts_itself_is_refused() -> None:
-    for options, reason in [
+    rows: list[tuple[Any, ...]] = [
         ({"grammar": GBNF, "json_schema": {}}, "grammar and json_schema cannot be combined"),
         ({"regex": "a", "lark": LARK}, "regex and lark cannot be combined"),
         ({"json_schema": {"default": object()}}, "json_schema is not valid JSON"),
         ({"stop": ("a", "")}, 'a stop string is ""'),
         ({"sampling": SamplingParams(), "max_tokens": 0}, "max_tokens is 0"),
-    ]:
+    ]
+    for options, reason in rows:
         with pytest.raises(UsageError, match=reason) as caught:
             ReplyOptions(**options)
         assert "\n" not in str(caught.value)

@@ -83,7 +83,7 @@ def rows(content: bytes, form: Format = "jsonl", needed: str | None = "prompt") 
 
 
 def test_a_line_that_cannot_be_read_says_why_and_the_next_goes_on() -> None:
-    for form, line, problem in [
+    lines: list[tuple[Any, ...]] = [
         ("jsonl", b"{", "not valid JSON (Expecting property name"),
         ("jsonl", b"[1]", "not an object"),
         ("jsonl", b"null", "not an object"),
@@ -95,7 +95,8 @@ def test_a_line_that_cannot_be_read_says_why_and_the_next_goes_on() -> None:
         ("csv", b'a,"b"c', "not valid CSV"),
         ("csv", b"a,caf\xe9", "not UTF-8"),
         ("csv", b"a," + b"x" * 200, "more than 4 MB"),
-    ]:
+    ]
+    for form, line, problem in lines:
         head, good = (b"id,prompt\n", b"b,Hi") if form == "csv" else (b"", b'{"id": "b", "prompt": "Hi"}')  # fmt: skip
         first, second = rows(head + line + b"\r\n" + good + b"\r\n", form)
         assert problem in first.problem
@@ -185,9 +186,9 @@ def test_what_a_template_must_not_do_is_an_error_of_the_line(tmp_path: Path) -> 
     for content in [None, b"caf\xe9", b"x" * (1 << 21), b"a\n{{ b"]:
         if content is not None:
             (tmp_path / "t.txt").write_bytes(content)
-        with pytest.raises((UsageError, TemplateError), match="t") as caught:
+        with pytest.raises((UsageError, TemplateError), match="t") as wrong:
             read_template(tmp_path / "t.txt")
-        assert ("t.txt:2: is not a Jinja" in str(caught.value)) is (content == b"a\n{{ b")
+        assert ("t.txt:2: is not a Jinja" in str(wrong.value)) is (content == b"a\n{{ b")
 
 
 USER = [{"role": "user", "content": "Hi"}]
@@ -308,7 +309,7 @@ def test_the_openai_form_is_read_with_its_options_and_the_name_of_its_model() ->
 
 
 def test_a_line_that_cannot_be_answered_says_what_is_wrong() -> None:
-    for fields, complaint in [
+    rows: list[tuple[Any, ...]] = [
         ({}, "has no 'prompt', but nothing"),
         ({"text": "Hi"}, "has no 'prompt', but text: --field"),
         ({"prompt": 5}, "'prompt' is empty or not text"),
@@ -343,13 +344,14 @@ def test_a_line_that_cannot_be_answered_says_what_is_wrong() -> None:
         ({"body": {"messages": USER, "tools": [{}]}}, "body.tools is"),
         ({"body": {"messages": USER, "tempratur": 1}}, "body.tempratur is not supported"),
         ({"body": {"messages": USER}, "url": "/v1/embeddings"}, "url is '/v1/embeddings'"),
-    ]:
+    ]
+    for fields, complaint in rows:
         with pytest.raises(LocalspecError, match=complaint.replace("[", r"\[")):
             asked(**fields)
 
 
 def test_what_is_wrong_is_said_without_what_a_terminal_would_obey() -> None:
-    for fields in [
+    rows: list[Any] = [
         {"\x1b[2J": 1},
         {"prompt": "Hi", "json_schema": "\x1b[2J", "grammar": "\x1b"},
         {"prompt": "Hi", "json_schema": 5, "id": "\x1b[2J"},
@@ -359,7 +361,8 @@ def test_what_is_wrong_is_said_without_what_a_terminal_would_obey() -> None:
         {"body": {"messages": USER, "\x1b[2J": 1}},
         {"body": {"messages": USER, "n": "\x1b[2J"}},
         {"messages": [{"role": "\x1b[2J", "content": "x"}]},
-    ]:
+    ]
+    for fields in rows:
         with pytest.raises(LocalspecError) as caught:
             asked(**fields)
         assert str(caught.value).isprintable()
@@ -369,7 +372,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "null"}}}
 
 
 def test_a_form_of_the_answer_replaces_that_of_the_run() -> None:
-    for fields, options in [
+    rows: list[tuple[Any, ...]] = [
         ({"grammar": None, "temperature": None}, {"grammar": 'root ::= "run"'}),
         ({"json_schema": SCHEMA}, {"json_schema": SCHEMA}),
         ({"json_schema": '{"type": "null"}'}, {"json_schema": {"type": "null"}}),
@@ -380,18 +383,20 @@ def test_a_form_of_the_answer_replaces_that_of_the_run() -> None:
         ({"grammar": 'root ::= "line"'}, {"grammar": 'root ::= "line"'}),
         ({"regex": "[a-z]+"}, {"regex": "[a-z]+"}),
         ({"lark": 'start: "line"'}, {"lark": 'start: "line"'}),
-    ]:  # fmt: skip
+    ]  # fmt: skip
+    for fields, options in rows:
         form = Form(ReplyOptions(grammar='root ::= "run"'))
         assert asked(form, prompt="Hi", seed=1, **fields).options == ReplyOptions(seed=1, **options)
 
 
 def test_an_id_is_a_text_or_a_whole_number() -> None:
-    for fields, known in [
+    rows: list[tuple[Any, ...]] = [
         ({"id": 0}, 0),
         ({"id": "", "custom_id": "c"}, "c"),
         ({"id": None}, None),
         ({}, None),
-    ]:
+    ]
+    for fields, known in rows:
         assert line_id(line(**fields)) == known
     assert line_seed(1, "a", 3) == line_seed(1, "a", 4)
     seeds = [line_seed(1, "5", 1), line_seed(1, 5, 1), line_seed(1, None, 5), line_seed(2, 5, 1)]

@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -225,7 +226,7 @@ def test_what_is_no_record_is_refused() -> None:
     )
     receipt = Receipt(seed=11, target="b179", build="localspec 0.1", options="087e")
     assert read_record(raw) == Record(1, "0900727e3eb49bc0", receipt)
-    for record in [
+    rows: list[Any] = [
         b"",
         b"\xff",
         {},
@@ -235,7 +236,8 @@ def test_what_is_no_record_is_refused() -> None:
         {"line": 1, "input": "1234", "receipt": WHOLE},
         {"line": 0, "input": DIGEST, "receipt": WHOLE},
         {"line": 1, "input": DIGEST, "receipt": {**WHOLE, "seed": "1"}},
-    ]:
+    ]
+    for record in rows:
         with pytest.raises(ValueError, match="not a record"):
             read_record(record if isinstance(record, bytes) else json.dumps(record).encode())
     assert options_digest({"a": 1, "b": (2,)}) == options_digest({"b": [2], "a": 1})

@@ -205,10 +205,8 @@ def test_what_was_measured_before_a_cancel_is_kept_and_repeats_have_seeds() -> N
     measured, planned = measure.measure(wanted, runs, on_trial)
     assert 0 < len(measured) < planned == 8
     assert seen == list(range(1, len(measured) + 1))
-    bench = Bench(cancel_after=5)
-    runs = bench.runs()
     with pytest.raises(Cancelled):
-        runs.run(Slot(0, 0.0, 0, "off", 0))
+        Bench(cancel_after=5).runs().run(Slot(0, 0.0, 0, "off", 0))
     slots = Slot(0, 0.8, 0, "off", 0), Slot(0, 0.8, 1, "auto", 0)
     one, other = (slot_options(ASKED, each) for each in slots)
     assert (one.seed, other.seed) == (5, 6)

@@ -80,12 +80,13 @@ def test_files_are_judged_by_their_tokens_in_lines_and_json(
     files: Path, bare_machine: dict[str, str]
 ) -> None:
     usable = {"usable": True, "fits": True}
-    for target, draft_model, code, lines, facts in [
+    rows: list[tuple[Any, ...]] = [
         ("target.gguf", "./target.gguf", 0, ["identical: ./target.gguf can draft", "tokens 6 and 6, 100 %", "chat templates the same"], {**usable, "first_difference": None, "shared_percent": None}),
         ("padded.gguf", "target.gguf", 0, ["compatible: target.gguf can draft", "note vocabularies have 7 and 6 tokens"], {**usable, "verdict": "compatible"}),
         ("target.gguf", "words.gguf", 0, ["usable across vocabularies: words.gguf can draft", "shared 66.7 %", "use name it with --draft-model", "first difference token 5 is 'ab' and 'ba'"], {"usable": True, "fits": False, "verdict": "incompatible"}),
         ("target.gguf", "other.gguf", 4, ["incompatible: other.gguf cannot draft", r"first difference token 0 is '<unk>' and 'x\n\x1b[31m'", "tokens 6 and 6, 33.33 % overlap, counting", "shared 0.0 %"], {"usable": False, "fits": False, "shared_percent": 0, "chat_templates": "the same"}),
-    ]:  # fmt: skip
+    ]  # fmt: skip
+    for target, draft_model, code, lines, facts in rows:
         done = check(files, target, draft_model, env=bare_machine)
         assert (done.code, done.err) == (code, "")
         printed = [" ".join(line.split()) for line in done.out.splitlines()]

@@ -129,10 +129,10 @@ def test_a_log_has_a_line_for_each_source_and_notices_now_and_then(
             line.report("text", at_once=True)
         assert watched.err.getvalue() == ""
     watched = Watched(monkeypatch, drawing=False)
-    for second in range(100):
-        watched.now = 1000.0 + second
-        watched.line.report(str(second))
-    assert watched.lines == [f"localspec: {second}" for second in (30, 60, 90)]
+    for passed in range(100):
+        watched.now = 1000.0 + passed
+        watched.line.report(str(passed))
+    assert watched.lines == [f"localspec: {each}" for each in (30, 60, 90)]
 
 
 def test_a_measurement_says_of_what_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:

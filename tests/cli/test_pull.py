@@ -38,7 +38,10 @@ def machine(tmp_path: Path) -> Iterator[ToyMachine]:
 
 
 def at_a_terminal(
-    machine: ToyMachine, *arguments: str, answer: tuple[str, str] = ("", ""), **variables: str
+    machine: ToyMachine,
+    *arguments: str,
+    variables: dict[str, str],
+    answer: tuple[str, str] = ("", ""),
 ) -> tuple[int, str, str]:
     """Run the command at a terminal, answer one question; return the code, stdout and what was drawn."""
     screen, terminal = pty.openpty()
@@ -132,7 +135,9 @@ def test_a_pair_that_cannot_draft_is_a_question_before_the_download(machine: Toy
         machine.offer(name, model_file(tokens=list(tokens), merges=None))
     machine.pairs = '[pairs.odd]\ntarget = "large"\ndraft_model = "small"\n'
     answer = ("download it anyway? [y/N]:", "\n")
-    code, out, text = at_a_terminal(machine, "pull", "odd", "--with-draft", answer=answer, **SMALL)
+    code, out, text = at_a_terminal(
+        machine, "pull", "odd", "--with-draft", answer=answer, variables=SMALL
+    )
     assert (code, out) == (130, "")
     assert "warning: token 4 is 'e' in large and 'x' in small" in text
     assert machine.blobs == machine.partials == []
@@ -141,7 +146,9 @@ def test_a_pair_that_cannot_draft_is_a_question_before_the_download(machine: Toy
 @pytest.mark.first(1)
 @pytest.mark.parametrize("answer", ["n\n", "\x04"])
 def test_a_no_downloads_nothing_but_a_header(machine: ToyMachine, answer: str) -> None:
-    code, out, text = at_a_terminal(machine, "pull", "toy", answer=("[Y/n]:", answer), **LARGE)
+    code, out, text = at_a_terminal(
+        machine, "pull", "toy", answer=("[Y/n]:", answer), variables=LARGE
+    )
     assert (code, out) == (130, "")
     assert "localspec: 4 MB to download, " in text
     assert " free on the disk: download it? [Y/n]:" in text
@@ -159,7 +166,8 @@ def test_a_large_download_is_a_question_unless_told_otherwise(
 ) -> None:
     asks = large is LARGE and not flags
     answer = ("[Y/n]:", "\n") if asks else ("", "")
-    code, out, text = at_a_terminal(machine, "pull", *flags.split(), "toy", answer=answer, **large)
+    words = ("pull", *flags.split(), "toy")
+    code, out, text = at_a_terminal(machine, *words, answer=answer, variables=large)
     assert code == 0, text
     assert Path(out.strip()).read_bytes() == machine.models["toy"]
     assert ("[Y/n]" in text) == asks
@@ -168,7 +176,7 @@ def test_a_large_download_is_a_question_unless_told_otherwise(
     else:
         assert "toy needs RAM" in text
         assert "4 MB to download, " in text
-        code, _, again = at_a_terminal(machine, "pull", "toy", **LARGE)
+        code, _, again = at_a_terminal(machine, "pull", "toy", variables=LARGE)
         assert code == 0
         assert "to download" not in again
 

@@ -6,7 +6,7 @@ import json
 import os
 import pty
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -198,13 +198,14 @@ def test_personas_and_templates_stand_in_the_preferences(
     monkeypatch.setattr("localspec.cli.prompt.read_prompt", lambda _: "from stdin")
     assert french.templated(None) == french.templated("-") == "Translate into French: from stdin"
     assert summary.templated("-") == "Summarise this."
-    for made in (
+    wrong: list[Callable[[], object]] = [
         lambda: SystemFlags(persona="pirate").prompt(None),
         lambda: SystemFlags("b", "a").prompt(None),
         lambda: QuestionFlags(template="nothing").templated("x"),
         lambda: QuestionFlags(params=(("a", "b"),)).templated("x"),
         lambda: QuestionFlags(template="to").templated("x"),
-    ):
+    ]
+    for made in wrong:
         with pytest.raises(LocalspecError):
             made()
 

@@ -127,9 +127,9 @@ def test_an_earlier_name_and_no_command_are_answered_with_what_is_meant() -> Non
         ("Why is the sky blue?", "localspec run"),
         ("xyzzy", "there is no command 'xyzzy'\n"),
     ]:
-        done = CliRunner().invoke(root.localspec, [verb])
-        assert done.exit_code == 2
-        assert meant in done.output
+        result = CliRunner().invoke(root.localspec, [verb])
+        assert result.exit_code == 2
+        assert meant in result.output
 
 
 def test_a_group_alone_shows_its_state(bare_machine: dict[str, str]) -> None:
@@ -159,8 +159,8 @@ def test_verbs_options_and_names_are_completed() -> None:
     asked = {"COMP_WORDS": "localspec ch", "COMP_CWORD": "1"}
     env = environment({"_LOCALSPEC_COMPLETE": "bash_complete", **asked})
     program = [sys.executable, "-c", INSTALLED]
-    done = subprocess.run(program, capture_output=True, text=True, check=True, env=env)
-    assert (done.stdout.split(), done.stderr) == (["plain,chat", "plain,check"], "")
+    ended = subprocess.run(program, capture_output=True, text=True, check=True, env=env)
+    assert (ended.stdout.split(), ended.stderr) == (["plain,chat", "plain,check"], "")
     for shell in ["bash", "zsh", "fish"]:
         done = localspec("completion", shell)
         assert (done.code, done.err) == (0, "")

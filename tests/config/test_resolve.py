@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def problem(settings: Settings, environ: dict[str, str] | None = None) -> str:
 def test_a_file_that_cannot_be_read_is_refused_in_one_line_with_file_and_key(
     settings: Settings, user: Path
 ) -> None:
-    for text, words in [
+    rows: list[tuple[Any, ...]] = [
         ("tempreature = 1", "'tempreature' is not a known setting: did you mean temperature?"),
         ("ctx = true", "'ctx' is True, but takes a whole number"),
         ("temperature = 'hot'", "'temperature' is 'hot', but takes a number"),
@@ -57,7 +58,8 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line_with_file_and_key(
         (b"\xff\xfe", "is not TOML"),
         ("#" * 70_000, "is longer than 64 KB"),
         ("# mine\n\ndraft_length = 64", ", line 3: 'draft_length' cannot be used: draft_length is"),
-    ]:
+    ]
+    for text, words in rows:
         user.write_bytes(text if isinstance(text, bytes) else text.encode())
         assert problem(settings).startswith(str(user))
         assert words in problem(settings)

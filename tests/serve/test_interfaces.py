@@ -25,12 +25,13 @@ def chat(client: Any, text: str, **more: Any) -> Any:
 
 
 def test_a_question_is_answered(client: Any) -> None:
-    for text, how, content, reason in [
+    rows: list[tuple[Any, ...]] = [
         ("How long is the Rhine?", {}, RHINE, "stop"),
         ("a story", {"max_completion_tokens": 7}, "x" * 7, "length"),
         ("Rhine", {"stop": " km"}, "It is 1233", "stop"),
         ("why?", {}, "It is.", "stop"),
-    ]:
+    ]
+    for text, how, content, reason in rows:
         done = chat(client, text, **how)
         (choice,) = done.choices
         assert (choice.message.content, choice.finish_reason) == (content, reason)

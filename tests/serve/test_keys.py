@@ -41,10 +41,9 @@ def test_one_a_line_is_a_key_and_no_name_or_comment_is(
         ("# none\n", "has no keys"),
         ("\udcff", "cannot be read"),
     ]:
-        path = tmp_path / "keys"
-        path.write_bytes(text.encode(errors="surrogateescape"))
+        (tmp_path / "keys").write_bytes(text.encode(errors="surrogateescape"))
         with pytest.raises(UsageError, match=word) as caught:
-            keys_of(str(path))
+            keys_of(str(tmp_path / "keys"))
         assert not any(each in str(caught.value) for each in (FIRST, SECOND))
     for mode, warned in [(0o600, False), (0o640, True), (0o606, True)]:
         path = written(tmp_path / "keys", f"\ufeff{FIRST}", mode)

@@ -1,6 +1,7 @@
 """A saved conversation, and what a person answers to the question of a call."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from localspec.display import shortened_lines
@@ -44,6 +45,10 @@ YES, ALWAYS = Decision(allowed=True), Decision(allowed=True, always=True)
 NO = Decision(allowed=False, reason="too soon")
 
 
+def typing(text: str) -> Callable[[str], str]:
+    return lambda _question: text
+
+
 def test_a_typed_answer_is_understood() -> None:
     for typed, wanted in [
         ("y", YES),
@@ -54,7 +59,7 @@ def test_a_typed_answer_is_understood() -> None:
         ("no, too soon", NO),
         ("n too soon", NO),
     ]:
-        assert typed_decision(lambda _, it=typed: it, "this") == wanted
+        assert typed_decision(typing(typed), "this") == wanted
     lines = iter(["", "a dog is an animal", "yes please do", "what?", "n"])
     assert typed_decision(lambda _: next(lines), "this") == Decision(allowed=False)
 

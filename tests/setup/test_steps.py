@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -119,13 +120,14 @@ TRIED = BuildTrial(("CUDA", "CPU"), ("CUDA0",), " 9, 10, 11", 1.0)
 
 
 def test_a_build_that_is_not_what_it_should_be_is_not_used() -> None:
-    for change, problem in [
+    rows: list[tuple[Any, ...]] = [
         ({}, None),
         ({"answer": None}, None),
         ({"backends": ("CPU",)}, "has no CUDA, only CPU"),
         ({"devices": ()}, "finds no device where the system has Card"),
         ({"answer": "@@@@"}, "gives a wrong answer ('@@@@')"),
-    ]:
+    ]
+    for change, problem in rows:
         assert find_problem(msgspec.structs.replace(TRIED, **change), CUDA) == problem
     plan = replace(CUDA, options=("-DGGML_CUDA=ON", "-DGGML_RPC=ON"))
     assert find_problem(TRIED, plan) == "has no RPC"

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from random import Random
+from typing import Any
 
 from localspec.chat.events import Event, Finished, RoundDone, Started, Text
 from localspec.chat.request import Request
@@ -78,11 +79,12 @@ def test_the_verdict_has_a_figure_where_it_is_beyond_noise() -> None:
 
 
 def test_what_ends_the_first_lane_ends_the_race() -> None:
-    for end, verdict in [
+    rows: list[tuple[Any, ...]] = [
         (ContextOverflow("the prompt is too long"), "the prompt is too long"),
         (finished(stop_reason=StopReason.CANCELLED), "stopped: there is nothing to compare"),
         (EngineGone("it was killed"), "it was killed; there is nothing to compare"),
-    ]:
+    ]
+    for end, verdict in rows:
         race, engine = run(([], "a", end))
         assert race.verdict() == verdict
         assert len(engine.requests) == 1, "nothing more is requested"
