@@ -20,6 +20,7 @@ from localspec.bench.arms import KEYS as ARM_KEYS
 from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
 from localspec.cli import batch, bench, chat, chat_front, run
+from localspec.cli.main import localspec as root
 from localspec.config.keys import KEYS, from_variable
 from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
@@ -121,7 +122,7 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
 
     def call(verb: str, *flags: str) -> dict[str, Any]:
         with pytest.raises(ArrivedError) as caught:
-            command(verb).main([*NEEDED[verb].split(), *flags], standalone_mode=False)
+            root.main([verb, *NEEDED[verb].split(), *flags], standalone_mode=False)
         return caught.value.values
 
     return call

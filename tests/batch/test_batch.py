@@ -75,6 +75,7 @@ def test_a_line_redone_alone_has_the_same_seed(source: Path, output: Path) -> No
 def test_several_at_a_time_leave_in_the_order_of_their_lines(source: Path, output: Path) -> None:
     for ordered in [True, False]:
         write(source, *HUNDRED)
+        output.unlink(missing_ok=True)
         run(source, output, echo := Echo(slots=8), ordered=ordered)
         numbers = [each["line"] for each in records(output)]
         assert sorted(numbers) == [*range(1, 101)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from localspec.cli import pull as pull_verb
+from localspec.cli.main import localspec as cli
 from localspec.errors import ModelUnavailable
 from localspec.launch import rows
 from localspec.models.recommend import Memory
@@ -301,7 +302,7 @@ def test_recommendations_are_lines_with_speed_and_memory(
     monkeypatch.setattr(pull_verb, "memories", lambda _registry: [memory])
     monkeypatch.setattr(pull_verb, "taken_by_others", lambda: (1.5, 2))
     monkeypatch.setattr(rows, "is_here", lambda model: model is not None and model.name == here)
-    pull_verb.recommend_.main([], standalone_mode=False)
+    cli.main(["recommend"], standalone_mode=False)
     printed = capsys.readouterr()
     every = printed.out.splitlines()
     assert len(every) == len(lines)
@@ -315,4 +316,4 @@ def test_recommendations_are_lines_with_speed_and_memory(
 def test_if_nothing_fits_the_demo_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_verb, "memories", lambda _registry: [Memory("RAM", 10**8, None)])
     with pytest.raises(ModelUnavailable, match="smollm2-135m"):
-        pull_verb.recommend_.main(["--code"], standalone_mode=False)
+        cli.main(["recommend", "--code"], standalone_mode=False)

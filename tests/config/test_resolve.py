@@ -63,6 +63,7 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line_with_file_and_key(
         user.write_bytes(text if isinstance(text, bytes) else text.encode())
         assert problem(settings).startswith(str(user))
         assert words in problem(settings)
+    user.unlink()
     user.mkdir()
     assert "not a regular file" in problem(settings)
     user.rmdir()

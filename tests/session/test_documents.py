@@ -41,6 +41,9 @@ def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
 
 
 def test_what_names_a_file_is_attached_and_the_rest_is_text(tmp_path: Path) -> None:
+    for name in ("a.py", "my file.txt"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "src").mkdir()
     for text, names in [
         ("See @a.py. And (@a.py)!", ["a.py"]),
         ('Sum up @"my file.txt" please', ["my file.txt"]),
@@ -51,9 +54,6 @@ def test_what_names_a_file_is_attached_and_the_rest_is_text(tmp_path: Path) -> N
         ("@/no/such", []),
         ("@" + "x" * 5000, []),
     ]:
-        for name in ("a.py", "my file.txt"):
-            (tmp_path / name).write_text("x")
-        (tmp_path / "src").mkdir()
         assert [each.name for each in attached(text, tmp_path)] == names
 
 

@@ -33,7 +33,7 @@ session = Session(RemoteEngine(command({script!r})), SavedConversation(history),
 latest = history.latest()
 if latest is not None:
     session.resume(latest)
-app = ChatApp(session)
+app = ChatApp(session, give_back=lambda: None)
 app.run()
 session.close()
 if app.failure:

@@ -59,12 +59,12 @@ TALKS: list[tuple[Any, ...]] = [
     # What was there when it died is in the answer, and in the copy.
     (("one?", "/copy", "/restart", "two?"), DIES, {}, 0, {"Hel": 2, "Yes.\n": 1}, {"was killed (SIGKILL)": 1, "loaded: toy": 1}),
     (("one?", "two?"), {"death": {"on": "load"}}, {}, 2, "", {"localspec: the model is not running: /restart starts it again\n": 1, "needs less memory": 1}),
-    *((("one?", "/race two?", each), RACES, {}, 0, {"Yes.\n[with drafting]\n": 1}, {"was killed (SIGKILL)": 1, "there is nothing to compare": 1}) for each in ("one?", "/regenerate", "/race")),
+    *((("one?", "/race two?", each), RACES, {}, 0, {"Yes.\n[with drafting]\n": count}, {"was killed (SIGKILL)": 2, "there is nothing to compare": 1}) for each, count in (("one?", 1), ("/regenerate", 1), ("/race", 1))),
     (FULL, {"n_ctx": 450, "otherwise": ["ok"]}, {}, 0, "ok\nok\nok\n", {"/compact summarises earlier turns, /compact drop drops them": 1}),
     *(((each,), None, {}, 0, "", {}) for each in ("/help", "/set", "/theme", "/system")),
-    (SYSTEM, None, {}, 0, {}, {"no file matches @nothing: sent as text": 1, "system is now Be brief.": 1, "system             Be brief.": 1, "system is now -\n": 1}),
-    (SAVED, None, {}, 0, {"You: one?": 1}, {"named 'rivers' (conversations are saved automatically)": 1, "no conversation contains 'nothing such'": 1, "1 rivers": 1, "this conversation is empty": 1}),
-    (("/load qwen3:4b", "/model qwen3-embed", "/model bge-smal"), None, {}, 0, "", {"loaded: qwen3-4b": 1, "no model 'qwen3-embed': did you mean qwen3": 1, "no model 'bge-smal': `localspec search`": 1, "embedding": 0}),
+    (SYSTEM, None, {}, 0, {}, {"no file matches @nothing: sent as text": 1, "system is now Be brief.": 1, "system             Be brief.": 1, "system is now -\n": 2}),
+    (SAVED, None, {}, 2, {"You: one?": 1}, {"named 'rivers' (conversations are saved automatically)": 1, "no conversation contains 'nothing such'": 1, "1 rivers": 1, "this conversation is empty": 1}),
+    (("/load qwen3:4b", "/model qwen3-embed", "/model bge-smal"), None, {}, 3, "", {"loaded: qwen3-4b": 1, "no model 'qwen3-embed': did you mean qwen3": 1, "no model 'bge-smal': `localspec search`": 1, "embedding": 0}),
 ]  # fmt: skip
 
 
