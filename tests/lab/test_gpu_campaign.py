@@ -10,8 +10,17 @@ import pytest
 from lab.gpu_campaign import __main__ as campaign
 from lab.gpu_campaign.__main__ import library_environment, limit_s
 from lab.gpu_campaign.measured import MEASURES, Found, print_found
-from lab.gpu_campaign.results import CUT_SHORT, DONE, FAILED, Outcome, page, read, write
-from lab.gpu_campaign.runner import documents, run
+from lab.gpu_campaign.outcomes import (
+    CUT_SHORT,
+    DONE,
+    FAILED,
+    Outcome,
+    documents,
+    page,
+    read,
+    run,
+    write,
+)
 from lab.gpu_campaign.stages import Stage, Subject, Tools, stages
 from localspec.bench.prompts import read as read_prompts
 from localspec.errors import LocalspecError
