@@ -18,7 +18,7 @@ from localspec.resources import Usage
 from tests.models import shapes
 
 USUAL = LoadOptions(4096, max_rows=1, n_batch=512, flash_attention=True, load_mode="copy")
-PROMPT = "The capital of France is Paris. The capital of Italy is Rome. The capital of France is"
+PROMPT = "The capital of France is"
 OPTIONS = [
     USUAL,
     replace(USUAL, n_ctx=32768, max_rows=16),
