@@ -94,7 +94,9 @@ def _session(
     saved = SavedConversation(
         History(data_dir() / "history"), system.prompt(settings.system, preferences)
     )
-    engine = RemoteEngine(find=server_finder(own=settings.own), settings=Load(text_every_s=_TEXT_EVERY_S))
+    engine = RemoteEngine(
+        find=server_finder(own=settings.own), settings=Load(text_every_s=_TEXT_EVERY_S)
+    )
     return Session(
         engine,
         saved,
