@@ -21,7 +21,7 @@ from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
 from localspec.cli import batch, bench, chat, chat_front, run
 from localspec.cli.main import localspec as root
-from localspec.config.keys import KEYS, from_variable
+from localspec.config.keys import KEYS, from_file, from_variable
 from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
@@ -36,7 +36,7 @@ from localspec.options import (
     values_of,
 )
 from localspec.options.fields import from_text
-from localspec.tui.settings import _NUMBERS, ChatSettings
+from localspec.tui.settings import SETTINGS, ChatSettings
 from tests.option_values import values
 from tests.support.checks import refuses
 
@@ -222,8 +222,9 @@ def test_a_line_of_a_batch_and_the_chat_take_it(option: Option) -> None:
     for body in bodies:
         options = line_request(Line(1, "", body), Form(ReplyOptions()), 1).options
         assert values_of(options)[option.name] == value
-    assert (option.name in _NUMBERS) == is_number
-    if is_number:
+    in_chat = is_number or option.numbers
+    assert (option.name in SETTINGS) == in_chat
+    if in_chat:
         settings = ChatSettings().changed(option.name, str(value))
         options = settings.options
         assert options == changed(ReplyOptions(), {option.name: value})
@@ -285,6 +286,20 @@ def test_a_range_is_kept_wherever_a_value_comes_from(option: Option, data: st.Da
     assert str(caught.value).startswith(f"{option.field} is {value}: it must be ")
     with pytest.raises(ValueError, match="cannot be used: "):
         from_variable(option, str(value))
+
+
+def test_think_takes_words_and_numbers_and_nothing_else() -> None:
+    def of_line(given: Any) -> str | None:
+        return line_request(Line(1, "", {"prompt": "Hi", "think": given}), Form(ReplyOptions()), 1).options.think  # fmt: skip
+
+    values: list[tuple[Any, str]] = [("16", "16"), (16, "16"), (0, "0"), (True, "on"), (False, "off"), ("low", "low")]  # fmt: skip
+    for each, value in values:
+        assert from_file(KEYS["think"], each) == from_variable(KEYS["think"], str(each)) == value
+        assert of_line(each) == value
+    for wrong in ("", "lo", "-1", "1.5", "٣", "9" * 10, -1, 1.5):
+        refuses(r"think is .*: it takes on, off, low, medium, high or", of_line, wrong)
+        with pytest.raises(ValueError, match="takes on, off, low, medium, high or a number of"):
+            from_file(KEYS["think"], wrong)
 
 
 def test_a_list_that_names_none_is_refused_and_an_empty_one_is_none() -> None:

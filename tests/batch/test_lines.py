@@ -221,7 +221,7 @@ def test_a_prompt_is_what_a_user_says_after_the_system_prompt_of_line_or_run() -
     parts = [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]
     assert turns(asked(messages=parts)) == [("user", "aa")]
     thought = [{"role": "assistant", "content": "Yes", "reasoning_content": "hm"}, *USER]
-    assert asked(messages=thought).messages[0] == Message.assistant("Yes")
+    assert asked(messages=thought).messages[0] == Message.assistant("Yes", "hm")
 
 
 def test_raw_prompts_and_those_of_the_older_endpoint_go_as_they_are() -> None:
@@ -252,6 +252,26 @@ def test_options_of_a_line_are_laid_over_those_of_the_run() -> None:
         asked(form, nom="Ada")
     form = Form(ReplyOptions(), field="question")
     assert turns(asked(form, question="Why?", prompt="no", messages="no")) == [("user", "Why?")]
+
+
+def test_a_body_says_how_to_think() -> None:
+    bodies: list[tuple[dict[str, Any], str | None]] = [
+        ({}, None),
+        ({"think": 64}, "64"),
+        ({"reasoning_effort": "minimal"}, "low"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "off"),
+        ({"reasoning_effort": "high", "think": "off"}, "off"),
+        ({"reasoning_effort": 5}, "reasoning_effort is 5: it takes a text"),
+        ({"chat_template_kwargs": []}, "chat_template_kwargs is .*: it takes an object"),
+        ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs has 'x'"),
+    ]
+    for body, think in bodies:
+        given = {"messages": USER, **body}
+        if think is None or " " not in think:
+            assert asked(body=given).options.think == think
+        else:
+            with pytest.raises(LocalspecError, match=think):
+                asked(body=given)
 
 
 def test_beside_a_template_fields_are_data_whatever_their_names() -> None:

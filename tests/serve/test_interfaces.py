@@ -242,6 +242,14 @@ def test_responses_are_answered_with_thoughts_and_logprobs(client: Any) -> None:
     assert "".join(each.token for each in logprobs) == done.output_text
 
 
+def test_thoughts_that_are_sent_back_are_part_of_their_answer(server: Served) -> None:
+    thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "So."}]}
+    turns = [user("why?"), thought, {"role": "assistant", "content": "It is."}, user("and?")]
+    broken = [{"type": "reasoning", "content": 5}, {"type": "reasoning", "summary": []}]
+    assert server.post(RESPONSES, input=[*broken, *turns]).status_code == 200
+    assert server.request.messages[1] == Message.assistant("It is.", "So.")
+
+
 def test_a_stream_has_its_events_in_their_order(client: Any) -> None:
     with client.responses.stream(model="a-pair", input="the Rhine") as stream:
         events = list(stream)

@@ -80,7 +80,7 @@ def test_a_request_says_what_drafts_for_it() -> None:
 
 
 def test_an_engine_that_dies_costs_its_answers_and_no_more() -> None:
-    with served({**SLOW, "death": {"on": "token", "at": 50}}) as server:
+    with served({**SLOW, "death": {"on": "token", "at": 10}}) as server:
         lost = server.chat("a story")
         assert lost.status_code == 503
         assert lost.json()["error"]["type"] == "overloaded_error"

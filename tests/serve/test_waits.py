@@ -37,7 +37,7 @@ from tests.waiting import until
 
 def stories(begin: Path, pass_s: float) -> dict[str, Any]:
     """Return a script of stories that do not begin before a file is there."""
-    told = {"answers": {"story": "x" * 100}, "otherwise": ["Hello there."], "pass_s": pass_s}
+    told = {"answers": {"story": "x" * 40}, "otherwise": ["Hello there."], "pass_s": pass_s}
     return {**told, "rests": {"at": 0, "until": str(begin)}}
 
 

@@ -79,6 +79,19 @@ def test_what_is_typed_is_answered(
     assert told == "" or told.startswith("localspec: ")
 
 
+def test_how_long_the_model_thinks_is_set_and_what_its_template_does_not_know_is_reported_once(
+    tmp_path: Path,
+) -> None:
+    script = {"thinks": True, "otherwise": ["<think>hm, well, so</think>Done."]}
+    lines = ["/think 2", "/think", "one?", "/think off", "two?", "three?", "/think usual", "four?"]
+    _, out, err = said(tmp_path, *lines, script=script)
+    assert out.endswith("hm, well, soDone.\n")
+    assert "think is now 2" in err
+    assert "think is now usual" in err
+    assert err.count("cannot switch thinking off") == 1
+    assert "it takes on, off" in said(tmp_path, "/think maybe")[2]
+
+
 def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -> None:
     said(tmp_path, "about rivers?", "/new", "about trees?")
     lines = ("/history", "/history about", "/history 1", "/history delete #1", "/history")

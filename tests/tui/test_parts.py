@@ -214,7 +214,7 @@ def test_keys_have_names_and_times_are_short() -> None:
     pace = Pace()
     pace.drawn(100.0, 7.0)
     assert not pace.is_due(100.1, 7.006)  # 6 ms of a tenth of a second
-    assert pace.is_due(100.21, 7.006)
+    assert pace.is_due(100.31, 7.006)
     assert not pace.is_due(100.4, 7.1)  # however dear, it is not left out for ever
     assert pace.is_due(100.5, 7.1)
 
