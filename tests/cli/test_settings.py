@@ -12,11 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from localspec.cli import main as root
+from localspec.cli import system
 from localspec.cli.main import localspec as cli
 from localspec.cli.options import Settings, settings_of
 from localspec.cli.prompt import with_model
 from localspec.config.files import user_file
 from localspec.config.keys import KEYS
+from localspec.diagnosis.doctor import Fact
 from localspec.errors import LocalspecError
 from localspec.launch.rows import ModelRow
 from localspec.llama.chosen import builds_dir
@@ -135,6 +137,15 @@ def test_what_cannot_be_set_changes_nothing(call: Call) -> None:
         with pytest.raises(LocalspecError, match=told):
             call("set", *words.split())
         assert not user_file().exists()
+
+
+def test_a_change_is_confirmed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_CTX", "99")
+    assert "temperature was not set" in call("unset", "temperature").stderr
+    assert "is now your default model" in call("set", "model", "qwen2.5-coder:1.5b").stderr
+    changed = call("set", "ctx", "4096").stderr
+    assert "ctx is 4096 in " in changed
+    assert "LOCALSPEC_CTX sets ctx, too, and comes before " in changed
 
 
 def test_an_editor_opens_the_file_which_is_checked_afterwards(
@@ -275,6 +286,16 @@ def test_a_bare_machine_has_no_problem_and_no_secret_is_printed(
     assert sections[:-1] == SECTIONS
     assert "HF_TOKEN           set" in done.out
     assert "? hub 127.0.0.1      " in done.out
+
+
+def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(system, "columns_of", lambda _: 40)
+    value = "the CPU computes, and no GPU was found: a machine without one is fast enough for most"
+    lines = system._line(Fact("setup", value, "note")).splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 40
+    assert " ".join(" ".join(lines).split()) == f"- setup {value}"
 
 
 def test_a_damaged_store_is_code_1_and_json_says_where(

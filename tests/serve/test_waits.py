@@ -318,14 +318,3 @@ def test_what_was_refused_and_who_waits_is_told_over_http(tmp_path: Path) -> Non
         assert f'localspec_refused_total{{status="{status}"}} 1.0' in text
     assert "localspec_wait_seconds_count 3.0" in text
     assert 'localspec_accepted_tokens_total{drafter="model",workload=' in text
-
-
-def test_an_answer_says_why_it_was_drafted_as_it_was() -> None:
-    with served({"drafts": 4}) as server:
-        told = server.chat("hello").json()["speculation"]["reason"]
-        assert re.fullmatch(r"on: .* drafted in \d+ of \d+ rounds", told)
-        told = server.chat("hello", localspec={"draft": "off"}).json()["speculation"]["reason"]
-        assert told.startswith("off: it was asked for without drafts")
-        body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 9}
-        told = server.client.post("/v1/messages", json=body).json()["speculation"]["reason"]
-        assert told.startswith("on: ")

@@ -117,16 +117,6 @@ def test_what_streamed_in_survives_the_engine_which_is_started_again_once(here: 
     assert here.contents == ["one?", "On", "two?", "Two."]
 
 
-def test_a_question_that_waits_for_a_model_is_asked_of_what_is_loaded_instead(here: Window) -> None:
-    here.session.load("qwen3-4b")
-    here.ask("one?")
-    here.hear(Failed(None, "ModelLoadError", "no memory"), seconds=DIED_S)
-    here.hear(READY)
-    here.answer("One.")
-    assert here.contents == ["one?", "One."]
-    assert here.news == ["no memory; p answers instead"]
-
-
 def test_the_end_of_an_engine_is_news_until_it_is_back(here: Window) -> None:
     holds: list[object] = []
     here.session.notify = lambda _text, while_: holds.append(while_)

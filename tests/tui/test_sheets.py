@@ -10,7 +10,6 @@ from textual.widgets import Input
 
 from localspec.history.records import StoredConversation
 from localspec.launch.rows import ModelRow
-from localspec.session.preferences import Preferences
 from localspec.tui.history_sheet import HistorySheet, row_of
 from localspec.tui.picker import Picker
 from localspec.tui.sheets import LineSheet, ListSheet, RaceSheet, TextSheet
@@ -149,18 +148,6 @@ async def test_esc_stops_a_race_before_it_closes_it(chat: Chat) -> None:
     assert chat.contents == []
 
 
-@driven(preferences=Preferences(personas={"pirate": "Talk like a pirate."}))
-async def test_a_persona_is_a_system_prompt_with_a_name(chat: Chat) -> None:
-    await chat.run("/system", shows="no system prompt; personas: pirate")
-    await chat.run("/system pirate")
-    assert chat.session.talk.system == "Talk like a pirate."
-    await chat.run("/system Be brief.")
-    await chat.ask("one?")
-    assert chat.exchange.request.messages[0].text == "Be brief."
-    await chat.run("/system -")
-    assert chat.session.talk.system is None
-
-
 @driven()
 async def test_the_palette_has_every_command_by_what_it_does(chat: Chat) -> None:
     titles = [each.title for each in chat.app.get_system_commands(chat.app.screen)]
@@ -173,24 +160,6 @@ async def test_the_palette_has_every_command_by_what_it_does(chat: Chat) -> None
     await chat.until_text("Nothing measured yet")
     await chat.press("escape")
     await chat.until(lambda: not chat.app.view.stats.display)
-
-
-@driven()
-async def test_titles_open_conversations_and_their_branches(chat: Chat) -> None:
-    await chat.ask("one?")
-    await chat.ask("two?")
-    first = chat.session.talk.conversation
-    await chat.run("/save rivers")
-    await chat.run("/branch 1")  # the question's number, as it stands above it
-    assert (chat.questions, len(chat.contents)) == (["one?"], 2)
-    assert chat.session.talk.conversation != first
-    assert chat.session.talk.history.conversations()[0].title == "rivers (branch)"
-    await chat.run("/load Rivers")  # an exact title opens at once
-    await chat.until(lambda: chat.session.talk.title == "rivers")
-    assert len(chat.app.screen_stack) == 1
-    await open_sheet(chat, "/load river", HistorySheet)
-    chat.see(lacks="type to search")
-    assert chat.app.screen.query_one(Input).value == "river"
 
 
 def test_a_conversation_goes_on_with_its_model_or_else_with_what_is_loaded(tmp_path: Path) -> None:
@@ -292,43 +261,3 @@ def test_one_message_is_one() -> None:
     stored = StoredConversation(1, "t", None, "", "", 0.0, 0.0, 1, 1)
     assert row_of(stored, 0.0).hint == "just now · 1 message"
     assert row_of(replace(stored, n_messages=2), 0.0).hint == "just now · 2 messages"
-
-
-@driven()
-async def test_what_lines_can_screens_can_too(chat: Chat) -> None:
-    await two_conversations(chat)
-    await chat.run("/history #1")
-    await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
-    await chat.run("/edit 1 about lakes?")
-    await chat.until(lambda: chat.contents[:1] == ["about lakes?"] and not chat.session.busy)
-    chat.see("version 2 of 2")
-    await chat.press("f6")
-    await chat.run("/history #2")  # the question that was being changed belongs to the other one
-    await chat.ask("another?")
-    assert [each for each in chat.contents if "?" in each] == ["about trees?", "another?"]
-    await chat.run("/history delete #2", shows="deleted conversation 2")
-    assert chat.contents == []
-    await chat.run("/history #2", shows="there is no conversation 2")
-    await chat.run("/bye")
-    await chat.until(lambda: not chat.app.is_running)
-
-
-@driven()
-async def test_stats_and_lens_are_closed_by_their_key_or_by_esc(chat: Chat) -> None:
-    await chat.ask("one?")
-    for closing in ("f2", "escape"):
-        await chat.press("f2")
-        await chat.until(lambda: chat.app.view.stats.display)
-        await chat.press(closing)
-        await chat.until(lambda: not chat.app.view.stats.display)
-    for closing in ("f3", "escape"):
-        await chat.press("f3")
-        await chat.until(lambda: len(chat.app.screen_stack) == 2)
-        await chat.press(closing)
-        await chat.until(lambda: len(chat.app.screen_stack) == 1)
-    await chat.type("/re")
-    await chat.until(lambda: chat.app.view.entry.list_open)
-    await chat.press("escape", typed="/re")  # the first one closes the list
-    await chat.press("escape", typed="")
-    await chat.type("text")
-    await chat.press("escape", typed="text")

@@ -299,3 +299,14 @@ async def test_what_cannot_be_loaded_is_told_and_is_not_what_a_conversation_was_
     await chat.until_text("gone is not here, download it first", "no model loaded")
     await chat.ask("one?")
     assert pair_of(chat) == ""
+
+
+@driven({"pass_s": 0.001})
+async def test_the_speed_of_another_model_is_not_shown(chat: Chat) -> None:
+    await chat.ask("one")
+    await chat.until(lambda: "tokens/s" in chat.text().splitlines()[-1])
+    await chat.run("/model qwen3-4b")
+    await chat.until(lambda: chat.session.models.name == "qwen3-4b")
+    await chat.until(lambda: "tokens/s" not in chat.text().splitlines()[-1])
+    # Its own count of the conversation stands there, and not nothing.
+    await chat.until(lambda: chat.session.context_tokens > 0)
