@@ -309,7 +309,7 @@ def interrupt(process: Started, number: int = signal.SIGINT, code: int = 130) ->
     """Send a signal, see the program end soon with its code, and return what it wrote meanwhile."""
     process.send_signal(number)
     out, err = process.communicate(timeout=SOON_S)
-    assert process.returncode == code
+    assert process.returncode == code, err
     text = (err or b"").decode()
     assert "Traceback" not in text
     assert "Exception" not in text
