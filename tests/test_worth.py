@@ -236,8 +236,8 @@ def test_heads_in_a_file_of_their_own_are_pulled_where_they_could_pay(
     assert ("not downloaded" in done.stderr) is bool(line)
     # A start decides likewise.
     pair = load_registry().pair("p")
-    models = [load_registry().model(each) for each in (pair.target, pair.draft_model or "")]
-    assert (worth.without_draft_model("p", *models) is None) is (fetched == ["t", "h"])
+    target, file = (load_registry().model(each) for each in (pair.target, pair.draft_model or ""))
+    assert (worth.without_draft_model("p", target, file) is None) is (fetched == ["t", "h"])
 
 
 def test_a_draft_model_that_is_here_is_taken_along(tmp_path: Path) -> None:

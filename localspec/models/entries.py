@@ -43,7 +43,7 @@ Sha256 = Annotated[str, Meta(pattern=rf"\A{SHA256}\Z")]
 Phrase = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]+\Z")]
 Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]  # sizes end up in file offsets
 Day = Annotated[str, Meta(pattern=r"\A\d{4}-\d\d(-\d\d)?\Z")]
-Share = Annotated[float, Meta(gt=0, lt=1)]
+Share = Annotated[float, Meta(ge=0.001, le=0.999)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,8 @@ class Recommendation:
 
         None is also what lies between: where costs that were not measured here leave open whether they pay at all.
         """
-        heads, speed, memory = self.drafter and self.drafter.heads, self.tokens_per_s, self.memory
+        heads = None if self.drafter is None else self.drafter.heads
+        speed, memory = self.tokens_per_s, self.memory
         costs, is_sure = memory.passes.get(self.target.sha256), True
         # How many experts a wide pass reads is not known before it was measured.
         if costs is None and self.target.active is None:

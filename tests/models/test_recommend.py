@@ -36,7 +36,7 @@ MACHINES = {
     # Nothing leaves half of it to others.
     "2 GB, CPU": ([ram(2, 8)], ["qwen3.5-0.8b"]),
     # 2 GB may be taken.
-    "4 GB, CPU": ([ram(4, 15)], ["qwen3.5-2b", "qwen3.5-0.8b", "gemma4-e2b"]),
+    "4 GB, CPU": ([ram(4, 15)], ["qwen3.5-2b", "qwen3.5-0.8b"]),
     "8 GB, CPU": ([ram(8, 30)], ["gemma4-e2b", "qwen3.5-2b", "qwen3.5-0.8b"]),
     # Of gemma4-e4b a token reads 4.5 of 8 billion parameters; gemma4-12b would do 5.2 tokens/s.
     "16 GB, CPU": ([ram(16, 35)], ["gemma4-e4b", "gemma4-e2b", "qwen3.5-2b"]),
@@ -115,7 +115,7 @@ def test_what_is_free_at_the_moment_changes_no_proposal() -> None:
     memory = ram(24, 48)
     cases = [
         recommend(load_registry(), [replace(memory, free_bytes=free * GB)])
-        for free in (1, 5, 12, 19, 23)
+        for free in (1, 4, 12, 19, 23)
     ]
     assert len({tuple(each.pair for each in proposals) for proposals in cases}) == 1
     assert [proposals[0].is_short for proposals in cases] == [True, True, False, False, False]
@@ -148,13 +148,13 @@ CHEAP, DEAR = PassCosts((1, 8), (1.0, 1.2)), PassCosts((1, 8), (1.0, 8.0))
             replace(gpu(24, 200), passes={"0" * 64: PassCosts((1, 8), (0.05, 0.06))}),
             heads_of(),
             None,
-            ", about 52 with its heads on code, 33 in its thoughts",
+            ", about 50 with its heads on code, 31 in its thoughts",
         ),
         (
             replace(gpu(24, 200), usual=CHEAP, is_usual_measured=True),
             heads_of(),
             None,
-            ", about 52 with its heads on code, 33 in its thoughts",
+            ", about 50 with its heads on code, 31 in its thoughts",
         ),
         (
             replace(ram(24, 90), usual=DEAR, is_usual_measured=True),
@@ -210,7 +210,8 @@ def test_the_speed_with_heads_is_that_of_the_best_length() -> None:
     certain = heads_of(step=0.5, chances=Chances(chat=0.9))
     speeds = with_heads(flat, certain).with_heads
     # One token: 1.9 / 1.5; two: 2.71 / 2; three: 3.439 / 2.5; four: 4.0951 / 3; five: 4.68559 / 3.5.
-    assert speeds == {"chat": pytest.approx(20 * 3.439 / 2.5)}
+    assert speeds is not None
+    assert list(speeds.items()) == [("chat", pytest.approx(20 * 3.439 / 2.5))]
 
 
 def test_heads_in_a_file_of_their_own_take_a_step_of_its_size() -> None:
