@@ -32,9 +32,6 @@ def test_a_refused_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ModelLoadError, match=r"cannot split a 'mamba' model .*: use --split layers"
     ):
         LlamaModel(path, LoadOptions())
-
-
-def test_a_file_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     source, path = write(tmp_path / "tiny.gguf"), tmp_path / "mute.gguf"
     layout, n_vocab = read_layout(source), read_header(source).tokenizer.n_vocab
     sizes = {"tokenizer.ggml.model": text("no_vocab"), "llama.vocab_size": number(n_vocab)}
@@ -92,6 +89,7 @@ def test_texts_and_special_texts_as_tokens(smollm2: LlamaModel) -> None:
         {"threads": 99999999999},
         {"threads_batch": 0},
         {"kv_type": "q4_7"},
+        {"flash_attention": False, "kv_type": "q4_0"},
         {"load_mode": "fast"},
         {"split": "rows"},
         {"tensor_split": "3;1"},
@@ -101,6 +99,6 @@ def test_texts_and_special_texts_as_tokens(smollm2: LlamaModel) -> None:
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, object]) -> None:
-    (name,) = options
+    name, *_ = options
     with pytest.raises(UsageError, match=name):
         LoadOptions(**options)  # type: ignore[arg-type]

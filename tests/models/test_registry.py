@@ -3,9 +3,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.entries import Embedding, HubSource, ModelEntry, WheelSource
+from lab.fuzz.target import load
+from localspec.errors import LocalspecError, ModelUnavailable, UsageError
+from localspec.models.entries import Chances, Embedding, HubSource, ModelEntry, WheelSource
 from localspec.models.registry import Registry, load_registry, parse_registry
 
 VALID = """
@@ -30,6 +33,7 @@ draft = "lookup"
 good_for = "tests"
 """.format(sha="0" * 64)
 LICENCE = 'licence = "apache-2.0"\n'
+HEADS = 'heads = {kind = "mtp", source = "a test", date = "2026-11"}\n'
 
 
 def changed(old: str = "", new: str = "") -> Registry:
@@ -71,6 +75,18 @@ def test_an_entry_is_read_whole() -> None:
             "presence_penalty is not a known option",
         ),
         (LICENCE, 'active = "some"\n', "models.toy.active cannot be 'some'"),
+        (LICENCE, "heads = true\n", "models.toy.heads must be a table"),
+        (LICENCE, "heads = {}\n", r"models.toy.heads.kind is missing"),
+        (LICENCE, HEADS.replace("mtp", "medusa"), r"heads.kind is 'medusa': choose one of"),
+        (LICENCE, HEADS.replace("2026-11", "soon"), "models.toy.heads.date cannot be 'soon'"),
+        (LICENCE, HEADS.replace("}", ", step = 1.5}"), r"models.toy.heads.step must be"),
+        (LICENCE, HEADS.replace("}", ", target = 'x'}"), r"heads.target is 'x': there is no model"),
+        (
+            LICENCE,
+            HEADS.replace("}", ", chances = {poems = 0.5}}"),
+            r"chances.poems is not a known",
+        ),
+        (LICENCE, "year = 26\n", "models.toy.year must be"),
         (LICENCE, 'embedding = { question = "x" }\n', r"embedding\.question is not a known key"),
         ("size_bytes = 10", "size_bytes = 0", "models.toy.size_bytes must be"),
         ("size_bytes = 10", "size_bytes = true", "models.toy.size_bytes must be"),
@@ -129,15 +145,51 @@ def test_an_unusable_key_is_named_with_the_file(old: str, new: str, key: str) ->
     assert str(caught.value).isprintable()
 
 
-def test_a_model_needs_a_source() -> None:
+def test_heads_are_a_files_own_or_alone_in_one_and_draft_for_a_pair() -> None:
+    own = changed(LICENCE, HEADS)
+    toy = own.model("toy")
+    assert own.drafter_of(own.pair("p")) is toy
+    assert own.with_heads_for(toy) == [toy]
+    apart = VALID + (
+        '[models."toy-heads:Q8_0"]\nrepo = "owner/Toy-GGUF"\nfile = "heads.gguf"\n'
+        + HEADS.replace("}", ", target = 'toy', chances = {code = 0.8}}")
+    )
+    alone = parse_registry(apart, "my.toml")
+    toy, file = alone.model("toy"), alone.model("toy-heads")
+    assert alone.drafter_of(alone.pair("p")) is None
+    assert alone.with_heads_for(toy) == [file]
+    assert alone.with_heads_for(file) == []
+    assert list(alone.writing().models) == ["toy"]
+    assert len({toy, file}) == 2, "they are keys of dictionaries"
+    pair = apart.replace('draft = "lookup"', 'draft_model = "toy-heads"')
+    both = parse_registry(pair, "my.toml")
+    assert both.drafter_of(both.pair("p")) == file
+
+
+def test_an_alias_means_a_pair_or_a_model_and_of_a_wrong_name_similar_ones_are_listed() -> None:
     text = VALID[: VALID.index("[[")] + VALID[VALID.index("[pairs") :]
     for line in ('repo = "owner/Toy-GGUF"\n', 'file = "sub/toy.Q4.gguf"\n', 'revision = "abc"\n'):
         text = text.replace(line, "")
     with pytest.raises(UsageError, match=r"models.toy.sources is empty and there is no repo"):
         parse_registry(text, "my.toml")
+    below = parse_registry(VALID + '\n[aliases]\nmine = "p"\n', "below.toml")
+    registry = parse_registry('[aliases]\nfast = "toy"\n', "my.toml", below)
+    assert registry.pair("mine") is registry.pairs["p"]
+    assert registry.model("fast") is registry.models["toy"]
+    with pytest.raises(UsageError, match="alias odd is nothing, and there is no pair or model"):
+        parse_registry('[aliases]\nodd = "nothing"\n', "my.toml", below)
+    with pytest.raises(ModelUnavailable, match=r"no model 'toyy': did you mean toy\?$"):
+        changed().model("toyy")
+    with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': choose one of p"):
+        changed().pair("xyz\n")
+    few = Registry({name: ModelEntry(name) for name in "abcdef"}, {}, "")
+    with pytest.raises(ModelUnavailable, match=r"choose one of a, b, c, d, e, f$"):
+        few.model("zzz")
+    with pytest.raises(ModelUnavailable, match=r"no pair or model 'foo': `localspec search` lists"):
+        load_registry().require("foo")
 
 
-def test_a_bare_name_means_the_quantisation_that_is_listed_first() -> None:
+def test_a_bare_name_means_the_first_quantisation_and_a_model_may_come_in_shards() -> None:
     other = VALID[VALID.index("[models.toy]") : VALID.index("[[")]
     text = VALID.replace("models.toy", 'models."toy:Q4_0"')
     text += other.replace("models.toy", 'models."toy:Q8_0"').replace("0" * 64, "1" * 64)
@@ -149,9 +201,6 @@ def test_a_bare_name_means_the_quantisation_that_is_listed_first() -> None:
     assert registry.pair("p").target == "toy"
     with pytest.raises(ModelUnavailable, match="no model 'toy:Q2_K': did you mean toy:Q8_0"):
         registry.model("toy:Q2_K")
-
-
-def test_a_model_may_come_in_shards() -> None:
     shards = ", ".join(
         f'{{file = "toy-0000{n}-of-00002.gguf", size_bytes = {n}, sha256 = "{str(n) * 64}"}}'
         for n in (1, 2)
@@ -208,27 +257,6 @@ def test_the_users_file_adds_and_replaces(tmp_path: Path, monkeypatch: pytest.Mo
         load_registry(tmp_path / "latin.toml")
 
 
-def test_an_alias_means_a_pair_or_a_model_and_adds_to_those_below() -> None:
-    below = parse_registry(VALID + '\n[aliases]\nmine = "p"\n', "below.toml")
-    registry = parse_registry('[aliases]\nfast = "toy"\n', "my.toml", below)
-    assert registry.pair("mine") is registry.pairs["p"]
-    assert registry.model("fast") is registry.models["toy"]
-    with pytest.raises(UsageError, match="alias odd is nothing, and there is no pair or model"):
-        parse_registry('[aliases]\nodd = "nothing"\n', "my.toml", below)
-
-
-def test_of_a_wrong_name_similar_ones_are_listed_and_no_arbitrary_ones_of_many() -> None:
-    with pytest.raises(ModelUnavailable, match=r"no model 'toyy': did you mean toy\?$"):
-        changed().model("toyy")
-    with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': choose one of p"):
-        changed().pair("xyz\n")
-    few = Registry({name: ModelEntry(name) for name in "abcdef"}, {}, "")
-    with pytest.raises(ModelUnavailable, match=r"choose one of a, b, c, d, e, f$"):
-        few.model("zzz")
-    with pytest.raises(ModelUnavailable, match=r"no pair or model 'foo': `localspec search` lists"):
-        load_registry().require("foo")
-
-
 def test_the_registry_of_the_program_is_sound() -> None:
     registry = load_registry()
     assert registry.pair(registry.default_pair).target == "smollm2-135m"
@@ -241,10 +269,19 @@ def test_the_registry_of_the_program_is_sound() -> None:
         assert any(isinstance(source, HubSource) for source in model.sources)
         assert model.active is None or model.read_bytes < model.size_bytes
     vectors = {name: each for name, each in registry.models.items() if each.embedding is not None}
+    for model in (each for each in registry.models.values() if each.heads):
+        assert model.heads is not None
+        assert model.is_known
+        assert model.source
+        assert model.date
+        assert (model.heads.step is None) is (model.heads.target is not None)
+        assert (model.heads.chances == Chances()) is (model.heads.published == "")
     for pair in registry.pairs.values():
         target = registry.model(pair.target)
         assert not {pair.target, pair.draft_model} & vectors.keys()
-        assert pair.recommend is None or target.is_known
+        assert pair.recommend is None or (target.is_known and target.year == 2026)
+        drafter = registry.drafter_of(pair)
+        assert drafter is None or drafter in registry.with_heads_for(target)
         if pair.draft_model is not None:
             assert registry.model(pair.draft_model).size_bytes * 2 < target.size_bytes
     for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"):
@@ -267,3 +304,54 @@ def test_importing_the_room_is_cheap() -> None:
     code = f"import sys, {rooms}; print({heavy})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert loaded.stdout.strip() == b"[]"
+
+
+VALUES = (
+    "0", "-1", "9223372036854775808", "0x" + "f" * 5000, "1e400", "nan", "true", "1979-05-27", "[]", "{}", "[{}]",
+    '""', '"../up"', '"/etc/passwd"', '"a\\\\b"', '"a\\u0000b"', '"\\U0010FFFF"', "'''\n'''", '"' + "x" * 300 + '"',
+    '"toy:Q8_0"', '"a/b/../c.gguf"',
+)  # fmt: skip
+KEYS = [
+    "repo", "file", "files", "revision", "size_bytes", "sha256", "params", "context", "licence", "sources",
+    "tokenizer", "kind", "requirement", "parts", "member", "target", "draft", "draft_model", "good_for", "caveat",
+    "default_pair",
+]  # fmt: skip
+
+
+@given(st.data())
+def test_damage_anywhere_is_an_error_of_one_line_or_a_sound_registry(data: st.DataObject) -> None:
+    lines = VALID.strip().splitlines()
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        new = f"{data.draw(st.sampled_from(KEYS))} = {data.draw(st.sampled_from(VALUES))}"
+        lines[at : at + data.draw(st.integers(0, 1))] = [new]
+    text = "\n".join(lines)
+    for _ in range(data.draw(st.integers(0, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        text = text[:start] + data.draw(st.text(max_size=8)) + text[start + 20 :]
+    load("registry").check(text.encode(errors="replace"))
+
+
+ODD = [
+    "[models." + '"a"' * 1000,
+    "a." * 5000 + "b = 1",
+    "[" * 5000,
+    "x = " + "{a=" * 2000,
+    "[models.'a\nb']",
+]
+ODD += ['[models."\\u0000"]', "[pairs.a]\n" * 2, "\ufeff", "default_pair = '" + "x" * 100_000 + "'"]
+
+
+@pytest.mark.parametrize("text", ODD, ids=lambda text: text[:20])
+def test_an_odd_text_is_an_error_of_one_line(text: str) -> None:
+    load("registry").check(text.encode())
+
+
+@given(st.text(max_size=60))
+def test_any_name_is_known_or_refused(name: str) -> None:
+    problem = ""
+    try:
+        load_registry().require(name)
+    except LocalspecError as error:
+        problem = str(error)
+    assert problem.isprintable()
