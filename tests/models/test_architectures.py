@@ -70,49 +70,36 @@ def plan(target: Path, draft: str, draft_model: Path | None = None, parallel: in
     return make_plan(request, parallel=parallel)
 
 
-def test_eagle3_heads_fit_where_there_are_hooks_alone(models: Models) -> None:
+def test_eagle3_heads_fit_where_there_are_hooks_and_the_form_is_right(models: Models) -> None:
     heads = header(models["eagle3"])
     assert eagle3_layers(heads) == (1, 2, 3)
     for architecture in ("llama", "qwen3", "qwen35", "lfm2", "gpt-oss", "gemma4"):
         assert why_no_draft_model(header(models["llama"], architecture), heads) is None
     for architecture in WITHOUT_HOOKS:
-        target = header(models["llama"], architecture)
-        reason = why_no_draft_model(target, heads)
+        without_hooks = header(models["llama"], architecture)
+        reason = why_no_draft_model(without_hooks, heads)
         assert reason is not None
         assert architecture in reason
-        fit = judge_headers(target, heads)
+        fit = judge_headers(without_hooks, heads)
         assert (fit.verdict, fit.reason) == (Fit.INCOMPATIBLE, reason)
-
-
-@pytest.mark.parametrize(
-    ("target", "draft", "word"),
-    [
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({}, {"target_hidden_size": 128}, "width 128"),
         ({}, {"embedding_length": 32}, "lack output.weight and token_embd.weight"),
         ({}, {"block_count": 2}, "form"),
         ({"block_count": 3}, {}, "[1, 2, 3]"),
         ({}, {"architecture": "dflash"}, "does not draft"),
         ({}, {"architecture": "gemma4-assistant"}, "does not draft"),
-    ],
-    ids=str,
-)
-def test_drafts_of_another_form_are_refused(
-    models: Models, target: dict[str, Any], draft: dict[str, Any], word: str
-) -> None:
-    reason = why_no_draft_model(
-        header(models["llama"], **target), header(models["eagle3"], **draft)
-    )
-    assert word in (reason or "")
+    ]
+    for target, draft, word in cases:
+        pair = header(models["llama"], **target), header(models["eagle3"], **draft)
+        assert word in (why_no_draft_model(*pair) or "")
 
 
-def test_what_writes_no_text_by_itself_is_no_target(models: Models) -> None:
+def test_what_may_be_a_target_and_how_it_drafts_is_read_from_the_header(models: Models) -> None:
     for architecture in ("eagle3", "dflash", "gemma4-assistant"):
         assert "--draft-model" in (why_no_target(header(models["eagle3"], architecture)) or "")
     assert "index add --vectors" in (why_no_target(header(models["vectors"])) or "")
     assert why_no_target(header(models["llama"])) is None
-
-
-def test_mtp_layers_and_states_are_read_from_the_header(models: Models) -> None:
     assert why_no_mtp(header(models["mtp"])) is None
     assert "no MTP layers" in (why_no_mtp(header(models["qwen35"])) or "")
     promised = header(models["qwen35"], nextn_predict_layers=1)
@@ -132,22 +119,15 @@ def test_mtp_layers_and_states_are_read_from_the_header(models: Models) -> None:
         assert architecture in (why_no_mtp(header(models["mtp"], architecture)) or "")
     assert "mamba" in (why_no_drafts(header(models["mamba"])) or "")
     assert why_no_drafts(header(models["lfm2"])) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("llama", None),
+    assert how_it_drafts(header(models["llama"])) is None
+    for name, words in (
         ("mtp", "7 tokens; has an MTP layer to draft with"),
         ("step35", "has 3 MTP layers to draft with"),
         ("lfm2", "7 tokens"),
         ("mamba", "cannot roll back"),
         ("eagle3", "width 64"),
-    ],
-)
-def test_show_says_what_is_special(models: Models, name: str, words: str | None) -> None:
-    line = how_it_drafts(header(models[name]))
-    assert line is None if words is None else words in (line or "")
+    ):
+        assert words in (how_it_drafts(header(models[name])) or "")
 
 
 @pytest.mark.parametrize("parallel", [1, 4])
