@@ -51,6 +51,7 @@ class VirtualModel:
     truncate_s: float = 0.0
     in_chunks: int = 0
     fresh: int = 1 << 20
+    longest: int = 1 << 20
     _rows: Logits = field(init=False)
 
     def __post_init__(self) -> None:

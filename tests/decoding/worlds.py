@@ -389,6 +389,8 @@ class _SometimesKnows:
     def __init__(self, model: LanguageModel, whim: int) -> None:
         self._model, self._whim = model, whim
 
+    longest = 5
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 

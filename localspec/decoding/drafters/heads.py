@@ -1,11 +1,15 @@
 """HeadsDrafter: heads of the target propose, as a draft model would, going on from what the target computed."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Protocol, cast
 
+from localspec.decoding.choose import Chooser
+from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.register import Material
-from localspec.decoding.model import LanguageModel
+from localspec.decoding.model import LanguageModel, Logits, Pass
+from localspec.decoding.round import Draft
 
 
 class HeadsOfTarget(LanguageModel, Protocol):
@@ -13,9 +17,11 @@ class HeadsOfTarget(LanguageModel, Protocol):
 
     Attributes:
         fresh: tokens of a text that they begin with, where they would have to evaluate more.
+        longest: most tokens of a draft.
     """
 
     fresh: int
+    longest: int
 
     def knows(self, tokens: Sequence[int]) -> bool:
         """Return whether the target has computed what they need to draft after `tokens`."""
@@ -28,6 +34,13 @@ class HeadsDrafter(ModelDrafter):
     """
 
     name = "heads"
+
+    def propose(
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        """Propose tokens, no more than they can."""
+        most = min(plan.draft_length, cast(HeadsOfTarget, self.model).longest)
+        return super().propose(tokens, replace(plan, draft_length=most), chooser)
 
     def _read(self, tokens: Sequence[int]) -> Sequence[int] | None:
         return super()._read(tokens) if cast(HeadsOfTarget, self.model).knows(tokens) else None
