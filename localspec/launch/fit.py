@@ -16,7 +16,7 @@ from localspec.models.fit import (
     fit,
 )
 from localspec.models.gguf import GgufHeader
-from localspec.models.memory import heads_shape, target_rows_bytes, model_shape
+from localspec.models.memory import heads_shape, model_shape, target_rows_bytes
 from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 

@@ -16,7 +16,7 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.models.architectures import heads_of
 from localspec.models.gguf import read_header
-from localspec.models.memory import ModelShape, heads_shape, target_rows_bytes, model_shape, predict
+from localspec.models.memory import ModelShape, heads_shape, model_shape, predict, target_rows_bytes
 from localspec.options import KV_TYPES, QUANTISED_KV_TYPES, LoadOptions
 from localspec.resources import Usage
 from tests.llama import tiny_models
