@@ -35,6 +35,7 @@ from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.llama.heads import LlamaHeads
+    from localspec.llama.place_heads import PlaceHeads
 
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
 OF_HEADS = Schedule(
@@ -148,7 +149,7 @@ def calibrated(
 
 
 def calibrated_heads(
-    heads: "LlamaHeads", on_progress: Callable[[float], None] = lambda _share: None
+    heads: "LlamaHeads | PlaceHeads", on_progress: Callable[[float], None] = lambda _share: None
 ) -> StoredCosts:
     """Return what passes of heads cost: from the cache at once, else measured in less than a second and stored."""
     key = key_of("costs of heads", heads.model.path, heads.model.options)

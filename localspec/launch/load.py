@@ -54,6 +54,7 @@ from localspec.storage.paths import data_dir
 if TYPE_CHECKING:
     from localspec.decoding.drafters.spelling import Spelling
     from localspec.llama.heads import LlamaHeads
+    from localspec.llama.place_heads import PlaceHeads
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
@@ -378,7 +379,7 @@ class _Loading:
 
     def _heads(
         self, heads: Heads, target: LlamaModel, sequence: LlamaSequence, options: LoadOptions
-    ) -> "LlamaHeads":
+    ) -> "LlamaHeads | PlaceHeads":
         """Return the heads that follow the target's sequence."""
         from localspec.llama.heads import LlamaHeads  # noqa: PLC0415 - few targets have some
 
@@ -386,12 +387,17 @@ class _Loading:
         if not heads.is_mtp:
             assert path is not None, "they are in a file"  # noqa: S101
             model = self._model(path, options, is_heads=True)
+        if heads.block is not None or heads.shares_cache:
+            from localspec.llama.place_heads import PlaceHeads  # noqa: PLC0415 - few targets have some
+
+            return PlaceHeads(model, sequence, self.cancel, options, heads)
         return LlamaHeads(model, sequence, self.cancel, options, heads.layers)
 
-    def _with_heads(self, costs: PairCosts, heads: "LlamaHeads") -> PairCosts:
+    def _with_heads(self, costs: PairCosts, heads: "LlamaHeads | PlaceHeads") -> PairCosts:
         name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)
         measured = calibrated_heads(heads, self._measuring(f"heads of {name}"))
-        return PairCosts(costs.target, measured.costs, costs.sure and measured.sure)
+        of_block = self.plan.heads is not None and self.plan.heads.block is not None
+        return PairCosts(costs.target, measured.costs, costs.sure and measured.sure, of_block)
 
     def _draft_sequences(
         self, model: LlamaModel, options: LoadOptions, parallel: int

@@ -14,7 +14,7 @@ from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
-from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
+from localspec.models.architectures import Heads, heads_in, why_no_mtp, why_no_target
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import PlaceUse
 from localspec.models.gguf import GgufHeader, read_header, read_model
@@ -47,7 +47,7 @@ class LoadPlan:
         uses: what was planned to be taken of each place; empty where that is not known.
         draft_lora: file of an adapter for the draft model; None without one.
         left_out: costs of a pair whose draft model is not loaded, since it never pays.
-        heads: of the target, which draft instead of a draft model; EAGLE-3 are in its file.
+        heads: of the target, which draft instead of a draft model; in its file, where they are not MTP layers.
     """
 
     target: Path
@@ -262,19 +262,19 @@ def _heads(
         UsageError: a mode needs heads, and there are none, or needs a draft model that is none.
     """
     wanted = any(mode.needs_heads for mode in modes)
-    in_file = len(headers) > 1 and headers[1].architecture == EAGLE3
-    if in_file and any(mode.needs_draft_model for mode in modes):
-        raise UsageError(f"{headers[1].name} holds EAGLE-3 heads: use --draft heads")
-    if (wanted or in_file) and parallel != 1:
+    in_file = heads_in(headers[1]) if len(headers) > 1 else None
+    if in_file is not None and any(mode.needs_draft_model for mode in modes):
+        raise UsageError(f"{headers[1].name} holds heads of a target: use --draft heads")
+    if (wanted or in_file is not None) and parallel != 1:
         raise UsageError(
             "heads draft for one answer at a time: use --parallel 1, or --draft lookup"
         )
-    if in_file:
-        return Heads(eagle3_layers(headers[1]))
+    if in_file is not None:
+        return in_file
     reason = why_no_mtp(headers[0], exact=exact)
     if wanted and reason is not None:
         raise UsageError(
-            f"{headers[0].name} {reason}: use --draft lookup, or EAGLE-3 heads as --draft-model"
+            f"{headers[0].name} {reason}: use --draft lookup, or a file of heads as --draft-model"
         )
     drafts = wanted or (len(headers) == 1 and any(mode.kind == AUTO for mode in modes))
     return Heads() if drafts and reason is None and parallel == 1 else None

@@ -38,6 +38,7 @@ _MEMORY = 512
 """Tokens of which at least the target's rows are kept; at most twice as many."""
 _N_BATCH = 64
 """Most tokens of a pass of the heads: some of their graphs compute logits of every token, wanted or not."""
+_UNBOUNDED = 1 << 20
 _ROWS = 11
 """Most rows of logits that a pass of heads gives."""
 
@@ -75,7 +76,7 @@ class TargetRows:
 
     def end(self, tokens: Sequence[int]) -> int:
         """Return the place after the last row that is of `tokens`, from the first row on; `begin` if there is none."""
-        return self.begin + _common(self._tokens, list(tokens[self.begin :]))
+        return self.begin + common(self._tokens, list(tokens[self.begin :]))
 
     def rows(self, begin: int, end: int) -> list[Rows]:
         """Return the rows of some places, each of shape (width,)."""
@@ -103,6 +104,8 @@ class LlamaHeads:
     truncate_s = 0.0
     in_chunks = 0
     fresh = 2 * _MEMORY
+    longest = _UNBOUNDED
+    in_one_pass = False
 
     def __init__(
         self,
@@ -162,7 +165,7 @@ class LlamaHeads:
         """Return how many of `tokens`, from the first on, need not be evaluated."""
         tokens = list(tokens)
         by_target = self._rows.end(tokens)
-        same = _common(self._tokens, tokens)
+        same = common(self._tokens, tokens)
         if self._by_target <= by_target:
             same = min(same, self._by_target)  # what they drafted, the target has computed since
         last = self._last is not None and same == len(self._tokens)
@@ -335,7 +338,7 @@ class _HeadsContext(NativeContext):
         return True
 
 
-def _common(some: list[int], others: list[int]) -> int:
+def common(some: list[int], others: list[int]) -> int:
     """Return how many tokens two texts begin with that are the same."""
     shorter = min(len(some), len(others))
     if some[:shorter] == others[:shorter]:

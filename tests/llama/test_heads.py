@@ -163,7 +163,7 @@ MTP_BUGS = {
         H.common_prefix, "same = min(same, self._by_target)", "pass"
     ),
     "rows of rejected tokens": Bug(
-        TargetRows.end, "_common(self._tokens, list(tokens[self.begin :]))", LENGTH
+        TargetRows.end, "common(self._tokens, list(tokens[self.begin :]))", LENGTH
     ),
     "rows at the place where others were rejected": Bug(
         TargetRows._take, "part.n_past - self.begin", LENGTH

@@ -5,13 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.architectures import (
+    Block,
     Heads,
-    eagle3_layers,
+    heads_in,
     how_it_drafts,
     why_no_draft_model,
     why_no_drafts,
@@ -38,6 +40,14 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "lfm2": tiny_models.write_lfm2,
     "mamba": tiny_mamba.write,
     "eagle3": tiny_models.write_eagle3,
+    "dflash": tiny_models.write_dflash,
+    "dflash2": lambda path: tiny_models.write_dflash(path, kind="dflash2"),
+    "dspark": lambda path: tiny_models.write_dflash(path, kind="dspark"),
+    "dspark with a bonus": lambda path: tiny_models.write_dflash(
+        path, kind="dspark", anchored=False
+    ),
+    "gemma4": tiny_models.write_gemma4,
+    "assistant": tiny_models.write_assistant,
 }
 Models = dict[str, Path]
 
@@ -68,7 +78,7 @@ def plan(target: Path, draft: str, draft_model: Path | None = None, parallel: in
 
 def test_eagle3_heads_fit_where_there_are_hooks_alone(models: Models) -> None:
     heads = header(models["eagle3"])
-    assert eagle3_layers(heads) == (1, 2, 3)
+    assert heads_in(heads) == Heads((1, 2, 3))
     for architecture in ("llama", "qwen3", "qwen35", "lfm2", "gpt-oss", "gemma4"):
         assert why_no_draft_model(header(models["llama"], architecture), heads) is None
     for architecture in WITHOUT_HOOKS:
@@ -87,8 +97,6 @@ def test_eagle3_heads_fit_where_there_are_hooks_alone(models: Models) -> None:
         ({}, {"embedding_length": 32}, "lack output.weight and token_embd.weight"),
         ({}, {"block_count": 2}, "form"),
         ({"block_count": 3}, {}, "[1, 2, 3]"),
-        ({}, {"architecture": "dflash"}, "does not draft"),
-        ({}, {"architecture": "gemma4-assistant"}, "does not draft"),
     ],
     ids=str,
 )
@@ -99,6 +107,66 @@ def test_drafts_of_another_form_are_refused(
         header(models["llama"], **target), header(models["eagle3"], **draft)
     )
     assert word in (reason or "")
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "word"),
+    [
+        ({}, {"embedding_length": 128}, "width 128"),
+        ({"architecture": "qwen2"}, {}, "no hooks for them in qwen2"),
+        ({"block_count": 3}, {}, "[0, 1, 3]"),
+        ({}, {"target_layers": "none"}, "layers []"),
+        ({"architecture": "mamba"}, {}, "mamba"),
+        ({}, {"block_size": 1}, "form"),
+        ({}, {"block_size": 65}, "form"),
+        ({}, {"hyper_connection.count": 4}, "form"),
+        ({}, {"attention.value_length": 16}, "form"),
+        ({}, {"attention.sliding_window": 64}, "form"),
+    ],
+    ids=str,
+)
+def test_blocks_of_another_form_or_target_are_refused(
+    models: Models, target: dict[str, Any], draft: dict[str, Any], word: str
+) -> None:
+    blocks = header(models["dflash"], **draft)
+    assert word in (why_no_draft_model(header(models["llama"], **target), blocks) or "")
+    without = {each: value for each, value in blocks.metadata.items() if "mask" not in each}
+    assert why_no_draft_model(header(models["llama"]), replace(blocks, metadata=without))
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "word"),
+    [
+        ({"architecture": "gemma3"}, {}, "no hooks for them in gemma3"),
+        ({}, {"embedding_length_out": 128}, "width 128"),
+        ({}, {"nextn_predict_layers": 1}, "form"),
+        ({}, {"attention.key_length": 64}, "form"),
+        ({}, {"attention.head_count_kv": 1}, "form"),
+        ({"attention.sliding_window_pattern": np.array([0, 1, 0, 1])}, {}, "form"),
+    ],
+    ids=str,
+)
+def test_assistants_of_another_target_are_refused(
+    models: Models, target: dict[str, Any], draft: dict[str, Any], word: str
+) -> None:
+    assistant, own = header(models["assistant"], **draft), header(models["gemma4"], **target)
+    assert why_no_draft_model(header(models["gemma4"]), header(models["assistant"])) is None
+    assert word in (why_no_draft_model(own, assistant) or "")
+
+
+def test_what_a_block_gives_is_read_from_the_header(models: Models) -> None:
+    def block(name: str) -> Block | None:
+        heads = heads_in(header(models[name]))
+        assert heads is not None
+        assert heads.layers == (0, 1, 3)
+        return heads.block
+
+    assert block("dflash") == Block(8, 255)
+    assert block("dflash2") == Block(8, 255, top_k=4)
+    assert block("dspark") == Block(8, 255, skipped=0)
+    assert block("dspark with a bonus") == Block(8, 255)
+    assert heads_in(header(models["assistant"])) == Heads(shares_cache=True)
+    assert heads_in(header(models["llama"])) is None
 
 
 def test_what_writes_no_text_by_itself_is_no_target(models: Models) -> None:
@@ -130,6 +198,8 @@ def test_mtp_layers_and_states_are_read_from_the_header(models: Models) -> None:
         ("lfm2", "7 tokens"),
         ("mamba", "cannot roll back"),
         ("eagle3", "width 64"),
+        ("dflash", "width 64"),
+        ("assistant", "width 64"),
     ],
 )
 def test_show_says_what_is_special(models: Models, name: str, words: str | None) -> None:
@@ -141,6 +211,8 @@ def test_show_says_what_is_special(models: Models, name: str, words: str | None)
 def test_heads_are_planned_where_there_are_some(models: Models, draft: str) -> None:
     assert plan(models["mtp"], draft).heads == Heads()
     assert plan(models["llama"], draft, models["eagle3"]).heads == Heads((1, 2, 3))
+    assert plan(models["llama"], draft, models["dflash"]).heads == Heads((0, 1, 3), Block(8, 255))
+    assert plan(models["gemma4"], draft, models["assistant"]).heads == Heads(shares_cache=True)
     assert plan(models["llama"], "auto").heads is None
     assert plan(models["mtp"], "lookup").heads is None
 
@@ -156,6 +228,9 @@ def test_heads_are_planned_where_there_are_some(models: Models, draft: str) -> N
         ("mtp", "heads", None, 4, UsageError, "one answer at a time"),
         ("llama", "auto", "eagle3", 4, UsageError, "one answer at a time"),
         ("llama", "model", "eagle3", 1, UsageError, "--draft heads"),
+        ("llama", "model", "dflash", 1, UsageError, "--draft heads"),
+        ("gemma4", "auto", "assistant", 4, UsageError, "one answer at a time"),
+        ("llama", "auto", "assistant", 1, PairMismatch, "no hooks for them in llama"),
     ],
 )
 def test_what_cannot_draft_ends_in_one_line_before_anything_is_loaded(
