@@ -51,6 +51,7 @@ class PlaceHeads:
 
     Attributes:
         model: where their weights are.
+        native: makes their passes.
         views: the sequence.
 
     Raises:
@@ -70,12 +71,12 @@ class PlaceHeads:
         handle = target.native.handle
         width = int(native.llama_model_n_embd(target.model.handle))
         self.model = model
-        self._native = _PlaceContext(model, target, cancel, options, heads, width)
+        self.native = _PlaceContext(model, target, cancel, options, heads, width)
         if heads.block is None:
             keep_hidden_rows(handle)
-            keep_hidden_rows(self._native.handle)
+            keep_hidden_rows(self.native.handle)
             rows = TargetRows(target, lambda tokens: hidden_rows(handle, tokens, width))
-            view: _Place = _AssistantPlace(self._native, target, rows)
+            view: _Place = _AssistantPlace(self.native, target, rows)
         else:
             for layer in heads.layers:
                 keep_layer_inputs(handle, layer)
@@ -84,9 +85,9 @@ class PlaceHeads:
                 inputs = [layer_inputs(handle, layer, tokens, width) for layer in heads.layers]
                 return np.hstack(inputs)
 
-            view = _BlockPlace(self._native, target, TargetRows(target, read), heads.block)
+            view = _BlockPlace(self.native, target, TargetRows(target, read), heads.block)
         self.views: Sequence[_Place] = (view,)
-        self.n_batch = self._native.n_batch
+        self.n_batch = self.native.n_batch
 
     @property
     def chunk(self) -> int:
@@ -101,7 +102,8 @@ class PlaceHeads:
     def evaluate(self, slot: int, request: Pass, count: int) -> None:
         """Evaluate the next `count` tokens of a request, without rows; see `Sequences`."""
         view, tokens = self.views[slot], request.tokens[: len(request.tokens) - request.rows]
-        view.prefill(tokens[: view.common_prefix(tokens) + count])
+        start = view.common_prefix(tokens)  # of a part, it would be another
+        view.prefill(tokens[: start + count], start)
 
     def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
         """Return the logits of requests, of which there is one; see `Sequences`."""
@@ -116,7 +118,7 @@ class PlaceHeads:
 
     def close(self) -> None:
         """Free the context; closing twice is harmless."""
-        self._native.close()
+        self.native.close()
 
 
 class _PlaceContext(NativeContext):
@@ -201,8 +203,8 @@ class _Place:
         """Return how many of `tokens`, from the first on, need not be evaluated."""
         return max(0, len(tokens) - 1)
 
-    def prefill(self, tokens: Sequence[int]) -> int:  # noqa: ARG002 - the protocol's signature
-        """Evaluate `tokens` ahead; see `LanguageModel`."""
+    def prefill(self, tokens: Sequence[int], start: int | None = None) -> int:  # noqa: ARG002 - the protocol's
+        """Take in `tokens` ahead, from a place on if one is given; see `LanguageModel`."""
         return 0
 
     def truncate(self, n_past: int) -> None:
@@ -289,10 +291,10 @@ class _BlockPlace(_Place):
         least = max(self._rows.begin, len(tokens) - self.fresh)
         return same if same > self._begin and same >= least else min(least, len(tokens))
 
-    def prefill(self, tokens: Sequence[int]) -> int:
-        """Take in what the target computed of `tokens`; see `LanguageModel`."""
+    def prefill(self, tokens: Sequence[int], start: int | None = None) -> int:
+        """Take in what the target computed of `tokens`, from a place on if one is given; see `LanguageModel`."""
         tokens = list(tokens)
-        start = self.common_prefix(tokens)
+        start = self.common_prefix(tokens) if start is None else start
         if start <= self._begin or self._tokens[:start] != tokens[:start]:
             self._forget(tokens[:start])
         self.truncate(start)

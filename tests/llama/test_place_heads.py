@@ -160,13 +160,13 @@ def test_a_block_takes_one_pass_and_follows_the_circle_of_eight(kind: str, tmp_p
     bench = Bench(*written(kind, tmp_path))
     text = [64 + place % 8 for place in range(41)]
     _, heads = bench.made(text)
-    view, passes, decode = heads.views[0], list[int](), heads._native.decode
+    view, passes, decode = heads.views[0], list[int](), heads.native.decode
 
     def counted(parts: Sequence[Part]) -> None:
         passes.append(len(parts[0].tokens))
         decode(parts)
 
-    heads._native.decode = counted  # type: ignore[method-assign]
+    heads.native.decode = counted  # type: ignore[method-assign]
     draft = list[int]()
     for _ in range(view.longest):
         draft.append(int(view.logits([*text, *draft], rows=1)[0].argmax()))
@@ -208,6 +208,7 @@ def test_in_chunks_they_take_in_what_was_due(bench: Bench) -> None:
     while (missing := heads.missing(0, request)) > 16:
         heads.evaluate(0, request, 16)
         assert heads.missing(0, request) == missing - 16
+        assert view.n_cached == len(text) - missing + 16
     (logits,) = heads.together([(0, request)])
     assert logits.shape == expected.shape
     assert not np.isnan(logits).any()
