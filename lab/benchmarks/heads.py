@@ -115,8 +115,7 @@ def _less_end(tokens: Sequence[int]) -> tuple[int, ...]:
 
 
 def _counted(drafts: Sequence[Drafted]) -> str:
-    drafted, accepted = (sum(each[at] for each in drafts) for at in (1, 2))
-    return f"{accepted} of {drafted}"
+    return f"{sum(each.accepted for each in drafts)} of {sum(each.drafted for each in drafts)}"
 
 
 def main() -> None:
@@ -124,7 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("server", type=Path)
     parser.add_argument("--replies", type=int, default=200)
-    parser.add_argument("--counts", type=float, nargs="+", default=[0.003, 0.008])
+    parser.add_argument("--counts", type=float, nargs="+", default=[0.005])
     given = parser.parse_args()
     prompts = [
         f"Text {n * n + 17} goes on, and then {chr(97 + n % 26) * (n % 5 + 1)}."

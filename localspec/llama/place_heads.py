@@ -200,8 +200,8 @@ class _Place:
         return 0 < end <= min(held, self._rows.end(tokens)) and self._rows.begin < end
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
-        """Return how many of `tokens`, from the first on, need not be evaluated."""
-        return max(0, len(tokens) - 1)
+        """Return how many of `tokens`, from the first on, need not be taken in: here all of them."""
+        return len(tokens)
 
     def prefill(self, tokens: Sequence[int], start: int | None = None) -> int:  # noqa: ARG002 - the protocol's
         """Take in `tokens` ahead, from a place on if one is given; see `LanguageModel`."""
@@ -257,10 +257,9 @@ class _AssistantPlace(_Place):
         self._hidden[drafted + 1 :] = hidden_rows(self._native.handle, 1, row.size)
         return self._native.rows(1)
 
-    def blank_pass(self, width: int) -> None:
-        """Do what drafting takes, over the target's cache as it is."""
-        part = Part(0, [0] * width, self._target.n_cached, 1, self._native.blank_rows(width))
-        self._native.decode([part])
+    def blank_pass(self, width: int) -> None:  # noqa: ARG002 - nothing is to be taken in
+        """Make a pass, over the target's cache as it is."""
+        self._native.decode([Part(0, [0], self._target.n_cached, 1, self._native.blank_rows(1))])
 
 
 class _BlockPlace(_Place):

@@ -274,6 +274,7 @@ _GEMMA_NORMS: Shapes = {f"{name}.weight": (_N_EMBD,) for name in ("ffn_norm", "p
 def _gemma_sizes(pairs: int) -> dict[str, Content]:
     """Return the sizes of a Gemma of so many pairs of layers: one of a window, and one of all."""
     return {
+        ".embedding_length_per_layer_input": 0,
         ".attention.sliding_window": 32,
         ".attention.sliding_window_pattern": [1, 0] * pairs,
         ".attention.head_count_kv": _N_HEAD,
@@ -289,7 +290,7 @@ def _gemma(counts: float) -> Callable[[str, Weights], Weights]:
 
     def gemma(name: str, weights: Weights) -> Weights:
         if name.endswith(("post_attention_norm.weight", "post_ffw_norm.weight")):
-            return np.full_like(weights, 20 * counts)
+            return np.full_like(weights, 300 * counts)
         return np.ones_like(weights) if name == "rope_freqs.weight" else shaped(name, weights)
 
     return gemma
