@@ -20,7 +20,7 @@ from localspec.bench.arms import KEYS as ARM_KEYS
 from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
 from localspec.cli import batch, bench, chat, chat_front, run
-from localspec.config.keys import KEYS, from_variable
+from localspec.config.keys import KEYS, from_file, from_variable
 from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
@@ -35,7 +35,7 @@ from localspec.options import (
     values_of,
 )
 from localspec.options.fields import from_text
-from localspec.tui.settings import _NUMBERS, ChatSettings
+from localspec.tui.settings import SETTINGS, ChatSettings
 from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
@@ -222,8 +222,9 @@ def test_a_line_of_a_batch_and_the_chat_take_it(option: Option) -> None:
     for body in bodies:
         options = line_request(Line(1, "", body), Form(ReplyOptions()), 1).options
         assert values_of(options)[option.name] == value
-    assert (option.name in _NUMBERS) == is_number
-    if is_number:
+    in_chat = is_number or option.numbers
+    assert (option.name in SETTINGS) == in_chat
+    if in_chat:
         settings = ChatSettings().changed(option.name, str(value))
         options = settings.options
         assert options == changed(ReplyOptions(), {option.name: value})
@@ -290,6 +291,27 @@ def test_a_range_is_kept_wherever_a_value_comes_from(option: Option, data: st.Da
     assert str(caught.value).startswith(f"{option.field} is {value}: it must be ")
     with pytest.raises(ValueError, match="cannot be used: "):
         from_variable(option, str(value))
+
+
+@pytest.mark.parametrize(
+    ("given_value", "value"),
+    [("16", "16"), (16, "16"), (0, "0"), (True, "on"), (False, "off"), ("low", "low")],
+)
+def test_think_takes_words_and_numbers(given_value: Any, value: str) -> None:
+    assert from_file(KEYS["think"], given_value) == value
+    assert from_variable(KEYS["think"], str(given_value)) == value
+    options = line_request(
+        Line(1, "", {"prompt": "Hi", "think": given_value}), Form(ReplyOptions()), 1
+    )
+    assert options.options.think == value
+
+
+@pytest.mark.parametrize("given_value", ["", "lo", "-1", "1.5", "٣", "9" * 10, -1, 1.5])
+def test_what_think_does_not_take_is_refused_in_a_line(given_value: Any) -> None:
+    with pytest.raises(UsageError, match=r"think is .*: it takes on, off, low, medium, high or"):
+        line_request(Line(1, "", {"prompt": "Hi", "think": given_value}), Form(ReplyOptions()), 1)
+    with pytest.raises(ValueError, match="takes on, off, low, medium, high or a number of tokens"):
+        from_file(KEYS["think"], given_value)
 
 
 @pytest.mark.parametrize(

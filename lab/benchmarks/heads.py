@@ -1,12 +1,14 @@
-"""What heads draft on made models, and what llama-server does on the same files: texts, and how much is drafted and accepted.
+"""What heads propose on made models, one answer and four at a time, and what llama-server drafts on the same files.
 
-Models of some kilobytes with random weights: no figure of theirs says what real heads earn. Greedy, kernels of `--exact` here and
-there. From the root of a checkout: `python -m lab.benchmarks.heads llama-server [--replies 200]`.
+Models of some kilobytes with random weights: no figure of theirs says what real heads earn. Greedy, drafts of three tokens,
+or of a whole block, kernels of `--exact` here and there. From the root of a checkout:
+
+    python -m lab.benchmarks.heads [--against PATH/llama-server] [--replies 200] [--counts 0.008]
 """
 
 import argparse
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -15,51 +17,41 @@ import httpx
 
 from lab.benchmarks.workbench import machine, opened
 from lab.peers import PeerServer
+from localspec.chat.request import Request
+from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.chat.answers import answers
 from tests.llama import tiny_models
 from tests.llama.tiny_gguf import TOKENS
 
-_TOKENS, _CTX, _CHUNK = 100, 1024, 128
-_FEW = range(0, 256, 2)
-Write = Callable[[Path, float], Path]
+_TOKENS, _CTX, _CHUNK = 60, 1024, 128
+_WORDS = [
+    "one",
+    "another",
+    "some",
+    "this",
+    "that",
+    "every",
+    "no",
+    "each",
+    "any",
+    "such",
+    "half",
+    "most",
+]
 
 
 class Kind(NamedTuple):
-    """A kind of heads: what llama-server calls it, how many tokens a round, the files' writers."""
+    """A target, its heads, what llama-server calls drafting with them, and how many tokens a round they draft."""
 
     name: str
+    target: Path
+    heads: Path | None
     spec: str
-    length: int
-    target: Write
-    heads: Callable[[Path], Path]
+    length: int = 3
 
 
-def _llama(path: Path, counts: float) -> Path:
-    return tiny_models.write_llama(path, counts, marked=True)
-
-
-def _qwen35(path: Path, counts: float) -> Path:
-    return tiny_models.write_qwen35(path, counts, marked=True)
-
-
-def _block(kind: str = "dflash", **how: object) -> Callable[[Path], Path]:
-    return lambda path: tiny_models.write_dflash(path, kind=kind, **how)  # type: ignore[arg-type]
-
-
-_KINDS = (
-    Kind("DFlash, llama", "draft-dflash", 7, _llama, _block()),
-    Kind("DFlash, qwen35", "draft-dflash", 7, _qwen35, _block(mrope=True)),
-    Kind("DFlash, half the ids", "draft-dflash", 7, _llama, _block(ids=_FEW)),
-    Kind("DFlash 2", "draft-dflash", 7, _llama, _block("dflash2")),
-    Kind("DSpark", "draft-dspark", 8, _llama, _block("dspark")),
-    Kind("DSpark, bonus first", "draft-dspark", 7, _llama, _block("dspark", anchored=False)),
-    Kind(
-        "Gemma 4's assistant", "draft-mtp", 3, tiny_models.write_gemma4, tiny_models.write_assistant
-    ),
-)
-
-
-class Drafted(NamedTuple):
+class Counted(NamedTuple):
     """What came of a prompt: ids, and how many tokens were drafted and accepted."""
 
     tokens: tuple[int, ...]
@@ -67,46 +59,95 @@ class Drafted(NamedTuple):
     accepted: int
 
 
-def ours(target: Path, heads: Path, draft: str, prompts: Sequence[str]) -> list[Drafted]:
+def kinds(folder: Path, counts: float) -> Iterator[Kind]:
+    """Write files, and yield what they are."""
+    qwen35 = tiny_models.write_qwen35(folder / "qwen35.gguf", counts)
+    llama = tiny_models.write_llama(folder / "llama.gguf", counts)
+    mtp = tiny_models.write_qwen35(folder / "mtp.gguf", counts, mtp=1)
+    several = tiny_models.write_windowed(folder / "step35.gguf", counts, mtp=3)
+    eagle3 = tiny_models.write_eagle3(folder / "eagle3.gguf")
+    few = tiny_models.write_eagle3(folder / "few.gguf", ids=range(0, 256, 2))
+    yield Kind("MTP, qwen35", mtp, None, "draft-mtp")
+    yield Kind("three MTP layers, step35", several, None, "draft-mtp")
+    yield Kind("EAGLE-3, llama", llama, eagle3, "draft-eagle3")
+    yield Kind("EAGLE-3, half the ids", llama, few, "draft-eagle3")
+    yield Kind("EAGLE-3, qwen35", qwen35, eagle3, "draft-eagle3")
+    marked = tiny_models.write_llama(folder / "marked.gguf", counts, marked=True)
+    hybrid = tiny_models.write_qwen35(folder / "hybrid.gguf", counts, marked=True)
+    dflash = tiny_models.write_dflash(folder / "dflash.gguf")
+    mrope = tiny_models.write_dflash(folder / "mrope.gguf", mrope=True)
+    half = tiny_models.write_dflash(folder / "half.gguf", ids=range(0, 256, 2))
+    dflash2 = tiny_models.write_dflash(folder / "dflash2.gguf", kind="dflash2")
+    dspark = tiny_models.write_dflash(folder / "dspark.gguf", kind="dspark")
+    bonus = tiny_models.write_dflash(folder / "bonus.gguf", kind="dspark", anchored=False)
+    yield Kind("DFlash, llama", marked, dflash, "draft-dflash", 7)
+    yield Kind("DFlash, qwen35", hybrid, mrope, "draft-dflash", 7)
+    yield Kind("DFlash, half the ids", marked, half, "draft-dflash", 7)
+    yield Kind("DFlash 2", marked, dflash2, "draft-dflash", 7)
+    yield Kind("DSpark", marked, dspark, "draft-dspark", 8)
+    yield Kind("DSpark, bonus first", marked, bonus, "draft-dspark", 7)
+    gemma4 = tiny_models.write_gemma4(folder / "gemma4.gguf", counts)
+    assistant = tiny_models.write_assistant(folder / "assistant.gguf")
+    yield Kind("assistant of Gemma 4", gemma4, assistant, "draft-mtp")
+
+
+def prompts(count: int) -> list[str]:
+    """Return prompts, no two the same."""
+    starts = (_WORDS[number % len(_WORDS)] for number in range(count))
+    return [f"{each} goes on, text number {number}." for number, each in enumerate(starts)]
+
+
+def ours(kind: Kind, draft: str, texts: Sequence[str], parallel: int = 1) -> list[Counted]:
     """Return what localspec writes and drafts."""
     launch = LaunchOptions(
-        target=str(target),
-        draft_model=str(heads),
+        target=str(kind.target),
+        draft_model=None if kind.heads is None else str(kind.heads),
         draft=draft,
         exact=True,
         fit=False,
         load=LoadOptions(n_ctx=_CTX, threads=1, n_batch=_CHUNK),
     )
     options = ReplyOptions(seed=1, max_tokens=_TOKENS, sampling=SamplingParams(temperature=0))
-    assistant = opened(launch).assistant
+    requests = (
+        Request(number, (Message.user(text),), options, deterministic=True)
+        for number, text in enumerate(texts)
+    )
+    assistant, counted = opened(launch, parallel=parallel).assistant, dict[int, Counted]()
     with closing(assistant):
-        replies = [assistant.reply(prompt, options) for prompt in prompts]
-    done = [(reply, reply.acceptance) for reply in replies]
-    return [Drafted(_less_end(reply.tokens), had.drafted, had.accepted) for reply, had in done]
+        for each in answers(assistant, requests):
+            assert each.reply is not None, each.error
+            had = each.reply.acceptance
+            counted[each.key] = Counted(_less_end(each.reply.tokens), had.drafted, had.accepted)
+    return [counted[number] for number in range(len(texts))]
 
 
-def theirs(
-    server: Path, kind: Kind, target: Path, heads: Path, prompts: Sequence[str]
-) -> list[Drafted]:
+def theirs(server: Path, kind: Kind, texts: Sequence[str]) -> list[Counted]:
     """Return what llama-server writes and drafts."""
-    flags = ["-m", str(target), "--spec-draft-model", str(heads), "--spec-type", kind.spec]
-    flags += ["--spec-draft-n-max", str(kind.length), "--spec-draft-p-min", "0", "--no-warmup"]
-    flags += ["-c", str(_CTX), "-t", "1", "-np", "1", "-fa", "on", "--no-repack"]
-    flags += ["-b", str(_CHUNK), "-ub", str(_CHUNK)]
+    flags = [
+        "-m",
+        str(kind.target),
+        "--spec-type",
+        kind.spec,
+        "--spec-draft-n-max",
+        str(kind.length),
+    ]
+    flags += ["--spec-draft-p-min", "0", "-c", str(_CTX), "-t", "1", "-np", "1", "--no-warmup"]
+    flags += ["-b", str(_CHUNK), "-ub", str(_CHUNK), "--no-repack", "-fa", "on"]
     flags += [*("-ctk", "bf16", "-ctv", "bf16"), *("-ctkd", "bf16", "-ctvd", "bf16")]
+    flags += [] if kind.heads is None else ["--spec-draft-model", str(kind.heads)]
     with closing(PeerServer(server, flags)) as peer:
-        return [_completed(peer.address, prompt) for prompt in prompts]
+        return [_completed(peer.address, text) for text in texts]
 
 
-def _completed(address: str, prompt: str) -> Drafted:
-    """Request an answer in one piece: a stream leaves out ids whose bytes are no text by themselves."""
-    body = {"prompt": prompt, "temperature": 0, "n_predict": _TOKENS, "cache_prompt": False}
-    response = httpx.post(
+def _completed(address: str, text: str) -> Counted:
+    """Ask for an answer in one piece: a stream leaves out ids whose bytes are no text by themselves."""
+    body = {"prompt": text, "temperature": 0, "n_predict": _TOKENS, "cache_prompt": False}
+    done = httpx.post(
         f"{address}/completion", json={**body, "return_tokens": True}, timeout=120
     ).json()
-    timings = response["timings"]
+    timings = done["timings"]
     drafted, accepted = timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
-    return Drafted(_less_end(response["tokens"]), drafted, accepted)
+    return Counted(_less_end(done["tokens"]), drafted, accepted)
 
 
 def _less_end(tokens: Sequence[int]) -> tuple[int, ...]:
@@ -114,43 +155,40 @@ def _less_end(tokens: Sequence[int]) -> tuple[int, ...]:
     return tuple(tokens[:-1] if tokens and tokens[-1] == TOKENS - 1 else tokens)
 
 
-def _counted(drafts: Sequence[Drafted]) -> str:
-    return f"{sum(each.accepted for each in drafts)} of {sum(each.drafted for each in drafts)}"
+def _sum(counted: Sequence[Counted]) -> str:
+    return f"{sum(each.accepted for each in counted)} of {sum(each.drafted for each in counted)}"
 
 
 def main() -> None:
     """Run, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("server", type=Path)
+    parser.add_argument("--against", type=Path, help="llama-server")
     parser.add_argument("--replies", type=int, default=200)
-    parser.add_argument("--counts", type=float, nargs="+", default=[0.005])
-    given = parser.parse_args()
-    prompts = [
-        f"Text {n * n + 17} goes on, and then {chr(97 + n % 26) * (n % 5 + 1)}."
-        for n in range(given.replies)
-    ]
-    print(f"{machine()}; {len(prompts)} replies of {_TOKENS} tokens\n")
-    print(
-        "| heads | layers count | same text | auto | accepted | llama-server | same text, drafted and accepted |"
-    )
+    parser.add_argument("--only", default="", help="a part of the names of kinds")
+    parser.add_argument("--counts", type=float, nargs="+", default=[0.008])
+    flags = parser.parse_args()
+    texts = prompts(flags.replies)
+    print(f"{machine()}; {len(texts)} replies of {_TOKENS} tokens\n")
+    print("| heads | layers count | same text | four at a time | accepted | llama-server | same |")
     print("|---|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in _KINDS:
-            heads = kind.heads(Path(folder, "heads.gguf"))
-            for counts in given.counts:
-                target = kind.target(Path(folder, "target.gguf"), counts)
-                plain, by_heads, auto = (
-                    ours(target, heads, draft, prompts)
-                    for draft in ("off", f"heads:{kind.length}", "auto")
-                )
-                peer = theirs(given.server, kind, target, heads, prompts)
-                same, same_auto = (
-                    sum(a.tokens == b.tokens for a, b in zip(plain, other, strict=True))
-                    for other in (by_heads, auto)
-                )
-                alike = sum(a == b for a, b in zip(by_heads, peer, strict=True))
-                row = [kind.name, f"{counts:g}", f"{same}", f"{same_auto}", _counted(by_heads)]
-                print(f"| {' | '.join([*row, _counted(peer), str(alike)])} |", flush=True)
+    for counts in flags.counts:
+        with tempfile.TemporaryDirectory() as folder:
+            for kind in kinds(Path(folder), counts):
+                if flags.only not in kind.name:
+                    continue
+                plain = ours(kind, "off", texts)
+                alone = ours(kind, f"heads:{kind.length}", texts)
+                beside = ours(kind, f"heads:{kind.length}", texts, parallel=4)
+                row = [kind.name, f"{counts:g}"]
+                for counted in (alone, beside):
+                    same = sum(a.tokens == b.tokens for a, b in zip(plain, counted, strict=True))
+                    row.append(f"{same}")
+                row.append(_sum(alone))
+                if flags.against is not None:
+                    peer = theirs(flags.against, kind, texts)
+                    alike = sum(a == b for a, b in zip(alone, peer, strict=True))
+                    row += [_sum(peer), f"{alike}"]
+                print(f"| {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ class BatchJob:
 
     Attributes:
         stopped: whether it ended before the last line.
+        notes: on replies, each once.
     """
 
     lines: Iterator[Line]
@@ -72,6 +73,7 @@ class BatchJob:
     notify: Callable[[Tally], None] = lambda _: None
     tally: Tally = field(init=False)
     stopped: bool = field(default=False, init=False)
+    notes: list[str] = field(default_factory=list, init=False)
     _next: Request | None = field(default=None, init=False)
     _exhausted: bool = field(default=False, init=False)
     _under_way: dict[int, Line] = field(default_factory=dict, init=False)
@@ -172,6 +174,8 @@ class BatchJob:
         elif answered.is_cancelled:
             self.stopped = True
         else:
+            if reply.note and reply.note not in self.notes:
+                self.notes.append(reply.note)
             self.tally.answered += 1
             self.tally.n_tokens += reply.completion_tokens
             requested = requested_model(line, self.form)

@@ -109,6 +109,7 @@ def reply_fields(reply: Reply, model: Mapping[str, Any]) -> dict[str, Any]:
         "usage": usage(reply),
         "timings": timings(reply),
         "speculation": speculation(reply),
+        **({"note": reply.note} if reply.note else {}),
     }
 
 

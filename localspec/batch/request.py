@@ -14,7 +14,7 @@ from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text, from_json
 from localspec.options import ReplyOptions, cut
-from localspec.options.fields import FIELDS, with_fields
+from localspec.options.fields import FIELDS, think_of, with_fields
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
@@ -27,7 +27,8 @@ _OWN_NAMES = (*FIELDS, "system")
 # OpenAI's batch form, as far as a local model can serve it: what a body asks for beyond that is an error of its line.
 # Source: the files of platform.openai.com/docs/guides/batch, as its clients write them.
 _URLS = ("/v1/chat/completions", "/v1/completions")
-_READ = {"model", "messages", "prompt", "max_completion_tokens", *FIELDS}
+_THINKING = ("reasoning_effort", "chat_template_kwargs")
+_READ = {"model", "messages", "prompt", "max_completion_tokens", *FIELDS, *_THINKING}
 # No answer depends on these.
 _IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
 # These may be set only to what they are anyway.
@@ -183,7 +184,13 @@ def checked_body(fields: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"body.{printable_line(name)[:40]} is not supported: remove it")
     if "max_completion_tokens" in given:
         given.setdefault("max_tokens", given["max_completion_tokens"])
-    return given
+    effort, variables = (given.get(each) for each in _THINKING)
+    for name, value, kind in zip(_THINKING, (effort, variables), (str, dict), strict=True):
+        if not isinstance(value, kind | None):
+            what = "a text" if kind is str else "an object"
+            raise UsageError(f"body.{name} is {cut(value)}: it takes {what}")
+    think = think_of(effort, variables)
+    return given if think is None else {"think": think, **given}
 
 
 _Prompt = str | tuple[Message, ...]
@@ -244,5 +251,5 @@ def _message(value: Any, what: str) -> Message:
             )
         if value.get("tool_calls"):
             raise UsageError(f"{what} calls tools, which are not supported: remove tool_calls")
-        value = {"role": role, "content": value.get("content")}  # thoughts are left out
+        value = {name: value.get(name) for name in ("role", "content", "reasoning_content")}
     return from_json(value, what)

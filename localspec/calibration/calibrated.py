@@ -49,7 +49,7 @@ OF_HEADS = Schedule(
 )
 _FOLDER, _MOST_BYTES = "calibration", 1 << 16
 _TRIES = 3
-_WIDTHS = "safe widths"
+_WIDTHS, _HEADS = "safe widths", "costs of heads"
 T = TypeVar("T")
 
 
@@ -152,7 +152,7 @@ def calibrated_heads(
     heads: "LlamaHeads | PlaceHeads", on_progress: Callable[[float], None] = lambda _share: None
 ) -> StoredCosts:
     """Return what passes of heads cost: from the cache at once, else measured in less than a second and stored."""
-    key = key_of("costs of heads", heads.model.path, heads.model.options)
+    key = key_of(_HEADS, heads.model.path, heads.model.options)
     clock = time.perf_counter
     return _costs(key, lambda _: sample(heads.blank_pass, OF_HEADS, clock, on_progress))[0]
 
@@ -177,6 +177,13 @@ def stored_costs(
     """
     with suppress(OSError):
         return _load(key_of(_kind(role), file, options, lora), StoredCosts)
+    return None
+
+
+def stored_heads_costs(file: Path, options: LoadOptions) -> StoredCosts | None:
+    """Return what passes of the heads in a file cost, if it was measured before; loads nothing."""
+    with suppress(OSError):
+        return _load(key_of(_HEADS, file, options), StoredCosts)
     return None
 
 

@@ -1,9 +1,10 @@
-"""The constraint that a reply's options ask for: a grammar that begins where the answer does, and leaves the thoughts before it free."""
+"""The constraint that a reply's options ask for: a grammar that begins where the answer does, and leaves the thoughts before it free, and what those may take."""
 
 # ruff: noqa: PLC0415 - most answers are free
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 
 from localspec.chat.conversation import Conversation
 from localspec.chat.loaded_models import LoadedModels
+from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingTags, tag_pieces
-from localspec.chat.tokenizer import Tokenizer, spelling
+from localspec.chat.thinking_budget import ThinkingBudget
+from localspec.chat.tokenizer import Tokenizer, spelling, tokenize_rendered
 from localspec.decoding.constraint import AnswerConstraint, Automaton, Constraint
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
@@ -124,6 +127,10 @@ class AfterThinking:
             return ()
         return self._rule.forced(state.answer)
 
+    def behind(self, more: bool) -> ThinkingState:
+        """Return the state where thoughts were ended and the answer begins, or `more` of them."""
+        return ThinkingState(self._rule.start(), self._openings if more else ())
+
     def _thought(self, tags: ThinkingTags, tail: bytes) -> ThinkingState:
         close = tags.close.encode()
         if close in tail:
@@ -154,22 +161,51 @@ def answer_constraint(
         UsageError: this reply cannot be bound, or not by this grammar or schema.
     """
     rule = _rule(options, models, calling)
-    if rule is None:
-        return None
-    if conversation is None:
-        return AnswerConstraint(rule, prompt_tokens)
-    if conversation.goes_on:
-        if options.answer_grammar is None and calling is not None and not calling.offer.required:
-            return AnswerConstraint(rule, prompt_tokens)
+    template = None if conversation is None else conversation.template
+    budget = None if template is None else template.thinking.budget
+    if conversation is None or template is None or (rule is None and budget is None):
+        return None if rule is None else AnswerConstraint(rule, prompt_tokens)
+    bound = options.answer_grammar is not None or (calling is not None and calling.offer.required)
+    if conversation.goes_on and bound:
         raise UsageError(
             "a grammar, or a required call, is a whole answer, but the last message has begun this one: remove that message"
         )
-    tags, opened = conversation.thinking_tags
-    if not tags:
-        return AnswerConstraint(rule, prompt_tokens)
-    pieces = tag_pieces(tags, models.tokenizer)
-    thinking = AfterThinking(rule, tags, opened, models.tokenizer, pieces, models.eog)
-    return AnswerConstraint(thinking, prompt_tokens)
+    (tags, opened), tokenizer = conversation.thinking_tags, models.tokenizer
+    pieces = tag_pieces(tags, tokenizer)
+    behind: Callable[[bool], Any] | None = None
+    if rule is not None and tags and not conversation.goes_on:
+        rule = thinking = AfterThinking(rule, tags, opened, tokenizer, pieces, models.eog)
+        behind = thinking.behind
+    if budget is not None and tags:
+        rule = ThinkingBudget(
+            budget,
+            sorted(tags, key=lambda each: -len(each.open)),
+            opened,
+            conversation.begun,
+            spelling(tokenizer, pieces),
+            partial(tokenize_rendered, tokenizer=tokenizer, at_start=False),
+            _ending(template, tags, calls=calling is not None),
+            rule,
+            behind,
+        )
+    return None if rule is None else AnswerConstraint(rule, prompt_tokens)
+
+
+def _ending(
+    template: ChatTemplate, tags: Sequence[ThinkingTags], *, calls: bool
+) -> Callable[[ThinkingTags], tuple[str, str]]:
+    """Return what returns the texts before and behind closing tags that a budget forces.
+
+    Where another block has to follow, that is the answer's, unless it may be one of `calls`.
+    """
+
+    @cache
+    def ending(block: ThinkingTags) -> tuple[str, str]:
+        if not block.more:
+            return template.thoughts_end(block.close)
+        return "", "" if calls else next((each.open for each in tags if not each.close), "")
+
+    return ending
 
 
 def _rule(

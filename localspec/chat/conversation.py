@@ -201,6 +201,11 @@ class Conversation:
         return thinking
 
     @property
+    def template(self) -> ChatTemplate | None:
+        """The template of the last prompt."""
+        return None if self._prompt is None else self._prompt.template
+
+    @property
     def thinking_tags(self) -> tuple[tuple[ThinkingTags, ...], ThinkingTags | None]:
         """The tags that the last prompt's template knows, and those of the block that the prompt has opened."""
         return ((), None) if self._prompt is None else (self._prompt.tags, self._prompt.opened)

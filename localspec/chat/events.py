@@ -128,6 +128,7 @@ class Reply:
         drafter: what was to draft: off, auto, or the name of a drafter.
         acceptance: how drafting went.
         calls: of functions, in order; they are in no other field.
+        note: what the model's template does not know of how it was to think, a sentence; empty for most replies.
     """
 
     text: str
@@ -145,6 +146,7 @@ class Reply:
     drafter: str
     acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
     calls: tuple[ToolCall, ...] = ()
+    note: str = ""
 
     @property
     def tokens_per_s(self) -> float | None:

@@ -78,6 +78,7 @@ class Job:
     _spent: Spent = field(default_factory=Spent)
     _completion_tokens: int = 0
     _first_token_at: float | None = None
+    _note: str = ""
 
     def add_gate(self) -> None:
         """Mask the reply as the request demands.
@@ -108,7 +109,9 @@ class Job:
             most = request.options.max_tokens
             tokens = infill_tokens(request.infill, models.fim, models.tokenizer, n_ctx, most)
         elif self.conversation is not None:
-            tokens = self.conversation.prompt_tokens(template(), models.tokenizer)
+            chat = template().thinking_as(request.options.think)
+            self._note = chat.thinking.note
+            tokens = self.conversation.prompt_tokens(chat, models.tokenizer)
         else:
             tokens = raw_tokens(request.raw or "", models.tokenizer)
         if not tokens:
@@ -227,6 +230,7 @@ class Job:
             drafter=drafter,
             acceptance=self._acceptance,
             calls=tuple(text.calls),
+            note=self._note,
         )
 
     @property

@@ -7,8 +7,10 @@ Source of the variables: llama.cpp's `common/chat.cpp`.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -18,6 +20,8 @@ import msgspec
 from localspec.calls import CallFormat, Tool
 from localspec.chat.jinja import JinjaError, render
 from localspec.chat.known_calls import known_format, written
+from localspec.chat.thinking import thinking_tags
+from localspec.chat.thinking_plan import ThinkingPlan, thinking_plan
 from localspec.display import printable_line
 from localspec.errors import TemplateError
 from localspec.messages import Message, Part, TextPart, ToolCall, ToolResult, to_json
@@ -26,6 +30,9 @@ _PROBE = "localspec-probe"  # a content that no template writes by itself
 _USER = "localspec-user"
 _UNKNOWN: tuple[bool, str | None] = (False, _PROBE)
 _NO_PARAMETERS = {"type": "object", "properties": {}, "required": []}
+_THOUGHTS = re.compile(r"\bmessage(?:\.|\[.)(thinking|reasoning)\b")
+_THOUGHTS_AS_PART = re.compile(r"\btype\b\W+thinking\b")
+_MOST_VIEWS = 64
 
 
 def _now() -> datetime:
@@ -41,6 +48,9 @@ class ChatTemplate:
         eos_token: text of the EOS token, the same way.
         model: how errors call the model.
         clock: what `strftime_now` reads.
+
+    Attributes:
+        thinking: how a reply is to think, see `thinking_as`.
 
     Raises:
         TemplateError: there is no template, or it is no jinja.
@@ -67,6 +77,39 @@ class ChatTemplate:
         self._takes_system: bool | None = None
         self._takes_later_system: bool | None = None
         self._calls: tuple[bool, str | None] | None = _UNKNOWN
+        self.thinking = ThinkingPlan()
+        self._views: dict[str, ChatTemplate] = {}
+
+    def thinking_as(self, think: str | None) -> "ChatTemplate":
+        """Return this template for replies that think so, see `ReplyOptions`; None leaves it to the template."""
+        if think is None:
+            return self
+        if think not in self._views:
+            tagged = bool(thinking_tags(self.source))
+            plan = thinking_plan(think, self.source, self._question, tagged=tagged)
+            note = f"{self._model}'s chat template {plan.note}" if plan.note else ""
+            view = copy(self)
+            view.thinking = replace(plan, note=note)
+            if len(self._views) == _MOST_VIEWS:
+                self._views.clear()
+            self._views[think] = view
+        return self._views[think]
+
+    def thoughts_end(self, close: str) -> tuple[str, str]:
+        """Return the white space that the template writes before and behind the closing tag of thoughts, or else what most do."""
+        turn, text = Message.assistant(_PROBE, _USER), ""
+        with suppress(TemplateError):
+            text = self._run([Message.user("hello"), turn], {"add_generation_prompt": False})
+        end = re.search(rf"(?:{_USER}(\s*))?{re.escape(close)}(\s*){_PROBE}", text)
+        if end is not None:
+            return end[1] or "", end[2]
+        return ("\n", "\n\n") if close == "</think>" else ("", "")
+
+    def _question(self, variables: Mapping[str, object]) -> str | None:
+        """Return the text of a question under some variables; None where the template refuses them."""
+        with suppress(TemplateError):
+            return self._run([Message.user(_USER)], {"add_generation_prompt": True, **variables})
+        return None
 
     def render(
         self,
@@ -107,7 +150,7 @@ class ChatTemplate:
         if self._late is not None:  # as it would again
             raise self._late
         if variables is not None:
-            variables = {**self._constants, **variables}
+            variables = {**self._constants, **self.thinking.variables, **variables}
         try:
             return render(self.source, variables, self._clock())
         except JinjaError as error:
@@ -150,6 +193,8 @@ class ChatTemplate:
                 values = [_called(each, *form) for each in values]
             elif known is not None:
                 values = [to_json(_with_calls_in_words(each, known)) for each in messages]
+        if "reasoning_content" not in self.source:
+            values = [_with_thoughts(each, self.source) for each in values]
         return self._render({"messages": values, **variables})
 
     def _of_tools(self, tools: Sequence[Tool]) -> dict[str, object]:
@@ -183,6 +228,21 @@ class ChatTemplate:
             return False
         written = text.replace(str({_PROBE: _PROBE}), "").replace(json.dumps(call.arguments), "")
         return written.count(_PROBE) > 2  # beside the tool's own name
+
+
+def _with_thoughts(message: dict[str, Any], source: str) -> dict[str, Any]:
+    """Return a message with its thoughts where a template reads them that knows no `reasoning_content`."""
+    thoughts, content = message.get("reasoning_content"), message["content"]
+    if not thoughts:
+        return message
+    if name := _THOUGHTS.search(source):
+        # gpt-oss takes none beside words and calls.
+        both = content and "tool_calls" in message
+        return message if both else {**message, name[1]: thoughts}
+    if _THOUGHTS_AS_PART.search(source):
+        parts = [{"type": "thinking", "thinking": thoughts}, {"type": "text", "text": content}]
+        return {**message, "content": parts if content else parts[:1]}
+    return message
 
 
 def _called(message: dict[str, Any], objects: bool, content: str | None) -> dict[str, Any]:

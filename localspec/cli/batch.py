@@ -263,6 +263,7 @@ class BatchRun:
                     begun_s, share_before = time.monotonic(), source.share() or 0.0
                     models = {"target": ready.target, "draft_model": ready.draft_model}
                     job.answer(engine, models)
+                    self._notify(*job.notes)
         if job.stopped:
             raise Cancelled
         if ordered:
@@ -341,9 +342,12 @@ def digest(form: Form, launch: LaunchOptions) -> str:
     What drafts, how many lines are answered at a time, and on which device, is not in it: it
     may round differently, which `--exact` rules out, but changes nothing else.
     """
+    options = asdict(form.options)
+    if options["think"] is None:  # as before there was such an option
+        del options["think"]
     return options_digest(
         {
-            **asdict(form.options),
+            **options,
             "seed": None,  # the receipt has it beside this
             "template": None if form.template is None else form.template.source,
             "field": form.field,

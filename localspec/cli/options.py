@@ -122,7 +122,7 @@ SECTIONS = {
     "Answer": (
         (
             *("system", "go_on", "stop", "json_schema", "regex", "gate"),
-            *("json_", "code", "quiet", "show_thinking"),
+            *("json_", "code", "quiet", "think", "show_thinking"),
         ),
         ("persona", "grammar", "lark", "keep", "raw", "workload"),
     ),
@@ -275,18 +275,19 @@ def _flag(option: Option, text: str) -> Decorator:
         usual = option.default if option.kind == "choice" else f"{option.default:g}"
         text = f"{text} Default: {usual}."
     words = offered(option).choices
-    parsed = option.unset or option.commas or option.kind in {"whole", "number"}
+    parsed = option.unset or option.commas or option.numbers or option.kind in {"whole", "number"}
+    listed = option.kind == "choice" and not option.numbers
     return click.option(
         *([f"-{option.short}"] if option.short else []),
         flag,
-        type=click.Choice(words) if option.kind == "choice" else str,
+        type=click.Choice(words) if listed else str,
         metavar=option.metavar,
         multiple=option.kind == "texts",
         callback=_reader(option) if parsed else _READERS.get(option.name),
         shell_complete=complete_models
         if option.name in MODELS
         else _completing(lambda _: words)
-        if words and option.kind != "choice"
+        if words and not listed
         else None,
         help=text,
     )

@@ -197,6 +197,7 @@ class RunOutcome:
             "usage": usage(reply),
             "timings": {"load_s": rounded(self.load_s), **timings(reply)},
             "speculation": speculation(reply),
+            **({"note": reply.note} if reply.note else {}),
         }
         if rounds := list(_rounds(self.replies)):
             document["rounds"] = rounds

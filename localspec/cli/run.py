@@ -506,6 +506,8 @@ def _report(
     if not (output.quiet or output.json_):
         for line in cited_lines(reply.text, messages):
             notice(printable(line))
+        if reply.note:
+            notice(printable(reply.note))
         notice(outcome.line())
     cut_off = (bound or output.code) and not is_complete(reply, bound=bound)
     if cut_off and not output.quiet:

@@ -87,7 +87,7 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
         notices.write(encode(notice))
 
     outbox = Outbox(write, notices.flush)  # in one go: the reader is woken once
-    server = Server(factory, commands, outbox.put)
+    server = Server(factory, commands, outbox)
     threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
     outbox.put(Hello(version, os.getpid()))
     server.serve()
@@ -138,17 +138,18 @@ class Server:
     Args:
         factory: loads models.
         pipe: where commands come from.
-        send: sends a notice to the client; never waits.
+        outbox: takes what is sent to the client.
 
     Attributes:
         cut_off: set when the client is gone.
     """
 
-    def __init__(self, factory: Factory, pipe: BinaryIO, send: Callable[[Notice], None]) -> None:
+    def __init__(self, factory: Factory, pipe: BinaryIO, outbox: Outbox) -> None:
         self.cut_off = threading.Event()
         self._factory = factory
         self._pipe = pipe
-        self._send = send
+        self._outbox = outbox
+        self._send = outbox.put
         self._answering: Answering | None = None
         self._cancel = CancelFlag()
         self._changed = threading.Condition()
@@ -291,6 +292,7 @@ class Server:
     def _try(self, entry: QueuedCommand) -> None:
         match entry.command:
             case Load() as load:
+                self._outbox.pace(load.text_every_s)
                 self._load(load)
             case Request() as request:
                 answering = self._loaded()

@@ -2,9 +2,13 @@
 
 A thread writes what there is as soon as the reader has taken what was before. Until then text is joined and a
 progress is replaced by the one after it, so that a slow reader costs no more memory than the reply itself.
+
+A reader that draws needs text a few times a second, and every part that wakes it takes processor time from the passes: see
+`pace`.
 """
 
 import threading
+import time
 from collections.abc import Callable
 
 from localspec.chat.events import CallDelta, Prefilling, StreamEvent, Text
@@ -30,6 +34,7 @@ class Outbox:
         self._events: dict[int, list[StreamEvent]] = {}  # of the replies among them
         self._breaks = 0
         self._closed = False
+        self._text_every_s = self._text_at_s = 0.0
         self._failed: set[int] = set()
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
@@ -42,7 +47,23 @@ class Outbox:
                 for event in notice.events:
                     _add(events, event)
             self._waiting[self._key(notice)] = notice
+            if self._may_leave():
+                self._changed.notify()
+
+    def pace(self, text_every_s: float) -> None:
+        """Let parts of a reply wait for so many seconds after a part of a text; its end waits for nothing."""
+        with self._changed:
+            self._text_every_s = text_every_s
             self._changed.notify()
+
+    def _pause_s(self) -> float:
+        """Return for how long parts of replies wait."""
+        return max(0.0, self._text_at_s + self._text_every_s - time.monotonic())
+
+    def _may_leave(self) -> bool:
+        """Return whether something waits that may be sent now, and all else with it, in its order."""
+        only_parts = all(isinstance(each, ReplyEvents) for each in self._waiting.values())
+        return self._closed or (bool(self._waiting) and not (only_parts and self._pause_s()))
 
     def _key(self, notice: Notice) -> object:
         """Return what a notice has in common with those that may stand in its place."""
@@ -86,10 +107,12 @@ class Outbox:
     def _next(self) -> list[Notice]:
         """Wait until something may leave and return it; nothing at the end."""
         with self._changed:
-            while not self._waiting and not self._closed:
-                self._changed.wait()
+            while not self._may_leave():
+                self._changed.wait(self._pause_s() or None)
             waiting, self._waiting = self._waiting, {}
             events, self._events = self._events, {}
+            if any(isinstance(event, Text) for parts in events.values() for event in parts):
+                self._text_at_s = time.monotonic()
         return [
             ReplyEvents(each.id, tuple(events[each.id])) if isinstance(each, ReplyEvents) else each
             for each in waiting.values()

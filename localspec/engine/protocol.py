@@ -36,12 +36,14 @@ class Load(Tagged, frozen=True):
         parallel: how many requests are answered at once; None takes what pays and the memory holds.
         keep: save what is evaluated for later runs.
         workload: the kind of all texts, for the telemetry; None guesses.
+        text_every_s: seconds between two parts of a text that streams, at least; see `Outbox.pace`.
     """
 
     options: LaunchOptions = LaunchOptions()
     parallel: int | None = 1
     keep: bool = False
     workload: str | None = None
+    text_every_s: float = 0.0
 
 
 class Count(Tagged, frozen=True):

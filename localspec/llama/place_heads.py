@@ -17,34 +17,32 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits, Pass
 from localspec.errors import PassFailed
 from localspec.llama.batch import Batch, Part
-from localspec.llama.heads import TargetRows, common
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaSequence
-from localspec.llama.staging import (
-    Rows,
-    hidden_rows,
-    keep_hidden_rows,
-    keep_layer_inputs,
-    layer_inputs,
+from localspec.llama.staging import Rows, hidden_rows, keep_hidden_rows
+from localspec.llama.target_rows import (
+    TargetRows,
+    common_prefix,
+    follow,
+    row_width,
+    unfollow,
 )
 from localspec.models.architectures import Block, Heads
 from localspec.options import LoadOptions
 
-_N_BATCH = 64
-"""Most tokens of a pass: no block is longer."""
 _KNOWN = 12
 """Tokens before a place of which the target's rows are to be known, or of all there are."""
 _UNKNOWN = "the heads need what the target has not computed of this text: use --draft off"
 
 
 class PlaceHeads:
-    """Heads of a target, as the sequences of a draft model: there is one.
+    """Heads of a target, as the sequences of a draft model: one for each of the target's.
 
     Args:
         model: where their weights are.
-        target: the target's sequence, whose passes they follow from here on.
+        targets: the target's sequences, all of one context, whose passes they follow from here on.
         cancel: stops passes when set.
         options: how to make their context.
         heads: what they are: a block, or such as share the target's cache.
@@ -52,7 +50,7 @@ class PlaceHeads:
     Attributes:
         model: where their weights are.
         native: makes their passes.
-        views: the sequence.
+        views: every sequence as a model of its own.
 
     Raises:
         ModelLoadError: llama.cpp cannot make their context, or has no such interface.
@@ -63,30 +61,22 @@ class PlaceHeads:
     def __init__(
         self,
         model: LlamaModel,
-        target: LlamaSequence,
+        targets: Sequence[LlamaSequence],
         cancel: CancelFlag,
         options: LoadOptions,
         heads: Heads,
     ) -> None:
-        handle = target.native.handle
-        width = int(native.llama_model_n_embd(target.model.handle))
-        self.model = model
-        self.native = _PlaceContext(model, target, cancel, options, heads, width)
-        if heads.block is None:
-            keep_hidden_rows(handle)
+        self.model, self._targets, self._layers = model, targets, heads.layers
+        self.native = _PlaceContext(model, targets, cancel, options, heads)
+        latest, block = follow(targets, heads.layers), heads.block
+        pairs = zip(targets, latest, strict=True)
+        if block is None:
             keep_hidden_rows(self.native.handle)
-            rows = TargetRows(target, lambda tokens: hidden_rows(handle, tokens, width))
-            view: _Place = _AssistantPlace(self.native, target, rows)
+            self.views: list[_Place] = [_AssistantPlace(self.native, *each) for each in pairs]
         else:
-            for layer in heads.layers:
-                keep_layer_inputs(handle, layer)
-
-            def read(tokens: int) -> Rows:
-                inputs = [layer_inputs(handle, layer, tokens, width) for layer in heads.layers]
-                return np.hstack(inputs)
-
-            view = _BlockPlace(self.native, target, TargetRows(target, read), heads.block)
-        self.views: Sequence[_Place] = (view,)
+            self.views = [
+                _BlockPlace(self.native, *each, number, block) for number, each in enumerate(pairs)
+            ]
         self.n_batch = self.native.n_batch
 
     @property
@@ -106,56 +96,67 @@ class PlaceHeads:
         view.prefill(tokens[: start + count], start)
 
     def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
-        """Return the logits of requests, of which there is one; see `Sequences`."""
+        """Return the logits of requests, one after the other; see `Sequences`."""
         return [self.views[slot].logits(each.tokens, each.rows) for slot, each in requests]
 
     def close_ranks(self, running: Collection[int]) -> None:
-        """Do nothing: there is one."""
+        """Do nothing: each makes passes of its own."""
 
     def blank_pass(self, width: int) -> None:
         """Do what drafting after so many new tokens takes, of tokens that mean nothing."""
         self.views[0].blank_pass(width)
 
     def close(self) -> None:
-        """Free the context; closing twice is harmless."""
+        """Free the context, and follow the target no more; closing twice is harmless."""
+        unfollow(self._targets, self._layers)
         self.native.close()
 
 
 class _PlaceContext(NativeContext):
-    """The context of heads: its memory is a cache, whatever the target's is, or the target's own."""
+    """The context of heads: its memory is a cache, whatever the target's is, or the target's own.
+
+    Attributes:
+        is_shared: whether several sequences draft with it.
+    """
 
     def __init__(
         self,
         model: LlamaModel,
-        target: LlamaSequence,
+        targets: Sequence[LlamaSequence],
         cancel: CancelFlag,
         options: LoadOptions,
         heads: Heads,
-        width: int,
     ) -> None:
-        self._target, self._shares_cache = target.native.handle, heads.shares_cache
-        self._embedding_width = width if heads.shares_cache else 0
-        options = replace(options, n_ctx=target.n_ctx, n_batch=_N_BATCH)
-        super().__init__(model, cancel, options, 1 if heads.block is None else heads.block.size)
-        if heads.block is not None:
-            native.llama_set_causal_attn(self.handle, heads.block.causal)
-            if heads.block.top_k:
+        self._target, self._shares_cache = targets[0].native.handle, heads.shares_cache
+        width, block = row_width(targets[0], heads.layers), heads.block
+        self._embedding_width = width if block is None else 0
+        own = replace(options.for_heads(), n_ctx=targets[0].n_ctx)
+        self.is_shared, rows = len(targets) > 1, 1 if block is None else block.size
+        super().__init__(model, cancel, own, rows, len(targets))
+        if block is not None:
+            native.llama_set_causal_attn(self.handle, block.causal)
+            if block.top_k:
                 keep_hidden_rows(self.handle)
         mrope = native.llama_model_rope_type(model.handle) == native.LLAMA_ROPE_TYPE_MROPE
-        sections, width = 4 if mrope else 1, width * len(heads.layers)
-        self._features = Batch(self.n_batch, width=width, with_tokens=False, sections=sections)
+        self._features = Batch(
+            self.n_batch,
+            len(targets),
+            width=width,
+            with_tokens=False,
+            sections=4 if mrope else 1,
+        )
 
-    def take_in(self, n_past: int, rows: Rows) -> None:
-        """Take in what the target computed of the tokens from `n_past` on; raises as `decode` does."""
+    def take_in(self, number: int, n_past: int, rows: Rows) -> None:
+        """Take in what the target computed of a sequence's tokens from `n_past` on; raises as `decode` does."""
         tokens, self._batch = self._batch, self._features
         try:
-            self.decode([Part(0, [0] * len(rows), n_past, 0, rows)])
+            self.decode([Part(number, [0] * len(rows), n_past, 0, rows)])
         finally:
             self._batch = tokens
 
     def blank_rows(self, count: int) -> Rows:
         """Return rows that mean nothing."""
-        return np.zeros((count, self._embedding_width or self._features.width), np.float32)
+        return np.zeros((count, self._features.width), np.float32)
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
         params = super()._params(options, rows)
@@ -197,6 +198,8 @@ class _Place:
         """Whether the target's cache holds all but the last of `tokens`, and its rows reach so far."""
         end = len(tokens) - 1
         held = LlamaSequence.common_prefix(self._target, tokens)
+        if self._target.native.copies_wait:
+            return False  # a part of it would be read from where it is to be
         return 0 < end <= min(held, self._rows.end(tokens)) and self._rows.begin < end
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
@@ -253,13 +256,16 @@ class _AssistantPlace(_Place):
 
     def _row(self, token: int, drafted: int) -> Logits:
         row = self._hidden[drafted]
-        self._native.decode([Part(0, [token], self._target.n_cached, 1, row[np.newaxis])])
+        target = self._target
+        part = Part(target.number, [token], target.n_cached, 1, row[np.newaxis])
+        self._native.decode([part])
         self._hidden[drafted + 1 :] = hidden_rows(self._native.handle, 1, row.size)
         return self._native.rows(1)
 
     def blank_pass(self, width: int) -> None:  # noqa: ARG002 - nothing is to be taken in
         """Make a pass, over the target's cache as it is."""
-        self._native.decode([Part(0, [0], self._target.n_cached, 1, self._native.blank_rows(1))])
+        target, row = self._target, self._native.blank_rows(1)
+        self._native.decode([Part(target.number, [0], target.n_cached, 1, row)])
 
 
 class _BlockPlace(_Place):
@@ -268,9 +274,15 @@ class _BlockPlace(_Place):
     in_one_pass = True
 
     def __init__(
-        self, native: _PlaceContext, target: LlamaSequence, rows: TargetRows, block: Block
+        self,
+        native: _PlaceContext,
+        target: LlamaSequence,
+        rows: TargetRows,
+        number: int,
+        block: Block,
     ) -> None:
         super().__init__(native, target, rows)
+        self._number = number
         self._block, self.longest = block, block.drafted
         self._tokens: list[int] = []
         self._begin = 0
@@ -286,7 +298,7 @@ class _BlockPlace(_Place):
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         """Return how many of `tokens`, from the first on, need not be taken in."""
-        same = common(self._tokens, list(tokens))
+        same = common_prefix(self._tokens, list(tokens))
         least = max(self._rows.begin, len(tokens) - self.fresh)
         return same if same > self._begin and same >= least else min(least, len(tokens))
 
@@ -303,7 +315,7 @@ class _BlockPlace(_Place):
             if len(rows) != end - at:
                 raise PassFailed(_UNKNOWN)
             try:
-                self._native.take_in(at, np.stack(rows))
+                self._native.take_in(self._number, at, np.stack(rows))
             except (Cancelled, PassFailed):
                 self._forget([])
                 raise
@@ -314,12 +326,12 @@ class _BlockPlace(_Place):
         """Forget everything beyond the first `n_past` tokens."""
         super().truncate(n_past)
         if n_past < len(self._tokens):
-            self._native.remove(0, n_past)
+            self._native.remove(self._number, n_past)
             del self._tokens[n_past:]
 
     def _forget(self, skipped: list[int]) -> None:
         """Forget everything; the text begins with these tokens, of which nothing is taken in."""
-        self._native.clear(0)
+        self._native.clear(self._number)
         self._tokens, self._begin = list(skipped), len(skipped)
 
     def _start(self, tokens: list[int]) -> None:
@@ -332,11 +344,13 @@ class _BlockPlace(_Place):
         count = min(block.size, self.n_ctx - place)
         tokens = [token, *[block.mask] * (count - 1)]
         try:
-            context.decode([Part(0, tokens, place, 0 if block.top_k else count)])
+            wanted = 0 if block.top_k else count
+            context.decode([Part(self._number, tokens, place, wanted)])
         finally:
-            context.remove(0, place)
+            context.remove(self._number, place)
         if not block.top_k:
-            return context.rows(count)[block.skipped :]
+            rows = context.rows(count)[block.skipped :]
+            return rows.copy() if context.is_shared else rows  # the next pass overwrites them
         width = int(native.llama_model_n_embd(context.model.handle))
         return hidden_rows(context.handle, count, width)[block.skipped :]
 
@@ -354,7 +368,7 @@ class _BlockPlace(_Place):
     def blank_pass(self, width: int) -> None:
         """Take so many tokens in, draft a block, and forget them."""
         self._forget([])
-        self._native.take_in(0, self._native.blank_rows(width))
+        self._native.take_in(self._number, 0, self._native.blank_rows(width))
         self._tokens = [0] * width
         self._draft(0)
         self._forget([])

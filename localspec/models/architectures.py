@@ -34,14 +34,26 @@ _WITH_LAYER_INPUTS = _names(
 )
 """Targets that EAGLE-3 heads can follow."""
 
-_WITH_MTP = _names("cohere2moe glm4moe hy_v3 nemotron_h_moe qwen35 qwen35moe")
+_WITH_MTP = _names("cohere2moe glm4moe hy_v3 mimo2 nemotron_h_moe qwen35 qwen35moe step35")
 """Those with a graph for a layer of multi-token prediction that takes token and hidden row, and asserts no more than is judged here."""
 
-_OTHERWISE_WITH_MTP = frozenset({"glm4moe"})
+_WITH_SEVERAL_MTP = _names("hy_v3 mimo2 step35")
+"""Those whose graph can run any of several such layers."""
+
+_OF_OUTPUTS = _names("mimo2 step35")
+"""Those of which that graph leaves hidden rows of the tokens alone whose logits are wanted."""
+
+_MTP_TENSORS = {"mimo2": ("attn_qkv", "ffn_gate", "ffn_up", "ffn_down")}
+"""What that graph asserts beside `nextn.eh_proj`, and loading does not."""
+
+_OTHERWISE_WITH_MTP = _names("glm4moe mimo2")
 """Those whose last layer is computed of other tokens where their hidden rows are kept, and so perhaps rounds otherwise."""
 
 _WITH_LAST_OUTPUT = _names("mimo2 nemotron_h nemotron_h_moe")
 """Those of them that keep what leaves their last layer, too."""
+
+_REFUSED_WITHOUT = _names("qwen35 qwen35moe qwen3next")
+"""Those that llama.cpp refuses to load where their header promises MTP layers that the file lacks."""
 
 _EAGLE3, _DFLASH, _ASSISTANT = "eagle3", "dflash", "gemma4-assistant"
 _WITH_A_TARGET = {
@@ -87,11 +99,15 @@ class Heads:
         layers: of the target, whose inputs they take, as EAGLE-3 and DFlash do.
         block: what one pass drafts; None where each takes a token.
         shares_cache: whether they look into the target's own cache, as Gemma 4's assistants do.
+        count: how many MTP layers there are; 1 for others.
+        of_outputs: whether their graph leaves hidden rows of those tokens alone whose logits are wanted.
     """
 
     layers: tuple[int, ...] = ()
     block: Block | None = None
     shares_cache: bool = False
+    count: int = 1
+    of_outputs: bool = False
 
     @property
     def is_mtp(self) -> bool:
@@ -143,16 +159,19 @@ def why_no_mtp(header: "GgufHeader", *, exact: bool = False) -> str | None:
         header: of the target.
         exact: whether no bit may depend on drafting.
     """
-    architecture = header.architecture
-    count, blocks = _number(header, "nextn_predict_layers"), _number(header, "block_count")
-    names = {tensor.name for tensor in header.tensors}
-    layer = f"blk.{blocks - 1}.nextn."
-    if count == 0 or f"{layer}eh_proj.weight" not in names:
+    architecture = header.architecture or ""
+    count, blocks = mtp_layers(header), _number(header, "block_count")
+    if count == 0:
         return "has no MTP layers"
+    names = {tensor.name for tensor in header.tensors}
+    needed = ("nextn.eh_proj", *_MTP_TENSORS.get(architecture, ()))
+    promised = range(max(0, blocks - count), blocks)
+    if any(f"blk.{layer}.{name}.weight" not in names for layer in promised for name in needed):
+        return "promises MTP layers in its header, but they are not in the file"
     if architecture not in _WITH_MTP:
         return f"has MTP layers of {architecture}, which llama.cpp or localspec cannot draft with"
-    if count > 1:
-        return f"has {count} MTP layers, and localspec drafts with a single one"
+    if count > 1 and architecture not in _WITH_SEVERAL_MTP:
+        return f"has {count} MTP layers, of which llama.cpp's graph of {architecture} runs a single one"
     if exact and architecture in _OTHERWISE_WITH_MTP:
         return "is computed otherwise where its MTP layer drafts, which --exact rules out"
     return why_no_drafts(header)
@@ -182,16 +201,54 @@ def _block(draft: "GgufHeader") -> Block:
     )
 
 
+def mtp_layers(header: "GgufHeader") -> int:
+    """Return how many layers of multi-token prediction a header promises; they are its last ones."""
+    return _number(header, "nextn_predict_layers")
+
+
+def corrections(header: "GgufHeader") -> dict[str, int]:
+    """Return what a header should say instead, by keys, where llama.cpp refuses it for MTP layers that the file lacks."""
+    count, blocks = mtp_layers(header), _number(header, "block_count")
+    layers = {each.name.split(".")[1] for each in header.tensors if each.name.startswith("blk.")}
+    lacks = layers.isdisjoint(map(str, range(blocks - count, blocks)))
+    if count == 0 or not lacks or header.architecture not in _REFUSED_WITHOUT:
+        return {}
+    key = header.architecture
+    return {f"{key}.nextn_predict_layers": 0, f"{key}.block_count": blocks - count}
+
+
+def heads_of(
+    target: "GgufHeader", file: "GgufHeader | None" = None, *, exact: bool = False
+) -> Heads | None:
+    """Return the heads of a target: those of a file that fits, else its own MTP layers; None if there are none to draft with.
+
+    Args:
+        target: its header.
+        file: of the draft model; None without one.
+        exact: as in `why_no_mtp`.
+    """
+    if file is not None:
+        return heads_in(file)
+    if why_no_mtp(target, exact=exact) is not None:
+        return None
+    return Heads(count=mtp_layers(target), of_outputs=target.architecture in _OF_OUTPUTS)
+
+
 def how_it_drafts(header: "GgufHeader") -> str | None:
     """Return what is special about drafting with a file, in a few words; None if nothing is."""
     if (held := _WITH_A_TARGET.get(header.architecture or "")) is not None:
         return f"{held} for a target of width {_target_width(header)}: --draft-model with --draft heads"
     parts = [why_no_target(header) or why_no_drafts(header)]
     if header.architecture in WITH_SNAPSHOTS:
-        parts.append("keeps a recurrent state: drafts of up to 7 tokens, one answer at a time")
-    if why_no_mtp(header) is None:
-        parts.append("has an MTP layer: --draft heads")
-    return "; ".join(filter(None, parts)) or None
+        parts.append("keeps a recurrent state: drafts of up to 7 tokens")
+    count = mtp_layers(header)
+    reason = why_no_mtp(header)
+    if count and reason is None:
+        own = "an MTP layer" if count == 1 else f"{count} MTP layers"
+        parts.append(f"has {own} to draft with")
+    elif count:
+        parts.append(reason)
+    return "; ".join(dict.fromkeys(filter(None, parts))) or None
 
 
 def _why_not_followed(target: "GgufHeader", draft: "GgufHeader", held: str) -> str | None:

@@ -10,7 +10,15 @@ from localspec.options.reply import FORBIDDEN, GRAMMARS, ReplyOptions
 _OPTIONS = {each.name: each for each in options_of(ReplyOptions)}
 FORMAT = "response_format"
 FIELDS = (*_OPTIONS, FORMAT)
+_KINDS = {bool: "true or false", str: "a text", int: "a whole number"}
 _STRUCTURE = (*GRAMMARS, FORMAT)
+_EFFORTS = {
+    "none": "off",
+    **dict.fromkeys(("minimal", "low"), "low"),
+    "medium": "medium",
+    **dict.fromkeys(("high", "xhigh", "max"), "high"),
+}
+_EFFORT, _BUDGET, _SWITCHES = "reasoning_effort", "thinking_budget", ("enable_thinking", "thinking")
 _BAN = -100
 """The bias that OpenAI calls a ban."""
 
@@ -29,6 +37,46 @@ def with_fields(options: ReplyOptions, fields: Mapping[str, Any]) -> ReplyOption
         if fields.get(name) is not None and name not in GRAMMARS
     }
     return changed(options, given | _structure(fields))
+
+
+def think_of(
+    effort: str | None = None,
+    variables: Mapping[str, Any] | None = None,
+    budget: int | None = None,
+) -> str | int | None:
+    """Return what `think` is by fields of other interfaces; None where they do not say.
+
+    Args:
+        effort: OpenAI's `reasoning_effort`.
+        variables: `chat_template_kwargs`; of these, a switch that is off counts first, then a budget, then an effort.
+        budget: most tokens of thoughts; less than none is no limit.
+
+    Raises:
+        UsageError: a variable is none of thinking, or is of the wrong kind.
+    """
+    given = {name: each for name, each in (variables or {}).items() if each is not None}
+    known = (*_SWITCHES, _EFFORT, _BUDGET)
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(
+                f"chat_template_kwargs has {cut(name)}: only {', '.join(known)} are supported"
+            )
+        kind = bool if name in _SWITCHES else str if name == _EFFORT else int
+        if type(value) is not kind:
+            raise UsageError(
+                f"chat_template_kwargs.{name} is {cut(value)}: it takes {_KINDS[kind]}"
+            )
+    switches = [given[each] for each in _SWITCHES if each in given]
+    if False in switches:
+        return "off"
+    budget, effort = given.get(_BUDGET, budget), given.get(_EFFORT, effort)
+    if budget is not None:
+        return "on" if budget < 0 else budget
+    if effort is None:
+        return "on" if switches else None
+    if effort not in _EFFORTS:
+        raise UsageError(f"{_EFFORT} is {cut(effort)}: choose one of {', '.join(_EFFORTS)}")
+    return _EFFORTS[effort]
 
 
 def schema_of(wanted: Any) -> tuple[Any, bool]:

@@ -62,6 +62,7 @@ class Option:
         range_text: the range in words; empty derives them from the bounds.
         choices: the texts that it takes.
         others: gives further ones that it takes, if there are any: those of other packages.
+        numbers: whether it takes whole numbers beside its choices, as texts.
         commas: whether several texts may stand in one, with commas between them.
         field: the field's name.
         kind: what values it takes.
@@ -82,6 +83,7 @@ class Option:
     range_text: str = ""
     choices: tuple[str, ...] = ()
     others: Callable[[], Collection[str]] | None = None
+    numbers: bool = False
     commas: bool = False
     field: str = ""
     kind: Kind = "other"
@@ -100,6 +102,8 @@ class Option:
             value = self._texts(value)
         if isinstance(value, bool) and {"on", "off"} <= {*self.choices}:
             value = "on" if value else "off"
+        if self.numbers and isinstance(value, int):
+            value = str(value)
         if not (self._fits(value) and self._is_choice(value)):
             raise ValueError(value)
         if self.kind != "number":
@@ -135,7 +139,8 @@ class Option:
         lower = text.strip().lower()
         if self.unset and lower == self.unset:
             return None
-        if self.kind == "switch" or {"on", "off"} <= {*self.choices}:
+        either = self.kind == "switch" or {"on", "off"} <= {*self.choices}
+        if either and not (self.numbers and lower.isdecimal()):
             return self.read(True if lower in _TRUE else False if lower in _FALSE else text)
         if self.kind == "texts":
             return self.read(shlex.split(text))
@@ -150,7 +155,8 @@ class Option:
         if not self._fits(value):
             return f"{self.field} is {cut(value)}: it takes {self.takes}"
         if not self._is_choice(value):
-            return f"{self.field} is {cut(value)}: choose one of {', '.join(self.choices)}"
+            wanted = f"it takes {self.takes}" if self.numbers else ""
+            return f"{self.field} is {cut(value)}: {wanted or 'choose one of ' + ', '.join(self.choices)}"
         if self.kind not in {"whole", "number"}:
             return None
         assert isinstance(value, int | float), value  # noqa: S101 - it fits
@@ -161,7 +167,10 @@ class Option:
     def _is_choice(self, value: object) -> bool:
         if not self.choices or value in self.choices:
             return True
-        return self.others is not None and isinstance(value, str) and value in self.others()
+        if not isinstance(value, str):
+            return False
+        is_number = self.numbers and value.isascii() and value.isdecimal() and len(value) < 10
+        return is_number or (self.others is not None and value in self.others())
 
     def _fits(self, value: object) -> bool:
         """Return whether a value is of the right type; an int is as good as a float, a bool is no number."""

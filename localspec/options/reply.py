@@ -16,6 +16,8 @@ PASSAGE_TOKENS, LEAST_PASSAGE_TOKENS = 1500, 600
 """What the passages of one question may take of the context; the least holds one passage."""
 # Far beyond any logit, and far from where float32 would lose the logits beside it.
 _MOST = 10_000
+THINK = ("on", "off", "low", "medium", "high")
+"""How a reasoning model may think; a number is the most tokens of its thoughts."""
 FORBIDDEN = -float(_MOST)
 """The bias of a token that must not be chosen, whatever its logit is."""
 
@@ -95,6 +97,7 @@ class ReplyOptions:
         json_schema: Answer with JSON that matches this schema; '{}' is any JSON.
         regex: Make the answer match this regular expression.
         lark: Make the answer follow this Lark grammar.
+        think: How a reasoning model thinks: on, off, low, medium, high, or at most N tokens. Default: the model's own.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two of `GRAMMARS` are given. Whether one is
@@ -114,6 +117,13 @@ class ReplyOptions:
     regex: str | None = option(None, "structure", "REGEX", key=False)
     lark: str | None = option(None, "structure", "FILE", key=False)
     stop_loops: bool = option(False, "sampling")
+    think: str | None = option(
+        None,
+        *("sampling", "MODE|N"),
+        choices=THINK,
+        numbers=True,
+        takes="on, off, low, medium, high or a number of tokens",
+    )
 
     def __post_init__(self) -> None:
         check(self)

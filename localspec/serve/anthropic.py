@@ -5,7 +5,7 @@ Source: the API reference of Anthropic, and what its Python client sends and rea
 
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request as HttpRequest
@@ -16,6 +16,7 @@ from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.messages import Message, from_json
+from localspec.options.fields import think_of
 from localspec.serve.answering import (
     AnswerForm,
     Answers,
@@ -54,9 +55,17 @@ class CountBody(AnswerFields, kw_only=True):
 
 
 class OutputConfig(msgspec.Struct):
-    """How the answer has to look."""
+    """How the answer has to look, and how much is thought before it."""
 
     format: dict[str, Any] | None = None
+    effort: str | None = None
+
+
+class Thinking(msgspec.Struct):
+    """Whether the model thinks, and how long."""
+
+    type: Literal["enabled", "adaptive", "disabled"] | None = None
+    budget_tokens: int | None = None
 
 
 class MessagesBody(CountBody, kw_only=True):
@@ -65,6 +74,7 @@ class MessagesBody(CountBody, kw_only=True):
     max_tokens: int | None = None
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
     output_format: dict[str, Any] | None = None
+    thinking: Thinking = msgspec.field(default_factory=Thinking)
     stop_sequences: list[str] = msgspec.field(default_factory=list)
 
 
@@ -77,7 +87,7 @@ async def messages(request: HttpRequest, service: Service) -> Answers:
     wanted = body.output_config.format or body.output_format
     stop, form = body.stop_sequences or None, {"strict": True, **wanted} if wanted else None
     options = await reply_options(
-        body, service.options, body.max_tokens, stop=stop, response_format=form
+        body, service.options, body.max_tokens, stop=stop, response_format=form, think=_think(body)
     )
     offer = anthropic_offer(body.tools, body.tool_choice)
     prompt = Request(
@@ -99,6 +109,15 @@ async def count_tokens(request: HttpRequest, service: Service) -> Response:
     offer = anthropic_offer(body.tools, body.tool_choice)
     tokens = await unless_gone(request, service.count(_messages(body), offer.tools))
     return JSONResponse({"input_tokens": tokens})
+
+
+def _think(body: MessagesBody) -> str | int | None:
+    """Return how to think; where a body does not say, an effort is one of words alone."""
+    wanted = body.thinking
+    if wanted.type is None:
+        return None
+    switch = {"enable_thinking": wanted.type != "disabled"}
+    return think_of(body.output_config.effort, switch, wanted.budget_tokens)
 
 
 class MessageForm(AnswerForm):

@@ -17,6 +17,7 @@ from localspec.chat.request import Request
 from localspec.errors import UsageError
 from localspec.messages import Infill, from_json
 from localspec.options import ReplyOptions
+from localspec.options.fields import think_of
 from localspec.serve.answering import Answers, Service
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
 from localspec.serve.openai_forms import ChatForm, CompletionForm, TextForm
@@ -51,6 +52,9 @@ class ChatBody(CompletionBody, kw_only=True):
     messages: list[Any] = msgspec.field(default_factory=list)
     max_completion_tokens: int | None = None
     response_format: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+    reasoning_budget_tokens: int | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: Any = None
@@ -100,7 +104,8 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     messages = [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
     limit = first_given(body.max_completion_tokens, body.max_tokens, body.n_predict)
-    options = await reply_options(body, service.options, limit)
+    think = think_of(body.reasoning_effort, body.chat_template_kwargs, body.reasoning_budget_tokens)
+    options = await reply_options(body, service.options, limit, think=think)
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_of("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)

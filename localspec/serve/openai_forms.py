@@ -42,8 +42,9 @@ def drafting(done: Finished) -> dict[str, Any]:
 def figures(done: Finished, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Return what only localspec has: seed, where the time went, and how drafting went."""
     own = {"seed": done.reply.seed, "stop_reason": done.reply.stop_reason.value}
+    notes = [*notes, *filter(None, [done.reply.note])]
     return {
-        "localspec": {**own, **({"notes": list(notes)} if notes else {})},
+        "localspec": {**own, **({"notes": notes} if notes else {})},
         "timings": timings(done.reply),
         "speculation": drafting(done),
     }

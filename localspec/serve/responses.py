@@ -18,6 +18,7 @@ from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.messages import Message, from_json
 from localspec.options import ReplyOptions
+from localspec.options.fields import think_of
 from localspec.serve.answering import AnswerForm, Answers, Body, PromptProgress, Service
 from localspec.serve.blocks import AnswerBlock, Blocks
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
@@ -37,6 +38,12 @@ class TextSettings(msgspec.Struct):
     format: dict[str, Any] | None = None
 
 
+class Reasoning(msgspec.Struct):
+    """How long the model thinks."""
+
+    effort: str | None = None
+
+
 class ResponsesBody(AnswerFields, kw_only=True):
     """A conversation to answer."""
 
@@ -44,6 +51,7 @@ class ResponsesBody(AnswerFields, kw_only=True):
     instructions: str | None = None
     max_output_tokens: int | None = None
     text: TextSettings = msgspec.field(default_factory=TextSettings)
+    reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
     include: list[str] = msgspec.field(default_factory=list)
     top_logprobs: int | None = None
     metadata: dict[str, Any] | None = None
@@ -66,7 +74,8 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     wanted = _LOGPROBS in body.include or body.top_logprobs
     limit = body.max_output_tokens
-    options = await reply_options(body, service.options, limit, response_format=body.text.format)
+    form, think = body.text.format, think_of(body.reasoning.effort)
+    options = await reply_options(body, service.options, limit, response_format=form, think=think)
     prompt = Request(
         0,
         steady(_messages(body)),
@@ -76,8 +85,8 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
         tools=offer.tools,
         call_policy=offer.policy,
     )
-    form = ResponseForm(_shell(body, options, service.name, offer), offer.notes)
-    return Answers(service, [prompt], form, body.stream, limit == 0)
+    written = ResponseForm(_shell(body, options, service.name, offer), offer.notes)
+    return Answers(service, [prompt], written, body.stream, limit == 0)
 
 
 class ResponseForm(AnswerForm):
@@ -200,12 +209,18 @@ def _messages(body: ResponsesBody) -> list[Message]:
     if isinstance(body.input, str):
         given = [{"role": "user", "content": body.input}]
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
-    # Thoughts of earlier answers, which clients send back, are not read again.
-    items = [each for each in given if _kind(each) != "reasoning"]
     messages: list[Any] = [*system]
-    for item in items:
+    thoughts = ""
+    for item in given:
+        if _kind(item) == "reasoning":
+            content = result_text(item.get("content"))
+            thoughts += content if isinstance(content, str) else ""
+            continue
         message = _as_message(item)
         last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
+        if thoughts and isinstance(message, dict) and message.get("role") == "assistant":
+            message, last = {**message, "reasoning_content": thoughts}, {}
+            thoughts = ""
         if _kind(item) == "function_call" and last.get("role") == "assistant":
             # The words and the calls of an answer are items, and one message.
             calls = [*last.get("tool_calls", ()), *message["tool_calls"]]
@@ -263,6 +278,7 @@ def _shell(
         "output": [],
         "parallel_tool_calls": offer.policy.parallel,
         "previous_response_id": None,
+        "reasoning": {"effort": body.reasoning.effort, "summary": None},
         "store": False,
         "temperature": options.sampling.temperature,
         "text": {"format": body.text.format or {"type": "text"}},

@@ -340,9 +340,12 @@ def _passage_hints(front: Front) -> dict[str, str]:
 # What is visible.
 
 
-async def think(front: Front, _: str) -> None:
-    """Show or hide thoughts and long questions."""
-    front.toggle_thoughts()
+async def think(front: Front, argument: str) -> None:
+    """Show or hide thoughts and long questions; set how long the model thinks."""
+    if argument:
+        await set_(front, f"think {argument}")
+    else:
+        front.toggle_thoughts()
 
 
 async def stats(front: Front, _: str) -> None:

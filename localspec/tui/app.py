@@ -35,7 +35,7 @@ from localspec.tui.typeset import prepare
 # A second Ctrl+C within so many seconds leaves.
 _AGAIN_S = 2.0
 _RECALLED = 100
-_TICK_S = 0.1
+_TICK_S = 0.2
 
 
 class LineGuard(LineFilter):

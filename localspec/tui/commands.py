@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from localspec.errors import UsageError
+from localspec.options.reply import THINK
 from localspec.tui import actions
 from localspec.tui.front import Front
 from localspec.tui.session import StillAnswering
@@ -84,7 +85,12 @@ COMMANDS: Sequence[Command] = (
     Command("save", actions.save, "[TITLE]"),
     Command("export", actions.export, "[md|json] [FILE]", arguments=("md", "json")),
     Command("set", actions.set_, "[NAME VALUE]", "f4", arguments=(actions.MODEL, *SETTINGS)),
-    Command("think", actions.think, key="ctrl+t", while_busy=True, rare=True),
+    Command(
+        *("think", actions.think, "[on|off|low|medium|high|N]", "ctrl+t"),
+        arguments=THINK,
+        while_busy=True,
+        rare=True,
+    ),
     Command("stats", actions.stats, key="f2", while_busy=True),
     Command("reveal", actions.reveal, rare=True),
     Command("lens", actions.lens, key="f3"),

@@ -97,7 +97,7 @@ class Pace:
     scrolls has the whole screen composed again, which costs five times as much as a line that grows.
     """
 
-    SHARE = 0.03
+    SHARE = 0.02
     """Of a core, at most, unless that would be less often than `SELDOMEST_S`."""
     SELDOMEST_S = 0.5
 

@@ -101,6 +101,7 @@ class Session:
         self._resumed = ""
         self._resumed_ctx: int | None = None
         self._advised = False
+        self._noted = set[str]()
         self._trouble: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks = set[asyncio.Task[None]]()
@@ -528,6 +529,9 @@ class Session:
             recorder = self._begun(exchange)
             self.talk.finish_reply(recorder, done.reply, turn, done.dropped_turns)
             self._recorder = None
+        if done.reply.note and done.reply.note not in self._noted:
+            self._noted.add(done.reply.note)
+            self.note(done.reply.note)
         if done.forecast is not None and done.forecast.measured is not None:
             self.gains.append(done.forecast.measured)
         if self.work is not None and turn.calls and not exchange.cancelled:

@@ -9,12 +9,14 @@ from localspec.errors import UsageError, did_you_mean
 from localspec.options import LoadOptions, Option, ReplyOptions, changed, options_of, values_of
 
 SYSTEM, CONTEXT, DRAFT = "system", "ctx", "draft"
-_NUMBERS: Mapping[str, Option] = {
-    each.name: each for each in options_of(ReplyOptions) if each.kind in {"whole", "number"}
+_OPTIONS: Mapping[str, Option] = {
+    each.name: each
+    for each in options_of(ReplyOptions)
+    if each.kind in {"whole", "number"} or each.numbers
 }
-_STORED = tuple(name for name in _NUMBERS if name != "seed")
+_STORED = tuple(name for name in _OPTIONS if name != "seed")
 ABOUT: Mapping[str, str] = {
-    **{name: each.help.partition(". ")[0].rstrip(".") for name, each in _NUMBERS.items()},
+    **{name: each.help.partition(". ")[0].rstrip(".") for name, each in _OPTIONS.items()},
     DRAFT: "auto drafts where that is faster; or off, lookup, model, model:3",
     SYSTEM: "System prompt; - removes it",
     CONTEXT: "Tokens of context; changing it reloads the model",
@@ -22,7 +24,7 @@ ABOUT: Mapping[str, str] = {
 """What each setting does, in a few words."""
 SETTINGS = tuple(ABOUT)
 # How a setting reads that has no value.
-_UNSET = {"seed": "random", "max_tokens": "unlimited"}
+_UNSET = {"seed": "random", "max_tokens": "unlimited", "think": "usual"}
 _OFF = {"", "-", "none", "off", *_UNSET.values()}
 AUTO = "auto"
 
@@ -52,7 +54,7 @@ class ChatSettings:
             from localspec.launch.drafting import draft_mode  # noqa: PLC0415
 
             return replace(self, draft=draft_mode(AUTO if value == "on" else value).name)
-        setting = _NUMBERS.get(name)
+        setting = _OPTIONS.get(name)
         if setting is None:
             hint = did_you_mean(name, SETTINGS) or f"choose one of {', '.join(SETTINGS)}"
             raise UsageError(f"there is no setting {name[:40]!r}: {hint}")
@@ -75,13 +77,13 @@ class ChatSettings:
         """Return stored settings; where they are damaged, or of another version, these."""
         try:
             values = json.loads(text)
-            numbers = {name: values[name] for name in _STORED if name in values}
+            given = {name: values[name] for name in _STORED if name in values}
             draft = values.get(DRAFT)
             if isinstance(draft, bool):  # as it was once stored
                 draft = AUTO if draft else "off"
             return replace(
                 self,
-                options=changed(self.options, numbers),
+                options=changed(self.options, given),
                 draft=draft if isinstance(draft, str) else self.draft,
                 n_ctx=LoadOptions(n_ctx=values.get(CONTEXT)).n_ctx,
             )
@@ -89,11 +91,11 @@ class ChatSettings:
             return self
 
 
-def _value(setting: Option, text: str) -> float | int | None:
-    if setting.may_be_unset and text.lower() in _OFF:
+def _value(setting: Option, text: str) -> float | int | str | None:
+    if setting.may_be_unset and text.lower() in _OFF.difference(setting.choices):
         return None
     try:
-        number: float | int = setting.parse(text)
+        value: float | int | str = setting.parse(text)
     except ValueError:
         raise UsageError(f"{setting.name} is {text[:40]!r}: it takes {setting.takes}") from None
-    return number
+    return value

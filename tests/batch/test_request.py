@@ -48,7 +48,7 @@ def test_messages_keep_their_own_system_prompt_and_may_end_with_the_assistant() 
     parts = [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]
     assert turns(asked(messages=parts)) == [("user", "aa")]
     thought = [{"role": "assistant", "content": "Yes", "reasoning_content": "hm"}, *USER]
-    assert asked(messages=thought).messages[0] == Message.assistant("Yes")
+    assert asked(messages=thought).messages[0] == Message.assistant("Yes", "hm")
 
 
 def test_raw_prompts_and_those_of_the_older_endpoint_go_as_they_are() -> None:
@@ -68,6 +68,28 @@ def test_options_of_a_line_are_laid_over_those_of_the_run() -> None:
     assert (ask.options.max_tokens, ask.options.stop) == (3, ("end",))
     assert ask.options.seed == line_seed(1, None, 3)
     assert asked(prompt="Hi", seed=0).options.seed == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "think"),
+    [
+        ({}, None),
+        ({"think": 64}, "64"),
+        ({"reasoning_effort": "minimal"}, "low"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "off"),
+        ({"reasoning_effort": "high", "think": "off"}, "off"),
+        ({"reasoning_effort": 5}, "reasoning_effort is 5: it takes a text"),
+        ({"chat_template_kwargs": []}, "chat_template_kwargs is .*: it takes an object"),
+        ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs has 'x'"),
+    ],
+)
+def test_a_body_says_how_to_think(body: dict[str, Any], think: str | None) -> None:
+    given = {"messages": USER, **body}
+    if think is None or " " not in think:
+        assert asked(body=given).options.think == think
+    else:
+        with pytest.raises(LocalspecError, match=think):
+            asked(body=given)
 
 
 @pytest.mark.parametrize("value", ["sunflower", 7, [1], {"a": 1}])

@@ -16,6 +16,7 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import Drafter, Plan
+from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
@@ -269,6 +270,24 @@ def test_thoughts_are_apart_from_the_answer_and_leave_with_their_turn() -> None:
     assert conversation.messages[-1].thinking == "hm"
 
 
+def test_thoughts_end_after_a_budget_and_the_next_turn_knows_them() -> None:
+    thoughtful = TOKENIZER.tokenize("<think>hm, hm, hm", add_special=False, parse_special=True)
+    speaker = assistant(
+        [*thoughtful, *spelled("Yes, it is.")], ForcedDrafter(), template=THINKING_TEMPLATE
+    )
+    conversation = Conversation()
+    conversation.append_user("hello")
+    reply = said(speaker, conversation, ReplyOptions(think="2"))
+    assert (reply.thinking, reply.text) == ("hm\n", "m, hmYes, it is.")
+    assert reply.acceptance.drafted == reply.acceptance.accepted == 3, "the closing tag"
+    assert conversation.messages[-1].thinking == "hm\n"
+    conversation.append_user("more")
+    assert said(speaker, conversation, ReplyOptions()).cached_tokens > 0
+    assert said(speaker, "hello", ReplyOptions(think="off")).note.startswith(
+        "teller's chat template cannot"
+    )
+
+
 def test_cancelling_keeps_what_was_said_and_the_next_reply_is_whole() -> None:
     speaker = assistant("a long answer", cancel_after=4)
     conversation = Conversation()
@@ -330,6 +349,7 @@ WORDS = st.lists(st.sampled_from(["ab", "a", "b", "世", "🙂", " ", "abab"]), 
     max_tokens=st.none() | st.integers(1, 40),
     drafted=WORDS,
     lookup=st.booleans(),
+    think=st.none() | st.sampled_from(["0", "1", "3", "off", "on", "low"]),
 )
 def test_drafting_changes_nothing_that_a_user_sees(
     script: str,
@@ -338,10 +358,12 @@ def test_drafting_changes_nothing_that_a_user_sees(
     max_tokens: int | None,
     drafted: str,
     lookup: bool,
+    think: str | None,
 ) -> None:
     text = script if thoughts is None else f"<think>{thoughts}</think>{script}"
     ids = TOKENIZER.tokenize(text, add_special=False, parse_special=True)
-    options = ReplyOptions(SamplingParams(temperature=0), 1, max_tokens, tuple(stop))
+    greedy = SamplingParams(temperature=0)
+    options = ReplyOptions(greedy, 1, max_tokens, tuple(stop), think=think)
     drafter: Drafter = ScriptedDrafter((*spelled(drafted), END, END))
     if lookup:
         drafter = LookupDrafter({END}, min_match=2)

@@ -246,6 +246,8 @@ def test_json_has_every_figure_and_null_for_those_of_nothing() -> None:
     assert (timings["first_token_s"], timings["tokens_per_s"]) == (None, None)
     assert (speculation["acceptance_rate"], speculation["mean_acceptance_length"]) == (None, None)
     assert speculation["by_drafter"] == {}
+    noted = outcome(replace(reply(), note="it knows no effort")).as_json("chat")
+    assert noted["note"] == "it knows no effort"
 
 
 @pytest.mark.parametrize(

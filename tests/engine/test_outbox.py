@@ -18,6 +18,7 @@ from localspec.chat.events import (
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.engine.outbox import Outbox
 from localspec.engine.protocol import (
+    Counted,
     Downloading,
     Failed,
     FrameError,
@@ -210,3 +211,29 @@ def test_where_nothing_waits_everything_leaves_at_once() -> None:
         assert until(lambda: len(read) == number)  # noqa: B023 - called at once
     outbox.close(PATIENCE_S)
     assert read == notices
+
+
+def test_parts_of_a_text_keep_their_pace_and_the_end_of_a_reply_does_not_wait() -> None:
+    read: list[Notice] = []
+    outbox = Outbox(read.append)
+    outbox.pace(2 * PATIENCE_S)
+    outbox.put(happened(1, Text("0")))
+    assert until(lambda: read)
+    for at in range(1, 20):
+        outbox.put(happened(1, Text(str(at))))
+        time.sleep(0.001)
+    outbox.put(Counted(2, 3, 4))
+    assert until(lambda: len(read) == 3)
+    outbox.close(PATIENCE_S)
+    rest = happened(1, Text("".join(map(str, range(1, 20)))))
+    assert read == [happened(1, Text("0")), rest, Counted(2, 3, 4)]
+
+
+def test_a_paced_text_arrives_though_nothing_follows_it() -> None:
+    read: list[Notice] = []
+    outbox = Outbox(read.append)
+    outbox.pace(0.05)
+    for number, text in enumerate(("one", "two", "three"), 1):
+        outbox.put(happened(1, Text(text)))
+        assert until(lambda: len(read) == number)  # noqa: B023 - called at once
+    outbox.close(PATIENCE_S)

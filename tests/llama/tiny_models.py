@@ -1,4 +1,4 @@
-"""Real models of some kilobytes that are akin: hybrids, recurrent layers beside one of attention, and a llama.
+"""Real models of some kilobytes that are akin: hybrids, recurrent layers beside one of attention, a llama, and some with windows.
 
 What surrounds the layers is the same in all of them. Where the layers count little, a text is what that alone would give,
 so that models predict each other's.
@@ -29,27 +29,32 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def write_qwen35(
-    path: Path, counts: float = 0.3, seed: int = 1, *, mtp: int = 0, marked: bool = False
+    path: Path,
+    counts: float = 0.3,
+    seed: int = 1,
+    *,
+    mtp: int = 0,
+    lacking: int = 0,
+    marked: bool = False,
 ) -> Path:
     """Write three layers of linear attention and one of attention, and return the path.
 
-    `counts` is how much the layers count, the deviation of what they add; `mtp` the layers for the next token but one. Where tokens
-    are `marked`, all have the same first number: with it, attention can look for a distance alone.
+    `counts` is how much the layers count, the deviation of what they add; `mtp` the layers for the next token but one, and
+    `lacking` those that the header promises beside them. Where tokens are `marked`, all have the same first number: with it,
+    attention can look for a distance alone.
     """
     shapes = _around()
     for layer in range(4 + mtp):
         shapes |= _named(layer, _attention(2) if layer > 2 else _linear_attention())
-    for layer in range(4, 4 + mtp):
-        norms = {f"nextn.{name}.weight": (_N_EMBD,) for name in ("enorm", "hnorm")}
-        shapes |= _named(layer, {"nextn.eh_proj.weight": (2 * _N_EMBD, _N_EMBD), **norms})
-    values = _sizes(4 + mtp) | {
+    shapes |= _mtp_layers(mtp)
+    values = _sizes(4 + mtp + lacking) | {
         ".rope.dimension_sections": [8, 4, 4, 0],
         ".ssm.conv_kernel": _D_CONV,
         ".ssm.inner_size": _INNER,
         ".ssm.state_size": _D_STATE,
         ".ssm.time_step_rank": _V_HEADS,
         ".ssm.group_count": _GROUPS,
-        ".nextn_predict_layers": mtp,
+        ".nextn_predict_layers": mtp + lacking,
         ".attention.head_count_kv": _N_HEAD,
     }
     shaped = _Shaped(counts, marked=marked)
@@ -93,6 +98,45 @@ def write_llama(
     values = _sizes(4) | ({} if pooling is None else {".pooling_type": pooling})
     shaped = _Shaped(counts, marked=marked)
     return write_model(path, "llama", values, shapes, seed, shaped, quantised=True)
+
+
+def write_windowed(
+    path: Path, counts: float = 0.3, seed: int = 1, *, mtp: int = 0, architecture: str = "step35"
+) -> Path:
+    """Write four layers of attention, one of them with a window, and return the path; see `write_qwen35`.
+
+    The `architecture` is one that has several layers for the next tokens: step35 or mimo2.
+    """
+    shapes = _around()
+    for layer in range(4 + mtp):
+        shapes |= _named(layer, _attention(1))
+        shapes[f"blk.{layer}.ffn_norm.weight"] = shapes.pop(
+            f"blk.{layer}.post_attention_norm.weight"
+        )
+        if architecture == "mimo2":
+            for name in ("q", "k", "v"):
+                del shapes[f"blk.{layer}.attn_{name}.weight"]
+            for name in ("q", "k"):
+                del shapes[f"blk.{layer}.attn_{name}_norm.weight"]
+            shapes[f"blk.{layer}.attn_qkv.weight"] = (_N_EMBD, 3 * _N_HEAD * _WIDTH)
+    shapes |= _mtp_layers(mtp)
+    values = _sizes(4 + mtp) | {
+        ".attention.head_count_kv": _N_HEAD,
+        ".attention.sliding_window": 64,
+        ".attention.sliding_window_pattern": [layer % 3 == 1 for layer in range(4 + mtp)],
+        ".expert_feed_forward_length": _N_FF,
+        ".nextn_predict_layers": mtp,
+    }
+    return write_model(path, architecture, values, shapes, seed, _Shaped(counts), quantised=True)
+
+
+def _mtp_layers(count: int) -> Shapes:
+    """Return what layers for the next tokens have beside those of attention, behind four others."""
+    norms = {f"nextn.{name}.weight": (_N_EMBD,) for name in ("enorm", "hnorm")}
+    own: Shapes = {"nextn.eh_proj.weight": (2 * _N_EMBD, _N_EMBD), **norms}
+    return {
+        name: shape for layer in range(4, 4 + count) for name, shape in _named(layer, own).items()
+    }
 
 
 def write_eagle3(

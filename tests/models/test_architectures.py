@@ -14,6 +14,7 @@ from localspec.models.architectures import (
     Block,
     Heads,
     heads_in,
+    heads_of,
     how_it_drafts,
     why_no_draft_model,
     why_no_drafts,
@@ -36,7 +37,10 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "vectors": lambda path: tiny_models.write_llama(path, pooling=1),
     "qwen35": tiny_models.write_qwen35,
     "mtp": lambda path: tiny_models.write_qwen35(path, mtp=1),
+    "promised": lambda path: tiny_models.write_qwen35(path, lacking=1),
     "two mtp": lambda path: tiny_models.write_qwen35(path, mtp=2),
+    "step35": lambda path: tiny_models.write_windowed(path, mtp=3),
+    "mimo2": lambda path: tiny_models.write_windowed(path, mtp=2, architecture="mimo2"),
     "lfm2": tiny_models.write_lfm2,
     "mamba": tiny_mamba.write,
     "eagle3": tiny_models.write_eagle3,
@@ -179,8 +183,16 @@ def test_what_writes_no_text_by_itself_is_no_target(models: Models) -> None:
 def test_mtp_layers_and_states_are_read_from_the_header(models: Models) -> None:
     assert why_no_mtp(header(models["mtp"])) is None
     assert "no MTP layers" in (why_no_mtp(header(models["qwen35"])) or "")
-    assert "no MTP layers" in (why_no_mtp(header(models["qwen35"], nextn_predict_layers=1)) or "")
+    promised = header(models["qwen35"], nextn_predict_layers=1)
+    assert "promises" in (why_no_mtp(promised) or "")
+    assert "not in the file" in (how_it_drafts(promised) or "")
     assert "2 MTP layers" in (why_no_mtp(header(models["two mtp"])) or "")
+    step, mimo = header(models["step35"]), header(models["mimo2"])
+    assert heads_of(step, exact=True) == Heads(count=3, of_outputs=True)
+    assert heads_of(mimo) == Heads(count=2, of_outputs=True)
+    assert "--exact" in (why_no_mtp(mimo, exact=True) or "")
+    split = replace(mimo, tensors=tuple(t for t in mimo.tensors if "attn_qkv" not in t.name))
+    assert "not in the file" in (why_no_mtp(split) or "")
     glm = header(models["mtp"], "glm4moe")
     assert why_no_mtp(glm) is None
     assert "--exact" in (why_no_mtp(glm, exact=True) or "")
@@ -194,7 +206,8 @@ def test_mtp_layers_and_states_are_read_from_the_header(models: Models) -> None:
     ("name", "words"),
     [
         ("llama", None),
-        ("mtp", "7 tokens, one answer at a time; has an MTP layer: --draft heads"),
+        ("mtp", "7 tokens; has an MTP layer to draft with"),
+        ("step35", "has 3 MTP layers to draft with"),
         ("lfm2", "7 tokens"),
         ("mamba", "cannot roll back"),
         ("eagle3", "width 64"),
@@ -207,14 +220,55 @@ def test_show_says_what_is_special(models: Models, name: str, words: str | None)
     assert line is None if words is None else words in (line or "")
 
 
+@pytest.mark.parametrize("parallel", [1, 4])
 @pytest.mark.parametrize("draft", ["heads", "auto"])
-def test_heads_are_planned_where_there_are_some(models: Models, draft: str) -> None:
-    assert plan(models["mtp"], draft).heads == Heads()
-    assert plan(models["llama"], draft, models["eagle3"]).heads == Heads((1, 2, 3))
-    assert plan(models["llama"], draft, models["dflash"]).heads == Heads((0, 1, 3), Block(8, 255))
-    assert plan(models["gemma4"], draft, models["assistant"]).heads == Heads(shares_cache=True)
-    assert plan(models["llama"], "auto").heads is None
-    assert plan(models["mtp"], "lookup").heads is None
+def test_heads_are_planned_where_there_are_some(models: Models, draft: str, parallel: int) -> None:
+    assert plan(models["mtp"], draft, parallel=parallel).heads == Heads()
+    eagle3 = plan(models["llama"], draft, models["eagle3"], parallel)
+    assert eagle3.heads == Heads((1, 2, 3))
+    block = plan(models["llama"], draft, models["dflash"], parallel)
+    assert block.heads == Heads((0, 1, 3), Block(8, 255))
+    assistant = plan(models["gemma4"], draft, models["assistant"], parallel)
+    assert assistant.heads == Heads(shares_cache=True)
+    assert plan(models["llama"], "auto", parallel=parallel).heads is None
+    assert plan(models["mtp"], "lookup", parallel=parallel).heads is None
+    assert plan(models["mtp"], "auto", models["lfm2"]).heads is None, "the other one was named"
+
+
+def test_own_heads_go_before_a_draft_model_that_nobody_named(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = models["mtp"].parent
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(folder))
+    for target, draft_model, kind, note in (
+        ("mtp", "lfm2", Heads(), None),
+        ("llama", "eagle3", Heads((1, 2, 3)), None),
+        ("mamba", "eagle3", None, "no hooks for them in mamba"),
+        ("two mtp", "lfm2", None, "runs a single one"),
+    ):
+        names = f'target = "{models[target]}"\ndraft_model = "{models[draft_model]}"\n'
+        (folder / "models.toml").write_text(f"[pairs.mine]\n{names}")
+        made = make_plan(LaunchOptions("mine", fit=False, load=LoadOptions(n_ctx=256)))
+        assert made.heads == kind
+        if kind == Heads():
+            assert made.draft_model is None
+        assert [note or ""] == [note for each in made.notes if note and note in each] or not note
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("promised", "not in the file"), ("two mtp", "runs a single one")]
+)
+def test_promised_heads_that_cannot_draft_are_told_in_one_line_where_no_heads_were_named(
+    models: Models, name: str, word: str
+) -> None:
+    path = models[name]
+    made = plan(path, "auto")
+    assert made.heads is None
+    (note,) = made.notes
+    assert word in note
+    assert "\n" not in note
+    with pytest.raises(UsageError, match=word):
+        plan(path, "heads")
 
 
 @pytest.mark.parametrize(
@@ -225,11 +279,8 @@ def test_heads_are_planned_where_there_are_some(models: Models, draft: str) -> N
         ("mamba", "heads", "eagle3", 1, PairMismatch, "no hooks for them in mamba"),
         ("llama", "heads", None, 1, UsageError, "no MTP layers"),
         ("two mtp", "heads", None, 1, UsageError, "2 MTP layers"),
-        ("mtp", "heads", None, 4, UsageError, "one answer at a time"),
-        ("llama", "auto", "eagle3", 4, UsageError, "one answer at a time"),
         ("llama", "model", "eagle3", 1, UsageError, "--draft heads"),
         ("llama", "model", "dflash", 1, UsageError, "--draft heads"),
-        ("gemma4", "auto", "assistant", 4, UsageError, "one answer at a time"),
         ("llama", "auto", "assistant", 1, PairMismatch, "no hooks for them in llama"),
     ],
 )

@@ -31,7 +31,6 @@ def test_a_field_that_is_null_is_absent(server: Served, path: str) -> None:
         ("mirostat", 2, 0),
         ("typical_p", 0.5, 1.0),
         ("min_tokens", 5, 0),
-        ("chat_template_kwargs", {"enable_thinking": False}, {"enable_thinking": True}),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name_unless_it_changes_nothing(
@@ -65,6 +64,62 @@ def test_what_only_some_interfaces_read_is_refused_by_the_others(
     assert server.post(path, **BODIES[path]).status_code == 200
     changed = options != replace(server.request.options, seed=options.seed)
     assert changed or (name, path) == ("samplers", INFILL), "editors send them"
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "think"),
+    [
+        (CHAT, {}, None),
+        (CHAT, {"reasoning_effort": None}, None),
+        (CHAT, {"reasoning_effort": "none"}, "off"),
+        (CHAT, {"reasoning_effort": "minimal"}, "low"),
+        (CHAT, {"reasoning_effort": "xhigh"}, "high"),
+        (CHAT, {"reasoning_budget_tokens": 64}, "64"),
+        (CHAT, {"reasoning_budget_tokens": -1}, "on"),
+        (CHAT, {"chat_template_kwargs": {}}, None),
+        (CHAT, {"chat_template_kwargs": {"enable_thinking": True}}, "on"),
+        (CHAT, {"chat_template_kwargs": {"enable_thinking": False}}, "off"),
+        (CHAT, {"chat_template_kwargs": {"thinking": True, "reasoning_effort": "low"}}, "low"),
+        (CHAT, {"chat_template_kwargs": {"thinking": False}, "reasoning_effort": "high"}, "off"),
+        (CHAT, {"chat_template_kwargs": {"thinking_budget": 9}}, "9"),
+        (RESPONSES, {"reasoning": {}}, None),
+        (RESPONSES, {"reasoning": {"effort": "medium", "summary": "auto"}}, "medium"),
+        (MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": 2048}}, "2048"),
+        (MESSAGES, {"thinking": {"type": "disabled"}}, "off"),
+        (MESSAGES, {"thinking": {"type": "adaptive"}}, "on"),
+        (MESSAGES, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "high"),
+        (MESSAGES, {"output_config": {"effort": "low"}}, None),
+    ],
+)
+def test_how_to_think_is_read_in_each_interfaces_form(
+    server: Served, path: str, more: dict[str, Any], think: str | None
+) -> None:
+    answer = server.post(path, **BODIES[path], **more)
+    assert answer.status_code == 200, answer.text
+    assert server.request.options.think == think
+    notes = answer.json()["localspec"].get("notes", [])
+    assert len(notes) == (think is not None), "the script's template knows no thinking"
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "word"),
+    [
+        (CHAT, {"reasoning_effort": "hard"}, "reasoning_effort is 'hard': choose one of none"),
+        (CHAT, {"reasoning_effort": 3}, "reasoning_effort"),
+        (CHAT, {"chat_template_kwargs": {"style": "x"}}, "chat_template_kwargs has 'style': only"),
+        (CHAT, {"chat_template_kwargs": {"thinking": "no"}}, "takes true or false"),
+        (CHAT, {"chat_template_kwargs": {"thinking_budget": True}}, "takes a whole number"),
+        (CHAT, {"chat_template_kwargs": [1]}, "chat_template_kwargs"),
+        (CHAT, {"reasoning_budget_tokens": 1 << 40}, "think is"),
+        (RESPONSES, {"reasoning": {"effort": "hard"}}, "reasoning_effort is 'hard'"),
+        (MESSAGES, {"thinking": {"type": "always"}}, "always"),
+        (TEXT, {"chat_template_kwargs": {"enable_thinking": False}}, "not supported"),
+    ],
+)
+def test_how_to_think_is_refused_where_it_is_wrong(
+    server: Served, path: str, more: dict[str, Any], word: str
+) -> None:
+    server.refuse(path, word, **BODIES[path], **more)
 
 
 @EVERY

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from localspec.messages import Message
 from tests.serve.serving import RESPONSES, Served, user
 
 RHINE = "It is 1233 km long."
@@ -30,6 +31,14 @@ def test_an_answer_can_be_sent_back(client: Any) -> None:
     turns += [*(each.model_dump() for each in first.output), {**user("and?"), "type": "message"}]
     again = client.responses.create(model="a-pair", input=turns, instructions="Be brief.")
     assert again.output_text == "Again."
+
+
+def test_thoughts_that_are_sent_back_are_part_of_their_answer(server: Served) -> None:
+    thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "So."}]}
+    turns = [user("why?"), thought, {"role": "assistant", "content": "It is."}, user("and?")]
+    broken = [{"type": "reasoning", "content": 5}, {"type": "reasoning", "summary": []}]
+    assert server.post(RESPONSES, input=[*broken, *turns]).status_code == 200
+    assert server.request.messages[1] == Message.assistant("It is.", "So.")
 
 
 def test_a_stream_has_its_events_in_their_order(client: Any) -> None:

@@ -68,6 +68,19 @@ def test_thoughts_are_left_out_unless_they_are_wanted(tmp_path: Path) -> None:
     assert "hm" in said(tmp_path, "/think", "one?", script=script)[1]
 
 
+def test_how_long_the_model_thinks_is_set_and_what_its_template_does_not_know_is_reported_once(
+    tmp_path: Path,
+) -> None:
+    script = {"thinks": True, "otherwise": ["<think>hm, well, so</think>Done."]}
+    lines = ["/think 2", "/think", "one?", "/think off", "two?", "three?", "/think usual", "four?"]
+    _, out, err = said(tmp_path, *lines, script=script)
+    assert out.endswith("hm, well, soDone.\n")
+    assert "think is now 2" in err
+    assert "think is now usual" in err
+    assert err.count("cannot switch thinking off") == 1
+    assert "it takes on, off" in said(tmp_path, "/think maybe")[2]
+
+
 def test_a_question_is_edited_and_answers_are_made_again(tmp_path: Path) -> None:
     lines = ("one?", "/edit 1 uno?", "/regenerate", "/edit", "/copy all")
     _, out, err = said(tmp_path, *lines, script={"otherwise": ["Yes."]})

@@ -172,6 +172,6 @@ def test_what_streams_is_drawn_as_often_as_it_is_cheap() -> None:
     pace = Pace()
     pace.drawn(100.0, 7.0)
     assert not pace.is_due(100.1, 7.006)  # 6 ms of a tenth of a second
-    assert pace.is_due(100.21, 7.006)
+    assert pace.is_due(100.31, 7.006)
     assert not pace.is_due(100.4, 7.1)  # however dear, it is not left out for ever
     assert pace.is_due(100.5, 7.1)

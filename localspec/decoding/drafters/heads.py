@@ -48,7 +48,7 @@ class HeadsDrafter(ModelDrafter):
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
     ) -> Generator[Pass, Logits, Draft]:
-        """Propose tokens, no more than they can; see `Drafter`."""
+        """Propose tokens, no more than they can."""
         heads = cast(HeadsOfTarget, self.model)
         most = min(plan.draft_length, heads.longest)
         draft = yield from super().propose(tokens, replace(plan, draft_length=most), chooser)
