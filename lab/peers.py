@@ -12,19 +12,18 @@ Source: `tools/server/README.md` of llama.cpp for `/health` and `/completion`.
 import argparse
 import json
 import math
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 import httpx
 
 from lab.ports import free_port
+from lab.serving import ServerProcess
 from localspec.bench.bench import BenchModels, Watchers, run_bench
 from localspec.bench.measure import Bench, Result, Runs, prompt_tokens, slot_options
 from localspec.bench.report import ALL, document, figures, table
@@ -47,12 +46,12 @@ MODES: Mapping[str, tuple[str, ...]] = {
 }
 """What makes llama-server draft as a mode says, beside its defaults."""
 _REMEMBERS = {"server:ngram-mod"}
-_ANSWER_TIMEOUT_S, _POLL_S = 600.0, 0.1
+_ANSWER_TIMEOUT_S = 600.0
 _WARM_UP_TOKENS = 16
 _ROOM = 2.5  # weights, their repacked copy, and the cache
 
 
-class PeerServer:
+class PeerServer(ServerProcess):
     """A llama-server that is ready to answer, on a port of its own; `close` ends it.
 
     Args:
@@ -66,28 +65,9 @@ class PeerServer:
 
     def __init__(self, program: Path, flags: Sequence[str], timeout_s: float = 300.0) -> None:
         port = free_port()
-        self.address = f"http://127.0.0.1:{port}"
-        self._log: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        address = f"http://127.0.0.1:{port}"
         command = [str(program), "--host", "127.0.0.1", "--port", str(port), *flags]
-        log = {"stdin": subprocess.DEVNULL, "stdout": self._log, "stderr": self._log}
-        try:
-            # In a session of its own, as our engine is: Linux shares the cores out among sessions.
-            self._process = subprocess.Popen(command, start_new_session=True, **log)  # type: ignore[call-overload]
-        except OSError as error:
-            self._log.close()
-            raise LocalspecError(f"llama-server {shown(program)} does not start: {error}") from None
-        end_s = time.monotonic() + timeout_s
-        while not self._is_healthy():
-            if self._process.poll() is not None or time.monotonic() > end_s:
-                last = self._last_line()
-                self.close()
-                raise LocalspecError(f"llama-server {shown(program)} does not start: {last}")
-            time.sleep(_POLL_S)
-
-    @property
-    def pids(self) -> list[int]:
-        """Its processes."""
-        return [self._process.pid]
+        super().__init__(command, lambda _: address if _is_healthy(address) else None, timeout_s)
 
     def complete(self, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Send a `/completion` request and yield what the server streams, the last with `stop`.
@@ -96,43 +76,25 @@ class PeerServer:
             LocalspecError: the server refuses, breaks off, or ended.
         """
         chunk: dict[str, Any] = {}
+        url, body = f"{self.address}/completion", {**request, "stream": True}
         try:
-            with httpx.stream(
-                "POST",
-                f"{self.address}/completion",
-                json={**request, "stream": True},
-                timeout=_ANSWER_TIMEOUT_S,
-            ) as response:
+            with httpx.stream("POST", url, json=body, timeout=_ANSWER_TIMEOUT_S) as response:
                 if response.status_code != 200:
                     raise LocalspecError(f"llama-server refuses: {response.read()[:300]!r}")
                 for line in response.iter_lines():
                     if line.startswith("data: {"):
                         yield (chunk := json.loads(line[6:]))
         except httpx.HTTPError as error:
-            raise LocalspecError(f"llama-server broke off ({error}): {self._last_line()}") from None
+            raise LocalspecError(f"llama-server broke off ({error}): {self.last_line()}") from None
         if not chunk.get("stop"):
-            raise LocalspecError(f"llama-server broke off: {self._last_line()}")
+            raise LocalspecError(f"llama-server broke off: {self.last_line()}")
 
-    def close(self) -> None:
-        """End the process; closing twice is harmless."""
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._log.close()
 
-    def _is_healthy(self) -> bool:
-        try:
-            return httpx.get(f"{self.address}/health", timeout=2).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    def _last_line(self) -> str:
-        self._log.seek(0)
-        lines = self._log.read()[-20_000:].decode(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "no message")[:300]
+def _is_healthy(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/health", timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def server_program(path: str) -> Path:

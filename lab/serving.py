@@ -1,92 +1,77 @@
-"""ServeProcess: `localspec serve` in a process of its own, on a port that is free; and what a process holds and uses."""
+"""ServerProcess: a server in a process of its own, localspec's or llama-server; and what a process holds."""
 
-import os
-import re
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-_READY = re.compile(r"serving .* at (http://\S+)/v1")
-_POLL_S = 0.1
-_TICKS = os.sysconf("SC_CLK_TCK")
+from localspec.errors import LocalspecError
+from localspec.storage.paths import shown
+
+_POLL_S, _END_S = 0.1, 30.0
 
 
 def status(pid: int) -> dict[str, int]:
-    """Return what a process holds: kilobytes resident and of its own, threads, descriptors."""
+    """Return the kilobytes that a process holds in memory, and its descriptors."""
     text = Path(f"/proc/{pid}/status").read_text()
     named = dict(line.split(":", 1) for line in text.splitlines())
-    return {
-        "rss_kb": int(named["VmRSS"].split()[0]),
-        "anon_kb": int(named["RssAnon"].split()[0]),
-        "threads": int(named["Threads"]),
-        "fds": len(list(Path(f"/proc/{pid}/fd").iterdir())),
-    }
+    descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return {"rss_kb": int(named["VmRSS"].split()[0]), "fds": descriptors}
 
 
-def cpu_s(pid: int) -> float:
-    """Return the CPU seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-class ServeProcess:
-    """A server that is ready to answer; `close` ends it.
+class ServerProcess:
+    """A server that is ready to answer; `close` ends it, and closing twice is harmless.
 
     Args:
-        arguments: what follows `localspec serve`, beside its port.
-        environment: of the process; None is this one's.
+        command: what starts it, the program first.
+        find_address: returns where it answers, given what it has printed; None while it is not ready.
         timeout_s: how long it may take to become ready.
 
     Raises:
-        RuntimeError: it does not start; with what it said.
+        LocalspecError: it does not start; with the last line of its log.
     """
 
     def __init__(
         self,
-        arguments: Sequence[str],
-        environment: Mapping[str, str] | None = None,
+        command: Sequence[str],
+        find_address: Callable[[str], str | None],
         timeout_s: float = 600.0,
     ) -> None:
         self._log: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "localspec", "serve", *arguments, "--port", "0"],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            env=environment,
-        )
+        log = {"stdin": subprocess.DEVNULL, "stdout": self._log, "stderr": self._log}
+        refusal = f"{Path(command[0]).name} {shown(Path(command[0]))} does not start"
+        try:
+            # In a session of its own, as our engine is: Linux shares the cores out among sessions.
+            self.process = subprocess.Popen(command, start_new_session=True, **log)  # type: ignore[call-overload]
+        except OSError as error:
+            self._log.close()
+            raise LocalspecError(f"{refusal}: {error}") from None
         end_s = time.monotonic() + timeout_s
-        while (found := _READY.search(self.said)) is None:
-            if self._process.poll() is not None or time.monotonic() > end_s:
-                said = self.said.strip()
+        while (address := find_address(self._printed())) is None:
+            if self.process.poll() is not None or time.monotonic() > end_s:
+                last = self.last_line()
                 self.close()
-                raise RuntimeError(f"the server does not start: {said}")
+                raise LocalspecError(f"{refusal}: {last}")
             time.sleep(_POLL_S)
-        self.address = found[1]
-
-    @property
-    def said(self) -> str:
-        """What it printed so far."""
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
-
-    @property
-    def pids(self) -> list[int]:
-        """The server's process, and the engine's where it runs."""
-        pid = self._process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [pid, *map(int, children)]
+        self.address = address
 
     def close(self) -> None:
         """End it as Ctrl-C does; by force if that takes long."""
-        self._process.terminate()
+        self.process.terminate()
         try:
-            self._process.wait(timeout=30)
+            self.process.wait(_END_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.process.kill()
+            self.process.wait()
         self._log.close()
+
+    def last_line(self) -> str:
+        """Return the last line that it printed."""
+        lines = self._printed()[-20_000:].split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "no message")[:300]
+
+    def _printed(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")

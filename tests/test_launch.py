@@ -25,7 +25,7 @@ from localspec.launch.load import _Loading, shared_chunk
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
 from localspec.models.registry import load_registry
-from localspec.options import LaunchOptions, LoadOptions
+from localspec.options import QUANTISED_KV_TYPES, LaunchOptions, LoadOptions
 from localspec.resources import Usage
 from tests.models.gguf_builder import TOKENS, model_file
 from tests.models.shapes import LLAMA_8B, sparse_model
@@ -170,7 +170,10 @@ def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"exact": True, "load": LoadOptions(kv_type="q8_0")}, "--kv-type is q8_0"),
+        *(
+            ({"exact": True, "load": LoadOptions(kv_type=kind)}, f"needs a bf16 cache.* is {kind}")
+            for kind in ("f32", *QUANTISED_KV_TYPES)
+        ),
         ({"pair": "a", "target": "b"}, "pair a and target b cannot be combined"),
         *(({"draft_length": each}, f"is {each}: it must be from 1 to 63") for each in (0, 64)),
     ],

@@ -17,14 +17,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from lab.benchmarks.workbench import (
-    add_settings,
-    forget,
-    machine,
-    opened,
-    prompts,
-    with_settings,
-)
+from lab.benchmarks.workbench import add_settings, forget, machine, opened, with_settings
+from localspec.bench.prompts import bundled
 from localspec.chat.events import Finished, RequestFailed
 from localspec.chat.request import Request
 from localspec.launch.load import Runtime
@@ -37,10 +31,10 @@ Answered = tuple[float, list[str]]
 def requests(asked: argparse.Namespace) -> Iterator[Request]:
     """Yield prompts, the kinds in turn, each with a seed of its own."""
     wanted = asked.kinds.split(",") if asked.kinds else None
-    bundled = [each for each in prompts() if wanted is None or each.workload in wanted]
-    kinds = len({each.workload for each in bundled})
-    each_kind = len(bundled) // kinds
-    in_turn = [bundled[kind * each_kind + at] for at in range(each_kind) for kind in range(kinds)]
+    chosen = [each for each in bundled() if wanted is None or each.workload in wanted]
+    kinds = len({each.workload for each in chosen})
+    each_kind = len(chosen) // kinds
+    in_turn = [chosen[kind * each_kind + at] for at in range(each_kind) for kind in range(kinds)]
     sampling = SamplingParams(temperature=asked.temperature)
     for key in range(asked.count):
         question = Message.user(in_turn[key % len(in_turn)].prompt)
@@ -66,13 +60,6 @@ def answered(runtime: Runtime, mode: str, asked: argparse.Namespace) -> Answered
                 texts[key] = event.reply.text
                 tokens += event.reply.completion_tokens
     return tokens / (time.perf_counter() - start), texts
-
-
-def one_round(
-    runtime: Runtime, modes: Sequence[str], asked: argparse.Namespace
-) -> Mapping[str, Answered]:
-    """Answer all prompts in every mode, in this order."""
-    return {mode: answered(runtime, mode, asked) for mode in modes}
 
 
 def tell(runtime: Runtime, modes: Sequence[str], rounds: Sequence[Mapping[str, Answered]]) -> None:
@@ -127,10 +114,10 @@ def main() -> None:
     found: list[Mapping[str, Answered]] = []
     with suppress(KeyboardInterrupt):
         # What is done first costs more: it is told, and not counted with what follows.
-        tell(runtime, modes, [one_round(runtime, modes, brief)])
+        tell(runtime, modes, [{mode: answered(runtime, mode, brief) for mode in modes}])
         for number in range(asked.rounds):
             order = modes if number % 2 == 0 else modes[::-1]
-            found.append(one_round(runtime, order, asked))
+            found.append({mode: answered(runtime, mode, asked) for mode in order})
             tell(runtime, modes, found)
     runtime.assistant.close()
 

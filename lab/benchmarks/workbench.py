@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: prompts, the machine's name, and models that are loaded.
+"""What the benchmark scripts share: the machine's name, and models that are loaded.
 
 The scripts measure what `docs/measurements/` and the README claim; run them on a machine that
 does nothing else. They import localspec as any program would.
@@ -10,16 +10,10 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from localspec.bench.prompts import BenchPrompt, bundled
 from localspec.errors import UsageError
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, changed, options_of
-
-
-def prompts() -> list[BenchPrompt]:
-    """Return the prompts that `localspec bench` has, too: ten of each of six kinds."""
-    return bundled()
 
 
 def machine() -> str:

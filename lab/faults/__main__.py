@@ -9,9 +9,11 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from lab.faults.campaign import TRIALS, Plan, Row, campaign, replaced, table
+from lab.faults.campaign import Row, campaign, replaced, table
+from lab.faults.trial import TRIALS
 from localspec.models.pull import pull
 from localspec.storage.paths import data_dir
 
@@ -37,8 +39,10 @@ def main() -> None:
             rows,
             model,
             data_dir() / "calibration",
-            Plan(asked.rounds, asked.jobs, asked.seed),
-            lambda line: print(line, file=sys.stderr, flush=True),
+            partial(print, file=sys.stderr, flush=True),
+            rounds=asked.rounds,
+            jobs=asked.jobs,
+            seed=asked.seed,
         )
     told = table(rows)
     print(told, end="")

@@ -6,11 +6,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import repeat
 from pathlib import Path
 from random import Random
 
-from lab.faults import clocks, damage, deaths, neighbours, pulls, servers, shortages
 from lab.faults.ground import Ground
 from lab.faults.trial import Trial
 
@@ -20,26 +20,8 @@ _MORE = 2
 BEGIN, END = "<!-- python -m lab.faults -->\n", "<!-- end -->\n"
 """What the table stands between in a document."""
 
-TRIALS: list[Trial] = [
-    each
-    for room in (pulls, damage, neighbours, clocks, shortages, deaths, servers)
-    for each in room.TRIALS
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How often everything is tried.
-
-    Args:
-        rounds: tries of each kind.
-        jobs: trials at a time.
-        seed: of moments and damage.
-    """
-
-    rounds: int
-    jobs: int = 1
-    seed: int = 0
+for _name in ("pulls", "files", "shortages", "deaths", "servers"):
+    import_module(f"lab.faults.{_name}")
 
 
 @dataclass(slots=True)
@@ -59,11 +41,8 @@ class Row:
             told = tried(self.trial, model, measured, chance)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
-            self.failures.append(
-                " ".join(
-                    f"{where.name}, line {where.lineno}: {type(error).__name__}: {error}".split()
-                )
-            )
+            failure = f"{where.name}, line {where.lineno}: {type(error).__name__}: {error}"
+            self.failures.append(" ".join(failure.split()))
             told = f"FAILED {self.failures[-1]}"
         else:
             self.told |= {told} - {""}
@@ -84,21 +63,24 @@ def campaign(
     rows: Sequence[Row],
     model: Path,
     measured: Path | None,
-    plan: Plan,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
+    *,
+    rounds: int,
+    jobs: int,
+    seed: int,
 ) -> None:
-    """Try everything so many times, and what is quick more often; a failure is told at once, and the rest goes on."""
+    """Try everything so many times, and what is quick more often; a failure is reported at once, and the rest goes on."""
 
     def act(row: Row, number: int) -> None:
         place = f"{row.trial.verb}: {row.trial.fault}"
-        told = row.note(model, measured, Random(f"{plan.seed} {number} {place}"))
-        tell(f"{number} {place}: {told}")
+        told = row.note(model, measured, Random(f"{seed} {number} {place}"))
+        report(f"{number} {place}: {told}")
 
-    with ThreadPoolExecutor(plan.jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         try:
-            for number in range(_MORE * plan.rounds):
+            for number in range(_MORE * rounds):
                 again = [
-                    row for row in rows if number < plan.rounds or row.took_s < _CHEAP_S * row.tried
+                    row for row in rows if number < rounds or row.took_s < _CHEAP_S * row.tried
                 ]
                 list(pool.map(act, again, repeat(number)))
         except KeyboardInterrupt:  # those that run are brought to an end
@@ -112,14 +94,8 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         lost = "nothing" if not row.failures else f"**{len(row.failures)} failed**"
         said = min(row.told, key=len, default="").removeprefix("localspec: ")
-        cells = (
-            row.trial.verb,
-            row.trial.fault,
-            str(row.tried),
-            lost,
-            said.replace("|", "\\|")[:60],
-        )
-        lines.append(f"| {' | '.join(cells)} |")
+        cells = (row.trial.verb, row.trial.fault, row.tried, lost, said.replace("|", "\\|")[:60])
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     count, failed = sum(row.tried for row in rows), sum(len(row.failures) for row in rows)
     kinds = sum(row.tried > 0 for row in rows)
     lines += ["", f"{count} trials of {kinds} kinds in one run, {failed} failed."]

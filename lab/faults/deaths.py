@@ -8,7 +8,9 @@ from random import Random
 
 from lab.faults.ground import (
     ANSWER,
+    LINES,
     PATIENCE,
+    SHORT_CHAT,
     Ended,
     Ground,
     Running,
@@ -26,9 +28,8 @@ from lab.faults.soundness import (
     messages,
     records,
 )
-from lab.faults.trial import Trial
+from lab.faults.trial import trial
 
-_CHAT = ("chat", "--plain", *ANSWER, "--max-tokens", "8")
 _LONG = ("chat", "--plain", *ANSWER, "--max-tokens", "400")
 
 
@@ -47,6 +48,7 @@ def until_gone(pids: list[int]) -> None:
     raise AssertionError("an engine outlived whoever started it")
 
 
+@trial("run", "killed at a random moment")
 def run_is_killed(ground: Ground, chance: Random) -> str:
     with ground.started("run", *ANSWER, "Tell a long story.") as running:
         seen = chance.choice([0, 0, 1, 100, 400])
@@ -58,9 +60,10 @@ def run_is_killed(ground: Ground, chance: Random) -> str:
     return ""
 
 
+@trial("chat", "killed at a random moment")
 def chat_is_killed(ground: Ground, chance: Random) -> str:
     questions = [f"Name river {n}." for n in range(3)]
-    with ground.started(*_CHAT) as running:
+    with ground.started(*SHORT_CHAT) as running:
         for each in questions:
             running.say(each)
         done = chance.randint(0, len(questions))
@@ -78,19 +81,20 @@ def chat_is_killed(ground: Ground, chance: Random) -> str:
     return ""
 
 
+@trial("batch", "killed at a random moment", short=True)
 def batch_is_killed(ground: Ground, chance: Random) -> str:
-    output = ground.folder / "out.jsonl"
     with ground.started("batch", *batch_arguments(ground)) as running:
         wanted = chance.randint(0, 5)
-        running.until(lambda _: len(records(output, torn=True)) >= wanted)
+        running.until(lambda _: len(records(ground.output, torn=True)) >= wanted)
         running.signal(signal.SIGKILL)
-    before = records(output, torn=True)
+    before = records(ground.output, torn=True)
     assert_fine(batch(ground))
-    assert records(output) == [f"line-{n}" for n in range(6)]
-    assert records(output)[: len(before)] == before
+    assert records(ground.output) == LINES
+    assert records(ground.output)[: len(before)] == before
     return ""
 
 
+@trial("chat", "its engine is killed", short=True)
 def engine_is_killed(ground: Ground, chance: Random) -> str:
     with ground.started(*_LONG) as running:
         running.say("Tell a long story.")
@@ -111,6 +115,7 @@ def engine_is_killed(ground: Ground, chance: Random) -> str:
     return told
 
 
+@trial("chat", "its engine is frozen", short=True)
 def engine_is_frozen(ground: Ground, _: Random) -> str:
     with ground.started(*_LONG) as running:
         running.say("Tell a long story.")
@@ -133,6 +138,7 @@ def engine_is_frozen(ground: Ground, _: Random) -> str:
     return "a second Ctrl-C leaves (130)"
 
 
+@trial("chat", "another one beside it is frozen")
 def another_chat_is_frozen(ground: Ground, chance: Random) -> str:
     with ground.started(*_LONG) as frozen:
         frozen.say("Tell a long story.")
@@ -150,30 +156,19 @@ def another_chat_is_frozen(ground: Ground, chance: Random) -> str:
     return ended.told if "saved" in ended.told else ""
 
 
+@trial("batch", "another one on its output is frozen")
 def another_batch_is_frozen(ground: Ground, _: Random) -> str:
-    output = ground.folder / "out.jsonl"
     with ground.started("batch", *batch_arguments(ground)) as frozen:
-        frozen.until(lambda _: len(records(output, torn=True)) >= 1)
+        frozen.until(lambda _: len(records(ground.output, torn=True)) >= 1)
         frozen.signal(signal.SIGSTOP)
         told = assert_clear(batch(ground))
         assert "another run is writing" in told
         frozen.signal(signal.SIGCONT)
         assert_fine(frozen.end())
-    assert records(output) == [f"line-{n}" for n in range(6)]
+    assert records(ground.output) == LINES
     assert_fine(batch(ground))
     return told
 
 
 def _so_far(running: Running) -> Ended:
     return Ended(0, running.out.decode(errors="replace"), running.err.decode())
-
-
-TRIALS = [
-    Trial("killed at a random moment", "run", run_is_killed),
-    Trial("killed at a random moment", "chat", chat_is_killed),
-    Trial("killed at a random moment", "batch", batch_is_killed, short=True),
-    Trial("its engine is killed", "chat", engine_is_killed, short=True),
-    Trial("its engine is frozen", "chat", engine_is_frozen, short=True),
-    Trial("another one beside it is frozen", "chat", another_chat_is_frozen),
-    Trial("another one on its output is frozen", "batch", another_batch_is_frozen),
-]

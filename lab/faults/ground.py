@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from random import Random
+from types import MappingProxyType
+from typing import IO, Any
 
 from lab.faults.limits import NONE, Limits
 from tests.cli.command import COMMAND, PLAIN
@@ -23,6 +25,9 @@ PATIENCE = 10_000
 
 ANSWER = (*PLAIN, "--temperature", "0", "--ctx", "512", "--draft", "lookup")
 """A short context and no measuring: trials are many."""
+SHORT_CHAT = ("chat", "--plain", *ANSWER, "--max-tokens", "8")
+LINES = [f"line-{n}" for n in range(6)]
+"""The ids of a batch's lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,22 @@ class Ground:
         if self.measured is not None and self.measured.is_dir():
             shutil.copytree(self.measured, self.data / "calibration")
 
+    @property
+    def history(self) -> Path:
+        """The file of conversations."""
+        return self.data / "history" / "history.db"
+
+    @property
+    def output(self) -> Path:
+        """What a batch writes."""
+        return self.folder / "out.jsonl"
+
+    @staticmethod
+    def wrong_clock(chance: Random) -> dict[str, str]:
+        """Return variables by which a process has a wrong clock: of 1970, 2096, or one that jumps by years between two looks."""
+        how = chance.choice(["past", "future", "jumping"])
+        return {"PYTHONPATH": str(CLOCK), "LOCALSPEC_WRONG_CLOCK": how}
+
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of this user's processes."""
         kept = {
@@ -93,7 +114,7 @@ class Ground:
         limits: Limits = NONE,
         stdin: int = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.PIPE,
-        variables: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> "subprocess.Popen[bytes]":
         """Start the command."""
         return subprocess.Popen(
@@ -101,7 +122,7 @@ class Ground:
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
-            env=self.environment(variables or {}),
+            env=self.environment(variables),
             cwd=self.folder,
         )
 
@@ -109,14 +130,10 @@ class Ground:
         self,
         *arguments: str,
         said: bytes = b"",
-        limits: Limits = NONE,
-        stdout: int | IO[bytes] = subprocess.PIPE,
-        variables: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> Ended:
-        """Run the command to its end."""
-        with self.start(
-            *arguments, limits=limits, stdin=subprocess.PIPE, stdout=stdout, variables=variables
-        ) as process:
+        """Run the command to its end; `more` is as for `start`."""
+        with self.start(*arguments, stdin=subprocess.PIPE, **more) as process:
             try:
                 out, err = patiently(process, said)
             finally:
@@ -235,30 +252,27 @@ def _collect(stream: IO[bytes], into: bytearray) -> None:
         into += piece
 
 
-def chat(ground: Ground, *lines: str, **more: object) -> Ended:
+def chat(ground: Ground, *lines: str, **more: Any) -> Ended:
     """Talk in lines, up to the end of the input."""
-    said = "".join(f"{line}\n" for line in lines).encode()
-    return ground.run("chat", "--plain", *ANSWER, "--max-tokens", "8", said=said, **more)  # type: ignore[arg-type]
+    return ground.run(*SHORT_CHAT, said="".join(f"{line}\n" for line in lines).encode(), **more)
 
 
-def answer(ground: Ground, *arguments: str, **more: object) -> Ended:
+def answer(ground: Ground, *arguments: str, **more: Any) -> Ended:
     """Answer a prompt."""
     words: Sequence[str] = arguments or ("Name a river.",)
-    return ground.run("run", *ANSWER, "--max-tokens", "8", *words, **more)  # type: ignore[arg-type]
+    return ground.run("run", *ANSWER, "--max-tokens", "8", *words, **more)
 
 
-def batch(ground: Ground, *arguments: str, lines: int = 6, **more: object) -> Ended:
+def batch(ground: Ground, *arguments: str, **more: Any) -> Ended:
     """Answer a file of prompts."""
-    return ground.run("batch", *batch_arguments(ground, lines), *arguments, **more)  # type: ignore[arg-type]
+    return ground.run("batch", *batch_arguments(ground), *arguments, **more)
 
 
-def batch_arguments(ground: Ground, lines: int = 6) -> list[str]:
+def batch_arguments(ground: Ground) -> list[str]:
     """Return a batch's arguments; the file of prompts is written if there is none yet."""
     source = ground.folder / "in.jsonl"
     if not source.exists():
-        text = "".join(
-            f'{{"id": "line-{n}", "prompt": "Tell a story about {n}."}}\n' for n in range(lines)
-        )
-        source.write_text(text)
-    to = ["-o", str(ground.folder / "out.jsonl"), "--resume", "--seed", "1", "--max-tokens", "8"]
+        lines = [f'{{"id": "{each}", "prompt": "A story about {each}."}}\n' for each in LINES]
+        source.write_text("".join(lines))
+    to = ["-o", str(ground.output), "--resume", "--seed", "1", "--max-tokens", "8"]
     return [str(source), *to, *ANSWER]

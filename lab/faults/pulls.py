@@ -9,32 +9,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from lab.faults.ground import CLOCK, PATIENCE, ROOT, Ground, patiently
+from lab.faults.ground import PATIENCE, ROOT, Ground, patiently
 from lab.faults.limits import Limits
-from lab.faults.trial import Trial
+from lab.faults.trial import trial
 from lab.kills.pull import kill_until_done
-from tests.models.loopback_hub import LoopbackHub, loopback_hub
+from tests.models.loopback_hub import loopback_hub
 from tests.models.toy_machine import Ended, ToyMachine
 
 _DATA = bytes(range(250)) * 8000  # 2 MB
 
 
-def _machine(ground: Ground, hub: LoopbackHub, data: bytes = _DATA) -> ToyMachine:
+@contextmanager
+def _machine(ground: Ground, data: bytes = _DATA) -> Iterator[ToyMachine]:
+    """Offer a model on a hub; see that the store then holds only whole files, and that the next pull completes."""
     folder = ground.folder / "toy"
     folder.mkdir()
-    machine = ToyMachine(folder, hub)
-    machine.offer("toy", data)
-    return machine
-
-
-def _finish(machine: ToyMachine) -> None:
-    """See that the store holds only whole files, and that the next pull completes."""
-    machine.assert_only_verified()
-    done = machine.run("pull", "toy")
-    assert done.code == 0, done.err
-    machine.assert_only_verified()
-    assert machine.partials == []
-    assert len(machine.blobs) == 1
+    with loopback_hub(with_storage=True) as hub:
+        machine = ToyMachine(folder, hub)
+        machine.offer("toy", data)
+        yield machine
+        machine.assert_only_verified()
+        done = machine.run("pull", "toy")
+        assert done.code == 0, done.err
+        machine.assert_only_verified()
+        assert machine.partials == []
+        assert len(machine.blobs) == 1
 
 
 def _complaint(ended: Ended) -> str:
@@ -48,21 +47,20 @@ def _complaint(ended: Ended) -> str:
     return lines[0]
 
 
+@trial("pull", "killed at a random moment")
 def killed(ground: Ground, chance: Random) -> str:
-    with loopback_hub(with_storage=True) as hub:
-        hub.pause_s = 0.02
-        data = bytes(range(250)) * 20_000
-        machine = _machine(ground, hub, data)
-        kills = 3
+    data, kills = bytes(range(250)) * 20_000, 3
+    with _machine(ground, data) as machine:
+        machine.hub.pause_s = 0.02
         found = kill_until_done(machine, "toy", kills, seed=chance.randrange(1 << 30))
         assert found.sent_bytes <= 1.05 * len(data) + kills * (64 << 10)
-        _finish(machine)
     return ""
 
 
+@trial("pull", "another one of its file is frozen")
 def another_is_frozen(ground: Ground, _: Random) -> str:
-    with loopback_hub(with_storage=True) as hub:
-        machine = _machine(ground, hub)
+    with _machine(ground) as machine:
+        hub = machine.hub
         hub.pause_s = 0.01
         with _killed_at_the_end(machine.start("pull", "toy")) as frozen:
             while hub.sent_bytes < len(_DATA) // 4:
@@ -83,7 +81,6 @@ def another_is_frozen(ground: Ground, _: Random) -> str:
                 assert heir.returncode == 0, told
         # What the frozen one did not take is in the system's buffers, and lost with it.
         assert hub.sent_bytes <= 2.05 * len(_DATA)
-        _finish(machine)
     return "it waits; Ctrl-C ends it (130)"
 
 
@@ -122,65 +119,47 @@ def _run_limited(machine: ToyMachine, limits: Limits, **variables: str) -> Ended
     return Ended(process.returncode, out.decode(), err.decode())
 
 
+@trial("pull", "the disk is full", short=True)
 def full_disk(ground: Ground, chance: Random) -> str:
-    with loopback_hub(with_storage=True) as hub:
-        machine = _machine(ground, hub)
+    with _machine(ground) as machine:
         room = chance.choice([0, 100, 70_000, 1 << 20])
         told = _complaint(_run_limited(machine, Limits(file_bytes=room)))
         assert machine.blobs == []
-        _finish(machine)
     return told
 
 
+@trial("pull", "the data directory can only be read", short=True)
 def read_only(ground: Ground, _: Random) -> str:
-    with loopback_hub(with_storage=True) as hub:
-        machine = _machine(ground, hub)
+    with _machine(ground) as machine:
         machine.data.mkdir()
         machine.data.chmod(0o500)
         told = _complaint(_run_limited(machine, Limits(ordinary=True)))
         machine.data.chmod(0o700)
-        _finish(machine)
     return told
 
 
+@trial("pull", "60 to 200 MB of address space")
 def without_memory(ground: Ground, chance: Random) -> str:
-    with loopback_hub(with_storage=True) as hub:
-        machine = _machine(ground, hub)
+    with _machine(ground) as machine:
         limits = Limits(memory_bytes=chance.randint(60, 200) << 20)
         ended = _run_limited(machine, limits)
-        told = "" if ended.code == 0 else _complaint(ended)
-        _finish(machine)
-    return told
+        return "" if ended.code == 0 else _complaint(ended)
 
 
+@trial("pull", "a wall clock that is wrong, or jumps")
 def wrong_clock(ground: Ground, chance: Random) -> str:
-    with loopback_hub(with_storage=True) as hub:
-        machine = _machine(ground, hub)
-        how = chance.choice(["past", "future", "jumping"])
-        ended = _run_limited(machine, Limits(), PYTHONPATH=str(CLOCK), LOCALSPEC_WRONG_CLOCK=how)
+    with _machine(ground) as machine:
+        ended = _run_limited(machine, Limits(), **ground.wrong_clock(chance))
         assert ended.code == 0, ended.err
-        _finish(machine)
     return ""
 
 
+@trial("pull", "two at once")
 def three_at_once(ground: Ground, _: Random) -> str:
-    with loopback_hub(with_storage=True) as hub:
-        machine = _machine(ground, hub)
-        hub.pause_s = 0.002
+    with _machine(ground) as machine:
+        machine.hub.pause_s = 0.002
         processes = [machine.start("pull", "toy") for _ in range(3)]
         ended = [patiently(process) for process in processes]
         assert [process.returncode for process in processes] == [0, 0, 0], ended
-        assert hub.sent_bytes == len(_DATA)
-        _finish(machine)
+        assert machine.hub.sent_bytes == len(_DATA)
     return ""
-
-
-TRIALS = [
-    Trial("killed at a random moment", "pull", killed),
-    Trial("another one of its file is frozen", "pull", another_is_frozen),
-    Trial("the disk is full", "pull", full_disk, short=True),
-    Trial("the data directory can only be read", "pull", read_only, short=True),
-    Trial("60 to 200 MB of address space", "pull", without_memory),
-    Trial("a wall clock that is wrong, or jumps", "pull", wrong_clock),
-    Trial("two at once", "pull", three_at_once),
-]

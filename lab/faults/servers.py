@@ -27,7 +27,7 @@ from lab.faults.clients import (
 )
 from lab.faults.deaths import until_gone
 from lab.faults.ground import Ground
-from lab.faults.trial import Trial
+from lab.faults.trial import trial
 from lab.ports import free_port
 
 _TIMES = int(os.environ.get("LOCALSPEC_FAULTS_TIMES", "1"))
@@ -78,6 +78,7 @@ def _under_fire(
         stopped(served)
 
 
+@trial("serve", f"{_VANISHING} clients vanish in mid-answer", short=True)
 def clients_vanish(ground: Ground, chance: Random) -> str:
     with _under_fire(ground) as fire:
         for _ in range(_VANISHING // _AT_ONCE):
@@ -95,6 +96,7 @@ def clients_vanish(ground: Ground, chance: Random) -> str:
     return fire.told
 
 
+@trial("serve", f"its engine is killed {_KILLS} times under load")
 def engine_is_killed(ground: Ground, chance: Random) -> str:
     with _under_fire(ground, 4, fine={"whole", "503", "overloaded_error"}) as fire:
         served, ends = fire.served, fire.ends
@@ -118,6 +120,7 @@ def engine_is_killed(ground: Ground, chance: Random) -> str:
     return fire.told
 
 
+@trial("serve", "killed under load", short=True)
 def server_is_killed(ground: Ground, chance: Random) -> str:
     with serving(ground, free_port()) as served:
         served.learn()
@@ -138,6 +141,7 @@ def server_is_killed(ground: Ground, chance: Random) -> str:
     return ""
 
 
+@trial("serve", f"{_IDLE:,} idle and {_SLOW} slow connections")
 def connections_sleep(ground: Ground, chance: Random) -> str:
     with _under_fire(ground) as fire:
         served, ends = fire.served, fire.ends
@@ -182,11 +186,3 @@ def _all(client: socket.socket) -> bytes:
         while piece := client.recv(1 << 16):
             came += piece
     return bytes(came)
-
-
-TRIALS = [
-    Trial(f"{_VANISHING} clients vanish in mid-answer", "serve", clients_vanish, short=True),
-    Trial(f"its engine is killed {_KILLS} times under load", "serve", engine_is_killed),
-    Trial("killed under load", "serve", server_is_killed, short=True),
-    Trial(f"{_IDLE:,} idle and {_SLOW} slow connections", "serve", connections_sleep),
-]

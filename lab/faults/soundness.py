@@ -3,10 +3,11 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from lab.faults.ground import Ended, Ground
+from lab.faults.ground import Ended, Ground, chat
 from localspec.telemetry.log import read_records
 
 _ABOUT_A_FAULT = ("Traceback", "bug in localspec", "Exception ", "core dumped")
@@ -35,7 +36,7 @@ def assert_fine(ended: Ended) -> None:
 
 def messages(ground: Ground) -> list[tuple[str, str, str]]:
     """Return role, content and state of every message, as a plain SQLite reads them; see that the file is sound."""
-    connection = sqlite3.connect(ground.data / "history" / "history.db")
+    connection = sqlite3.connect(ground.history)
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     rows = connection.execute("SELECT role, content, state FROM message ORDER BY id").fetchall()
@@ -80,3 +81,17 @@ def records(path: Path, *, torn: bool = False) -> list[str]:
     assert torn or rest == b""
     lines = whole.split(b"\n") if whole else []
     return [str(json.loads(line)["id"]) for line in lines]
+
+
+def unsaved(ended: Ended) -> str:
+    """Return the first line in which a chat says that it cannot save; empty where it says that of nothing."""
+    return next((line for line in ended.err.splitlines() if "cannot be saved" in line), "")
+
+
+@contextmanager
+def with_chats_around(ground: Ground, *questions: str) -> Iterator[None]:
+    """Chat before and after what happens meanwhile; see that both are kept, with some questions between them."""
+    assert_fine(chat(ground, "Before."))
+    yield
+    assert_fine(chat(ground, "After."))
+    assert_kept(ground, ["Before.", *questions, "After."])

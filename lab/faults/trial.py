@@ -25,3 +25,16 @@ class Trial:
     verb: str
     act: Act
     short: bool = False
+
+
+TRIALS: list[Trial] = []
+
+
+def trial(verb: str, fault: str, *, short: bool = False) -> Callable[[Act], Act]:
+    """Return what makes a row of the table of a function."""
+
+    def register(act: Act) -> Act:
+        TRIALS.append(Trial(fault, verb, act, short))
+        return act
+
+    return register

@@ -11,24 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from lab.fuzz.targets import NAMES
 
 _DONE = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 _COVERED = re.compile(r"cov: (\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of one target."""
-
-    name: str
-    runs: int
-    seconds: float
-    covered: str
-    crash: str
 
 
 def main() -> int:
@@ -45,53 +33,35 @@ def main() -> int:
     if unknown:
         parser.error(f"no target {', '.join(sorted(unknown))}")
     os.nice(19 - os.nice(0))
-    failed = False
-    for name in asked.names or NAMES:
-        outcome = run_one(name, asked.runs, asked.seconds, asked.keep)
-        failed = failed or bool(outcome.crash)
-        told = f"CRASH: {outcome.crash}" if outcome.crash else "no crash"
-        print(
-            f"{outcome.name:<12} {outcome.runs:>8} executions {outcome.seconds:>7.1f} s  "
-            f"edges {outcome.covered:>6}  {told}",
-            flush=True,
-        )
-    return int(failed)
+    crashed = [name for name in asked.names or NAMES if not run_one(name, asked)]
+    return int(bool(crashed))
 
 
-def run_one(name: str, runs: int, seconds: int, keep: Path | None = None) -> Outcome:
-    """Run one target in a process of its own, and read what it says."""
+def run_one(name: str, asked: argparse.Namespace) -> bool:
+    """Run one target in a process of its own, print what was done, and return whether it ended well."""
     with tempfile.TemporaryDirectory(prefix="localspec-fuzz-") as scratch:
-        corpus = Path(scratch, "corpus") if keep is None else keep / name
+        corpus = Path(scratch, "corpus") if asked.keep is None else asked.keep / name
         corpus.mkdir(parents=True, exist_ok=True)
-        log = Path(scratch, "log")
-        begun_s = time.monotonic()
-        with log.open("wb") as output:
-            code = subprocess.run(
-                [sys.executable, "-m", "lab.fuzz.driver", name, str(runs), str(seconds), corpus],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "LOCALSPEC_FUZZ_SCRATCH": scratch},
-                check=False,
-            ).returncode
-        took_s = time.monotonic() - begun_s
-        text = log.read_text(errors="replace")
-        if code and keep is not None:
-            (keep / f"{name}.log").write_text(text)
-    done = _DONE.findall(text)
-    covered = _COVERED.findall(text)
-    return Outcome(
-        name,
-        int(done[-1]) if done else 0,
-        took_s,
-        covered[-1] if covered else "-",
-        "" if code == 0 else _reason(text, code),
-    )
-
-
-def _reason(text: str, code: int) -> str:
+        limits, begun_s = (str(asked.runs), str(asked.seconds)), time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "lab.fuzz.driver", name, *limits, corpus],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    took_s, text = time.monotonic() - begun_s, done.stdout.decode(errors="replace")
+    if done.returncode and asked.keep is not None:
+        (asked.keep / f"{name}.log").write_text(text)
+    runs, covered = (([*each.findall(text)] or ["-"])[-1] for each in (_DONE, _COVERED))
     errors = [line for line in text.splitlines() if "Error" in line or "ERROR" in line]
     inputs = [line for line in text.splitlines() if line.startswith("input: ")]
-    return f"exit {code}: {' | '.join([*errors[:1], *inputs[:1]])[:600]}"
+    reason = f"exit {done.returncode}: {' | '.join([*errors[:1], *inputs[:1]])[:600]}"
+    outcome = f"CRASH: {reason}" if done.returncode else "no crash"
+    print(
+        f"{name:<12} {runs:>8} executions {took_s:>7.1f} s  edges {covered:>6}  {outcome}",
+        flush=True,
+    )
+    return done.returncode == 0
 
 
 if __name__ == "__main__":

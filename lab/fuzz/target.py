@@ -1,10 +1,16 @@
-"""What every target is held to."""
+"""What every target is held to, and where those that read files have them."""
 
+import atexit
 import importlib
+import os
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from localspec.errors import LocalspecError
 
@@ -60,3 +66,13 @@ def load(name: str) -> Target:
     """Return a target by its name."""
     module = importlib.import_module(f"lab.fuzz.targets.{name}")
     return Target(name, module.SEEDS, module.run, getattr(module, "MOST_S", MOST_S))
+
+
+@cache
+def scratch() -> Path:
+    """Return this process's folder, in memory where the system has one; it goes with the process."""
+    shared = Path("/dev/shm")
+    place = shared if os.access(shared, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="localspec-fuzz-", dir=place))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -7,10 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.gpu_campaign.results import DONE, FAILED, read, write
-from lab.gpu_campaign.runner import run
+from lab.gpu_campaign.outcomes import DONE, FAILED, read, run, write
 from lab.gpu_campaign.stages import Stage, Subject, Tools, stages
-from lab.synthetic import heavier
+from lab.synthetic.heavier import heavier
 from localspec.errors import LocalspecError
 from localspec.models.gguf import read_header
 from localspec.models.registry import load_registry

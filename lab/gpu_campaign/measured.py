@@ -67,67 +67,41 @@ def devices_and_versions(asked: argparse.Namespace) -> Iterator[Found]:
     }
 
 
-def filled(
-    model: LlamaModel, wanted: Sequence[int], widths: Sequence[int]
-) -> dict[int, LlamaContext]:
-    """Return a context with that many tokens in its cache for each depth, and room for the widest pass."""
-    contexts = {}
-    for depth in wanted:
-        options = replace(model.options, n_ctx=depth + widths[-1], max_rows=widths[-1])
-        contexts[depth] = LlamaContext(model, options=options)
-        contexts[depth].prefill([100] * depth)
-    return contexts
-
-
-def costs_by_depth(
-    contexts: dict[int, LlamaContext], sweeps: int, widths: Sequence[int]
-) -> dict[int, dict[int, float]]:
-    """Return the fastest of a few passes by depth and width."""
-    found = {depth: dict.fromkeys(widths, float("inf")) for depth in contexts}
-    for _ in range(sweeps):
-        for width in widths:
-            for depth, context in contexts.items():
-                context.truncate(depth)
-                start = time.perf_counter()
-                context.logits([100] * (depth + width), rows=width)
-                took = time.perf_counter() - start
-                found[depth][width] = min(found[depth][width], took)
-    return found
-
-
 def cost_of_a_pass(asked: argparse.Namespace) -> Iterator[Found]:
     """Find milliseconds of passes by depth and width, the fastest of three, and of a first pass after the device idled."""
     by_depth: dict[str, dict[str, float]] = {}
     found: Found = {"by_depth": by_depth}
-    with closing(loaded(asked)) as model:
-        contexts: dict[int, LlamaContext] = {}
+    contexts: dict[int, LlamaContext] = {}
+    widest = asked.widths[-1]
 
-        def sweep(depths: Sequence[int]) -> Iterator[Found]:
-            some = {depth: contexts[depth] for depth in depths}
-            for width in asked.widths:
-                for depth, cost in costs_by_depth(some, 1, [width]).items():
-                    its, took = by_depth.setdefault(str(depth), {}), _ms(cost[width])
-                    its[str(width)] = min(took, its.get(str(width), took))
-                yield found
+    def pass_ms(depth: int, width: int) -> float:
+        context = contexts[depth]
+        context.truncate(depth)
+        start = time.perf_counter()
+        context.logits([100] * (depth + width), rows=width)
+        return _ms(time.perf_counter() - start)
 
-        # To fill a deep cache takes long: costs at shallow depths are told before.
+    def sweep(depths: Sequence[int]) -> Iterator[Found]:
+        for width in asked.widths:
+            for depth in depths:
+                its, took = by_depth.setdefault(str(depth), {}), pass_ms(depth, width)
+                its[str(width)] = min(took, its.get(str(width), took))
+            yield found
+
+    with closing(LlamaModel(asked.file, asked.load)) as model:
+        # To fill a deep cache takes long: costs at shallow depths are printed before.
         for depth in asked.depths:
-            contexts |= filled(model, [depth], asked.widths)
+            options = replace(model.options, n_ctx=depth + widest, max_rows=widest)
+            contexts[depth] = LlamaContext(model, options=options)
+            contexts[depth].prefill([100] * depth)
             yield from sweep([depth])
         for _ in range(_SWEEPS - 1):
             yield from sweep(asked.depths)
         found["after_idling"] = []
-        for rested in _after_idling(contexts[asked.depths[0]], asked.depths[0]):
-            found["after_idling"].append(_ms(rested))
+        for _ in range(3):
+            time.sleep(_IDLE_S)
+            found["after_idling"].append(pass_ms(asked.depths[0], 1))
             yield found
-
-
-def _after_idling(context: LlamaContext, depth: int) -> Iterator[float]:
-    """Yield the seconds of passes of one token, each after a rest."""
-    for _ in range(3):
-        context.truncate(depth)
-        time.sleep(_IDLE_S)
-        yield _seconds(lambda: context.logits([100] * (depth + 1), rows=1))
 
 
 def safe(asked: argparse.Namespace) -> Iterator[Found]:
@@ -183,24 +157,14 @@ def first_token(asked: argparse.Namespace) -> Iterator[Found]:
     per_word = len(vocabulary.tokenize(_WORD, add_special=False, parse_special=False))
     seconds: dict[str, float] = {}
     for length in asked.lengths:
-        prompt, taken = _WORD * max(1, length // per_word), []
         for _ in range(2):
             forget(runtime)
-            taken.append(_first_token_s(runtime, prompt, options))
-            seconds[str(length)] = round(min(taken), 4)
+            start = time.perf_counter()
+            events = runtime.assistant.stream(_WORD * max(1, length // per_word), options)
+            times = [time.perf_counter() - start for each in events if isinstance(each, RoundDone)]
+            seconds[str(length)] = round(min(times[0], seconds.get(str(length), times[0])), 4)
             yield {"seconds_by_prompt": seconds}
     runtime.assistant.close()
-
-
-def _first_token_s(runtime: Runtime, prompt: str, options: ReplyOptions) -> float:
-    """Answer, and return the seconds to the first token."""
-    start = time.perf_counter()
-    times = [
-        time.perf_counter() - start
-        for event in runtime.assistant.stream(prompt, options)
-        if isinstance(event, RoundDone)
-    ]
-    return times[0]
 
 
 def cancelling(asked: argparse.Namespace) -> Iterator[Found]:
@@ -239,16 +203,11 @@ def cancelling(asked: argparse.Namespace) -> Iterator[Found]:
             except Cancelled:
                 taken.append(time.perf_counter() - pressed[0])
             timer.join()
-            times = {"median_ms": _ms(median(taken)), "most_ms": _ms(max(taken)), "n": len(taken)}
-            found[name] = times
+            middle, most = _ms(median(taken)), _ms(max(taken))
+            found[name] = {"median_ms": middle, "most_ms": most, "n": len(taken)}
             yield found
     flag.clear()
     runtime.assistant.close()
-
-
-def loaded(asked: argparse.Namespace) -> LlamaModel:
-    """Return the model, loaded as the campaign's settings say."""
-    return LlamaModel(asked.file, asked.load)
 
 
 def ready(asked: argparse.Namespace) -> Runtime:
@@ -260,12 +219,6 @@ def ready(asked: argparse.Namespace) -> Runtime:
 def _said(command: Sequence[str]) -> str:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     return ended.stdout.strip()
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def _ms(seconds: float) -> float:

@@ -25,6 +25,12 @@ class Subject:
     target: Path
     draft_model: Path | None = None
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What programs take to load it."""
+        small = () if self.draft_model is None else ("--draft-model", str(self.draft_model))
+        return ("--target", str(self.target), *small)
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
@@ -108,8 +114,7 @@ def _speed(subject: Subject, tools: Tools, settings: Sequence[str], *, brief: bo
         program = ("lab.peers", str(tools.server), "--server-modes", of_server, "--")
     command = (
         *(sys.executable, "-m", *program, "--json", "--offline"),
-        *("--target", str(subject.target)),
-        *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
+        *subject.flags,
         *("--modes", ",".join(modes), "--temperature", "0" if brief else "0,0.8"),
         *(("--prompts", str(_BRIEF)) if brief else ("--per-workload", "2")),
         *("--max-tokens", "16" if brief else "128"),
@@ -122,8 +127,7 @@ def _same_text(subject: Subject, own: Sequence[str], *, exact: bool, brief: bool
     modes = ["off", "auto", "lookup", *(["model:3"] if subject.draft_model is not None else [])]
     name = f"{subject.name}{' --exact' if exact else ''}"
     command = (
-        *(sys.executable, "-m", "lab.same_text", "/dev/null", "--target", str(subject.target)),
-        *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
+        *(sys.executable, "-m", "lab.same_text", "/dev/null", *subject.flags),
         *("--modes", ",".join(modes), "--kernels", "exact" if exact else "default"),
         *("--prompts", "1" if brief else "6", "--max-tokens", "8" if brief else "96"),
         *own,
@@ -134,8 +138,7 @@ def _same_text(subject: Subject, own: Sequence[str], *, exact: bool, brief: bool
 def _several(subject: Subject, own: Sequence[str], *, brief: bool) -> Stage:
     """Return plain and drafted speed of several at a time; of other kinds, prompts have 500 tokens and more."""
     command = (
-        *(sys.executable, "-m", "lab.benchmarks.parallel", "--target", str(subject.target)),
-        *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
+        *(sys.executable, "-m", "lab.benchmarks.parallel", *subject.flags),
         *("--parallel", "2" if brief else "8", "--count", "2" if brief else "16"),
         *("--rounds", "1" if brief else "2", "--max-tokens", "8" if brief else "64"),
         *(("--kinds", "code,chat") if brief else ()),

@@ -1,4 +1,4 @@
-"""Assessment: what a policy made of a world, beside the clairvoyant, fixed settings and plain.
+"""Assessment: what a policy made of a world, beside the clairvoyant and plain decoding.
 
 The noise of a figure is the spread over seeds: an assessment of several states its standard error.
 """
@@ -10,17 +10,9 @@ from functools import cache
 import numpy as np
 
 from lab.simulator.catalogue import build
-from lab.simulator.clairvoyant import best_choices, best_fixed
+from lab.simulator.clairvoyant import best_choices
 from lab.simulator.contenders import Contender, fixed_lookup
-from lab.simulator.loop import (
-    WARM_UP,
-    Run,
-    Seconds,
-    plain_seconds,
-    regret,
-    run,
-    worst_window,
-)
+from lab.simulator.loop import WARM_UP, Run, Seconds, plain_seconds, regret, run, worst_window
 from lab.simulator.replay import Choice, Replay
 
 _TRAINING = (1000, 1001, 1002)  # seeds that only rank the clairvoyant's settings
@@ -44,14 +36,6 @@ def clairvoyant(name: str, seed: int, *, sees_gaps: bool = False) -> Seconds:
     if build(name, seed).adversary is not None:
         return _best_against_adversary(name, seed)
     return _replay(name, seed).seconds(_choices(name, sees_gaps=sees_gaps))
-
-
-@cache
-def fixed(name: str, seed: int) -> Seconds:
-    """Return what the best fixed setting in hindsight takes."""
-    if build(name, seed).adversary is not None:
-        return _best_against_adversary(name, seed)
-    return best_fixed(_replay(name, seed))[1]
 
 
 @cache
@@ -104,11 +88,6 @@ class Outcome:
     def gap_regret(self) -> float:
         """Against the clairvoyant that sees gaps."""
         return regret(self.run.seconds, clairvoyant(self.name, self.seed, sees_gaps=True))
-
-    @property
-    def fixed_regret(self) -> float:
-        """Against the best fixed setting in hindsight."""
-        return regret(self.run.seconds, fixed(self.name, self.seed))
 
     @property
     def window(self) -> float:

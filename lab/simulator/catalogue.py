@@ -1,13 +1,15 @@
-"""The catalogue of simulated worlds."""
+"""The catalogue of simulated worlds: adversaries, worlds, and what else may draft in them.
 
-from dataclasses import replace
+What an adversary does to a world depends on what was drafted. An offer is what the program would offer beside: a store of
+what was said before, or heads. A store changes neither text nor costs, so whoever knows all and asks no store is still the
+one to compare with: regret says what the store costs where it misleads, and is negative where it helps.
+"""
 
-from lab.simulator.adversaries import (
-    BreakBets,
-    CollapseAfterDraft,
-    DivergeAfterCopy,
-    Honeymoon,
-)
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
 from lab.simulator.costs import (
     ACROSS,
     DEAR,
@@ -23,7 +25,6 @@ from lab.simulator.costs import (
     RTX_3090_Q4_0,
     TABLES,
 )
-from lab.simulator.offers import OFFERS
 from lab.simulator.texts import (
     Stretch,
     adversarial,
@@ -36,12 +37,65 @@ from lab.simulator.texts import (
     slow_midway,
     stationary,
 )
-from lab.simulator.world import Build, GapLaw, TrueCosts, World
+from lab.simulator.world import Adversary, Build, GapLaw, TrueCosts, World
 
+_LENGTH = 20
+"""Tokens that an adversary changes."""
+_PIECE, _GOES_ON = 4, 24
+"""Tokens of a misleading piece that are the text's own, as many as the store looks for, and how many others follow."""
 UNINFORMATIVE = GapLaw((1.0, 1.5), (1.0, 1.5))
 CONFIDENTLY_WRONG = GapLaw((1.0, 1.5), (2.0, 1.5))
 CODE, CREATIVE = Stretch(0, 0, 0.97), Stretch(0, 1, 0.3)
 COPIED, NEW = Stretch(0, 0, 0.97, edits=0.03), Stretch(0, 1, 0.5)
+
+
+class CollapseAfterDraft(Adversary):
+    """After any drafted round the draft model is wrong for the next tokens."""
+
+    def after(self, world: World, drafted: bool, n_confirmed: int) -> None:
+        if drafted:
+            world.agreement[n_confirmed : n_confirmed + _LENGTH] = 0.0
+
+
+@dataclass
+class Honeymoon(Adversary):
+    """Drafting goes well for a few rounds, then fails until it was given up for a while."""
+
+    rounds: int = 6
+    recovers: int = 40
+    drafted_rounds: int = 0
+    last: int = 0
+
+    def after(self, world: World, drafted: bool, n_confirmed: int) -> None:
+        if n_confirmed - self.last > self.recovers:
+            self.drafted_rounds = 0
+        if not drafted:
+            return
+        self.last = n_confirmed
+        self.drafted_rounds += 1
+        if self.drafted_rounds >= self.rounds:
+            world.agreement[n_confirmed : n_confirmed + self.recovers] = 0.0
+
+
+class DivergeAfterCopy(Adversary):
+    """What is copied goes on as before, until a draft bets on it."""
+
+    def after(self, world: World, drafted: bool, n_confirmed: int) -> None:
+        if drafted:
+            rng = np.random.default_rng((world.seed, n_confirmed))
+            new: list[int] = rng.integers(0, world.n_vocab, _LENGTH).tolist()
+            end = world.turns[-1][1]
+            new = new[: max(0, end - n_confirmed)]
+            world.text[n_confirmed : n_confirmed + len(new)] = new
+
+
+class BreakBets(Adversary):
+    """Whatever is drafted, the text says something else: at once, or one token later."""
+
+    def before(self, world: World, drafted: Sequence[int], n_confirmed: int) -> None:
+        if drafted:
+            at = min(n_confirmed % 2, len(drafted) - 1)
+            world.text[n_confirmed + at] = (drafted[at] + 1) % world.n_vocab
 
 
 def _deep(costs: TrueCosts) -> TrueCosts:
@@ -115,8 +169,43 @@ WORLDS: dict[str, Build] = {
 }
 
 
+def version(world: World) -> None:
+    """Keep an earlier version of what will be said, of which a tenth of the tokens is another."""
+    rng, text = np.random.default_rng((world.seed, 5)), _replies(world)
+    changed = rng.random(len(text)) < 0.1
+    others = rng.integers(0, max(text) + 1, len(text))
+    world.said_before = (np.where(changed, others, text).tolist(),)
+
+
+def misleading(world: World) -> None:
+    """Keep texts that begin with all that the store looks for of what will be said, and go on differently at once."""
+    rng, text = np.random.default_rng((world.seed, 6)), _replies(world)
+    starts = range(0, len(text) - _PIECE, _PIECE)
+    pieces = [text[start : start + _PIECE] for start in starts]
+    world.said_before = tuple(
+        [*piece, *rng.integers(0, max(text) + 1, _GOES_ON).tolist()] for piece in pieces
+    )
+
+
+def heads(world: World) -> None:
+    """Let heads of the target draft in place of the draft model, at its costs and as often right."""
+    world.has_heads = True
+
+
+OFFERS: dict[str, Callable[[World], None]] = {
+    "version": version,
+    "misleading": misleading,
+    "heads": heads,
+}
+"""By what follows a world's name and a plus."""
+
+
+def _replies(world: World) -> list[int]:
+    return [token for start, end in world.turns for token in world.text[start:end]]
+
+
 def build(name: str, seed: int) -> World:
-    """Build a world of the catalogue; `NAME+OFFER` has more that may draft, see `lab.simulator.offers`."""
+    """Build a world of the catalogue; `NAME+OFFER` has more that may draft, see `OFFERS`."""
     kind, *offers = name.split("+")
     world = WORLDS[kind](seed)
     world.name = name

@@ -1,4 +1,4 @@
-"""The clairvoyant: knows true costs, chances and regimes, not the coins. And fixed settings."""
+"""The clairvoyant: knows true costs, chances and regimes, not the coins."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.simulator.loop import WARM_UP, Seconds
+from lab.simulator.loop import WARM_UP
 from lab.simulator.replay import Choice, Replay
 from lab.simulator.world import GapLaw, TrueCosts
 from localspec.decoding.model import Role
@@ -166,15 +166,3 @@ def _late(replays: Sequence[Replay], choices: Mapping[int, Choice]) -> float:
     """Return the seconds from the 300th token on."""
     taken = [replay.seconds(choices) for replay in replays]
     return float(sum(seconds[-1] - seconds[WARM_UP] for seconds in taken))
-
-
-def best_fixed(replay: Replay) -> tuple[Choice, Seconds]:
-    """Return the one setting that, in hindsight, was best from the 300th token on."""
-    options = [Choice(), *(Choice(length) for length in MODEL_LENGTHS)]
-    if replay.world.copies:
-        options += [Choice(0, k, match) for match in MIN_MATCHES for k in COPY_LENGTHS]
-    regimes = set(replay.world.regimes.tolist())
-    taken = [replay.seconds(dict.fromkeys(regimes, option)) for option in options]
-    late = [float(s[-1] - s[WARM_UP]) for s in taken]
-    best = int(np.argmin(late))
-    return options[best], taken[best]

@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lab.simulator.alone import Alone
-from lab.simulator.pair import VirtualModel
+from lab.simulator.pair import Alone, VirtualModel
 from lab.simulator.world import World
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.simulator.alone import Alone
 from lab.simulator.contenders import Contender
-from lab.simulator.pair import Machine, VirtualModel
+from lab.simulator.pair import Alone, Machine, VirtualModel
 from lab.simulator.world import World
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.choose import Chooser

@@ -1,6 +1,6 @@
 """The virtual pair: what its models say is scripted, what their passes cost moves a clock."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from lab.simulator.world import MARGIN, World
 from localspec.decoding.model import Logits, Pass, Role
 from localspec.decoding.noise import Noise
+from localspec.decoding.scheduler import SequenceView
 
 _UNLIKELY = -60.0
+_MOST = 1 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -159,3 +161,36 @@ class VirtualModel:
             if known == confirmed[-len(known) :]:
                 return n_common + drafted
         raise AssertionError("a request that does not continue the text")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alone:
+    """The one sequence of a model, which takes passes of any size.
+
+    Args:
+        view: the model.
+    """
+
+    view: VirtualModel
+    most_rows: int = _MOST
+    n_batch: int = _MOST
+    chunk: int = _MOST
+
+    @property
+    def views(self) -> Sequence[SequenceView]:
+        return (self.view,)
+
+    def missing(self, slot: int, request: Pass) -> int:
+        cached = self.view.common_prefix(request.tokens)
+        return max(request.rows, len(request.tokens) - cached)
+
+    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+        tokens = request.tokens
+        cached = min(self.view.common_prefix(tokens), len(tokens) - request.rows)
+        self.view.prefill(tokens[: cached + count])
+
+    def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
+        return [self.view.branched(request) for _, request in asked]
+
+    def close_ranks(self, running: Collection[int]) -> None:
+        pass

@@ -6,7 +6,6 @@ two best scores lie, what each pass really takes, and what calibration had measu
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,16 +74,14 @@ class TrueCosts:
         return self.draft.of(width) * (1 + self.draft_growth * depth)
 
 
-class Adversary(Protocol):
+class Adversary:
     """Changes what is to come, knowing what was done."""
 
     def before(self, world: "World", drafted: Sequence[int], n_confirmed: int) -> None:
         """Change the world before the target sees what was drafted."""
-        ...
 
     def after(self, world: "World", drafted: bool, n_confirmed: int) -> None:
         """Change the world from position `n_confirmed` on; `drafted` says what the round was."""
-        ...
 
 
 @dataclass(slots=True, eq=False)

@@ -22,7 +22,7 @@ from localspec.llama.batch import Batch, Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.spare_cores import MOMENTS, SpareCores
-from localspec.options import KV_TYPES, LoadOptions
+from localspec.options import KV_TYPES, QUANTISED_KV_TYPES, LoadOptions
 from localspec.resources import default_threads, free_ram_bytes
 
 _DEFAULT_N_CTX = 4096
@@ -98,8 +98,10 @@ class NativeContext:
         handle = native.llama_init_from_model(model.handle, self._params(options, rows))
         if not handle:
             detail = last_complaint() or "no reason given"
+            # Blocks of 32 values have to divide the heads.
+            other = " or --kv-type f16" if options.kv_type in QUANTISED_KV_TYPES else ""
             raise ModelLoadError(
-                f"llama.cpp cannot make a context for {model.path}: {detail}; try a smaller --ctx"
+                f"llama.cpp cannot make a context for {model.path}: {detail}; try a smaller --ctx{other}"
             )
         self._handle: int | None = handle
         self._free = weakref.finalize(self, native.llama_free, handle)

@@ -16,7 +16,7 @@ import numpy as np
 
 from localspec.errors import ModelLoadError
 from localspec.models.memory import ModelShape, context_of, predict
-from localspec.options import LoadOptions
+from localspec.options import QUANTISED_KV_TYPES, LoadOptions
 from localspec.resources import Usage
 from localspec.storage.files import size_text
 
@@ -338,9 +338,11 @@ def _refusal(target: ModelLoad, had_draft_model: bool, machine: Machine) -> str:
     smaller = (2**power for power in range(20, 8, -1) if 2**power < target.n_ctx)
     fitting = (each for each in smaller if _place(target.with_context(each), None, machine))
     remedies = [f"--ctx {n_ctx}" for n_ctx in (next(fitting, None),) if n_ctx]
-    packed = target.with_context(target.n_ctx, kv_type="q8_0")
-    if target.options.kv_type != "q8_0" and _place(packed, None, machine):
-        remedies.append("--kv-type q8_0")
+    kinds, own = list(QUANTISED_KV_TYPES), target.options.kv_type
+    narrower = kinds[kinds.index(own) + 1 :] if own in kinds else kinds
+    packed = (target.with_context(target.n_ctx, kv_type=kind) for kind in narrower)
+    widest = next((load for load in packed if _place(load, None, machine)), None)
+    remedies += [f"--kv-type {widest.options.kv_type}"] if widest else []
     advice = f"try {' or '.join(remedies)}" if remedies else "choose a smaller model"
     what = "without its draft model" if had_draft_model else f"at a context of {target.n_ctx}"
     return (

@@ -5,8 +5,11 @@ from dataclasses import dataclass, replace
 from localspec.errors import UsageError
 from localspec.options.option import check, cut, option
 
-KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
-"""ggml's type numbers of the KV caches that we offer."""
+QUANTISED_KV_TYPES = {"q8_0": 8, "q5_1": 7, "q5_0": 6, "q4_1": 3, "q4_0": 2, "iq4_nl": 20}
+"""ggml's type numbers of the quantised KV caches, the widest first."""
+
+KV_TYPES = {"f32": 0, "f16": 1, "bf16": 30, **QUANTISED_KV_TYPES}
+"""ggml's type numbers of the KV caches that llama.cpp has."""
 
 _MOST_SNAPSHOTS = 7
 """What passes of eight tokens need, beyond which kernels change on GPUs; each takes as much memory as the state."""
@@ -34,12 +37,12 @@ class LoadOptions:
 
     Args:
         n_ctx: Context size in tokens. Default: up to 4096, or more in a chat or for a long prompt, if memory allows.
-        kv_type: Type of the KV cache; changes rounding.
+        kv_type: Type of the KV cache; those from q8_0 on save memory and change the text.
         threads: CPU threads. Default: one per physical core.
         gpu_layers: Layers to put on the GPU. Default: auto (all).
         devices: Devices to use, separated by commas: names, 'cpu' or 'auto'. Default: auto (all GPUs).
         threads_batch: CPU threads for wider passes, verification among them; None the same.
-        flash_attention: True or False force it; None decides by device and cache, see `attention`.
+        flash_attention: True or False force it, and a quantised cache needs it; None decides by device and cache, see `attention`.
         repack: rearrange weights for the CPU's widest kernels: faster, but a wide pass rounds
             differently from a narrow one.
         load_mode: copy, mmap, mlock or direct; None maps the file where its pages are used as they
@@ -53,7 +56,7 @@ class LoadOptions:
         kv_offload: Keep the KV cache of GPU layers on the GPU.
 
     Raises:
-        UsageError: a value is of the wrong type, or out of its range.
+        UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
     """
 
     n_ctx: int | None = option(None, "context", "N", name="ctx", least=2, most=1 << 24)
@@ -77,6 +80,10 @@ class LoadOptions:
     def __post_init__(self) -> None:
         check(self)
         _ = self.shares
+        if self.flash_attention is False and self.kv_type in QUANTISED_KV_TYPES:
+            raise UsageError(
+                f"kv_type {self.kv_type} needs flash_attention, which is False: leave it out, or take f16"
+            )
 
     @property
     def shares(self) -> tuple[float, ...]:

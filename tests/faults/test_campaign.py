@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from lab.faults.campaign import BEGIN, END, TRIALS, Row, replaced, table, tried
+from lab.faults.campaign import BEGIN, END, Row, replaced, table, tried
 from lab.faults.ground import Ground
-from lab.faults.trial import Trial
+from lab.faults.trial import TRIALS, Trial
 from localspec.storage.paths import data_dir
 
 pytestmark = pytest.mark.slow

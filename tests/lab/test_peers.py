@@ -54,7 +54,7 @@ def test_an_answer_arrives_chunk_by_chunk_and_closing_twice_is_harmless(tmp_path
     server.close()
     server.close()
     with pytest.raises(ProcessLookupError):
-        os.kill(server.pids[0], 0)
+        os.kill(server.process.pid, 0)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def test_texts_and_special_texts_as_tokens(smollm2: LlamaModel) -> None:
         {"threads": 99999999999},
         {"threads_batch": 0},
         {"kv_type": "q4_7"},
+        {"flash_attention": False, "kv_type": "q4_0"},
         {"load_mode": "fast"},
         {"split": "rows"},
         {"tensor_split": "3;1"},
@@ -101,6 +102,6 @@ def test_texts_and_special_texts_as_tokens(smollm2: LlamaModel) -> None:
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, object]) -> None:
-    (name,) = options
+    name, *_ = options
     with pytest.raises(UsageError, match=name):
         LoadOptions(**options)  # type: ignore[arg-type]

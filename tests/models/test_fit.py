@@ -115,6 +115,12 @@ def test_context_that_was_named_is_not_shrunk_but_refused_with_what_would_fit(
     ram = machine(need_mb(big, **long) - 1500)
     assert "--ctx 16384 or --kv-type q8_0" in refusal(big, None, ram, shrinks=False, **long)
     assert fit(big, None, ram, shrinks=False, kv_type="q8_0", **long).kv_type == "q8_0"
+    ram = machine(need_mb(big, kv_type="q4_1", **long))
+    for kind in ("f16", "q8_0"):
+        assert "--kv-type q4_1" in refusal(big, None, ram, shrinks=False, kv_type=kind, **long)
+    assert "--kv-type" not in refusal(
+        big, None, machine(1000), shrinks=False, kv_type="q4_0", **long
+    )
 
 
 def test_the_target_has_the_gpu_first_and_the_draft_model_what_is_left(

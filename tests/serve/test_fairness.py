@@ -15,7 +15,7 @@ def stories(begin: Path, pass_s: float) -> dict[str, Any]:
     """Return a script of stories that do not begin before a file is there."""
     rests = {"at": 0, "until": str(begin)}
     return {
-        "answers": {"story": "x" * 100},
+        "answers": {"story": "x" * 40},
         "otherwise": ["Hello there."],
         "pass_s": pass_s,
         "rests": rests,

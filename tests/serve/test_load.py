@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.benchmarks import serve_load
-from lab.benchmarks.serve_load import Answered, Arm, Level, Load, Servers
+from lab.benchmarks.serve_load import Answered, Arm, Level, Load
 from tests.serve.serving import Served, served
 
 BODY = {"temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
@@ -15,7 +15,7 @@ class Running:
     """A server that somebody else started."""
 
     def __init__(self, server: Served, begun: list[str], name: str) -> None:
-        self.address, self.pids = server.url, list[int]()
+        self.address = server.url
         begun.append(name)
 
     def close(self) -> None:
@@ -36,7 +36,7 @@ def test_every_server_answers_at_every_level_of_every_round() -> None:
         ]
         told: list[str] = []
         load = Load((1, 2), ("One?", "Two?", "Three?"), 2, BODY, 0)
-        found = serve_load.measure(arms, load, Servers(), told.append)
+        found = serve_load.measure(arms, load, told.append)
     assert len(told) == 6
     # Two that shared a process would know each other's prompts.
     assert begun == ["auto", "off", "peer", "peer"]
@@ -57,13 +57,13 @@ def test_the_best_of_the_peer_is_compared() -> None:
     speeds = {"auto": 22, "off": 20, "slow": 10, "fast": 11}
     found = {(4, name): [speed(tokens)] for name, tokens in speeds.items()}
     told = "\n".join(serve_load.table(arms, found))
-    assert "| 4 | fast | 60.0 | 11.0 | 0.10 | 0.10 | 195 | 0.0 | 1 |" in told
-    assert "- 4 clients: auto to the best of llama-server (fast) 2.000, auto to off 1.100" in told
+    assert "| 4 | fast | 60.0 | 11.0 | 0.10 | 0.10 | 195 | 1 |" in told
+    assert "auto to off (off) 1.100, auto to the best of llama-server (fast) 2.000" in told
 
 
 def test_an_answer_that_breaks_off_is_no_answer() -> None:
     with pytest.raises(RuntimeError, match="broke off"):
-        serve_load.answered([(0.1, b'data: {"choices": []}\n\n')])
+        serve_load.answered([(0.1, 'data: {"choices": []}')])
 
 
 def test_a_refusal_ends_it() -> None:

@@ -1,18 +1,6 @@
 """One module for each kind of input: `SEEDS`, where mutation begins, and `run(data)`."""
 
 NAMES = (
-    "registry",
-    "config",
-    "gguf",
-    "split",
-    "template",
-    "batch",
-    "records",
-    "frames",
-    "state",
-    "telemetry",
-    "pins",
-    "hub",
-    "grammar",
-    "schema",
-)
+    "registry", "config", "gguf", "split", "template", "batch", "records", "frames", "state", "telemetry", "pins",
+    "hub", "grammar", "schema",
+)  # fmt: skip

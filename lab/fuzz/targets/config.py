@@ -1,7 +1,6 @@
 """The user's `config.toml`."""
 
-from lab.fuzz.scratch import scratch
-from lab.fuzz.target import check_message
+from lab.fuzz.target import check_message, scratch
 from localspec.config.files import read_settings
 from localspec.errors import LocalspecError
 

@@ -2,8 +2,7 @@
 
 import re
 
-from lab.fuzz.scratch import scratch
-from lab.fuzz.target import FoundError, check_message
+from lab.fuzz.target import FoundError, check_message, scratch
 from localspec.errors import LocalspecError
 from localspec.models.entries import shards_of
 from localspec.models.ledger import IMPORTS, PINS, with_pins

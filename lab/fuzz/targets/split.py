@@ -1,6 +1,6 @@
 """A model in two files, either of which may be anything."""
 
-from lab.fuzz.scratch import scratch
+from lab.fuzz.target import scratch
 from lab.fuzz.targets.gguf import use
 from localspec.models.gguf import read_model
 from tests.models.gguf_builder import Content, Tensor, build, model_values

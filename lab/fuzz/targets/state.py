@@ -9,8 +9,7 @@ from unittest.mock import patch
 
 import llama_cpp.llama_cpp as native
 
-from lab.fuzz.scratch import scratch
-from lab.fuzz.target import FoundError, check_message
+from lab.fuzz.target import FoundError, check_message, scratch
 from localspec.llama.state import StateUnfitError, _belongs_to, _checksum, restore_state
 from localspec.options import LoadOptions
 

@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 
-from lab.fuzz.scratch import scratch
+from lab.fuzz.target import scratch
 from localspec.options.recording import Switch
 from localspec.telemetry.log import FILE, read_prior, read_records, size_bytes, store
 from localspec.telemetry.reply import Pair
