@@ -405,7 +405,7 @@ class _Loading:
                 model = self._model(path, self.plan.draft_options or options, is_heads=True)
             own: LlamaHeads | PlaceHeads
             if heads.block is not None or heads.shares_cache:
-                own = PlaceHeads(model, targets, self.cancel, options, heads)
+                own = PlaceHeads(model, targets, self.cancel, options, heads.layers, heads.block)
             else:
                 own = LlamaHeads(
                     model,

@@ -14,6 +14,7 @@ from typing import cast
 import numpy as np
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.draft_block import DraftBlock
 from localspec.decoding.model import Logits, Pass
 from localspec.errors import PassFailed
 from localspec.llama.batch import Batch, Part
@@ -29,7 +30,6 @@ from localspec.llama.target_rows import (
     row_width,
     unfollow,
 )
-from localspec.models.architectures import Block, Heads
 from localspec.options import LoadOptions
 
 _KNOWN = 12
@@ -45,7 +45,8 @@ class PlaceHeads:
         targets: the target's sequences, all of one context, whose passes they follow from here on.
         cancel: stops passes when set.
         options: how to make their context.
-        heads: what they are: a block, or such as share the target's cache.
+        layers: of the target, whose inputs a block takes.
+        block: what a pass drafts; None where they share the target's cache.
 
     Attributes:
         model: where their weights are.
@@ -64,12 +65,13 @@ class PlaceHeads:
         targets: Sequence[LlamaSequence],
         cancel: CancelFlag,
         options: LoadOptions,
-        heads: Heads,
+        layers: Sequence[int] = (),
+        block: DraftBlock | None = None,
     ) -> None:
-        self.model, self._targets, self._layers = model, targets, heads.layers
-        self.native = _PlaceContext(model, targets, cancel, options, heads)
-        latest, block = follow(targets, heads.layers), heads.block
-        pairs = zip(targets, latest, strict=True)
+        self.model, self._targets, self._layers = model, targets, layers
+        width = row_width(targets[0], layers)
+        self.native = _PlaceContext(model, targets, cancel, options, width, block)
+        pairs = zip(targets, follow(targets, layers), strict=True)
         if block is None:
             keep_hidden_rows(self.native.handle)
             self.views: list[_Place] = [_AssistantPlace(self.native, *each) for each in pairs]
@@ -125,10 +127,10 @@ class _PlaceContext(NativeContext):
         targets: Sequence[LlamaSequence],
         cancel: CancelFlag,
         options: LoadOptions,
-        heads: Heads,
+        width: int,
+        block: DraftBlock | None,
     ) -> None:
-        self._target, self._shares_cache = targets[0].native.handle, heads.shares_cache
-        width, block = row_width(targets[0], heads.layers), heads.block
+        self._target, self._shares_cache = targets[0].native.handle, block is None
         self._embedding_width = width if block is None else 0
         own = replace(options.for_heads(), n_ctx=targets[0].n_ctx)
         self.is_shared, rows = len(targets) > 1, 1 if block is None else block.size
@@ -279,7 +281,7 @@ class _BlockPlace(_Place):
         target: LlamaSequence,
         rows: TargetRows,
         number: int,
-        block: Block,
+        block: DraftBlock,
     ) -> None:
         super().__init__(native, target, rows)
         self._number = number

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from localspec.decoding.draft_block import DraftBlock
+
 if TYPE_CHECKING:
     from localspec.models.gguf import GgufHeader
 
@@ -68,30 +70,6 @@ _LARGEST_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Tokens that one pass drafts: the latest token of the text, and behind it masks, whose rows say what comes there.
-
-    Args:
-        size: tokens of the pass.
-        mask: id of a mask.
-        skipped: rows before the first that drafts: 1 where the row of the latest token itself is none.
-        top_k: candidates of a place, of which a selector scores each by the one chosen before it; 0 without one.
-        causal: whether a place sees none behind it.
-    """
-
-    size: int
-    mask: int
-    skipped: int = 1
-    top_k: int = 0
-    causal: bool = False
-
-    @property
-    def drafted(self) -> int:
-        """Most tokens that a pass drafts."""
-        return self.size - self.skipped
-
-
-@dataclass(frozen=True, slots=True)
 class Heads:
     """Heads that a target has.
 
@@ -104,7 +82,7 @@ class Heads:
     """
 
     layers: tuple[int, ...] = ()
-    block: Block | None = None
+    block: DraftBlock | None = None
     shares_cache: bool = False
     count: int = 1
     of_outputs: bool = False
@@ -187,12 +165,12 @@ def heads_in(draft: "GgufHeader") -> Heads | None:
     return Heads(tuple(_values(draft, "target_layers"))) if architecture == _EAGLE3 else None
 
 
-def _block(draft: "GgufHeader") -> Block:
+def _block(draft: "GgufHeader") -> DraftBlock:
     """Return what a pass of a DFlash draft gives: with a Markov head (DSpark), it begins with the latest token's own row."""
     values, names = draft.metadata, {tensor.name for tensor in draft.tensors}
     markov = "markov_w1.weight" in names
     anchored = markov and values.get(f"{_DFLASH}.sample_from_anchor", True) is True
-    return Block(
+    return DraftBlock(
         _number(draft, "block_size"),
         draft.number("tokenizer.ggml.mask_token_id") or 0,
         skipped=0 if anchored else 1,

@@ -72,7 +72,9 @@ class Bench:
         """Return a target that has computed a text but for its last token, and heads."""
         assert self._heads is not None
         target = LlamaContext(self.target)
-        heads = PlaceHeads(self.model, [target], cancel or CancelFlag(), OPTIONS, self._heads)
+        layers, block = self._heads.layers, self._heads.block
+        cancel = cancel or CancelFlag()
+        heads = PlaceHeads(self.model, [target], cancel, OPTIONS, layers, block)
         if text:
             target.prefill(text[:-1])
         return target, heads

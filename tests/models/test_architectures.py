@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from localspec.decoding.draft_block import DraftBlock
 from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.architectures import (
-    Block,
     Heads,
     heads_in,
     heads_of,
@@ -159,16 +159,16 @@ def test_assistants_of_another_target_are_refused(
 
 
 def test_what_a_block_gives_is_read_from_the_header(models: Models) -> None:
-    def block(name: str) -> Block | None:
+    def block(name: str) -> DraftBlock | None:
         heads = heads_in(header(models[name]))
         assert heads is not None
         assert heads.layers == (0, 1, 3)
         return heads.block
 
-    assert block("dflash") == Block(8, 255)
-    assert block("dflash2") == Block(8, 255, top_k=4)
-    assert block("dspark") == Block(8, 255, skipped=0)
-    assert block("dspark with a bonus") == Block(8, 255)
+    assert block("dflash") == DraftBlock(8, 255)
+    assert block("dflash2") == DraftBlock(8, 255, top_k=4)
+    assert block("dspark") == DraftBlock(8, 255, skipped=0)
+    assert block("dspark with a bonus") == DraftBlock(8, 255)
     assert heads_in(header(models["assistant"])) == Heads(shares_cache=True)
     assert heads_in(header(models["llama"])) is None
 
@@ -227,7 +227,7 @@ def test_heads_are_planned_where_there_are_some(models: Models, draft: str, para
     eagle3 = plan(models["llama"], draft, models["eagle3"], parallel)
     assert eagle3.heads == Heads((1, 2, 3))
     block = plan(models["llama"], draft, models["dflash"], parallel)
-    assert block.heads == Heads((0, 1, 3), Block(8, 255))
+    assert block.heads == Heads((0, 1, 3), DraftBlock(8, 255))
     assistant = plan(models["gemma4"], draft, models["assistant"], parallel)
     assert assistant.heads == Heads(shares_cache=True)
     assert plan(models["llama"], "auto", parallel=parallel).heads is None
