@@ -39,48 +39,36 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> tuple[GgufHeader, GgufH
 
 
 @pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize(
-    ("options", "gpus"),
-    [
+def test_gpus_are_those_that_the_options_allow() -> None:
+    cases: list[tuple[Any, list[str]]] = [
         ({}, ["CUDA0", "CUDA1"]),
         ({"devices": ("cuda1",)}, ["CUDA1"]),
         ({"devices": ("CPU",)}, []),
         ({"gpu_layers": 0}, []),
         ({"split": "none"}, ["CUDA0"]),
-    ],
-)
-def test_gpus_are_those_that_the_options_allow(options: Any, gpus: list[str]) -> None:
-    found = free_memory(LoadOptions(**options))
-    assert found is not None
-    assert found.ram.free_bytes == 8 * GB
-    assert [gpu.name for gpu in found.gpus] == gpus
+    ]
+    for options, gpus in cases:
+        found = free_memory(LoadOptions(**options))
+        assert found is not None
+        assert found.ram.free_bytes == 8 * GB
+        assert [gpu.name for gpu in found.gpus] == gpus
 
 
 @pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize(
-    ("options", "draft_options", "layers", "places"),
-    [
-        (None, None, (33, 17), ["RAM", "CUDA0", "CUDA1"]),
-        (
-            LoadOptions(devices=("cpu",)),
-            LoadOptions(devices=("CUDA1",)),
-            (0, 17),
-            ["RAM", "CUDA1"],
-        ),
-    ],
-)
-def test_a_pair_is_planned_from_its_headers_where_the_options_send_it(
-    headers: tuple[GgufHeader, GgufHeader],
-    options: LoadOptions | None,
-    draft_options: LoadOptions | None,
-    layers: tuple[int, int],
-    places: list[str],
-) -> None:
-    plan = plan_fit(*headers, options, draft_options)
-    assert plan is not None
-    assert plan.n_ctx == 4096
-    assert (plan.target_layers, plan.draft_layers) == layers
-    assert [use.place.name for use in plan.uses] == places
+def test_a_pair_is_planned_where_it_is_sent(headers: tuple[GgufHeader, GgufHeader]) -> None:
+    away = LoadOptions(devices=("cpu",)), LoadOptions(devices=("CUDA1",))
+    for options, layers, places in (
+        ((None, None), (33, 17), ["RAM", "CUDA0", "CUDA1"]),
+        (away, (0, 17), ["RAM", "CUDA1"]),
+    ):
+        plan = plan_fit(*headers, *options)
+        assert plan is not None
+        assert (plan.n_ctx, plan.target_layers, plan.draft_layers) == (4096, *layers)
+        assert [use.place.name for use in plan.uses] == places
+    # Layers do not leave a GPU for a larger context: both models fill the two GPUs nearly.
+    larger = plan_fit(*headers, LoadOptions(n_ctx=context_with_room(*headers, LoadOptions())))
+    assert larger is not None
+    assert (larger.target_layers, larger.draft_layers) == (33, 17)
 
 
 @pytest.mark.usefixtures("machine")
@@ -152,19 +140,6 @@ def test_a_prompt_gets_the_context_that_it_needs_as_far_as_there_is_memory(
     assert len(smaller) == (n_ctx == 12_000)
 
 
-@pytest.mark.usefixtures("machine")
-def test_layers_do_not_leave_a_gpu_for_a_larger_context(
-    headers: tuple[GgufHeader, GgufHeader],
-) -> None:
-    """Both models fill the two GPUs nearly, and all layers of the target stay there."""
-    found = context_with_room(*headers, LoadOptions())
-    usual = plan_fit(*headers)
-    larger = plan_fit(*headers, LoadOptions(n_ctx=found))
-    assert usual is not None
-    assert larger is not None
-    assert (larger.target_layers, larger.draft_layers) == (usual.target_layers, usual.draft_layers)
-
-
 def test_nothing_is_planned_where_it_cannot_be_known(
     headers: tuple[GgufHeader, GgufHeader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,31 +155,19 @@ def test_nothing_is_planned_where_it_cannot_be_known(
 
 @pytest.mark.usefixtures("machine")
 def test_as_many_sequences_fit_as_their_caches_where_the_layers_are(
-    headers: tuple[GgufHeader, GgufHeader],
+    headers: tuple[GgufHeader, GgufHeader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, small = headers
-
     def count(**options: object) -> int:
-        found = sequences_that_fit(small, LoadOptions(**options))  # type: ignore[arg-type]
+        found = sequences_that_fit(headers[1], LoadOptions(**options))  # type: ignore[arg-type]
         assert found is not None
         return found
 
-    on_gpus, on_cpu, one_layer = (count(n_ctx=4096, gpu_layers=n) for n in (None, 0, 2))
-    assert len({on_gpus, on_cpu, one_layer}) == 3
+    assert len({count(n_ctx=4096, gpu_layers=n) for n in (None, 0, 2)}) == 3
     assert count(n_ctx=1 << 17, n_batch=1 << 16, gpu_layers=0) == 0
-
-
-def test_sequences_on_a_gpu_without_memory_of_its_own_share_the_ram(
-    headers: tuple[GgufHeader, GgufHeader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, small = headers
     counts = []
-    for kind in ("GPU", "IGPU"):
+    for kind in ("GPU", "IGPU"):  # one without memory of its own shares the RAM
         gpu = Device("Vulkan0", "graphics", 8 * GB, 8 * GB, kind, 0, "Vulkan")
         monkeypatch.setattr("localspec.llama.devices.devices", lambda known=gpu: [known])
         monkeypatch.setattr(fitting, "free_ram_bytes", lambda: 2 * GB)
-        counts.append(sequences_that_fit(small, LoadOptions(n_ctx=4096)))
-    own, shared = counts
-    assert own is not None
-    assert shared is not None
-    assert 0 < shared < own / 3
+        counts.append(count(n_ctx=4096))
+    assert 0 < counts[1] < counts[0] / 3

@@ -16,7 +16,6 @@ from localspec.errors import (
     ModelLoadError,
     ModelUnavailable,
     PairMismatch,
-    UsageError,
 )
 from localspec.launch import fit as fitting
 from localspec.launch import plan as launch
@@ -29,6 +28,7 @@ from localspec.options import QUANTISED_KV_TYPES, LaunchOptions, LoadOptions
 from localspec.resources import Usage
 from tests.models.gguf_builder import TOKENS, model_file
 from tests.models.shapes import LLAMA_8B, sparse_model
+from tests.support.checks import refuses
 
 SMALL, CODER = "smollm2-135m", "qwen2.5-coder-1.5b"
 CODER_DRAFT = "qwen2.5-coder-0.5b"
@@ -52,9 +52,8 @@ def pair(target: Path, draft_model: Path, **more: Any) -> LaunchOptions:
     return LaunchOptions(target=str(target), draft_model=str(draft_model), **more)
 
 
-@pytest.mark.parametrize(
-    ("request_", "references", "mode"),
-    [
+def test_flags_come_to_what_is_loaded_and_what_drafts() -> None:
+    for request_, references, mode in [
         (LaunchOptions(), [SMALL], DraftMode("auto")),
         (LaunchOptions(draft="off"), [SMALL], DraftMode("off")),
         (LaunchOptions(draft="lookup"), [SMALL], DraftMode("lookup", 15)),
@@ -68,41 +67,24 @@ def pair(target: Path, draft_model: Path, **more: Any) -> LaunchOptions:
         (LaunchOptions(target="t.gguf"), ["t.gguf"], DraftMode("auto")),
         (LaunchOptions(target="t", draft_model="d"), ["t", "d"], DraftMode("auto")),
         (LaunchOptions(target="t", draft_model="d", draft="off"), ["t"], DraftMode("off")),
-        (
-            LaunchOptions(target="t", draft_model="d", draft="lookup"),
-            ["t"],
-            DraftMode("lookup", 15),
-        ),
-        (
-            LaunchOptions(CODER, draft="off", further=("model",)),
-            [CODER, CODER_DRAFT],
-            DraftMode("off"),
-        ),
-    ],
-)
-def test_flags_come_to_what_is_loaded_and_what_drafts(
-    request_: LaunchOptions, references: list[str], mode: DraftMode
-) -> None:
-    modes = draft_modes(request_)
-    assert launch._references(request_, modes, load_registry()) == references
-    assert modes[0] == mode
+        (LaunchOptions(target="t", draft_model="d", draft="lookup"), ["t"], DraftMode("lookup", 15)),
+        (LaunchOptions(CODER, draft="off", further=("model",)), [CODER, CODER_DRAFT], DraftMode("off")),
+    ]:  # fmt: skip
+        modes = draft_modes(request_)
+        assert launch._references(request_, modes, load_registry()) == references
+        assert modes[0] == mode
 
 
-@pytest.mark.parametrize(
-    ("modes", "rows"),
-    [
+def test_passes_are_as_wide_as_the_widest_mode_needs(target: Path, draft_model: Path) -> None:
+    for modes, rows in [
         (("off",), 1),
         (("lookup",), 16),
         (("model:5",), 6),
         (("auto",), 32),
         (("off", "lookup:40"), 41),
-    ],
-)
-def test_passes_are_as_wide_as_the_widest_mode_needs(
-    target: Path, draft_model: Path, modes: tuple[str, ...], rows: int
-) -> None:
-    request = pair(target, draft_model, draft=modes[0], further=modes[1:])
-    assert make_plan(request).options.max_rows == rows
+    ]:
+        request = pair(target, draft_model, draft=modes[0], further=modes[1:])
+        assert make_plan(request).options.max_rows == rows
 
 
 PLAIN = PassCosts((1, 32), (1.0, 1.1))
@@ -112,9 +94,10 @@ def costing(seconds: float) -> PassCosts:
     return PassCosts((1, 32), (seconds, 2 * seconds))
 
 
-@pytest.mark.parametrize(
-    ("stored", "draft", "used"),
-    [
+def test_a_draft_model_that_could_never_pay_is_not_loaded(
+    target: Path, draft_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stored, draft, used in [
         (StoredCosts(costing(1.0)), "auto", False),
         (StoredCosts(costing(1.0)), "model", True),
         (StoredCosts(costing(0.1)), "auto", True),
@@ -123,25 +106,16 @@ def costing(seconds: float) -> PassCosts:
         (StoredCosts(costing(0.85)), "auto", False),
         (StoredCosts(costing(0.85), 1), "auto", True),
         (StoredCosts(costing(1.0), 1), "auto", False),
-    ],
-)
-def test_a_draft_model_that_could_never_pay_is_not_loaded(
-    target: Path,
-    draft_model: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    stored: StoredCosts | None,
-    draft: str,
-    used: bool,
-) -> None:
-    known = {target: StoredCosts(PLAIN), draft_model: stored}
-    monkeypatch.setattr(launch, "stored_costs", lambda file, *_: known[file])
-    ready = make_plan(pair(target, draft_model, draft=draft))
-    assert (ready.draft_model is not None) is (ready.shared_vocab > 0) is used
-    if used or stored is None:
-        assert ready.left_out is None
-    else:  # what is left out is known by its price
-        assert ready.left_out is not None
-        assert ready.left_out.draft_model == stored.costs
+    ]:
+        known = {target: StoredCosts(PLAIN), draft_model: stored}
+        monkeypatch.setattr(launch, "stored_costs", lambda file, *_, known=known: known[file])
+        ready = make_plan(pair(target, draft_model, draft=draft))
+        assert (ready.draft_model is not None) is (ready.shared_vocab > 0) is used
+        if used or stored is None:
+            assert ready.left_out is None
+        else:  # what is left out is known by its price
+            assert ready.left_out is not None
+            assert ready.left_out.draft_model == stored.costs
 
 
 @pytest.mark.parametrize(("rows", "wins"), [(1, False), (2, False), (3, True)])
@@ -167,28 +141,19 @@ def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:
     assert ready.options == LoadOptions(max_rows=32).exact()
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_options_that_contradict_each_other_are_refused() -> None:
+    rows: list[tuple[Any, ...]] = [
         *(
             ({"exact": True, "load": LoadOptions(kv_type=kind)}, f"needs a bf16 cache.* is {kind}")
             for kind in ("f32", *QUANTISED_KV_TYPES)
         ),
         ({"pair": "a", "target": "b"}, "pair a and target b cannot be combined"),
         *(({"draft_length": each}, f"is {each}: it must be from 1 to 63") for each in (0, 64)),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(options: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        LaunchOptions(**options)
-
-
-@pytest.mark.parametrize(
-    "request_", [LaunchOptions(draft="model"), LaunchOptions(target="t", draft="model")]
-)
-def test_drafting_by_a_model_needs_one(request_: LaunchOptions) -> None:
-    with pytest.raises(UsageError, match="has no draft model: name one with --draft-model"):
-        make_plan(request_)
+    ]
+    for options, words in rows:
+        refuses(words, LaunchOptions, **options)
+    for request_ in [LaunchOptions(draft="model"), LaunchOptions(target="t", draft="model")]:
+        refuses("has no draft model: name one with --draft-model", make_plan, request_)
 
 
 def test_a_pair_of_files_is_checked_without_being_loaded_and_nothing_is_fetched(
@@ -310,29 +275,19 @@ def test_a_target_that_does_not_fit_is_refused_before_it_is_loaded(
     assert make_plan(LaunchOptions(target=str(path), fit=False)).notes == ()
 
 
-@pytest.mark.parametrize(
-    ("seconds", "hold_up_s", "tokens"),
-    [
+def test_a_prompt_is_cut_for_readers_but_not_into_what_is_not_worth_a_pass() -> None:
+    for seconds, hold_up_s, tokens in [
         (0.4, None, None),
         (None, 0.4, 64),
         (0.4, 0.4, 64),  # 32 would be as long as they may wait
         (0.1, 0.4, 128),
         (0.08, 0.4, 160),
-    ],
-)
-def test_a_prompt_is_cut_for_readers_but_not_into_what_is_not_worth_a_pass(
-    seconds: float | None, hold_up_s: float | None, tokens: int | None
-) -> None:
-    costs = None if seconds is None else PairCosts(PassCosts((1, 32), (0.01, seconds)))
-    assert shared_chunk(costs, hold_up_s) == tokens
-
-
-@pytest.mark.parametrize(("asked", "given"), [(None, True), (True, True), (False, False)])
-def test_many_sequences_have_flash_attention_unless_it_is_forced_off(
-    asked: bool | None, given: bool
-) -> None:
-    options = LoadOptions(gpu_layers=0, flash_attention=asked)
-    assert launch._for_many(options).flash_attention is given
+    ]:
+        costs = None if seconds is None else PairCosts(PassCosts((1, 32), (0.01, seconds)))
+        assert shared_chunk(costs, hold_up_s) == tokens
+    for asked, given in [(None, True), (True, True), (False, False)]:
+        options = LoadOptions(gpu_layers=0, flash_attention=asked)
+        assert launch._for_many(options).flash_attention is given
 
 
 def test_the_context_is_what_was_asked_for_up_to_what_the_model_was_trained_for() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from localspec.messages import (
     from_json,
     to_json,
 )
+from tests.support.checks import refuses
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates, too
 WORDS = st.text(max_size=20).filter(str.strip)
@@ -88,20 +90,14 @@ def test_a_text_that_is_read_loses_no_byte(text: str) -> None:
         assert Message.from_text(role, text).text == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_looks_nearly_like_a_document_is_words() -> None:
+    for text in [
         '<file name="a">\n1\n</file>',
         '\n\n<file name="a">\n1',
         '\n\n<file name="a">\n1 </file>\n</file>',
         '\n\n<file name="a"> 1\n</file>',
-    ],
-)
-def test_what_looks_nearly_like_a_document_is_words(text: str) -> None:
-    assert Message.from_text("user", text) == Message.user(text)
-
-
-def test_only_a_user_attaches_documents() -> None:
+    ]:
+        assert Message.from_text("user", text) == Message.user(text)
     text = Message.user("See", [DocumentPart("a", "1")]).text
     assert Message.from_text("assistant", text, "hm") == Message.assistant(text, "hm")
     assert Message.from_text("system", text) == Message.system(text)
@@ -143,11 +139,8 @@ def test_json_is_the_form_of_chat_bodies() -> None:
                 ],
             },
         ),
-        (
-            Message("tool", (ToolResult("c1", "3"),)),
-            {"role": "tool", "tool_call_id": "c1", "content": "3"},
-        ),
-    ]:
+        (Message("tool", (ToolResult("c1", "3"),)), {"role": "tool", "tool_call_id": "c1", "content": "3"}),
+    ]:  # fmt: skip
         assert to_json(message) == value
 
 
@@ -162,24 +155,22 @@ def test_bodies_of_others_are_read() -> None:
     assert from_json({"role": "assistant", "content": "x", "tool_calls": None}).calls == ()
     failed = {"role": "tool", "tool_call_id": "1", "content": "", "is_error": True}
     assert from_json(failed) == Message("tool", (ToolResult("1", "", True),))
+    value = {"role": "user", "content": "a", "tool_calls": 5, "tool_call_id": 7, "is_error": "yes"}
+    assert from_json({**value, "reasoning_content": 0}) == Message.user("a")
 
 
 CALL = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
+def test_json_that_is_no_message_is_refused_in_one_line() -> None:
+    for value, words in [
         ("Hi", "object"),
         ({}, "role"),
         ({"role": ["user"], "content": "x"}, "role"),
         ({"role": "x\n\x1b[2J" * 50, "content": "x"}, r"x\\n\\x1b"),
         ({"role": "user"}, "the content of message 3 is empty or not text"),
         ({"role": "user", "content": " \n"}, "is empty"),
-        ({"role": "assistant"}, "is empty"),
         ({"role": "user", "content": 5}, "content"),
-        ({"role": "user", "content": "\ud800"}, "half of a character"),
-        ({"role": "user", "content": [{"type": "image_url"}]}, "'image_url'.*only text is"),
         ({"role": "user", "content": ["x"]}, r"content\[0\]"),
         ({"role": "user", "content": [{"type": "text"}]}, "`text`"),
         ({"role": "user", "content": [{"type": "text", "text": ""}]}, "a part of message 3"),
@@ -189,18 +180,21 @@ CALL = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
         ({"role": "assistant", "content": "x", "tool_calls": {}}, "tool_calls"),
         ({"role": "assistant", "tool_calls": ["x"]}, r"tool_calls\[0\]"),
         ({"role": "assistant", "tool_calls": [CALL, {**CALL, "id": 2}]}, r"tool_calls\[1\].id"),
-        (
-            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]},
-            "arguments",
-        ),
-    ],
-)
-def test_json_that_is_no_message_is_refused_in_one_line(value: object, words: str) -> None:
-    with pytest.raises(UsageError, match=words) as caught:
-        from_json(value, "message 3")
-    assert "message 3" in str(caught.value)
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 300
+        ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]}, "arguments"),
+    ]:  # fmt: skip
+        with pytest.raises(UsageError, match=words) as caught:
+            from_json(value, "message 3")
+        assert "message 3" in str(caught.value)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 300
+    rows: list[tuple[Any, ...]] = [
+        (5, "is not an object"),
+        ({"role": "x", "content": "a"}, "choose one of system, developer, user"),
+        ({"role": "user", "content": "\ud800"}, "content of m has half of a character"),
+        ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "a"}}]}, "arguments"),
+    ]  # fmt: skip
+    for value, words in rows:
+        refuses(words, from_json, value, "m")
 
 
 @given(
@@ -230,27 +224,3 @@ def test_a_change_reaches_all_that_a_model_reads() -> None:
     )
     result = Message("tool", (ToolResult("i", "x", True),))
     assert result.changed(str.upper) == Message("tool", (ToolResult("I", "X", True),))
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (5, "is not an object"),
-        ({"role": "x", "content": "a"}, "choose one of system, developer, user"),
-        ({"content": "a"}, "choose one of system"),
-        ({"role": "user", "content": [{"type": "image"}]}, "only text is supported"),
-        ({"role": "user", "content": "\ud800"}, "content of m has half of a character"),
-        (
-            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "a"}}]},
-            "arguments",
-        ),
-    ],
-)
-def test_a_message_that_cannot_be_read_says_what_to_do(value: object, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        from_json(value, "m")
-
-
-def test_fields_that_a_role_does_not_have_are_not_read() -> None:
-    value = {"role": "user", "content": "a", "tool_calls": 5, "tool_call_id": 7, "is_error": "yes"}
-    assert from_json({**value, "reasoning_content": 0}) == Message.user("a")

@@ -20,6 +20,7 @@ from localspec.bench.arms import KEYS as ARM_KEYS
 from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
 from localspec.cli import batch, bench, chat, chat_front, run
+from localspec.cli.main import localspec as root
 from localspec.config.keys import KEYS, from_file, from_variable
 from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
@@ -37,10 +38,12 @@ from localspec.options import (
 from localspec.options.fields import from_text
 from localspec.tui.settings import SETTINGS, ChatSettings
 from tests.option_values import values
+from tests.support.checks import refuses
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
 ALL = (*OF_LAUNCH, *OF_REPLY)
-VERBS = ("run", "chat", "batch", "bench")
+NEEDED = {"run": "Hi --quiet", "chat": "", "batch": "in.jsonl", "bench": "--modes off --quiet"}
+VERBS = tuple(NEEDED)
 GBNF, LARK = 'root ::= "a"', 'start: "a"'
 _VALUES: Mapping[str, Any] = {
     "grammar": GBNF,
@@ -112,25 +115,14 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
-    monkeypatch.setattr(
-        run,
-        "open_engine",
-        lambda load, *_, first, **__: _arrive(load.options, first.request().options),
-    )
+    monkeypatch.setattr(run, "open_engine", _answer)
     monkeypatch.setattr(chat_front, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
-    monkeypatch.setattr(
-        bench, "run_bench", lambda request, *_: _arrive(request.arms[0].launch, request.reply)
-    )
-    needed = {
-        "run": ["Hi", "--quiet"],
-        "batch": ["in.jsonl"],
-        "bench": ["--modes", "off", "--quiet"],
-    }
+    monkeypatch.setattr(bench, "run_bench", _bench)
 
     def call(verb: str, *flags: str) -> dict[str, Any]:
         with pytest.raises(ArrivedError) as caught:
-            command(verb).main([*needed.get(verb, []), *flags], standalone_mode=False)
+            root.main([verb, *NEEDED[verb].split(), *flags], standalone_mode=False)
         return caught.value.values
 
     return call
@@ -148,6 +140,14 @@ def _session(
     assert isinstance(load, Load)
     assert isinstance(ask, Request)
     _arrive(load.options, ask.options)
+
+
+def _answer(load: Load, *_: object, first: Any, **__: object) -> None:
+    _arrive(load.options, first.request().options)
+
+
+def _bench(request: Any, *_: object) -> None:
+    _arrive(request.arms[0].launch, request.reply)
 
 
 def _batch(load: Load, form: Form, *_: object, **__: object) -> None:
@@ -259,13 +259,8 @@ def test_load_takes_the_fields_of_launch_options(monkeypatch: pytest.MonkeyPatch
         _arrive(launch, ReplyOptions())
 
     monkeypatch.setattr("localspec.launch.plan.make_plan", prepared)
-    own: dict[str, Any] = {
-        "target": "t",
-        "draft": "off",
-        "exact": True,
-        "offline": True,
-        "fit": False,
-    }
+    own: dict[str, Any] = {"target": "t", "draft": "off", "exact": True, "offline": True}
+    own["fit"] = False
     with pytest.raises(ArrivedError) as caught:
         localspec.load(options=LoadOptions(n_ctx=99), **own)
     told: Mapping[str, Any] = caught.value.values
@@ -293,36 +288,27 @@ def test_a_range_is_kept_wherever_a_value_comes_from(option: Option, data: st.Da
         from_variable(option, str(value))
 
 
-@pytest.mark.parametrize(
-    ("given_value", "value"),
-    [("16", "16"), (16, "16"), (0, "0"), (True, "on"), (False, "off"), ("low", "low")],
-)
-def test_think_takes_words_and_numbers(given_value: Any, value: str) -> None:
-    assert from_file(KEYS["think"], given_value) == value
-    assert from_variable(KEYS["think"], str(given_value)) == value
-    options = line_request(
-        Line(1, "", {"prompt": "Hi", "think": given_value}), Form(ReplyOptions()), 1
-    )
-    assert options.options.think == value
+def test_think_takes_words_and_numbers_and_nothing_else() -> None:
+    def of_line(given: Any) -> str | None:
+        return line_request(Line(1, "", {"prompt": "Hi", "think": given}), Form(ReplyOptions()), 1).options.think  # fmt: skip
+
+    values: list[tuple[Any, str]] = [("16", "16"), (16, "16"), (0, "0"), (True, "on"), (False, "off"), ("low", "low")]  # fmt: skip
+    for each, value in values:
+        assert from_file(KEYS["think"], each) == from_variable(KEYS["think"], str(each)) == value
+        assert of_line(each) == value
+    for wrong in ("", "lo", "-1", "1.5", "٣", "9" * 10, -1, 1.5):
+        refuses(r"think is .*: it takes on, off, low, medium, high or", of_line, wrong)
+        with pytest.raises(ValueError, match="takes on, off, low, medium, high or a number of"):
+            from_file(KEYS["think"], wrong)
 
 
-@pytest.mark.parametrize("given_value", ["", "lo", "-1", "1.5", "٣", "9" * 10, -1, 1.5])
-def test_what_think_does_not_take_is_refused_in_a_line(given_value: Any) -> None:
-    with pytest.raises(UsageError, match=r"think is .*: it takes on, off, low, medium, high or"):
-        line_request(Line(1, "", {"prompt": "Hi", "think": given_value}), Form(ReplyOptions()), 1)
-    with pytest.raises(ValueError, match="takes on, off, low, medium, high or a number of tokens"):
-        from_file(KEYS["think"], given_value)
-
-
-@pytest.mark.parametrize(
-    "option", [each for each in ALL if each.commas], ids=lambda each: each.name
-)
-def test_a_list_that_names_none_is_refused_and_an_empty_one_is_none(option: Option) -> None:
-    for given_texts in (",", [" , "], ["", ","]):
-        with pytest.raises(ValueError, match=","):
-            option.read(given_texts)
-    for none in ("", [], [""]):
-        assert option.read(none) == ()
+def test_a_list_that_names_none_is_refused_and_an_empty_one_is_none() -> None:
+    for option in [each for each in ALL if each.commas]:
+        for given_texts in (",", [" , "], ["", ","]):
+            with pytest.raises(ValueError, match=","):
+                option.read(given_texts)
+        for none in ("", [], [""]):
+            assert option.read(none) == ()
 
 
 @given(st.sampled_from(ALL), st.data())
@@ -345,27 +331,21 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any
     assume(not is_right or (isinstance(value, bool) and option.kind != "switch"))
     assume(value is not None or not option.may_be_unset)
     kind = LaunchOptions if option in OF_LAUNCH else ReplyOptions
-    with pytest.raises(UsageError, match=f"{option.field} is .*: it takes "):
-        changed(kind(), {option.name: value})
+    refuses(f"{option.field} is .*: it takes ", changed, kind(), {option.name: value})
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
+def test_what_contradicts_itself_is_refused() -> None:
+    rows: list[tuple[Any, ...]] = [
         ({"grammar": GBNF, "json_schema": {}}, "grammar and json_schema cannot be combined"),
         ({"regex": "a", "lark": LARK}, "regex and lark cannot be combined"),
         ({"json_schema": {"default": object()}}, "json_schema is not valid JSON"),
         ({"stop": ("a", "")}, 'a stop string is ""'),
         ({"sampling": SamplingParams(), "max_tokens": 0}, "max_tokens is 0"),
-    ],
-)
-def test_what_contradicts_itself_is_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(UsageError, match=reason) as caught:
-        ReplyOptions(**options)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_schema_is_kept_as_text() -> None:
+    ]
+    for options, reason in rows:
+        with pytest.raises(UsageError, match=reason) as caught:
+            ReplyOptions(**options)
+        assert "\n" not in str(caught.value)
     options = ReplyOptions(json_schema={"type": "null"})
     assert options.json_schema == '{"type": "null"}'
     assert options == ReplyOptions(json_schema='{"type": "null"}')

@@ -52,7 +52,7 @@ def calibrated_as(
     monkeypatch.setattr(planning, "stored_costs", lambda *_: None)  # those of this machine
 
 
-def test_auto_takes_what_the_costs_suggest(
+def test_auto_is_what_costs_suggest_and_measuring_again_has_a_reason(
     smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calibrated_as(monkeypatch, PassCosts((1, 2, 5, 64), (1.0, 1.1, 1.2, 60.0)))
@@ -61,30 +61,34 @@ def test_auto_takes_what_the_costs_suggest(
     assert assistant.notes[-1] == "5 answers at a time"
     assistant.close()
 
+    def again(*arguments: Any) -> Calibration:
+        arguments[-1](Role.TARGET, 0.5, True)
+        return Calibration(PairCosts(PassCosts((1, 64), (1.0, 60.0))))
 
-def test_each_sequence_drafts_for_itself_with_a_sequence_of_the_draft_model(
-    smollm2_path: Path,
-) -> None:
-    plan = make_plan(launch(smollm2_path, "model", str(smollm2_path)), parallel=2)
-    runtime = load(plan, parallel=2)
-    models = runtime.assistant.models
-    assert models.draft_models is not None
-    assert len(models.draft_models.views) == len(models.targets.views) == 2
-    drafters = [
-        policy.drafter for policy in runtime.assistant.policies if isinstance(policy, FixedPolicy)
-    ]
-    assert [type(each) for each in drafters] == [ModelDrafter, ModelDrafter]
-    assert drafters[0] is not drafters[1]
-    runtime.assistant.close()
+    monkeypatch.setattr(loading, "calibrated", again)
+    reports: list[Loading | Measuring] = []
+    plan = make_plan(launch(smollm2_path, "auto"))
+    load(plan, report=reports.append).assistant.close()
+    measured = [each.model for each in reports if isinstance(each, Measuring)]
+    assert measured == [f"{smollm2_path} (again: busy last time)"]
 
 
-def test_looking_up_takes_no_draft_model(smollm2_path: Path) -> None:
-    assistant = load(make_plan(launch(smollm2_path, "lookup"), parallel=2), parallel=2).assistant
-    assert assistant.models.draft_models is None
-    for policy in assistant.policies:
-        assert isinstance(policy, FixedPolicy)
-        assert isinstance(policy.drafter, LookupDrafter)
-    assistant.close()
+def test_each_sequence_drafts_for_itself(smollm2_path: Path) -> None:
+    for draft, kind in (("model", ModelDrafter), ("lookup", LookupDrafter)):
+        small = str(smollm2_path) if draft == "model" else None
+        plan = make_plan(launch(smollm2_path, draft, small), parallel=2)
+        assistant = load(plan, parallel=2).assistant
+        models = assistant.models
+        views = () if models.draft_models is None else models.draft_models.views
+        assert (len(models.targets.views), len(views)) == (2, 2 if small else 0)
+        policies = assistant.policies
+        drafters = [each.drafter for each in policies if isinstance(each, FixedPolicy)]
+        assert [type(each) for each in drafters] == [kind, kind]
+        assert drafters[0] is not drafters[1]
+        assistant.close()
+    header = read_header(smollm2_path)
+    small_, large = (sequences_that_fit(header, LoadOptions(n_ctx=n)) or 0 for n in (256, 4096))
+    assert small_ > 10 * large > 0, "fewer fit, the larger they are"
 
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -106,27 +110,3 @@ def test_auto_keeps_a_draft_model_that_pays_beside_the_others(
             ["lookup", "model", "forced"] if pays else ["lookup", "forced"]
         )
     assistant.close()
-
-
-def test_fewer_sequences_fit_the_larger_they_are(smollm2_path: Path) -> None:
-    header = read_header(smollm2_path)
-    small = sequences_that_fit(header, LoadOptions(n_ctx=256))
-    large = sequences_that_fit(header, LoadOptions(n_ctx=4096))
-    assert small is not None
-    assert large is not None
-    assert small > 10 * large > 0
-
-
-def test_a_repeated_measurement_names_its_reason(
-    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def again(*arguments: Any) -> Calibration:
-        arguments[-1](Role.TARGET, 0.5, True)
-        return Calibration(PairCosts(PassCosts((1, 64), (1.0, 60.0))))
-
-    monkeypatch.setattr(loading, "calibrated", again)
-    reports: list[Loading | Measuring] = []
-    plan = make_plan(launch(smollm2_path, "auto"))
-    load(plan, report=reports.append).assistant.close()
-    measured = [each.model for each in reports if isinstance(each, Measuring)]
-    assert measured == [f"{smollm2_path} (again: busy last time)"]

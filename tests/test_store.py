@@ -56,9 +56,7 @@ def reply_of(by: Assistant, number: int | None, question: str = QUESTION) -> Rep
 
 
 @pytest.mark.weights
-def test_what_was_said_is_drafted_in_later_conversations_until_it_is_deleted(
-    switched_on: Path, smollm2_path: Path, tmp_path: Path
-) -> None:
+def test_what_was_said_is_drafted(switched_on: Path, smollm2_path: Path, tmp_path: Path) -> None:
     path = switched_on
     history = History(tmp_path / "history")
     number = history.create()
@@ -139,9 +137,7 @@ def test_a_reply_is_written_while_it_grows(tmp_path: Path) -> None:
     [([0, errno.EAGAIN, errno.EAGAIN], [*range(5, 40)]), ([errno.ENOSPC] * 9, None)],
     ids=["busy", "full"],
 )
-def test_what_a_busy_log_does_not_take_is_written_the_next_time_and_a_full_disk_is_asked_once(
-    tmp_path: Path, errors: list[int], follows: list[int] | None
-) -> None:
+def test_a_busy_or_full_log(tmp_path: Path, errors: list[int], follows: list[int] | None) -> None:
     log = Unwilling(tmp_path / "said", errors)
     take = begun(log)
     for each in [*(confirmed(token) for token in range(1, 40)), END]:
@@ -158,9 +154,7 @@ def test_what_a_busy_log_does_not_take_is_written_the_next_time_and_a_full_disk_
         b'{"content": "Keys:\\nghp_abcdefghijklmnop\\u200bqrstuvwxyz0123456789 in the header of each call."}',
     ],
 )
-def test_what_a_gate_matches_stays_out_and_nothing_leads_across(
-    tmp_path: Path, text: bytes
-) -> None:
+def test_what_a_gate_matches_stays_out(tmp_path: Path, text: bytes) -> None:
     log = TokenLog(tmp_path / "said", megabytes=1)
     take = begun(log, lambda token: text[token - 1 : token])
     for each in [*(confirmed(token) for token in range(1, len(text) + 1)), END]:

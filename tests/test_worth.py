@@ -49,20 +49,31 @@ def _on_a_cpu_with_nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("llama3.1-8b", True),  # 0.16
     ],
 )
-def test_where_nothing_was_measured_a_cpu_is_taken_as_it_is_known(
-    pair: str, could: bool | None
+def test_where_nothing_was_measured_a_cpu_is_taken_as_it_is_known_and_on_a_gpu_it_could(
+    pair: str, could: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = load_registry()
     entry = registry.pair(pair)
     assert entry.draft_model is not None
     models = registry.model(entry.target), registry.model(entry.draft_model)
     assert worth.draft_model_could_pay(*models) is could
-
-
-def test_on_a_gpu_it_could(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worth, "offloads", lambda options: options.gpu_layers != 0)
-    assert worth.draft_model_could_pay(*_pair())
-    assert not worth.draft_model_could_pay(*_pair(), LoadOptions(gpu_layers=0))
+    assert worth.draft_model_could_pay(*models)
+    assert worth.draft_model_could_pay(*models, LoadOptions(gpu_layers=0)) is could
+
+
+def test_a_draft_model_that_is_here_is_taken_along_and_a_name_means_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "is not downloaded" in (worth.why_idle(CODER, *_pair()) or "")
+    _place(tmp_path, _pair()[1])
+    assert worth.why_idle(CODER, *_pair()) is None
+    (tmp_path / "models.toml").write_text('[aliases]\nmine = "user/repo:Q8_0"\n')
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / CODER).touch()
+    assert with_full_names(LaunchOptions(target=CODER)).target == CODER
+    assert with_full_names(LaunchOptions(target="mine")).target == "user/repo:Q8_0"
 
 
 def _pair() -> tuple[ModelEntry, ModelEntry]:
@@ -84,23 +95,16 @@ def target_here(tmp_path: Path) -> tuple[ModelEntry, ModelEntry]:
     return _pair()
 
 
-def test_a_measurement_beside_busy_programs_does_not_change_the_answer(
+def test_a_measurement_beside_busy_programs_changes_nothing_and_near_break_even_none_is_praised(
     monkeypatch: pytest.MonkeyPatch, target_here: tuple[ModelEntry, ModelEntry]
 ) -> None:
     answers = [worth.draft_model_could_pay(*target_here)]
-    for doubts in (2, 1, 0):
-        kept = StoredCosts(WIDE_IS_CHEAP, doubts)
-        monkeypatch.setattr(worth, "stored_costs", lambda *_, kept=kept: kept)
-        answers.append(worth.draft_model_could_pay(*target_here))
-    assert answers == [False, False, False, True]
-
-
-def test_a_draft_model_near_break_even_is_neither_fetched_nor_praised(
-    monkeypatch: pytest.MonkeyPatch, target_here: tuple[ModelEntry, ModelEntry]
-) -> None:
     near = PassCosts((1, 2, 4, 8, 16, 24, 32), (0.03, 0.048, 0.078, 0.12, 0.15, 0.22, 0.26))
-    monkeypatch.setattr(worth, "stored_costs", lambda *_: StoredCosts(near))
-    assert worth.draft_model_could_pay(*target_here) is None
+    for costs, doubts in ((WIDE_IS_CHEAP, 2), (WIDE_IS_CHEAP, 1), (WIDE_IS_CHEAP, 0), (near, 0)):
+        stored = StoredCosts(costs, doubts)
+        monkeypatch.setattr(worth, "stored_costs", lambda *_, stored=stored: stored)
+        answers.append(worth.draft_model_could_pay(*target_here))
+    assert answers == [False, False, False, True, None]
     assert worth.without_draft_model(CODER, *target_here) == ""
     assert "may not make this machine faster" in (worth.why_idle(CODER, *target_here) or "")
 
@@ -126,10 +130,7 @@ def test_costs_that_were_measured_here_decide(
         (LaunchOptions(CODER), [CODER]),
         (LaunchOptions(CODER, draft="model"), [CODER, "qwen2.5-coder-0.5b"]),
         (LaunchOptions(CODER, further=("model:2",)), [CODER, "qwen2.5-coder-0.5b"]),
-        (
-            LaunchOptions(CODER, draft_model="qwen2.5-coder-0.5b"),
-            [CODER, "qwen2.5-coder-0.5b"],
-        ),
+        (LaunchOptions(CODER, draft_model="qwen2.5-coder-0.5b"), [CODER, "qwen2.5-coder-0.5b"]),
         (LaunchOptions("qwen3-8b"), ["qwen3-8b", "qwen3-0.6b"]),
     ],
 )
@@ -170,23 +171,6 @@ def test_pull_leaves_out_what_would_not_pay_and_says_how_to_fetch_it(
     assert (line in done.stderr.splitlines()) is told
 
 
-def test_a_draft_model_that_is_here_is_taken_along(tmp_path: Path) -> None:
-    assert "is not downloaded" in (worth.why_idle(CODER, *_pair()) or "")
-    _place(tmp_path, _pair()[1])
-    assert worth.why_idle(CODER, *_pair()) is None
-
-
-def test_a_name_means_the_same_whatever_lies_in_the_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "models.toml").write_text('[aliases]\nmine = "user/repo:Q8_0"\n')
-    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / CODER).touch()
-    assert with_full_names(LaunchOptions(target=CODER)).target == CODER
-    assert with_full_names(LaunchOptions(target="mine")).target == "user/repo:Q8_0"
-
-
 def test_copying_memory_says_at_once_how_fast_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memories_module, "_COPIED_BYTES", 1 << 20)
     assert 1e7 < memories_module.copied_per_second(2) < 1e14
@@ -201,9 +185,7 @@ def test_copying_memory_says_at_once_how_fast_it_is(monkeypatch: pytest.MonkeyPa
         assert speed == count * of_thread / 2, "all bytes over the time of all, by the median"
 
 
-def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_fast_a_memory_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     gpu = SimpleNamespace(name="GPU", total_bytes=4 << 30, free_bytes=3 << 30, shares_ram=False)
     monkeypatch.setattr(memories_module, "placed_on", lambda _: [gpu])

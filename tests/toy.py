@@ -81,6 +81,14 @@ def related_table(table: Table, seed: int, n_vocab: int, noise: float) -> Table:
     return Table(rows, table.window)
 
 
+def counting(n_vocab: int, step: int = 1) -> Table:
+    """Return a model that counts: with a step of 1, 4 follows 3, and 0 follows the last id."""
+    rows = np.zeros((_CONTEXTS, n_vocab), dtype=np.float32)
+    ids = np.arange(n_vocab)
+    rows[ids + 1, (ids + step) % n_vocab] = 5  # with a window of 1, row i + 1 follows i
+    return Table(rows, window=1)
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One request that a model served: its rows (0 is prefill), its length, what it evaluated."""
@@ -88,46 +96,6 @@ class Asked:
     rows: int
     n_tokens: int
     evaluated: int
-
-
-@dataclass(slots=True, eq=False)
-class UncachedModel:
-    """A `LanguageModel` that looks every row up afresh."""
-
-    table: Table
-    n_ctx: int
-    asked: list[Asked] = field(default_factory=list)
-    truncate_s: float = 0.0
-    in_chunks: int = 0
-
-    @property
-    def n_vocab(self) -> int:
-        return self.table.n_vocab
-
-    @property
-    def n_cached(self) -> int:
-        return 0
-
-    def common_prefix(self, tokens: Sequence[int]) -> int:
-        return 0
-
-    def prefill(self, tokens: Sequence[int]) -> int:
-        check_request(self, tokens, rows=0)
-        self.asked.append(Asked(0, len(tokens), len(tokens)))
-        return len(tokens)
-
-    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
-        check_request(self, tokens, rows)
-        self.asked.append(Asked(rows, len(tokens), len(tokens)))
-        ends = range(len(tokens) - rows + 1, len(tokens) + 1)
-        return np.stack([self.table.row(tokens[:end]) for end in ends])
-
-    def truncate(self, n_past: int) -> None:
-        pass
-
-    def branch_row(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Return the logits after a branch, which ends `tokens`."""
-        return self.table.row(tokens)
 
 
 @dataclass(slots=True, eq=False)
@@ -207,22 +175,49 @@ class CachedModel:
         if self.cancel.rings():
             self.cells += tokens[: len(tokens) // 2]
             raise Cancelled
-        computed = np.empty((len(tokens), self.n_vocab), dtype=np.float32)
-        for index, token in enumerate(tokens):
+        self._buffer = np.empty((rows, self.n_vocab), dtype=np.float32)
+        for index, token in enumerate(tokens, rows - len(tokens)):
             self.cells.append(token)
-            computed[index] = self.table.row(self.cells)
-        self._buffer = computed[len(tokens) - rows :]
+            if index >= 0:
+                self._buffer[index] = self.table.row(self.cells)
         return self._buffer
 
 
-def check_request(model: UncachedModel | CachedModel, tokens: Sequence[int], rows: int) -> None:
+class UncachedModel(CachedModel):
+    """Looks every row up afresh."""
+
+    __slots__ = ()
+
+    @property
+    def n_cached(self) -> int:
+        return 0
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        return 0
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        check_request(self, tokens, rows=0)
+        self.asked.append(Asked(0, len(tokens), len(tokens)))
+        return len(tokens)
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        check_request(self, tokens, rows)
+        self.asked.append(Asked(rows, len(tokens), len(tokens)))
+        ends = range(len(tokens) - rows + 1, len(tokens) + 1)
+        return np.stack([self.table.row(tokens[:end]) for end in ends])
+
+    def branch_row(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        return self.table.row(tokens)
+
+
+def check_request(model: CachedModel, tokens: Sequence[int], rows: int) -> None:
     """Fail on a request that llama.cpp would refuse."""
     assert len(tokens) <= model.n_ctx, f"{len(tokens)} tokens asked of n_ctx {model.n_ctx}"
     assert 0 <= rows <= len(tokens), f"{rows} rows asked of {len(tokens)} tokens"
     assert all(0 <= token < model.n_vocab for token in tokens), "an id outside the vocabulary"
 
 
-Model = UncachedModel | CachedModel
+Model = CachedModel
 
 
 @dataclass(slots=True, eq=False)

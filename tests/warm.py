@@ -23,7 +23,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
 ROOT = Path(__file__).parents[1]
 # What the package imports late.
@@ -39,15 +39,7 @@ _STARTING = Lock()
 
 
 class Process:
-    """A running `python -m MODULE ARGUMENTS`, with as much of `subprocess.Popen` as is needed.
-
-    Args:
-        module: the program.
-        arguments: what follows its name.
-        env: all its variables.
-        cwd: the working directory.
-        own_session: whether Ctrl-C and the end of a terminal are kept from it.
-    """
+    """A running `python -m MODULE ARGUMENTS`, with as much of `subprocess.Popen` as is needed; `env` is all its variables."""
 
     def __init__(
         self,
@@ -65,14 +57,12 @@ class Process:
         ours_err, theirs_err = os.pipe()
         self._told, tells = os.pipe()
         theirs = (theirs_in, theirs_out, theirs_err, tells)
-        request = {
-            "argv": [module, *arguments],
-            "env": dict(env),
-            "cwd": str(cwd or Path.cwd()),
-            "own_session": own_session,
-        }
+        request = {"argv": [module, *arguments], "env": dict(env), "cwd": str(cwd or Path.cwd())}
+        message = json.dumps(request | {"own_session": own_session}).encode()
         with _STARTING:
-            _ask(_server(), json.dumps(request).encode(), theirs)
+            # A stream, which macOS has, too: the length first, and the descriptors with it.
+            socket.send_fds(_server(), [len(message).to_bytes(_LENGTH_BYTES, "big")], theirs)
+            _server().sendall(message)
         for each in theirs:
             os.close(each)
         self.stdin = os.fdopen(ours_in, "wb")
@@ -81,11 +71,7 @@ class Process:
         self.pid = int(os.read(self._told, _LINE_BYTES))
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end, and return its code.
-
-        Raises:
-            subprocess.TimeoutExpired: it has not ended.
-        """
+        """Wait for its end, and return its code; raise `TimeoutExpired` if it has not ended."""
         if self.returncode is None:
             if not select.select([self._told], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
@@ -119,22 +105,15 @@ def run(
     cwd: Path | None = None,
     timeout_s: float = 120,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run `python -m MODULE ARGUMENTS` to its end.
-
-    Args:
-        module: the program.
-        arguments: what follows its name.
-        env: all its variables.
-        stdin: what a pipe brings.
-        cwd: the working directory.
-        timeout_s: after which it is killed.
-
-    Raises:
-        subprocess.TimeoutExpired: it was killed.
-    """
+    """Run `python -m MODULE ARGUMENTS` to its end; kill it and raise `TimeoutExpired` after `timeout_s`."""
     process = Process(module, arguments, env, cwd)
+
+    def write() -> None:
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(stdin)
+
     with ThreadPoolExecutor(3) as threads, process.stdout, process.stderr:
-        threads.submit(_write, process.stdin, stdin)
+        threads.submit(write)
         out, err = threads.submit(process.stdout.read), threads.submit(process.stderr.read)
         try:
             code = process.wait(timeout_s)
@@ -143,17 +122,6 @@ def run(
             process.wait()
             raise
         return subprocess.CompletedProcess([module, *arguments], code, out.result(), err.result())
-
-
-def _write(stream: BinaryIO, data: bytes) -> None:
-    with suppress(BrokenPipeError), stream:
-        stream.write(data)
-
-
-def _ask(server: socket.socket, message: bytes, fds: tuple[int, ...]) -> None:
-    # A stream, which macOS has, too: the length first, and the descriptors with it.
-    socket.send_fds(server, [len(message).to_bytes(_LENGTH_BYTES, "big")], fds)
-    server.sendall(message)
 
 
 @cache
@@ -227,21 +195,18 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         os.dup2(fd, number)
         os.close(fd)
     # As Python makes them when it starts with pipes: what was made for the server's own files knows those.
-    sys.stdin = _like(sys.stdin, 0)
-    sys.stdout = _like(sys.stdout, 1)
-    sys.stderr = _like(sys.stderr, 2)
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
+        buffered = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
+        old: TextIO = getattr(sys, name)
+        stream = io.TextIOWrapper(
+            buffered, encoding=old.encoding, errors=old.errors, line_buffering=fd == 2
+        )
+        setattr(sys, name, stream)
     sys.argv = request["argv"]
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
-
-
-def _like(stream: TextIO, fd: int) -> TextIO:
-    raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
-    buffered = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
-    return io.TextIOWrapper(
-        buffered, encoding=stream.encoding, errors=stream.errors, line_buffering=fd == 2
-    )
 
 
 def _import_all() -> None:

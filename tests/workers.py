@@ -47,7 +47,6 @@ def working(*words: str, at: str = "127.0.0.1:0") -> Iterator[RunningWorker]:
     """Serve this machine's CPU; killed if it outlives the test."""
     require_rpc()
     with started("worker", "--listen", at, *SMALL, *words) as process:
-        assert process.stderr is not None
         told = process.stderr.readline().decode()
         found = re.search(r"serving .* at (127\.0\.0\.1:\d+); Ctrl-C stops it$", told)
         assert found, told + process.stderr.read().decode()

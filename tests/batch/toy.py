@@ -102,10 +102,7 @@ def run(
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
     form, finished = form or Form(ReplyOptions()), FinishedLines()
-    with (
-        Source(str(source)) as lines,
-        closing(open_output(str(output), resume=resume)) as out,
-    ):
+    with Source(str(source)) as lines, closing(open_output(str(output), resume=resume)) as out:
         if resume:
             finished = out.finished(retry_failed=retry_failed)
             finished.require(receipt, out.name, mix_receipts=mix_receipts)

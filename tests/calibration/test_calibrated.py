@@ -1,5 +1,7 @@
 """From the cache, else measured: with measuring that is counted, and on real weights."""
 
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -81,10 +83,15 @@ def weights(tmp_path: Path) -> Weights:
     return made
 
 
-def test_each_model_is_measured_once_in_each_role(measuring: Measuring, weights: Weights) -> None:
+def test_each_is_measured_once(measuring: Measuring, weights: Weights, tmp_path: Path) -> None:
+    file, options = tmp_path / "big", LoadOptions()
+    assert stored_costs(file, options, Role.TARGET) is None  # nor is the file there
     target, draft_model = weights(), weights("small")
     alone = calibrated(target)
     assert alone.costs.draft_model is None
+    assert stored_costs(file, options, Role.TARGET) == StoredCosts(alone.costs.target)
+    assert stored_costs(file, options, Role.DRAFT_MODEL) is None
+    assert stored_costs(file, replace(options, kv_type="bf16"), Role.TARGET) is None
     paired = calibrated(target, draft_model)
     assert calibrated(target, draft_model) == paired
     assert (paired.notes, paired.costs.target) == ((), alone.costs.target)
@@ -92,30 +99,14 @@ def test_each_model_is_measured_once_in_each_role(measuring: Measuring, weights:
     assert measuring.counted == counts
     both = calibrated(draft_model, draft_model)
     assert both.costs.target != both.costs.draft_model
-    assert len(measuring.counted) == 3
-
-
-def test_other_options_are_measured_for_themselves(measuring: Measuring, weights: Weights) -> None:
-    calibrated(weights())
-    calibrated(weights(threads=1))
     calibrated(weights(n_ctx=64, max_rows=3))
-    assert len(measuring.counted) == 2
-
-
-@pytest.mark.usefixtures("measuring")
-def test_costs_are_known_before_a_model_is_loaded(weights: Weights, tmp_path: Path) -> None:
-    file, options = tmp_path / "big", LoadOptions()
-    assert stored_costs(file, options, Role.TARGET) is None  # nor is the file there
-    costs = calibrated(weights()).costs.target
-    assert stored_costs(file, options, Role.TARGET) == StoredCosts(costs)
-    assert stored_costs(file, options, Role.DRAFT_MODEL) is None
-    assert stored_costs(file, replace(options, kv_type="bf16"), Role.TARGET) is None
+    assert len(measuring.counted) == 3
+    calibrated(weights(threads=1))
+    assert len(measuring.counted) == 4
 
 
 @pytest.mark.parametrize("spread", [None, 1.9])
-def test_a_disturbed_one_twice(
-    measuring: Measuring, weights: Weights, spread: float | None
-) -> None:
+def test_a_repetition(measuring: Measuring, weights: Weights, spread: float | None) -> None:
     measuring.spread, shares = spread, list[tuple[Role, float, bool]]()
     seconds = [
         calibrated(weights(), on_progress=lambda *each: shares.append(each)).costs.target.seconds
@@ -126,38 +117,77 @@ def test_a_disturbed_one_twice(
     assert shares == [(Role.TARGET, 1.0, again) for again in (False, True, True)]
 
 
-def test_the_last_repetition_waits_until_other_programs_rest(
+def test_the_last_repetition_waits_until_other_programs_rest_and_an_undisturbed_one_ends_them(
     measuring: Measuring, weights: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measuring.spread, others = 1.9, [1.2]
     monkeypatch.setattr(module, "taken_by_others", lambda: (others[0], 2))
     costs = [calibrated(weights()).costs for _ in range(4)]
-    assert len(measuring.counted) == 2
-    assert not costs[-1].sure
+    assert (len(measuring.counted), costs[-1].sure) == (2, False)
     others[0] = 0.1
     assert calibrated(weights()).costs.sure
     assert len(measuring.counted) == 3
-
-
-def test_an_undisturbed_one_ends_repetitions(measuring: Measuring, weights: Weights) -> None:
     for spread in (7.0, 1.02, 1.02):
         measuring.spread = spread
-        calibrated(weights())
-    assert len(measuring.counted) == 2
+        calibrated(weights("other"))
+    assert len(measuring.counted) == 5
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"costs": {}, "doubts": 0}', b"\0" * 99])
+def costs(widths: str, seconds: str, doubts: str = "0") -> bytes:
+    body = f'{{"widths": {widths}, "seconds": {seconds}}}'
+    return f'{{"costs": {body}, "doubts": {doubts}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(b"", b"{", b'{"costs": {}, "doubts": 0}', b"\0" * 99, b"\xff\xfe\x00", b"null"),
+        *(b'{"key": {}, "value": {}}', b"[" * 60_000, b" " * 70_000 + b"{}"),
+        *(costs("[1, 2]", "[0.1]"), costs("[1, 2]", "[0.1, 0.0]"), costs("[2]", "[0.1]")),
+        *(costs("[1]", '["0.1"]'), costs("[1]", "[NaN]"), costs("[1]", "[0.1]", "null")),
+        b'{"widths": [], "differences": {}}',
+        b'{"widths": [2], "differences": {}}',
+        b'{"widths": [1, 2], "differences": {"2": 0.1}}',
+        b'{"widths": [1], "differences": {"two": 0.1}}',
+    ],
+    ids=lambda damage: str(damage[:40]),
+)
 def test_a_damaged_cache_is_measured_again_and_mended(
     measuring: Measuring, data: Path, weights: Weights, damage: bytes
 ) -> None:
+    target, folder = weights(), data / "calibration"
+    calibrated(target)
+    calibrated_widths(target)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {0o600}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for entry in folder.iterdir():
+        entry.write_bytes(damage)
+    assert stored_costs(target.path, target.options, Role.TARGET) is None
+    assert stored_widths(target.path, target.options) is None
+    again = calibrated(target).costs.target
+    assert len(measuring.counted) == 3
+    assert stored_costs(target.path, target.options, Role.TARGET) == StoredCosts(again)
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_part_and_what_is_no_file_count_as_nothing(data: Path, weights: Weights) -> None:
     target = weights()
     calibrated(target)
     (entry,) = (data / "calibration").iterdir()
-    entry.write_bytes(damage)
-    assert stored_costs(target.path, target.options, Role.TARGET) is None
-    again = calibrated(target).costs.target
-    assert len(measuring.counted) == 2
-    assert stored_costs(target.path, target.options, Role.TARGET) == StoredCosts(again)
+    whole = entry.read_bytes()
+
+    def is_nothing() -> bool:
+        return stored_costs(target.path, target.options, Role.TARGET) is None
+
+    for length in range(len(whole)):
+        entry.write_bytes(whole[:length])
+        assert is_nothing()
+    entry.unlink()
+    os.mkfifo(entry)  # reading it would wait for ever
+    assert is_nothing()
+    entry.unlink()
+    entry.mkdir()
+    assert is_nothing()
 
 
 @pytest.mark.parametrize("in_the_way", ["calibration", "."])
@@ -173,8 +203,14 @@ def test_a_cache_that_cannot_be_written_is_mentioned_once(
     assert stored_costs(weights().path, LoadOptions(), Role.TARGET) is None
 
 
-@pytest.mark.usefixtures("measuring")
-def test_a_note_of_the_target_stays(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_safe_widths_are_stored_too_and_a_note_of_the_target_stays(
+    measuring: Measuring, weights: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = weights()
+    assert stored_widths(model.path, model.options) is None
+    widths = calibrated_widths(model)
+    assert calibrated_widths(model) == stored_widths(model.path, model.options) == widths
+    assert measuring.counted == ["big widths"]
     notes = iter(["could not be saved", ""])
     monkeypatch.setattr(module, "_store", lambda _key, _value: next(notes))
     assert calibrated(weights(), weights("small")).notes == ("could not be saved",)
@@ -197,20 +233,10 @@ def test_cancelling_stores_what_is_whole_and_nothing_else(
     assert stored_costs(draft_model.path, draft_model.options, Role.DRAFT_MODEL) is None
 
 
-def test_safe_widths_are_stored_too(measuring: Measuring, weights: Weights) -> None:
-    model = weights()
-    assert stored_widths(model.path, model.options) is None
-    widths = calibrated_widths(model)
-    assert calibrated_widths(model) == stored_widths(model.path, model.options) == widths
-    assert measuring.counted == ["big widths"]
-
-
 @pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("data")
-def test_real_weights_are_measured_once(
-    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_weights(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = {
         role: replace(schedule, widths=(1, 2, 3, 4), needed=4, budget_s=0.2, most_s=99.0)
         for role, schedule in module._SCHEDULES.items()

@@ -50,34 +50,31 @@ def test_every_option_is_known_to_matter_or_not() -> None:
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_options_that_choose_kernels(
-    file: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_of_kernels(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "tensor_split":
         monkeypatch.setattr("localspec.llama.devices.devices", lambda: TWO_GPUS)
     assert digest(file, **{name: CHANGED[name]}) != digest(file)
 
 
-def test_what_only_sizes_a_context_does_not(file: Path) -> None:
+def test_a_default_is_what_it_stands_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert digest(file, **LEFT_OUT) == digest(file)
     assert key_of("safe widths", file, LoadOptions()) != key_of("costs", file, LoadOptions())
-
-
-def test_a_default_and_what_it_stands_for_are_the_same(file: Path) -> None:
     threads = default_threads()
     assert digest(file, threads=threads, threads_batch=threads) == digest(file)
     on_cpu = digest(file, gpu_layers=0)
     assert digest(file, gpu_layers=0, n_batch=128) == on_cpu
     assert digest(file, gpu_layers=0, flash_attention=False) == on_cpu
-
-
-@pytest.mark.parametrize(("there", "n_batch"), [(False, 128), (True, 512)])
-def test_what_a_default_stands_for_depends_on_whether_there_is_a_gpu(
-    file: Path, there: bool, n_batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpus = TWO_GPUS[:1] if there else []
-    monkeypatch.setattr(key_module, "placed_on", lambda _: gpus)
-    assert digest(file, n_batch=n_batch) == digest(file)
+    for gpus, n_batch in (([], 128), (TWO_GPUS[:1], 512)):
+        monkeypatch.setattr(key_module, "placed_on", lambda _, gpus=gpus: gpus)
+        assert digest(file, n_batch=n_batch) == digest(file)
+    monkeypatch.undo()
+    digests = set()
+    for free_bytes in (1, 2):  # free memory is not in the key
+        device = Device("CUDA0", "one", free_bytes, 8 << 30, "GPU", 0, "CUDA")
+        for name in ("localspec.calibration.key", "localspec.llama.devices"):
+            monkeypatch.setattr(f"{name}.devices", lambda device=device: [device])
+        digests.add(digest(file))
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize(
@@ -98,17 +95,9 @@ def test_another_build_or_another_device_makes_another_key(
     assert digest(file) != before
 
 
-def test_free_memory_is_not_in_the_key(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_free(free_bytes: int) -> str:
-        device = Device("CUDA0", "one", free_bytes, 8 << 30, "GPU", 0, "CUDA")
-        monkeypatch.setattr(key_module, "devices", lambda: [device])
-        monkeypatch.setattr("localspec.llama.devices.devices", lambda: [device])
-        return digest(file)
-
-    assert with_free(1) == with_free(2)
-
-
-def test_each_placement_has_a_key_of_its_own(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_and_each_placement_has_a_key_of_its_own(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cpu = Device("CPU", "cpu", 1, 1, "CPU", 0, "CPU")
     near = Device("RPC0", "127.0.0.1:1", 1, 1, "GPU", 1, "RPC")
     far = Device("RPC1", "127.0.0.1:2", 1, 1, "GPU", 2, "RPC")
@@ -129,21 +118,6 @@ def test_each_placement_has_a_key_of_its_own(file: Path, monkeypatch: pytest.Mon
     assert len(set(digests)) == len(options)
     known[:] = [cpu]
     assert digest(file, devices=("cpu",)) == digests[0], "a worker is nothing to the CPU"
-
-
-def test_a_file_of_the_store_is_its_sha256_wherever_the_store_is(tmp_path: Path) -> None:
-    name = "0123456789abcdef" * 4
-    for place in ("here", "there"):
-        (tmp_path / place / "blobs").mkdir(parents=True)
-        (tmp_path / place / "blobs" / name).write_bytes(place.encode())
-    here, there = (tmp_path / place / "blobs" / name for place in ("here", "there"))
-    assert file_identity(here) == file_identity(there) == f"sha256 {name}"
-    link = tmp_path / "model.gguf"
-    link.symlink_to(here)
-    assert file_identity(link) == f"sha256 {name}"
-
-
-def test_another_file_differs_by_place_size_and_time(file: Path) -> None:
     before = file_identity(file)
     assert str(file.parent) not in str(key_of("costs", file, LoadOptions()))
     assert file_identity(file) == before
@@ -159,3 +133,15 @@ def test_another_file_differs_by_place_size_and_time(file: Path) -> None:
     assert file_identity(copy) != file_identity(file)
     odd = file.rename(file.with_name(os.fsdecode(b"odd-\xff.gguf")))
     assert file_identity(odd).startswith("seen ")
+
+
+def test_a_file_of_the_store_is_its_sha256_wherever_the_store_is(tmp_path: Path) -> None:
+    name = "0123456789abcdef" * 4
+    for place in ("here", "there"):
+        (tmp_path / place / "blobs").mkdir(parents=True)
+        (tmp_path / place / "blobs" / name).write_bytes(place.encode())
+    here, there = (tmp_path / place / "blobs" / name for place in ("here", "there"))
+    assert file_identity(here) == file_identity(there) == f"sha256 {name}"
+    link = tmp_path / "model.gguf"
+    link.symlink_to(here)
+    assert file_identity(link) == f"sha256 {name}"

@@ -148,8 +148,8 @@ TOOLS = [Tool(name, {"type": "object", "properties": {}}) for name in NAMES]
 class Caller(Teller):
     """Begins a call, and then writes whatever it may: names at random, and another call before any end."""
 
-    def _row(self, tokens: Sequence[int]) -> Logits:
-        row = super()._row(tokens)
+    def row(self, tokens: Sequence[int]) -> Logits:
+        row = super().row(tokens)
         if row.argmax() == END:
             random = np.random.default_rng(hash(tuple(tokens)) % 2**32)
             row = random.normal(0, 4, N_VOCAB).astype(np.float32)

@@ -72,20 +72,14 @@ def allowed(answer: str | list[int], of: AnswerConstraint[Any] | None = None) ->
     return set(ALL[(of or constraint()).allows(ids, ALL)].tolist())
 
 
-def test_a_reply_begins_with_the_answer_or_with_a_thought() -> None:
+def test_thoughts_are_free_and_the_answer_behind_them_is_bound() -> None:
     assert allowed([]) == DIGITS | {OPEN}
     assert allowed("4") == DIGITS | {EOG}, "an answer that has begun thinks no more"
-
-
-def test_thoughts_are_free_but_for_an_end_in_the_midst_of_them() -> None:
     for thoughts in ([OPEN], [OPEN, *spelled("9 or {")], [OPEN, BREAK, OPEN]):
         assert allowed(thoughts) == FREE
     opened = constraint(opened=TAGS)
     assert allowed([], opened) == FREE
     assert allowed([*spelled("hm"), CLOSE, BREAK], opened) == DIGITS
-
-
-def test_behind_thoughts_comes_white_space_once_and_then_the_answer() -> None:
     for thoughts in ([OPEN, *spelled("hm"), CLOSE], [OPEN, *spelled("hm</think>")]):
         assert allowed(thoughts) == DIGITS | BLANKS
         assert allowed([*thoughts, BREAK]) == DIGITS
@@ -93,15 +87,12 @@ def test_behind_thoughts_comes_white_space_once_and_then_the_answer() -> None:
         assert allowed([*thoughts, *spelled("12")]) == DIGITS | {EOG}
 
 
-def test_no_token_closes_the_thoughts_and_begins_the_answer_at_once() -> None:
-    """The rule would not see the beginning."""
+def test_tags_of_several_tokens_and_tokens_of_several_parts() -> None:
+    # The rule would not see the beginning.
     tags = ThinkingTags("<think>", "hel")  # of the word hello, which is one token
     bound = constraint(tags, opened=tags)
     assert not bound.allows(spelled("x"), np.array([FIRST_WORD]))[0]
     assert bound.allows(spelled("xhel"), np.array(spelled("3")))[0]
-
-
-def test_a_tag_of_several_tokens_may_turn_out_to_be_one_until_the_last() -> None:
     bound = constraint(ThinkingTags("12x", "y"))  # begins as an answer does
     assert allowed("", bound) == DIGITS
     assert allowed("12", bound) == DIGITS | {EOG, *spelled("x")}

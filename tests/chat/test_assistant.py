@@ -1,8 +1,8 @@
 """Assistant on models that tell a script: what a reply is, and that drafting changes none of it."""
 
 import copy
-from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from localspec.errors import ContextOverflow, TemplateError, UsageError
 from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
 from tests.examples import examples
-from tests.toy import ScriptedDrafter, Unforeseen
+from tests.toy import CachedModel, ScriptedDrafter, ToySequences, Unforeseen
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n"
@@ -37,51 +37,35 @@ N_VOCAB = 356
 TOKENIZER = ToyTokenizer()
 
 
-@dataclass(slots=True, eq=False)
-class Teller:
-    """Continues every assistant turn with its script, then ends it; keeps a cache like a real one."""
+class Teller(CachedModel):
+    """Continues every assistant turn with its script, then ends it."""
 
-    script: list[int]
-    n_ctx: int = 4000
-    cancel: CancelFlag = field(default_factory=CancelFlag)
-    cancel_after: int | None = None
-    cells: list[int] = field(default_factory=list)
-    evaluated: int = 0
-    n_vocab: int = N_VOCAB
-    truncate_s: float = 0.0
-    in_chunks: int = 0
+    n_vocab = N_VOCAB
+
+    def __init__(
+        self,
+        script: list[int],
+        n_ctx: int = 4000,
+        flag: CancelFlag | None = None,
+        cancel_after: int | None = None,
+    ) -> None:
+        super().__init__(self, n_ctx)  # type: ignore[arg-type]
+        self.script, self.flag, self.cancel_after = script, flag or CancelFlag(), cancel_after
 
     @property
-    def n_cached(self) -> int:
-        return len(self.cells)
-
-    def common_prefix(self, tokens: Sequence[int]) -> int:
-        shorter = min(len(self.cells), len(tokens))
-        return next((i for i in range(shorter) if self.cells[i] != tokens[i]), shorter)
-
-    def truncate(self, n_past: int) -> None:
-        del self.cells[n_past:]
-
-    def prefill(self, tokens: Sequence[int]) -> int:
-        self.truncate(self.common_prefix(tokens))
-        new = list(tokens[len(self.cells) :])
-        self.cells += new
-        self.evaluated += len(new)
-        return len(new)
+    def evaluated(self) -> int:
+        return sum(each.evaluated for each in self.asked)
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
-        if self.cancel.is_set:
+        if self.flag.is_set:
             raise Cancelled
         if self.cancel_after is not None:
             self.cancel_after -= 1
             if self.cancel_after <= 0:
-                self.cancel.set()
-        self.truncate(min(self.common_prefix(tokens), len(tokens) - rows))
-        self.prefill(tokens)
-        ends = range(len(tokens) - rows + 1, len(tokens) + 1)
-        return np.stack([self._row(tokens[:end]) for end in ends])
+                self.flag.set()
+        return super().logits(tokens, rows)
 
-    def _row(self, tokens: Sequence[int]) -> Logits:
+    def row(self, tokens: Sequence[int]) -> Logits:
         start = len(tokens) - list(reversed(tokens)).index(BEGIN) + 2  # behind "assistant\n"
         said = len(tokens) - start
         row = np.zeros(N_VOCAB, dtype=np.float32)
@@ -89,40 +73,17 @@ class Teller:
         return row
 
 
-@dataclass(slots=True, eq=False)
-class Tellers:
-    """Sequences that tell a script each; passes of several are counted."""
+class Tellers(ToySequences):
+    """Sequences that tell a script each."""
 
     views: Sequence[Teller]
-    most_rows: int = 8
-    n_batch: int = 4000
-    chunk: int = 4000
-    widths: list[int] = field(default_factory=list)
 
-    def missing(self, slot: int, request: Pass) -> int:
-        cached = self.views[slot].common_prefix(request.tokens)
-        return max(request.rows, len(request.tokens) - cached)
+    def __init__(self, views: Sequence[Teller], **how: int) -> None:
+        super().__init__(views, views[0].flag, **how)  # type: ignore[arg-type]
 
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
-        view = self.views[slot]
-        view.truncate(min(view.common_prefix(request.tokens), len(request.tokens) - request.rows))
-        view.prefill(request.tokens[: len(view.cells) + count])
-
-    def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
-        self.widths.append(len(asked))
-        return [self._rows(self.views[slot], each) for slot, each in asked]
-
-    def _rows(self, view: Teller, request: Pass) -> Logits:
-        chain, others = request.chain, request.tokens[len(request.chain) :]
-        rows = view.logits(chain, request.rows - len(others))
-        after = [
-            view._row([*chain[:at], token])
-            for at, token in zip(request.branches, others, strict=True)
-        ]
-        return np.stack([*rows, *after])
-
-    def close_ranks(self, running: Collection[int]) -> None:
-        assert set(running) <= set(range(len(self.views)))
+    @property
+    def widths(self) -> list[int]:
+        return [len(each) for each in self.passes]
 
 
 def models_of(tellers: Tellers, template: str | None = None, **others: object) -> LoadedModels:
@@ -135,7 +96,7 @@ def models_of(tellers: Tellers, template: str | None = None, **others: object) -
         "template_source": template,
         "target_name": "teller",
         "draft_model_name": None,
-        "cancel": tellers.views[0].cancel,
+        "cancel": tellers.views[0].flag,
         "close": lambda: None,
     }
     return LoadedModels(targets=tellers, **{**known, **others})  # type: ignore[arg-type]
@@ -243,9 +204,7 @@ class AlwaysBeside(Unforeseen):
 
 
 @pytest.mark.parametrize("said_twice", ["ab" * 40, "x" + "ab" * 40])
-def test_a_reply_that_ends_behind_a_branch_leaves_what_plain_decoding_would(
-    said_twice: str,
-) -> None:
+def test_a_reply_that_ends_behind_a_branch(said_twice: str) -> None:
     plain, conversation = assistant(said_twice), Conversation("be brief")
     conversation.append_user("hello")
     options = ReplyOptions(stop_loops=True)
@@ -298,7 +257,7 @@ def test_cancelling_keeps_what_was_said_and_the_next_reply_is_whole() -> None:
     assert conversation.messages[-1].text == "a lo"
     teller = teller_of(speaker)
     teller.cancel_after = None
-    teller.cancel.clear()
+    teller.flag.clear()
     assert said(speaker, "hello", ReplyOptions()).text == "a long answer"
 
 
@@ -319,6 +278,9 @@ def test_what_cannot_be_answered_is_an_error_and_spoils_nothing() -> None:
     with pytest.raises(TemplateError, match="--raw"):
         speaker.reply("hello")
     assert speaker.reply("<|im_start|>assistant\n", raw=True).text == "x"
+    seeds = {assistant("x").reply("hello").seed for _ in range(3)}
+    assert len(seeds) == 3, "fresh unless given"
+    assert assistant("x").reply("hello", ReplyOptions(seed=5)).seed == 5
 
 
 @pytest.mark.slow
@@ -328,12 +290,6 @@ def test_what_the_file_forbids_is_never_generated() -> None:
     reply = assistant("abc", suppressed=(forbidden,)).reply("hello", greedy)
     assert forbidden not in reply.tokens
     assert assistant("abc").reply("hello", greedy).tokens[1] == forbidden
-
-
-def test_seeds_are_fresh_unless_given() -> None:
-    speaker = assistant("x")
-    assert speaker.reply("hello").seed != speaker.reply("hello").seed
-    assert speaker.reply("hello", ReplyOptions(seed=5)).seed == 5
 
 
 WORDS = st.lists(st.sampled_from(["ab", "a", "b", "世", "🙂", " ", "abab"]), max_size=12).map(

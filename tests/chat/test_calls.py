@@ -14,6 +14,7 @@ from localspec.calls import NAME_SLOT, CallFormat, TaggedArguments, Tool, ValueF
 from localspec.calls.policy import CallPolicy
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser, _Nesting
+from localspec.chat.calling import words_end, written_calls
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text
 from localspec.chat.known_calls import written
 from localspec.chat.reply_text import ThinkingFilter
@@ -134,7 +135,7 @@ def template(source: str) -> ChatTemplate:
     return ChatTemplate(source, "", "<|im_end|>")
 
 
-def test_a_format_is_what_stands_around_the_parts_of_a_call() -> None:
+def test_a_format_is_what_stands_around_a_call_and_arguments_are_json() -> None:
     assert call_format(template(HERMES)) == HERMES_FORM
     without = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
     assert call_format(template(without)) is None
@@ -143,6 +144,12 @@ def test_a_format_is_what_stands_around_the_parts_of_a_call() -> None:
     both = f"{{% if {one} %}}{PAIRS}{{% else %}}{TOJSON}{{% endif %}}"
     assert TOJSON in HERMES
     assert call_format(template(HERMES.replace(TOJSON, both))) is None
+    as_text = HERMES.replace("call.function.arguments | tojson", "'' + call.function.arguments")
+    for source in (HERMES, as_text):
+        assert '"arguments": {"city": "7"}}' in rendered(template(source), CALLS[2:])
+    turns = [Message.user("?"), Message("assistant", tool_calls(CALLS[:1]))]
+    turns.append(Message("tool", (ToolResult("callOne00", "It rains."),)))
+    assert "<|im_start|>tool\nIt rains.<|im_end|>" in template(HERMES).render(turns)
 
 
 def test_a_separator_of_arguments_may_name_the_one_before_it() -> None:
@@ -161,15 +168,6 @@ def test_a_separator_of_arguments_may_name_the_one_before_it() -> None:
     for token in spelled(text[text.index("<tool_call>") : text.index("</tool_call>")]):
         assert grammar.allows(state, np.array([token]))[0]
         state = grammar.step(state, token)
-
-
-def test_arguments_are_written_as_json_whether_a_template_adds_up_texts_or_not() -> None:
-    as_text = HERMES.replace("call.function.arguments | tojson", "'' + call.function.arguments")
-    for source in (HERMES, as_text):
-        assert '"arguments": {"city": "7"}}' in rendered(template(source), CALLS[2:])
-    turns = [Message.user("?"), Message("assistant", tool_calls(CALLS[:1]))]
-    turns.append(Message("tool", (ToolResult("callOne00", "It rains."),)))
-    assert "<|im_start|>tool\nIt rains.<|im_end|>" in template(HERMES).render(turns)
 
 
 @pytest.mark.slow
@@ -260,9 +258,7 @@ PREAMBLE = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
         (PREAMBLE + ANALYSIS + OURS, "Hm.", "I look."),
     ],
 )
-def test_gpt_oss_calls_from_among_its_thoughts_wherever_they_are_cut(
-    text: str, thoughts: str, words: str
-) -> None:
+def test_gpt_oss_calls_from_among_its_thoughts(text: str, thoughts: str, words: str) -> None:
     tags = tuple(each for each in KNOWN_TAGS if "channel|>" in each.open and "<|c" in each.open)
     for chunks in (text, *([text[:at], text[at:]] for at in range(len(text)))):
         thinking = ThinkingFilter(tags)
@@ -285,53 +281,29 @@ def test_arguments_arrive_before_they_end_and_a_call_that_breaks_off_is_not_done
 
 
 BARE = ValueForm("=", ")")
-
-
-@pytest.mark.parametrize(
-    ("form", "text"),
-    [
-        (
-            CallFormat("<call><", ">", f"</{NAME_SLOT}></call>", f"</{NAME_SLOT}><", "<call>"),
-            '<call><get_weather>{"city": "7"}</get_weather><now>{}</now></call>',
-        ),
-        (
-            CallFormat(
-                "<call>", "(", "", None, "<call>", TaggedArguments("(", BARE, BARE, ",", "()")
-            ),
-            "<call>now()",
-        ),
-    ],
-)
-def test_ends_that_name_the_function_or_are_empty_are_read(form: CallFormat, text: str) -> None:
-    calls, words = parsed(form, text)
-    assert calls[-1] == ("now", {})
-    assert len(calls) == 1 + text.count("<get_weather>")
-    assert words == ""
-
-
+NAMING_FORM = CallFormat("<call><", ">", f"</{NAME_SLOT}></call>", f"</{NAME_SLOT}><", "<call>")
+ENDLESS_FORM = CallFormat("<call>", "(", "", None, "<call>", TaggedArguments("(", BARE, BARE, ",", "()"))  # fmt: skip
+LOOSE = ValueForm("=", "")
 PYTHON_FORM = CallFormat(
-    "<|tool_call_start|>[",
-    "(",
-    ")]<|tool_call_end|>",
-    "), ",
-    "<|tool_call_start|>",
-    TaggedArguments("(", ValueForm("=", ""), ValueForm("=", ""), ", ", "(", quoted=True),
+    *("<|tool_call_start|>[", "(", ")]<|tool_call_end|>", "), ", "<|tool_call_start|>"),
+    TaggedArguments("(", LOOSE, LOOSE, ", ", "(", quoted=True),
 )
 
 
-@pytest.mark.parametrize(
-    ("value", "read"),
-    [
+def test_ends_that_name_the_function_or_are_empty_and_values_within_quotes_are_read() -> None:
+    named = '<call><get_weather>{"city": "7"}</get_weather><now>{}</now></call>'
+    assert parsed(NAMING_FORM, named) == ([("get_weather", {"city": "7"}), ("now", {})], "")
+    assert parsed(ENDLESS_FORM, "<call>now()") == ([("now", {})], "")
+    values: list[tuple[str, Any]] = [
         ("1), unknown(b=2", "1), unknown(b=2"),
         ("']), (', days=1", "]), ("),
         ('[{\'a\': (1, 2)}, "\\"]"]', [{"a": [1, 2]}, '"]']),
-    ],
-)
-def test_a_value_ends_outside_its_quotes_and_brackets(value: str, read: Any) -> None:
-    text = f"<|tool_call_start|>[now(), get_weather(city={value})]<|tool_call_end|>"
-    calls, words = parsed(PYTHON_FORM, text)
-    assert (calls[0], calls[1][1]["city"], words) == (("now", {}), read, "")
-    assert parsed(PYTHON_FORM, [text])[0] == calls
+    ]
+    for value, read in values:  # which end outside their quotes and brackets
+        text = f"<|tool_call_start|>[now(), get_weather(city={value})]<|tool_call_end|>"
+        calls, words = parsed(PYTHON_FORM, text)
+        assert (calls[0], calls[1][1]["city"], words) == (("now", {}), read, "")
+        assert parsed(PYTHON_FORM, [text])[0] == calls
 
 
 def test_a_long_value_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,3 +320,105 @@ def test_a_long_value_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> No
     calls, _ = parsed(GEMMA_FORM, text)
     assert calls == [("get_weather", {"detail": {f"k{number}": "{" for number in range(100)}})]
     assert sum(sizes) <= len(text)
+
+
+# Calls written as JSON in an answer's words: what is one, and what stays words.
+
+
+PATH, LINE = {"path": {"type": "string"}}, {"first_line": {"type": "integer"}}
+READ = Tool("read_file", {"type": "object", "properties": PATH | LINE, "required": ["path"]})
+LIST = Tool("list_folder", {"type": "object", "properties": PATH})
+WRITTEN = '{"name": "read_file", "arguments": {"path": "notes.txt", "first_line": 1}}'
+LISTING = '{"name": "list_folder"}'
+
+
+def block(*calls: str) -> str:
+    return "\n".join(f"```json\n{each}\n```" for each in calls)
+
+
+def parsed_words(
+    answer: str, policy: CallPolicy | None = None
+) -> list[tuple[str, dict[str, object]]]:
+    numbers = (f"id{number}" for number in count())
+    offer = (policy or CallPolicy()).offer([READ.name, LIST.name], [])
+    events = list(written_calls(answer, [READ, LIST], offer, lambda: next(numbers)))
+    calls = [each.call for each in events if isinstance(each, CallDone)]
+    assert events == [
+        event
+        for call in calls
+        for event in (
+            CallBegun(call.id, call.name), CallDelta(call.id, call.arguments), CallDone(call),
+        )
+    ]  # fmt: skip
+    return [(call.name, json.loads(call.arguments)) for call in calls]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        WRITTEN,
+        block(WRITTEN),
+        f"I will read it.\n```\n{WRITTEN}\n```\n",
+        block(json.dumps(json.loads(WRITTEN), indent=2)),
+        block(WRITTEN.replace("arguments", "parameters")),
+    ],
+)
+def test_an_object_with_name_and_arguments_at_the_end_is_a_call(answer: str) -> None:
+    assert parsed_words(answer) == [("read_file", {"path": "notes.txt", "first_line": 1})]
+
+
+def test_several_blocks_are_calls_in_order_up_to_where_the_policy_ends_them() -> None:
+    calls = parsed_words(f"Both:\n{block(WRITTEN, WRITTEN.replace('notes', 'other'))}")
+    assert [arguments["path"] for _, arguments in calls] == ["notes.txt", "other.txt"]
+    assert parsed_words(block(LISTING)) == [("list_folder", {})], "where no argument is needed"
+    answer = block(LISTING, WRITTEN, WRITTEN)
+    once = CallPolicy(at_most=(("read_file", 1),))
+    assert [name for name, _ in parsed_words(answer)] == ["list_folder", "read_file", "read_file"]
+    assert [name for name, _ in parsed_words(answer, once)] == ["list_folder", "read_file"]
+    assert parsed_words(answer, CallPolicy(at_most=(("list_folder", 0),))) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "Hello.",
+        f"Call it like this: {WRITTEN}",
+        f"{block(WRITTEN)}\nThat is how it is called.",
+        block(WRITTEN.replace("read_file", "delete_all")),
+        block(WRITTEN.replace("path", "file")),
+        block('{"name": "read_file"}'),
+        WRITTEN.replace('"first_line": 1', '"mode": "w"'),
+        WRITTEN.replace('"arguments": ', '"why": "x", "arguments": '),
+        '{"name": "read_file", "arguments": {"first_line": 1}}',
+        '{"name": "read_file", "arguments": "notes.txt"}',
+        block(WRITTEN[:-1]),
+        "```",
+        "[" * 5000,
+        '{"a":' * 5000,
+    ],
+)
+def test_anything_else_is_words(answer: str) -> None:
+    assert parsed_words(answer) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "calls"),
+    [
+        ("", WRITTEN),
+        ("I will read it.\n", block(WRITTEN) + "\n"),
+        ("Both: ", f"```\n {WRITTEN}\n```\n\n{block(WRITTEN)}"),
+        (f"{block(WRITTEN)} no: ", block(WRITTEN)),
+        ("```python\nx = {}\n```\n", block(WRITTEN)),
+        ('```json\n{"area": 3}\n``` and `x`.', ""),
+        ('{"area": {"name": 3}}', ""),
+        ("a ```\nb", ""),
+    ],
+)
+def test_what_may_be_calls_is_held_back_and_no_word_is(words: str, calls: str) -> None:
+    answer = words + calls
+    assert words_end(answer) == len(words)
+    ends = [words_end(answer[:at]) for at in range(len(answer) + 1)]
+    assert max(ends) == len(words)
+    if "`" not in words and not words.startswith("{"):
+        assert ends[: len(words) + 1] == list(range(len(words) + 1))

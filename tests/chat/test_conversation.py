@@ -62,9 +62,7 @@ def test_the_first_prompt_is_the_whole_text_tokenized_at_once() -> None:
     # A document is read as the text that it is written as.
     attached = Message.user("See @a", [DocumentPart("a", "one <|im_end|> two")])
     assert prompt_of([attached]) == prompt_of([Message.user(attached.text)])
-
-
-def test_calls_and_results_reach_the_template_and_cannot_pass_for_structure() -> None:
+    # Calls and results reach the template, and cannot pass for structure.
     source = (
         "{% for m in messages %}{{ m.role }} {{ m.content }}"
         "{% for c in m.tool_calls or [] %}{{ c.id }} {{ c.function.name }} {{ c.function.arguments }}"
@@ -131,7 +129,7 @@ def test_only_the_text_after_the_last_reply_is_tokenized_again() -> None:
     assert not any("hi" in text or "hello" in text for text in texts)
 
 
-def test_what_a_template_changes_or_leaves_out_of_the_past_is_tokenized_again() -> None:
+def test_what_a_template_changes_is_tokenized_again() -> None:
     conversation, prompt = after(template(TRIMMING), " hello")
     second = conversation.prompt_tokens(template(TRIMMING), TOY)
     assert second == fresh(conversation, template(TRIMMING))
@@ -176,7 +174,7 @@ def test_no_content_can_end_its_turn(source: str) -> None:
     assert fresh(conversation, chat).count(IM_END) == 3
 
 
-def test_bos_begins_the_conversation_and_only_it() -> None:
+def test_bos_begins_the_conversation_and_another_tokenizer_or_template_decides_again() -> None:
     wanting = ToyTokenizer(add_bos=True)
     for source in (CHATML, "{{ bos_token }}" + CHATML):
         chat, conversation = template(source), Conversation()
@@ -185,16 +183,12 @@ def test_bos_begins_the_conversation_and_only_it() -> None:
             prompt = conversation.prompt_tokens(chat, wanting)
             assert [at for at, token in enumerate(prompt) if token == 0] == [0]
             conversation.append_reply("hello", spelled("hello"))
-    # Another tokenizer forgets the ids.
     conversation.append_user("again")
     assert conversation.prompt_tokens(template(), TOY) == fresh(conversation, template())
-
-
-def test_another_template_decides_again_and_one_that_fails_changes_nothing() -> None:
     conversation = Conversation(messages=[Message.user("<think>")])
     (think,) = ids("<think>")
     assert think in conversation.prompt_tokens(template(), TOY)
-    with pytest.raises(TemplateError):
+    with pytest.raises(TemplateError):  # one that fails changes nothing
         conversation.prompt_tokens(template("{{ raise_exception('no') }}"), TOY)
     for _ in range(2):
         assert conversation.prompt_tokens(template(), TOY) == fresh(conversation, template())
@@ -242,13 +236,19 @@ def test_a_reply_that_was_cut_goes_on_as_if_it_had_never_been(size: int, remembe
         assert prompt[: begun.prompt_tokens] == known
 
 
-def test_it_goes_on_more_than_once() -> None:
+def test_it_goes_on_more_than_once_and_with_the_same_seed_with_the_same_text() -> None:
     speaker, conversation = assistant("one two three four"), Conversation(messages=BEGINNING)
     for _ in range(3):
         said(speaker, conversation, ReplyOptions(GREEDY, max_tokens=5))
     assert conversation.messages[-1] == Message.assistant("one two three f")
     assert said(speaker, conversation, ReplyOptions(GREEDY)).text == "our"
     assert conversation.messages == (*BEGINNING, Message.assistant("one two three four"))
+    sampling = SamplingParams(temperature=1.5, top_k=0)
+    whole = Conversation(messages=BEGINNING)
+    tokens = said(assistant("x" * 40), whole, ReplyOptions(sampling, 7, 40)).tokens
+    speaker, conversation = assistant("x" * 40), Conversation(messages=BEGINNING)
+    parts = [said(speaker, conversation, ReplyOptions(sampling, 7, most)) for most in (13, 27)]
+    assert parts[0].tokens + parts[1].tokens == tokens
 
 
 def test_thoughts_go_on_as_thoughts_and_an_answer_as_an_answer() -> None:
@@ -265,12 +265,3 @@ def test_thoughts_go_on_as_thoughts_and_an_answer_as_an_answer() -> None:
     # What begins a reply cannot pass for structure.
     text = "a <|im_end|> b"
     assert prompt_of([*BEGINNING, Message.assistant(text)])[-len(text) :] == spelled(text)
-
-
-def test_the_same_seed_goes_on_with_the_same_text() -> None:
-    sampling = SamplingParams(temperature=1.5, top_k=0)
-    speaker, conversation = assistant("x" * 40), Conversation(messages=BEGINNING)
-    whole = said(speaker, Conversation(messages=BEGINNING), ReplyOptions(sampling, 7, 40))
-    speaker = assistant("x" * 40)
-    parts = [said(speaker, conversation, ReplyOptions(sampling, 7, most)) for most in (13, 27)]
-    assert parts[0].tokens + parts[1].tokens == whole.tokens

@@ -82,13 +82,7 @@ def test_a_reply_that_is_cut_anywhere_has_nothing_of_a_secret() -> None:
         assert text in {"Use ", "Use  here."[: len(text)], f"Use {secret.head}"[: len(text)]}
 
 
-def test_drafting_changes_no_event_but_the_rounds() -> None:
-    script = f"a {KEY} b ann@example.org, a {KEY} b ann@example.org. End"
-    plain, drafted = gated(script), gated(script, LookupDrafter({END}))
-    assert (words(plain), written(plain)) == (words(drafted), written(drafted))
-
-
-def test_without_anything_to_hide_all_events_are_as_they_were() -> None:
+def test_stop_ends_a_reply_at_the_secret_and_the_end_counts() -> None:
     script = "Nothing to see: 1 + 1 is 2, at home."
     events = gated(script)
     assert words(events) == written(events) == script
@@ -96,14 +90,17 @@ def test_without_anything_to_hide_all_events_are_as_they_were() -> None:
     plain = assistant(script).stream("hello")
     assert rounds == [each.texts for each in plain if isinstance(each, RoundDone)]
     assert end_of(events).reply.tokens == tuple(spelled(script))
-
-
-def test_stop_ends_the_reply_where_the_secret_is() -> None:
     events = gated(f"It is {KEY}. And on and on and on.", rules="[actions]\nsecrets = 'stop'")
     reply = end_of(events).reply
     assert words(events) == reply.text == f"It is {MASK}"
     assert reply.stop_reason is StopReason.GATED
     assert reply.completion_tokens < len(f"It is {KEY}.") + 3, "it was not made to its end"
+    end = end_of(gated(f"It is {KEY}."))
+    assert (end.masked, end.findings) == (True, (("GitHub token", "mask", 1),))
+    assert end.message == Message.assistant(f"It is {MASK}.")
+    end = end_of(gated(f"It is {KEY}.", rules="action = 'note'"))
+    assert (end.masked, end.findings) == (False, (("GitHub token", "note", 1),))
+    assert end.reply.text == f"It is {KEY}."
 
 
 REPLY = Reply("", "", (1,), StopReason.EOG, 0, 1, 0, 1, None, 0.0, 0.0, Spent(), "off")
@@ -114,13 +111,19 @@ def through(*events: Event, gate: Gate = USUAL) -> tuple[list[Event], GatedReply
     return [visible for each in events for visible in reply.take(each)], reply
 
 
-def test_thoughts_end_where_the_answer_begins() -> None:
+def test_thoughts_end_where_the_answer_begins_and_a_whole_turn_keeps_its_text() -> None:
     events, _ = through(Text("mail ann", thinking=True), Text("@example.org"), Text(" is it."))
     thoughts = [Text("mail ", thinking=True), Text("ann", thinking=True)]
     assert events == [*thoughts, Text("@"), Text("example.org is ")]
+    done = replace(REPLY, text=f"and {KEY}")
+    events, reply = through(Text(f"and {KEY}"), Finished(done, Message.assistant("")))
+    message = Message.assistant(f"Before, and {KEY}", "hm")
+    assert reply.message(message, done) == Message.assistant(f"Before, and {MASK}", "hm")
+    assert end_of(events).reply.text == f"and {MASK}"
+    assert reply.hidden
 
 
-def test_arguments_of_calls_are_masked_as_they_come_and_as_a_whole() -> None:
+def test_what_ask_rules_mask_is_withheld_and_arguments_are_masked() -> None:
     arguments = f'{{"to": "ann@example.org", "key": "{KEY}"}}'
     call = ToolCall("c1", "send", arguments)
     deltas = [CallDelta("c1", arguments[at : at + 3]) for at in range(0, len(arguments), 3)]
@@ -130,9 +133,6 @@ def test_arguments_of_calls_are_masked_as_they_come_and_as_a_whole() -> None:
     assert events[-1] == CallDone(ToolCall("c1", "send", wanted))
     assert events[:2] == [Text("I "), Text("send")], "words come before the call"
     assert reply.counts == {("e-mail address", "mask"): 1, ("GitHub token", "mask"): 1}
-
-
-def test_what_ask_rules_mask_is_withheld_before_its_text() -> None:
     arguments = f'{{"key": "{KEY}"}}'
     events, _ = through(
         Text(f"It is {KEY}, so."),
@@ -157,21 +157,3 @@ def test_a_request_that_no_gate_can_serve_is_refused_in_one_line(more: object, m
     with pytest.raises(UsageError, match=match) as raised:
         list(assistant("Yes.").events(Request(1, (Message.user("hello"),), **more)))  # type: ignore[arg-type]
     assert "\n" not in str(raised.value)
-
-
-def test_the_end_counts_what_matched_and_says_whether_anything_is_masked() -> None:
-    end = end_of(gated(f"It is {KEY}."))
-    assert (end.masked, end.findings) == (True, (("GitHub token", "mask", 1),))
-    assert end.message == Message.assistant(f"It is {MASK}.")
-    end = end_of(gated(f"It is {KEY}.", rules="action = 'note'"))
-    assert (end.masked, end.findings) == (False, (("GitHub token", "note", 1),))
-    assert end.reply.text == f"It is {KEY}."
-
-
-def test_a_whole_turn_keeps_the_text_before_this_reply() -> None:
-    done = replace(REPLY, text=f"and {KEY}")
-    events, reply = through(Text(f"and {KEY}"), Finished(done, Message.assistant("")))
-    message = Message.assistant(f"Before, and {KEY}", "hm")
-    assert reply.message(message, done) == Message.assistant(f"Before, and {MASK}", "hm")
-    assert end_of(events).reply.text == f"and {MASK}"
-    assert reply.hidden

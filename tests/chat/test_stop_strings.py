@@ -15,9 +15,7 @@ STOPS = st.lists(st.text(alphabet="ab\n", min_size=1, max_size=5), max_size=4)
 
 
 @given(LETTERS, STOPS, st.data())
-def test_any_cutting_gives_the_text_before_the_first_stop(
-    text: str, stops: list[str], data: st.DataObject
-) -> None:
+def test_text_before_the_first_stop(text: str, stops: list[str], data: st.DataObject) -> None:
     stream = StopStrings(stops)
     visible = "".join(stream.feed(chunk) for chunk in cut(data, text)) + stream.feed("", final=True)
     assert visible == text[: min((text.find(s) for s in stops if s in text), default=len(text))]
@@ -33,27 +31,6 @@ def test_only_a_possible_beginning_of_a_stop_is_held_back(text: str, stops: list
             break
         held = text[len(visible) : end]
         assert not held or any(stop.startswith(held) or stop in held for stop in stops)
-
-
-@pytest.mark.parametrize(
-    ("stops", "steps", "rest"),
-    [
-        (["\nUser:"], [("Yes.\nUs", "Yes.", False), ("er: and", "", True)], ""),
-        (["\nUser:"], [("Yes.\nUs", "Yes.", False), ("ual", "\nUsual", False)], ""),
-        (["abcd", "bc"], [("xabc", "x", False), ("d", "", True)], ""),
-        (["abcd", "bc"], [("xabc", "x", False)], "a"),
-        (["."], [("a.b", "a", True), ("c", "", True)], ""),
-    ],
-    ids=["spans feeds", "only began", "earlier beginning", "waited in vain", "nothing follows"],
-)
-def test_what_is_certain_comes_at_once(
-    stops: list[str], steps: list[tuple[str, str, bool]], rest: str
-) -> None:
-    stream = StopStrings(stops)
-    for text, certain, stopped in steps:
-        assert (stream.feed(text), stream.stopped) == (certain, stopped)
-    assert stream.feed("", final=True) == rest
-    assert stream.stopped == (rest == "a" or steps[-1][2])
 
 
 @example(["a", ""])
@@ -83,9 +60,7 @@ def before_the_first_that_is_indented_less(text: str, indent: int) -> str:
 
 
 @given(st.text(alphabet="ab \t\n", max_size=30), st.integers(0, 3), st.data())
-def test_any_cutting_gives_the_lines_that_are_indented_enough(
-    text: str, indent: int, data: st.DataObject
-) -> None:
+def test_lines_that_are_indented_enough(text: str, indent: int, data: st.DataObject) -> None:
     end, _ = infill(indent=indent)
     visible = "".join(end.feed(chunk) for chunk in cut(data, text)) + end.feed("", final=True)
     assert visible == before_the_first_that_is_indented_less(text, indent)

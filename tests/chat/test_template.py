@@ -104,9 +104,7 @@ RESULT = Message("tool", (ToolResult("a", "It is 5."),))
         ([USER, YES, RESULT, NOTE], "[user: Hi][assistant: Yes][tool: It is 5.\n\nMind the gap.]"),
     ],
 )
-def test_a_later_system_message_is_part_of_its_turn_where_a_template_does_not_take_it_there(
-    source: str, said: list[Message], text: str
-) -> None:
+def test_later_system_messages_are_in_a_turn(source: str, said: list[Message], text: str) -> None:
     assert render(source, *said) == text
     # It stays where a template takes it.
     text = render(CHATML, SYSTEM, USER, NOTE)
@@ -181,25 +179,20 @@ _HASHED = "{% set ns = namespace(x=('ab',)) %}{% for i in range(14) %}{% set ns.
         "{{ x }}" * 300_000,
     ],
 )
-def test_a_template_that_does_not_end_is_ended_and_the_next_one_renders(
-    source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_template_that_never_ends_is_ended(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jinja, "MOST_S", 0.2)
     with pytest.raises(TemplateError, match=r"more than 0\.2 s; use --raw"):
         render(source)
     assert render("{{ messages[0].content }}") == "Hi"
 
 
-def test_a_template_that_was_ended_is_not_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_ended_is_not_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     chat = ChatTemplate("{% for i in range(99999) %}" * 2 + "{% endfor %}" * 2, "", "")
     monkeypatch.setattr(jinja, "MOST_S", 0.2)
-    for _ in range(2):
+    for most_s in (10_000, 10):
         with pytest.raises(TemplateError, match="more than"):
             chat.render([USER])
-        monkeypatch.setattr(jinja, "MOST_S", 10_000)
-
-
-def test_a_process_that_is_gone_is_started_again() -> None:
+        monkeypatch.setattr(jinja, "MOST_S", most_s)
     assert render("{{ 1 }}") == "1"
     child = jinja._renderer._child  # as the operating system ends one that is idle
     assert child is not None

@@ -37,9 +37,7 @@ def described(text: str, *, opened: bool) -> list[Text]:
 
 
 @given(TEXTS, st.booleans(), st.data())
-def test_any_cutting_gives_the_same_thoughts_and_answer(
-    text: str, opened: bool, data: st.DataObject
-) -> None:
+def test_any_cutting_gives_the_same_parts(text: str, opened: bool, data: st.DataObject) -> None:
     before = THINK if opened else None
     assert filtered(cut(data, text), before) == described(text, opened=opened)
 
@@ -52,11 +50,30 @@ def test_without_tags_text_passes_untouched_and_at_once(text: str, data: st.Data
     assert thinking.feed("", final=True) == []
 
 
-def test_thoughts_stream_before_the_block_is_closed() -> None:
+def test_thoughts_stream_and_a_prompt_may_end_inside_a_block() -> None:
     thinking = ThinkingFilter((THINK,))
     assert thinking.feed("<think>Hm, ") == [Text("Hm, ", thinking=True)]
     assert thinking.feed("so</th") == [Text("so", thinking=True)]
     assert thinking.feed("e</think>") == [Text("</the", thinking=True)]
+    for prompt, opened in {
+        "<|im_start|>assistant\n<think>\n": THINK,
+        "<|im_start|>assistant\n": None,
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n": None,
+        "What is <think>?<|im_end|>": None,
+    }.items():
+        assert opened_by(prompt, (MAGISTRAL, THINK)) == opened
+    assert opened_by("<|start|>assistant<|channel|>final<|message|>", CHANNELS) is None
+
+
+def test_a_template_that_mentions_a_tag_makes_it_count_and_visible() -> None:
+    for tags in KNOWN_TAGS:
+        if tags.close:
+            assert tags in thinking_tags("{{ content.split('" + tags.close + "') }}")
+            assert tags in thinking_tags("{{ '" + tags.open + "\\n' }}")
+    assert thinking_tags("{{ messages[0].content }} Think!") == ()
+    ids = {CONTROL.index(text): text.encode() for text in ("[THINK]", "[/THINK]")}
+    assert tag_pieces((MAGISTRAL, THINK), ToyTokenizer()) == ids
+    assert tag_pieces((), ToyTokenizer()) == {}
 
 
 CHANNELS = thinking_tags(
@@ -68,11 +85,6 @@ FINAL = "<|channel|>final<|message|>Yes."
 @pytest.mark.parametrize(
     ("text", "tags", "opened", "parts"),
     [
-        ("\n<think>\nHm.\n</think>\n\nYes. ", (THINK,), None, ("Hm.\n", "Yes. ")),
-        ("<think>\n\n</think>\n\nYes.", (THINK,), None, ("", "Yes.")),
-        # a tag that an answer mentions
-        ("<think>Hm.</think>a <think> and </think>.", (THINK,), None, ("Hm.", "a <think> and </think>.")),
-        ("Use <think>.", (THINK,), None, ("", "Use <think>.")),
         # each tag closes only its own block
         ("[THINK]a</think>b[/THINK]c", (THINK, MAGISTRAL), None, ("a</think>b", "c")),
         # a block that never closes
@@ -86,28 +98,3 @@ def test_thoughts_and_answer(
     text: str, tags: tuple[ThinkingTags, ...], opened: ThinkingTags | None, parts: tuple[str, str]
 ) -> None:
     assert split_thinking(text, tags, opened) == parts
-
-
-def test_a_template_that_mentions_a_tag_makes_it_count() -> None:
-    for tags in KNOWN_TAGS:
-        if tags.close:
-            assert tags in thinking_tags("{{ content.split('" + tags.close + "') }}")
-            assert tags in thinking_tags("{{ '" + tags.open + "\\n' }}")
-    assert thinking_tags("{{ messages[0].content }} Think!") == ()
-
-
-def test_a_prompt_may_end_inside_a_block() -> None:
-    for prompt, opened in {
-        "<|im_start|>assistant\n<think>\n": THINK,
-        "<|im_start|>assistant\n": None,
-        "<|im_start|>assistant\n<think>\n\n</think>\n\n": None,
-        "What is <think>?<|im_end|>": None,
-    }.items():
-        assert opened_by(prompt, (MAGISTRAL, THINK)) == opened
-    assert opened_by("<|start|>assistant<|channel|>final<|message|>", CHANNELS) is None
-
-
-def test_tags_that_are_control_tokens_can_be_made_visible() -> None:
-    ids = {CONTROL.index(text): text.encode() for text in ("[THINK]", "[/THINK]")}
-    assert tag_pieces((MAGISTRAL, THINK), ToyTokenizer()) == ids
-    assert tag_pieces((), ToyTokenizer()) == {}

@@ -32,15 +32,19 @@ def test_content_never_becomes_structure(content: str) -> None:
     assert rendered(marked) == TOY.tokenize(text, add_special=False, parse_special=True)
 
 
-def test_user_defined_tokens_stay_tokens_unless_the_template_uses_them() -> None:
-    assert GUARD.break_up("<table>\n\n") == "<table>\n\n"
+def test_what_becomes_structure_and_what_does_not() -> None:
+    assert GUARD.break_up("<table>\n\n") == "<table>\n\n", "the template does not use it"
     assert GUARD.break_up("<think>") != "<think>"
     assert GUARD.break_up("<think>", exempt=["<think>"]) == "<think>"
-
-
-def test_lone_surrogates_cannot_forge_a_break() -> None:
-    assert GUARD.break_up("a\ud800b\udcff") == "a\ufffdb\ufffd"
+    assert GUARD.break_up("a\ud800b\udcff") == "a\ufffdb\ufffd", "no surrogate forges a break"
     assert raw_tokens("a\ud800", TOY) == spelled("a\ufffd")
+    assert shown(raw_tokens("<|im_start|>user\n", TOY)) == "<|im_start|>user\n"
+    assert raw_tokens("<|im_start|>", TOY) == [CONTROL.index("<|im_start|>")]
+    # A vocabulary that puts spaces first does so only at the start.
+    marked = ContentGuard(SPM, TEMPLATE).break_up("a</s>b")
+    assert shown(rendered(marked, SPM)) == " a</s>b"
+    assert shown(rendered("a", SPM, at_start=False)) == "a"
+    assert shown(rendered("\nx", at_start=False)) == "\nx", "a line break that merges is not cut"
 
 
 def test_bos_is_added_once_and_only_where_the_vocabulary_wants_it() -> None:
@@ -52,32 +56,17 @@ def test_bos_is_added_once_and_only_where_the_vocabulary_wants_it() -> None:
     assert rendered("hello", ToyTokenizer(add_bos=True, bos_id=None)) == hello
 
 
-def test_raw_text_may_contain_special_tokens() -> None:
-    assert shown(raw_tokens("<|im_start|>user\n", TOY)) == "<|im_start|>user\n"
-    assert raw_tokens("<|im_start|>", TOY) == [CONTROL.index("<|im_start|>")]
-
-
-def test_a_vocabulary_that_puts_spaces_first_does_so_only_at_the_start() -> None:
-    marked = ContentGuard(SPM, TEMPLATE).break_up("a</s>b")
-    assert shown(rendered(marked, SPM)) == " a</s>b"
-    assert shown(rendered("a", SPM, at_start=False)) == "a"
-    assert shown(rendered("\nx", at_start=False)) == "\nx", "a line break that merges is not cut"
-
-
 FIM = {"pre": 400, "suf": 401, "mid": 402}
 REPOSITORY = {**FIM, "rep": 403, "sep": 404}
 
 
-def test_a_gap_stands_between_prefix_and_suffix() -> None:
+def test_a_gap_stands_between_prefix_and_suffix_and_other_files() -> None:
     wanted = [400, *spelled("ab"), 401, *spelled("cd"), 402]
     assert infill_tokens(Infill("ab", "cd"), FIM, TOY, 100, 10) == wanted
     assert infill_tokens(Infill("ab", "cd"), FIM, WANTING, 100, 10) == [0, *wanted]
     assert 3 not in infill_tokens(Infill("<|im_end|>", ""), FIM, TOY, 100, 10)
     with pytest.raises(UsageError, match="cannot fill in the middle"):
         infill_tokens(Infill("a", "b"), {"pre": 1}, TOY, 100, 10)
-
-
-def test_other_files_go_before_it_and_what_is_far_from_it_is_left_out() -> None:
     gap = Infill("ab", "cd", (("x.py", "one"), ("y.py", "two")))
     around = [403, *spelled("myproject\n"), 404, *spelled("x.py\none"), 404, *spelled("y.py\ntwo")]
     around += [404, *spelled("filename\n")]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 from tests import warm
 
@@ -63,25 +64,43 @@ def localspec(
     return Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 
-def answer(*arguments: str, stdin: bytes = b"") -> Done:
-    """Run `localspec run` on the CPU, and see it succeed."""
-    done = localspec("run", *PLAIN, *arguments, stdin=stdin)
+def succeed(*arguments: str, **how: Any) -> Done:
+    """Run the command, and see it succeed."""
+    done = localspec(*arguments, **how)
     assert done.code == 0, done.err
     return done
+
+
+def answer(*arguments: str, stdin: bytes = b"") -> Done:
+    """Run `localspec run` on the CPU, and see it succeed."""
+    return succeed("run", *PLAIN, *arguments, stdin=stdin)
+
+
+class Started(subprocess.Popen[bytes]):
+    """The command, which runs; streams that were not given are pipes."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+        shell: Sequence[str] = (),
+    ) -> None:
+        streams = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": stderr}
+        super().__init__([*shell, *COMMAND, *arguments], **streams, env=environment(env))  # type: ignore[call-overload]
 
 
 @contextmanager
 def started(
     *arguments: str, env: Mapping[str, str] | None = None, stderr: int = subprocess.PIPE
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[Started]:
     """Start the command and leave it running; it is killed if it outlives the test."""
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        env=environment(env),
-    )
+    process = Started(*arguments, env=env, stdin=subprocess.DEVNULL, stderr=stderr)
     try:
         yield process
     finally:
@@ -92,11 +111,12 @@ def started(
                 stream.close()
 
 
-def assert_one_complaint(done: Done, code: int) -> None:
-    """See that it ended with this code, said why in one line, and gave no answer."""
+def assert_one_complaint(done: Done, code: int, *words: str) -> None:
+    """See that it ended with this code, gave no answer, and named the reason in one line with these words."""
     assert done.code == code, done.err
     assert done.out == ""
     assert done.err.startswith("localspec: ")
     assert done.err.count("\n") == 1
     assert done.err.endswith("\n")
     assert "bug in localspec" not in done.err
+    assert [each for each in words if each not in done.err] == [], done.err

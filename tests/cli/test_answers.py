@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from localspec.chat.events import (
-    Event,
-    Finished,
-    Prefilling,
-    Reply,
-    Started,
-    Text,
-    Withheld,
-)
+from localspec.chat.events import Event, Finished, Prefilling, Reply, Started, Text, Withheld
 from localspec.chat.request import Request
 from localspec.cli import output as printing
 from localspec.cli.output import AnswerStream, ReadingLine, RunOutcome, print_code
@@ -80,9 +72,10 @@ def printed(
     return out.flushed
 
 
-@pytest.mark.parametrize(
-    ("chunks", "terminal", "how", "text"),
-    [
+def test_a_pipe_gets_every_character_and_a_terminal_what_it_does_not_obey(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for chunks, terminal, how, text in [
         ([Text(NASTY)], True, {}, CLEAN),
         ([Text(NASTY)], False, {}, f"{NASTY}\n"),
         ([Text("a")], False, {}, "a\n"),
@@ -93,19 +86,8 @@ def printed(
         (THOUGHTS, False, {"show_thinking": True}, "<think>\nhmm\n</think>\n\nyes\n"),
         (THOUGHTS, False, {"silent": True, "show_thinking": True}, ""),
         (THOUGHTS[:1], False, {"show_thinking": True}, "<think>\nhm\n</think>\n"),
-    ],
-)
-def test_a_pipe_gets_every_character_and_a_terminal_what_it_does_not_obey(
-    monkeypatch: pytest.MonkeyPatch,
-    chunks: list[Text],
-    terminal: bool,
-    how: dict[str, bool],
-    text: str,
-) -> None:
-    assert printed(monkeypatch, *chunks, terminal=terminal, **how) == text
-
-
-def test_a_terminal_gets_lines_that_end_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    ]:
+        assert printed(monkeypatch, *chunks, terminal=terminal, **how) == text
     monkeypatch.setattr(printing, "columns_of", lambda _: 24)
     chunks = [Text(each) for each in ("Here is some help", "ful in", "formation about", " tea.")]
     wrapped = "Here is some helpful\ninformation about tea.\n"
@@ -113,38 +95,29 @@ def test_a_terminal_gets_lines_that_end_between_words(monkeypatch: pytest.Monkey
     assert printed(monkeypatch, *chunks) == wrapped.replace("\n", " ", 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "blocks"),
-    [
+def test_code_is_what_stands_between_fences_and_only_that_of_the_first_language_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for text, blocks in [
         (CODE, [("python", "x = 1"), ("", "y = 2")]),
         ("```\ncut o", [("", "cut o")]),
         ("no code", []),
         ('```python\n<file name="a.py">\nx = 1\n</file>\n```', [("python", "x = 1")]),
         ('```python\n<file name="a.py">\nx = 1\n```', [("python", "x = 1")]),
         ("```html\n<p>\n</file>x\n```", [("html", "<p>\n</file>x")]),
-    ],
-)
-def test_blocks_of_code_stand_between_fences(text: str, blocks: list[tuple[str, str]]) -> None:
-    assert code_blocks(text) == blocks
-
-
-@pytest.mark.parametrize("quiet", [False, True])
-@pytest.mark.parametrize(
-    ("text", "code", "note"),
-    [
-        (CODE.replace("~~~\ny", "~~~Python title=b.py\ny"), "x = 1\n\ny = 2\n", ""),
-        (TWO_LANGUAGES, "package main\n", "1 of 3 blocks of code"),
-        ("x = 1", "x = 1\n", "no block of code"),
-    ],
-)
-def test_only_code_of_the_first_language_is_printed(
-    text: str, code: str, note: str, quiet: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    print_code(text, quiet=quiet)
-    out, err = capsys.readouterr()
-    assert out == code
-    assert bool(err) is bool(note and not quiet)
-    assert note in err or quiet
+    ]:
+        assert code_blocks(text) == blocks
+    for quiet in [False, True]:
+        for text, code, note in [
+            (CODE.replace("~~~\ny", "~~~Python title=b.py\ny"), "x = 1\n\ny = 2\n", ""),
+            (TWO_LANGUAGES, "package main\n", "1 of 3 blocks of code"),
+            ("x = 1", "x = 1\n", "no block of code"),
+        ]:
+            print_code(text, quiet=quiet)
+            out, err = capsys.readouterr()
+            assert out == code
+            assert bool(err) is bool(note and not quiet)
+            assert note in err or quiet
 
 
 @pytest.mark.parametrize("shows", [True, False])
@@ -250,9 +223,8 @@ def test_json_has_every_figure_and_null_for_those_of_nothing() -> None:
     assert noted["note"] == "it knows no effort"
 
 
-@pytest.mark.parametrize(
-    ("reason", "complete", "bound_complete", "told"),
-    [
+def test_the_line_says_why_an_answer_was_cut_off_or_not_drafted() -> None:
+    for reason, complete, bound_complete, told in [
         (StopReason.EOG, True, True, ""),
         (StopReason.STOP_STRING, True, False, ""),
         (StopReason.LENGTH, False, False, "--max-tokens"),
@@ -260,29 +232,19 @@ def test_json_has_every_figure_and_null_for_those_of_nothing() -> None:
         (StopReason.LOOP, False, False, "repeated itself"),
         (StopReason.GATED, False, False, "--gate"),
         (StopReason.CANCELLED, False, False, "interrupted"),
-    ],
-)
-def test_an_answer_that_was_cut_off_is_not_complete_and_the_line_says_why(
-    reason: StopReason, complete: bool, bound_complete: bool, told: str
-) -> None:
-    given = outcome(replace(reply(), stop_reason=reason))
-    assert given.as_json("code")["complete"] is complete
-    assert given.as_json("code", bound=True)["complete"] is bound_complete
-    usual = "big · 6 tokens · 2.5 tokens/s · model: 3 of 6 drafted tokens accepted · "
-    assert given.line().startswith(usual)
-    assert given.line().endswith("seed 7")
-    assert told in given.line()
-    assert (given.line() == f"{usual}seed 7") is complete
-
-
-def test_the_line_says_why_nothing_was_drafted_and_cannot_command_the_terminal() -> None:
+    ]:
+        given = outcome(replace(reply(), stop_reason=reason))
+        assert given.as_json("code")["complete"] is complete
+        assert given.as_json("code", bound=True)["complete"] is bound_complete
+        usual = "big · 6 tokens · 2.5 tokens/s · model: 3 of 6 drafted tokens accepted · "
+        assert given.line().startswith(usual)
+        assert given.line().endswith("seed 7")
+        assert told in given.line()
+        assert (given.line() == f"{usual}seed 7") is complete
     plain = replace(outcome(replace(reply(), acceptance=AcceptanceStats())), no_drafting="because")
     assert " · because · " in plain.line()
     assert "because" not in replace(plain, reply=reply()).line()
     assert outcome(reply(), "\x1b[2J\n.gguf").line().startswith("'\\x1b[2J\\n.gguf' · ")
-
-
-def test_second_choices_are_in_line_and_json_if_there_were_any() -> None:
     assert "second choices" not in outcome(reply()).line()
     branched = reply()
     draft = Draft((1, 2), drafter="model", alternatives=((8, 9), (7, 9)), branches=(1, 0))
@@ -307,10 +269,7 @@ def test_json_has_calls_and_their_results() -> None:
     (first,) = document["rounds"]
     assert (first["text"], first["usage"]) == ("I look.", document["usage"])
     calls = [[*each.values()] for each in first["calls"]]
-    assert calls == [
-        ["look", {"at": "x"}, "found", False, 0.25],
-        ["look", "broken", "no", True, 0],
-    ]
+    assert calls == [["look", {"at": "x"}, "found", False, 0.25], ["look", "broken", "no", True, 0]]
     assert [*first["calls"][0]] == ["name", "arguments", "result", "is_error", "seconds"]
 
 

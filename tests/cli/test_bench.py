@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import PLAIN, Done, localspec, started
-from tests.cli.test_interrupt import interrupt
+from tests.cli.command import PLAIN, Done, started, succeed
+from tests.cli.test_start import interrupt
 
-pytestmark = [pytest.mark.slow, pytest.mark.weights, pytest.mark.usefixtures("smollm2_path")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("smollm2_path")]
 
 
 @pytest.fixture
@@ -25,9 +25,7 @@ def prompts(tmp_path: Path) -> Path:
 
 
 def bench(prompts: Path, *words: str, shell: tuple[str, ...] = ()) -> Done:
-    done = localspec("bench", *PLAIN, "--prompts", str(prompts), *words, shell=shell)
-    assert done.code == 0, done.err
-    return done
+    return succeed("bench", *PLAIN, "--prompts", str(prompts), *words, shell=shell)
 
 
 def test_a_short_measurement_has_a_ratio_for_every_kind_mode_and_temperature(prompts: Path) -> None:
@@ -55,20 +53,9 @@ def test_the_table_is_on_stdout_and_a_reader_may_leave(prompts: Path) -> None:
     assert done.err == "done\n"
 
 
-def test_two_settings_are_compared_with_a_verdict(prompts: Path) -> None:
-    flags = ("--compare", "off", "lookup:3", "--pairs", "5", "--max-tokens", "4")
-    result: dict[str, Any] = json.loads(bench(prompts, *flags, "--json").out)
-    assert (result["a"], result["b"], result["pairs"]) == ("off", "lookup:3", 5)
-    assert 0 < result["low"] <= result["ratio"] <= result["high"]
-    assert {row["workload"] for row in result["figures"]} == {"chat", "edit", "all"}
-    assert result["verdict"].split()[0] in {"a", "b", "undecided:"}
-    assert "b (lookup:3)" in bench(prompts, *flags).out
-
-
 def test_ctrl_c_prints_what_was_measured_until_then(prompts: Path) -> None:
     flags = ("--prompts", str(prompts), "--max-tokens", "8", "--repeat", "5000")
     with started("bench", *PLAIN, *flags, "--modes", "lookup") as process:
-        assert process.stderr is not None
         assert b"run 1 of " in process.stderr.readline()
         out, _ = interrupt(process, signal.SIGINT)
     assert "interrupted: " in out

@@ -76,73 +76,28 @@ def facts_of(folder: Path, *arguments: str, env: dict[str, str], code: int = 0) 
     return facts
 
 
-@pytest.mark.parametrize(
-    ("target", "draft_model", "code", "lines", "facts"),
-    [
-        (
-            "target.gguf",
-            "./target.gguf",
-            0,
-            [
-                "identical: ./target.gguf can draft",
-                "tokens 6 and 6, 100 %",
-                "chat templates the same",
-            ],
-            {"usable": True, "fits": True, "first_difference": None, "shared_percent": None},
-        ),
-        (
-            "padded.gguf",
-            "target.gguf",
-            0,
-            ["compatible: target.gguf can draft", "note vocabularies have 7 and 6 tokens"],
-            {"usable": True, "fits": True, "verdict": "compatible"},
-        ),
-        (
-            "target.gguf",
-            "words.gguf",
-            0,
-            [
-                "usable across vocabularies: words.gguf can draft",
-                "shared 66.7 %",
-                "use name it with --draft-model",
-                "first difference token 5 is 'ab' and 'ba'",
-            ],
-            {"usable": True, "fits": False, "verdict": "incompatible"},
-        ),
-        (
-            "target.gguf",
-            "other.gguf",
-            4,
-            [
-                "incompatible: other.gguf cannot draft",
-                r"first difference token 0 is '<unk>' and 'x\n\x1b[31m'",
-                "tokens 6 and 6, 33.33 % overlap, counting",
-                "shared 0.0 %",
-            ],
-            {"usable": False, "fits": False, "shared_percent": 0, "chat_templates": "the same"},
-        ),
-    ],
-)
 def test_files_are_judged_by_their_tokens_in_lines_and_json(
-    files: Path,
-    bare_machine: dict[str, str],
-    target: str,
-    draft_model: str,
-    code: int,
-    lines: list[str],
-    facts: dict[str, object],
+    files: Path, bare_machine: dict[str, str]
 ) -> None:
-    done = check(files, target, draft_model, env=bare_machine)
-    assert (done.code, done.err) == (code, "")
-    printed = [" ".join(line.split()) for line in done.out.splitlines()]
-    assert printed[0].startswith(lines[0])
-    assert [each for each in lines if not any(line.startswith(each) for line in printed)] == []
-    known = facts_of(files, target, draft_model, env=bare_machine, code=code)
-    assert {key: known[key] for key in facts} == facts
-    assert (known["target"]["fetched_bytes"], known["draft_model"]["n_vocab"]) == (0, 6)
-    if draft_model == "other.gguf":
-        difference = {"token": 0, "target_piece": "<unk>", "draft_piece": "x\n\x1b[31m"}
-        assert known["first_difference"] == difference
+    usable = {"usable": True, "fits": True}
+    rows: list[tuple[Any, ...]] = [
+        ("target.gguf", "./target.gguf", 0, ["identical: ./target.gguf can draft", "tokens 6 and 6, 100 %", "chat templates the same"], {**usable, "first_difference": None, "shared_percent": None}),
+        ("padded.gguf", "target.gguf", 0, ["compatible: target.gguf can draft", "note vocabularies have 7 and 6 tokens"], {**usable, "verdict": "compatible"}),
+        ("target.gguf", "words.gguf", 0, ["usable across vocabularies: words.gguf can draft", "shared 66.7 %", "use name it with --draft-model", "first difference token 5 is 'ab' and 'ba'"], {"usable": True, "fits": False, "verdict": "incompatible"}),
+        ("target.gguf", "other.gguf", 4, ["incompatible: other.gguf cannot draft", r"first difference token 0 is '<unk>' and 'x\n\x1b[31m'", "tokens 6 and 6, 33.33 % overlap, counting", "shared 0.0 %"], {"usable": False, "fits": False, "shared_percent": 0, "chat_templates": "the same"}),
+    ]  # fmt: skip
+    for target, draft_model, code, lines, facts in rows:
+        done = check(files, target, draft_model, env=bare_machine)
+        assert (done.code, done.err) == (code, "")
+        printed = [" ".join(line.split()) for line in done.out.splitlines()]
+        assert printed[0].startswith(lines[0])
+        assert [each for each in lines if not any(line.startswith(each) for line in printed)] == []
+        known = facts_of(files, target, draft_model, env=bare_machine, code=code)
+        assert {key: known[key] for key in facts} == facts
+        assert (known["target"]["fetched_bytes"], known["draft_model"]["n_vocab"]) == (0, 6)
+        if draft_model == "other.gguf":
+            difference = {"token": 0, "target_piece": "<unk>", "draft_piece": "x\n\x1b[31m"}
+            assert known["first_difference"] == difference
 
 
 def test_of_remote_models_only_the_headers_are_read(
@@ -171,21 +126,6 @@ def test_a_cut_download_of_a_header_is_resumed(
 
 
 @pytest.mark.slow
-def test_a_vocabulary_of_16_megabytes_is_read_within_the_limit(
-    hub: LoopbackHub, online: dict[str, str], files: Path
-) -> None:
-    file = wide(9, 650_000)
-    hub.files[at("Wide", "wide-Q4_K_M.gguf")] = file
-    header = len(file.header)
-    assert header > 16_000_000
-    fetched = facts_of(files, "owner/Wide-GGUF", "owner/Wide-GGUF", env=online)["target"][
-        "fetched_bytes"
-    ]
-    assert header <= fetched <= LIMIT_BYTES
-    assert hub.sent_bytes == 2 * fetched
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("knows_ranges", [True, False])
 def test_what_never_ends_is_given_up_within_the_limit(
     hub: LoopbackHub, online: dict[str, str], files: Path, knows_ranges: bool
@@ -193,8 +133,7 @@ def test_what_never_ends_is_given_up_within_the_limit(
     hub.files[at("Endless", "endless-Q4_K_M.gguf")] = wide(9, 800_000)
     hub.knows_ranges = knows_ranges
     done = check(files, "owner/Endless-GGUF", "target.gguf", env=online)
-    assert_one_complaint(done, 1)
-    assert "its header is longer than 18 MiB" in done.err
+    assert_one_complaint(done, 1, "its header is longer than 18 MiB")
     # A server that knows no ranges goes on sending into the buffers of the line until it is cut.
     assert hub.sent_bytes <= LIMIT_BYTES + (0 if knows_ranges else line_bytes())
 
@@ -238,5 +177,4 @@ def test_what_cannot_be_judged_is_one_line(
             setattr(hub, name, state[name])
     variables = {name: value for name, value in state.items() if name.isupper()}
     done = check(files, target, "target.gguf", env={**online, **variables})
-    assert_one_complaint(done, code)
-    assert told in done.err
+    assert_one_complaint(done, code, told)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import TextContent
 
-from tests.cli.command import COMMAND, PLAIN, environment
+from tests.cli.command import COMMAND, PLAIN, Started, environment
 from tests.waiting import PATIENCE_S
 
 # Each of them waits for processes that import the protocol, which takes seconds.
@@ -69,18 +68,8 @@ def test_a_model_answers_another_program(smollm2_path: Path) -> None:
     asyncio.run(work())
 
 
-def piped(*words: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [*words, *COMMAND, "mcp"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
-
-
 def test_stdout_has_messages_alone_and_the_end_of_stdin_is_the_end() -> None:
-    with piped() as process:
+    with Started("mcp") as process:
         out, err = process.communicate(f"nonsense\n{HELLO}\n".encode(), PATIENCE_S)
     assert process.returncode == 0, err
     messages = [json.loads(each) for each in out.splitlines()]
@@ -89,9 +78,7 @@ def test_stdout_has_messages_alone_and_the_end_of_stdin_is_the_end() -> None:
 
 
 def test_a_signal_ends_it_though_stdin_is_open() -> None:
-    with piped() as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    with Started("mcp") as process:
         process.stdin.write(b'{}\n{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         process.stdin.flush()
         process.stdout.readline()
@@ -101,7 +88,7 @@ def test_a_signal_ends_it_though_stdin_is_open() -> None:
 
 def test_at_a_terminal_it_says_what_it_is_for() -> None:
     code = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
-    with piped(sys.executable, "-c", code) as process:
+    with Started("mcp", shell=(sys.executable, "-c", code)) as process:
         out, _ = process.communicate(timeout=PATIENCE_S)
     assert b"localspec chat" in out
     assert os.environ["LOCALSPEC_OWN"] == "on"

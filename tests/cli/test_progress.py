@@ -90,80 +90,69 @@ def test_on_a_narrow_terminal_the_share_of_a_download_and_of_a_load_is_there(
     assert all(cell_len(each) <= width for each in watched.lines)
 
 
-def test_a_terminal_is_drawn_to_ten_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_drawn_to_ten_times_a_second_at_most_and_not_commanded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     watched = Watched(monkeypatch)
     for _ in range(1000):
         watched.now += 0.001
         watched.line.load("toy", 0.5)
     assert 9 <= len(watched.drawn) <= 10
-
-
-@pytest.mark.parametrize(("term", "terminal"), [("xterm", False), ("dumb", True)])
-def test_a_log_and_a_dumb_terminal_get_a_line_for_each_source(
-    monkeypatch: pytest.MonkeyPatch, term: str, terminal: bool
-) -> None:
-    monkeypatch.setenv("TERM", term)
-    watched = Watched(monkeypatch, terminal=terminal)
-    with watched.line as line:
-        for done in (0, 10, 20):
-            line.download(at(done))
-            watched.now += 1.0
-        line.download(at(0, "wheels c", reason="hub a/b: no connection"))
-        line.download(at(30_000_000, name="half"))
-        line.load("toy", 0.5)
-    _, first, second, third = " ".join(watched.lines).split("localspec: ")
-    assert first == "downloading toy (50 MB) from hub a/b "
-    assert "(wheels c)" in second
-    assert "hub a/b: no connection" in second
-    assert third == "downloading half (50 MB, 30 MB done) from hub a/b"
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_switched_off_it_prints_nothing(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
-    watched = Watched(monkeypatch, terminal=terminal, enabled=False)
-    with watched.line as line:
-        line.download(at(0))
-        line.load("toy", 0.5)
-        line.report("text", at_once=True)
-    assert watched.err.getvalue() == ""
-
-
-def test_where_nothing_is_drawn_over_notices_come_now_and_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    watched = Watched(monkeypatch, drawing=False)
-    for second in range(100):
-        watched.now = 1000.0 + second
-        watched.line.report(str(second))
-    assert watched.lines == [f"localspec: {second}" for second in (30, 60, 90)]
-
-
-def test_a_file_name_cannot_command_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch)
     watched.line.load("\x1b[2J\n.gguf", 0.25)
     assert watched.drawn == ["loading '\\x1b[2J\\n.gguf'  25%"]
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_measurement_says_of_what_and_how_long(
-    monkeypatch: pytest.MonkeyPatch, terminal: bool
+def test_a_log_has_a_line_for_each_source_and_notices_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    watched = Watched(monkeypatch, terminal=terminal)
-    with watched.line as line:
-        for share in (0.0, 0.1, 0.2, 0.4):
-            line.measure("toy for --exact", share)
-            watched.now += 10.0
-    if terminal:
-        assert watched.drawn[0] == "measuring toy for --exact on this machine  0%"
-        assert watched.drawn[2] == "measuring toy for --exact on this machine  20%, 80 s left"
-    else:
-        assert watched.lines == [
-            "localspec: measuring toy for --exact on this machine",
-            "localspec: measured 10%, 90 s left",
-        ]
+    for term, terminal in [("xterm", False), ("dumb", True)]:
+        monkeypatch.setenv("TERM", term)
+        watched = Watched(monkeypatch, terminal=terminal)
+        with watched.line as line:
+            for done in (0, 10, 20):
+                line.download(at(done))
+                watched.now += 1.0
+            line.download(at(0, "wheels c", reason="hub a/b: no connection"))
+            line.download(at(30_000_000, name="half"))
+            line.load("toy", 0.5)
+        _, first, second, third = " ".join(watched.lines).split("localspec: ")
+        assert first == "downloading toy (50 MB) from hub a/b "
+        assert "(wheels c)" in second
+        assert "hub a/b: no connection" in second
+        assert third == "downloading half (50 MB, 30 MB done) from hub a/b"
+    for terminal in [True, False]:
+        watched = Watched(monkeypatch, terminal=terminal, enabled=False)
+        with watched.line as line:
+            line.download(at(0))
+            line.load("toy", 0.5)
+            line.report("text", at_once=True)
+        assert watched.err.getvalue() == ""
+    watched = Watched(monkeypatch, drawing=False)
+    for passed in range(100):
+        watched.now = 1000.0 + passed
+        watched.line.report(str(passed))
+    assert watched.lines == [f"localspec: {each}" for each in (30, 60, 90)]
 
 
-def test_a_batch_says_what_is_done_failed_and_left_and_nothing_that_is_unknown() -> None:
+def test_a_measurement_says_of_what_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal in [True, False]:
+        watched = Watched(monkeypatch, terminal=terminal)
+        with watched.line as line:
+            for share in (0.0, 0.1, 0.2, 0.4):
+                line.measure("toy for --exact", share)
+                watched.now += 10.0
+        if terminal:
+            assert watched.drawn[0] == "measuring toy for --exact on this machine  0%"
+            assert watched.drawn[2] == "measuring toy for --exact on this machine  20%, 80 s left"
+        else:
+            assert watched.lines == [
+                "localspec: measuring toy for --exact on this machine",
+                "localspec: measured 10%, 90 s left",
+            ]
+
+
+def test_sentences_are_short() -> None:
     text = progress_text(Tally(30, 2, 500), 10.0, share=0.5, share_before=0.25)
     assert text == "30 done, 2 failed, 20 s left, 50.0 tokens/s"
     assert progress_text(Tally(3, 0, 5), 10.0, None, 0.0) == "3 done, 0.5 tokens/s"
@@ -171,19 +160,18 @@ def test_a_batch_says_what_is_done_failed_and_left_and_nothing_that_is_unknown()
     assert summary(Tally(3, 1), 0.0) == "3 answered · 1 failed"
     assert "line 1: empty" in summary(Tally(0, 1, first_error="line 1: empty"), 0.0)
     assert summary(Tally(3, 0, 50), 10.0) == "3 answered · 50 tokens, 5.0 tokens/s"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.2, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (6600, "1 h 50 min")],
-)
-def test_durations_are_short(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "shown"),
-    [("abc", 3, "abc"), ("abcd", 3, "ab…"), (f"{WIDE[-1]}bcd", 3, f"{WIDE[-1]}…"), ("abc", 0, "")],
-)
-def test_a_cut_text_fits_in_cells(text: str, width: int, shown: str) -> None:
-    assert cut(text, width) == shown
+    for seconds, text in [
+        (0.2, "0 s"),
+        (99, "99 s"),
+        (100, "2 min"),
+        (5900, "98 min"),
+        (6600, "1 h 50 min"),
+    ]:
+        assert duration_text(seconds) == text
+    for text, width, shown in [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        (f"{WIDE[-1]}bcd", 3, f"{WIDE[-1]}…"),
+        ("abc", 0, ""),
+    ]:
+        assert cut(text, width) == shown

@@ -6,7 +6,7 @@ import json
 import os
 import pty
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -30,6 +30,7 @@ from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.models.registry import load_registry
 from localspec.options import ReplyOptions, changed
+from tests.support.checks import refuses
 
 NO_DOCS = DocsFlags()
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -50,9 +51,8 @@ def own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("words", "model", "prompt"),
-    [
+def test_the_first_word_is_the_model_if_it_is_the_name_of_one() -> None:
+    for words, model, prompt in [
         ([], None, None),
         (["Why is the sky blue?"], None, "Why is the sky blue?"),
         (["-"], None, "-"),
@@ -66,56 +66,33 @@ def own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["some/repo:Q8_0"], "some/repo:Q8_0", None),
         (["hf.co/some/repo"], "hf.co/some/repo", None),
         (["own.gguf", "Hi"], "own.gguf", "Hi"),
-    ],
-)
-def test_the_first_word_is_the_model_if_it_is_the_name_of_one(
-    words: Sequence[str], model: str | None, prompt: str | None
-) -> None:
-    assert model_and_prompt(words) == (model, prompt)
-    assert model_and_prompt(words, chosen=True) == (None, " ".join(words) if words else None)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
+    ]:
+        assert model_and_prompt(words) == (model, prompt)
+        assert model_and_prompt(words, chosen=True) == (None, " ".join(words) if words else None)
+    for words, told in [
         *(([word], "did you mean") for word in ("qwen3", "gemma", "smolm2-135m")),
         (["qwen2.5-coder-1.5"], "did you mean"),
         (["why", "is", "that?"], "put quotes around"),
         (["@a.txt", "why?"], "use -f a.txt"),
-    ],
-)
-def test_words_that_are_neither_are_refused(words: list[str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        model_and_prompt(words)
-
-
-def test_a_model_is_loaded_as_the_pair_of_its_name_or_alone() -> None:
+    ]:
+        refuses(told, model_and_prompt, words)
     assert load_registry().chosen("qwen2.5-coder:1.5b") == {"pair": "qwen2.5-coder-1.5b"}
     assert load_registry().chosen("qwen2.5-coder-0.5b") == {"target": "qwen2.5-coder-0.5b"}
     assert require_model("demo") == "demo"
     with pytest.raises(ModelUnavailable, match="did you mean"):
         require_model("qwen3")
+    for verb in ["chat", "serve"]:
+        with pytest.raises(ModelUnavailable, match="did you mean qwen3-"):
+            CliRunner().invoke(localspec, [verb, "qwen3-0.7b"], catch_exceptions=False)
 
 
-@pytest.mark.parametrize("verb", ["chat", "serve"])
-def test_a_word_that_is_no_model_ends_the_verb_at_once(verb: str) -> None:
-    with pytest.raises(ModelUnavailable, match="did you mean qwen3-"):
-        CliRunner().invoke(localspec, [verb, "qwen3-0.7b"], catch_exceptions=False)
-
-
-@pytest.fixture
-def rivers(tmp_path: Path) -> None:
-    """Four conversations, the last of which has the title of the first."""
+def test_continue_takes_a_number_a_title_or_the_prompt(tmp_path: Path) -> None:
     history = History(tmp_path / "data/history")
+    # The last one has the title of the first.
     for title in ("durations", "durations of rivers", "the sea", "durations"):
         history.add_user(history.create(), None, Message.user(title))
     history.close()
-
-
-@pytest.mark.usefixtures("rivers")
-@pytest.mark.parametrize(
-    ("name", "words", "number", "left"),
-    [
+    for name, words, number, left in [
         ("", ("And in French?",), 4, ("And in French?",)),
         ("And in French?", (), 4, ("And in French?",)),
         ("And in French?", ("smollm2-135m",), 4, ("smollm2-135m", "And in French?")),
@@ -126,75 +103,47 @@ def rivers(tmp_path: Path) -> None:
         ("durations of", ("Why?",), 2, ("Why?",)),
         ("the", ("Why?",), 3, ("Why?",)),
         ("durations", (), 4, ("durations",)),
-    ],
-)
-def test_continue_takes_a_number_a_title_or_the_prompt(
-    name: str, words: tuple[str, ...], number: int, left: tuple[str, ...]
-) -> None:
-    conversation, rest = conversation_and_words(name, words)
-    assert (conversation.id, rest) == (number, left)
-
-
-@pytest.mark.usefixtures("rivers")
-@pytest.mark.parametrize(
-    ("name", "words", "kind", "told"),
-    [
+    ]:
+        conversation, rest = conversation_and_words(name, words)
+        assert (conversation.id, rest) == (number, left)
+    for name, words, kind, told in [
         ("ocean", ("Why?",), UsageError, "'ocean': `localspec history`"),
         ("why", ("is", "the", "sky", "blue"), UsageError, "put quotes around"),
         ("dura", ("Why?",), UsageError, "begins several titles: .* 4"),
         *((number, ("Why?",), HistoryError, number[:18]) for number in ("99", "9" * 5000)),
-    ],
-)
-def test_a_conversation_that_is_not_there_is_one_line(
-    name: str, words: tuple[str, ...], kind: type[LocalspecError], told: str
-) -> None:
-    with pytest.raises(kind, match=told):
-        conversation_and_words(name, words)
+    ]:
+        with pytest.raises(kind, match=told):
+            conversation_and_words(name, words)
 
 
 class ArrivedError(Exception):
     """Carries what a chat would be started with."""
 
 
-@pytest.fixture
-def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start_chat(
-        settings: Settings, system: SystemFlags, *_: object, plain: bool = False, **__: object
-    ) -> int:
+def test_run_without_a_prompt_is_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(settings: Settings, system: SystemFlags, *_: object, plain: bool = False, **__: object) -> int:  # fmt: skip
         raise ArrivedError(settings.named_model, system.system, plain)
 
     monkeypatch.setattr(run, "_at_terminal", lambda: True)
-    monkeypatch.setattr(chat_front, "start_chat", start_chat)
-
-
-@pytest.mark.usefixtures("at_terminal")
-@pytest.mark.parametrize(
-    ("words", "arrived"),
-    [
+    monkeypatch.setattr(chat_front, "start_chat", start)
+    for words, arrived in [
         (["run"], (None, None, False)),
         (["run", "qwen2.5-coder:1.5b"], ("qwen2.5-coder:1.5b", None, False)),
         (["run", "-m", "demo", "-s", "Be brief."], ("demo", "Be brief.", False)),
         (["chat", "--plain", "qwen2.5-coder:1.5b"], ("qwen2.5-coder:1.5b", None, True)),
-    ],
-)
-def test_run_without_a_prompt_is_the_chat(words: list[str], arrived: tuple[object, ...]) -> None:
-    with pytest.raises(ArrivedError) as caught:
-        CliRunner().invoke(localspec, words, catch_exceptions=False)
-    assert caught.value.args == arrived
+    ]:
+        with pytest.raises(ArrivedError) as caught:
+            CliRunner().invoke(localspec, words, catch_exceptions=False)
+        assert caught.value.args == arrived
 
 
-@pytest.mark.parametrize("quiet", [False, True])
-def test_many_lines_on_a_pipe_are_warned_about(
-    quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\nc\nd\n")))
-    assert list(chat_front._typed_lines(quiet=quiet)) == ["a", "b", "c", "d"]
-    assert capsys.readouterr().err.count("separate question") == (not quiet)
-
-
-def test_ctrl_c_drops_a_line_and_twice_it_leaves(
+def test_lines_on_a_pipe_are_warned_about_and_ctrl_c_drops_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for quiet in [False, True]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\nc\nd\n")))
+        assert list(chat_front._typed_lines(quiet=quiet)) == ["a", "b", "c", "d"]
+        assert capsys.readouterr().err.count("separate question") == (not quiet)
     script = iter(["one", "", "two", ""])
 
     def read(_: str) -> str:
@@ -229,8 +178,7 @@ def test_files_are_attached_by_option_and_by_mention(
         (("c.txt",), "Hi", r"c\.txt: check the path"),
         (("notes",), "Hi", "notes is a folder"),
     ):
-        with pytest.raises(UsageError, match=told):
-            QuestionFlags(files).message(text, NO_DOCS, text)
+        refuses(told, QuestionFlags(files).message, text, NO_DOCS, text)
 
 
 def test_personas_and_templates_stand_in_the_preferences(
@@ -250,25 +198,16 @@ def test_personas_and_templates_stand_in_the_preferences(
     monkeypatch.setattr("localspec.cli.prompt.read_prompt", lambda _: "from stdin")
     assert french.templated(None) == french.templated("-") == "Translate into French: from stdin"
     assert summary.templated("-") == "Summarise this."
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
+    wrong: list[Callable[[], object]] = [
         lambda: SystemFlags(persona="pirate").prompt(None),
         lambda: SystemFlags("b", "a").prompt(None),
         lambda: QuestionFlags(template="nothing").templated("x"),
         lambda: QuestionFlags(params=(("a", "b"),)).templated("x"),
         lambda: QuestionFlags(template="to").templated("x"),
-    ],
-)
-def test_a_persona_or_template_that_is_not_there_is_refused(
-    made: Callable[[], object], tmp_path: Path
-) -> None:
-    (tmp_path / "settings").mkdir()
-    (tmp_path / "settings/chat.toml").write_text(CHAT_TOML)
-    with pytest.raises(LocalspecError):
-        made()
+    ]
+    for made in wrong:
+        with pytest.raises(LocalspecError):
+            made()
 
 
 @pytest.fixture
@@ -278,15 +217,6 @@ def opened() -> Iterator[list[IO[str]]]:
     yield streams
     for stream in streams:
         stream.close()
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]) -> None:
-    """A terminal on stdin, at which a line is typed and ended with Ctrl-D."""
-    keyboard, line = pty.openpty()
-    os.write(keyboard, b"a tree\n\x04")
-    opened += [os.fdopen(keyboard), os.fdopen(line)]
-    monkeypatch.setattr(sys, "stdin", opened[-1])
 
 
 def bring(
@@ -304,40 +234,48 @@ def bring(
     monkeypatch.setattr(sys, "stdin", opened[-1])
 
 
-@pytest.mark.parametrize("name", [None, "stdin"])
-@pytest.mark.parametrize(
-    ("content", "prompt"),
-    [
-        (b"a tree\n", "What is it?\n\na tree"),
-        (b"\xef\xbb\xbf\xc3\xa9\r\n \n\n", "What is it?\n\né\r\n "),
-        (b"", "What is it?"),
-        (b" \n\n", "What is it?"),
-    ],
-)
-def test_stdin_follows_the_prompt_and_a_blank_line(
-    name: str | None,
-    content: bytes,
-    prompt: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    opened: list[IO[str]],
+def test_stdin_follows_the_prompt_and_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]
 ) -> None:
-    bring(content, monkeypatch, opened, None if name is None else tmp_path / name)
-    assert read_prompt("What is it?") == prompt
-
-
-@pytest.mark.parametrize("argument", [None, "-"])
-def test_without_a_prompt_stdin_is_the_prompt(
-    argument: str | None, monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]
-) -> None:
-    bring(b"  Who?\n\n", monkeypatch, opened)
-    assert read_prompt(argument) == "  Who?"
-
-
-@pytest.mark.usefixtures("terminal")
-def test_a_terminal_is_read_only_without_a_prompt(capfd: pytest.CaptureFixture[str]) -> None:
+    for name in [None, "stdin"]:
+        for content, prompt in [
+            (b"a tree\n", "What is it?\n\na tree"),
+            (b"\xef\xbb\xbf\xc3\xa9\r\n \n\n", "What is it?\n\né\r\n "),
+            (b"", "What is it?"),
+            (b" \n\n", "What is it?"),
+        ]:
+            bring(content, monkeypatch, opened, None if name is None else tmp_path / name)
+            assert read_prompt("What is it?") == prompt
+    for argument in [None, "-"]:
+        bring(b"  Who?\n\n", monkeypatch, opened)
+        assert read_prompt(argument) == "  Who?"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a tree"))
     assert read_prompt("What is it?") == "What is it?"
-    assert read_prompt(None) == "a tree"
+    bring(b"", monkeypatch, opened, Path(os.devnull))
+    assert read_prompt("What is it?") == "What is it?"
+    refuses("stdin is empty", read_prompt, None)
+    refuses("prompt is empty", read_prompt, " \n")
+    opened.append(io.TextIOWrapper(io.BufferedReader(Unreadable())))
+    monkeypatch.setattr(sys, "stdin", opened[-1])
+    with pytest.raises(LocalspecError, match="Input/output error"):
+        read_prompt(None)
+    monkeypatch.setattr(prompt_module, "_MOST_BYTES", 1 << 20)
+    bring(b"y" * (1 << 20), monkeypatch, opened, tmp_path / "stdin")
+    assert len(read_prompt(None)) == 1 << 20
+    bring(b"y" * ((1 << 20) + 1), monkeypatch, opened, tmp_path / "stdin")
+    with pytest.raises(LocalspecError, match="more than 1 MB"):
+        read_prompt(None)
+
+
+def test_a_terminal_is_read_only_without_a_prompt(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    keyboard, theirs = pty.openpty()
+    os.write(keyboard, b"a tree\n\x04")  # a line, and Ctrl-D
+    with os.fdopen(keyboard), os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert read_prompt("What is it?") == "What is it?"
+        assert read_prompt(None) == "a tree"
     assert "Ctrl-D" in capfd.readouterr().err
 
 
@@ -349,34 +287,6 @@ class Unreadable(io.RawIOBase):
 
     def readinto(self, _buffer: object) -> int:
         raise OSError(5, "Input/output error")
-
-
-def test_stdin_that_brings_nothing_or_cannot_be_read(
-    monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("a tree"))
-    assert read_prompt("What is it?") == "What is it?"
-    bring(b"", monkeypatch, opened, Path(os.devnull))
-    assert read_prompt("What is it?") == "What is it?"
-    with pytest.raises(UsageError, match="stdin is empty"):
-        read_prompt(None)
-    with pytest.raises(UsageError, match="prompt is empty"):
-        read_prompt(" \n")
-    opened.append(io.TextIOWrapper(io.BufferedReader(Unreadable())))
-    monkeypatch.setattr(sys, "stdin", opened[-1])
-    with pytest.raises(LocalspecError, match="Input/output error"):
-        read_prompt(None)
-
-
-def test_stdin_without_end_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]
-) -> None:
-    monkeypatch.setattr(prompt_module, "_MOST_BYTES", 1 << 20)
-    bring(b"y" * (1 << 20), monkeypatch, opened, tmp_path / "stdin")
-    assert len(read_prompt(None)) == 1 << 20
-    bring(b"y" * ((1 << 20) + 1), monkeypatch, opened, tmp_path / "stdin")
-    with pytest.raises(LocalspecError, match="more than 1 MB"):
-        read_prompt(None)
 
 
 def grammar(**flags: str) -> ReplyOptions:
@@ -394,27 +304,18 @@ def test_a_grammar_is_a_file_and_what_is_short_may_be_written_out(tmp_path: Path
     assert grammar(lark="lark").lark == 'start: "ü" /[0-9]+/'
     assert grammar(regex="[a-z]+").regex == "[a-z]+"
     for other in ({"grammar": "gbnf", "json_schema": "{}"}, {"lark": "lark", "regex": "a"}):
-        with pytest.raises(UsageError, match="cannot be combined"):
-            grammar(**other)
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
+        refuses("cannot be combined", grammar, **other)
+    for content, reason in [
         (None, "cannot be read: No such file"),
         (b"\xff", "is not UTF-8 text"),
         (b'root ::= "a', "answer.gbnf: the grammar is wrong: .* line 1"),
         (b"x" * (5 << 20), "has more than 4 MB"),
-    ],
-)
-def test_a_grammar_file_that_is_wrong_is_one_line(
-    tmp_path: Path, content: bytes | None, reason: str
-) -> None:
-    if content is not None:
-        (tmp_path / "answer.gbnf").write_bytes(content)
-    with pytest.raises(UsageError, match=reason) as caught:
-        grammar(grammar=str(tmp_path / "answer.gbnf"))
-    assert "\n" not in str(caught.value)
-    for name in (str(tmp_path), "a\0b", ""):
-        with pytest.raises(UsageError):
-            grammar(grammar=name)
+    ]:
+        if content is not None:
+            (tmp_path / "answer.gbnf").write_bytes(content)
+        with pytest.raises(UsageError, match=reason) as caught:
+            grammar(grammar=str(tmp_path / "answer.gbnf"))
+        assert "\n" not in str(caught.value)
+        for name in (str(tmp_path), "a\0b", ""):
+            with pytest.raises(UsageError):
+                grammar(grammar=name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import localspec
+from tests.cli.command import succeed
 
 ROOT = Path(__file__).parents[2]
 _CHECK = """
@@ -41,8 +41,7 @@ def test_the_example_names_a_file_that_is_there_and_wrong() -> None:
 
 @pytest.mark.pair
 def test_the_edited_file_is_whole_and_right(qwen_target_path: Path, tmp_path: Path) -> None:
-    done = localspec(*edit(), "--target", str(qwen_target_path), cwd=ROOT)
-    assert done.code == 0, done.err
+    done = succeed(*edit(), "--target", str(qwen_target_path), cwd=ROOT)
     (tmp_path / "fixed.py").write_text(done.out)
     assert not fails(tmp_path / "fixed.py")
 
@@ -55,7 +54,6 @@ def python_example(target: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
-@pytest.mark.weights
 def test_the_python_example_prints_an_answer_and_no_none(smollm2_path: Path) -> None:
     del smollm2_path
     out = python_example("smollm2-135m")
@@ -77,7 +75,6 @@ def algorithm(files: str) -> str:
     return code.replace('pull("qwen2.5-coder-1.5b")', files) + "\nprint(len(drafted))\n"
 
 
-@pytest.mark.weights
 def test_the_algorithm_gives_the_same_text_with_a_draft_and_without(smollm2_path: Path) -> None:
     del smollm2_path
     words = [sys.executable, "-c", algorithm('pull("smollm2-135m") * 2')]

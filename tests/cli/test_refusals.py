@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PLAIN, assert_one_complaint, localspec, started
+from tests.cli.command import PLAIN, assert_one_complaint, localspec, started, succeed
 from tests.models.gguf_builder import TOKENS, model_file
 from tests.workers import free_address, require_rpc
 
@@ -31,7 +31,6 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("run --temperature -1 Hi", 2, ("temperature is -1.0", "0 or more")),
     ("run --top-p nan Hi", 2, ("'nan' is not a number", "--top-p")),
     ("run --max-tokens 0 Hi", 2, ("max_tokens is 0", "1 or more")),
-    ("run --draft-length 999 Hi", 2, ("draft_length is 999", "from 1 to 63")),
     ("run --gpu-layers some Hi", 2, ("'some'", "a number of layers or 'auto'")),
     ("run --stop= Hi", 2, ('a stop string is ""',)),
     ("run --draft model Hi", 2, ("smollm2-135m has no draft model", "--draft-model")),
@@ -46,15 +45,12 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("run --code --show-thinking Hi", 2, ("--code prints nothing else",)),
     ("run -c", 2, ("no conversation to continue",)),
     ("run --tempratur 1 Hi", 2, ("--tempratur", "did you mean --temperature", "run --help`")),
-    ("run --temp 1 Hi", 2, ("did you mean --temperature or --template",)),
     ("run --xyzzy Hi", 2, ("no option --xyzzy;", "run --help`")),
     ("run Hi there", 2, ("'Hi' is not a model", "quotes")),
     ("run", 2, ("stdin is empty",)),
-    ("run -", 2, ("stdin is empty",)),
     ("run --offline Hi", 3, ("localspec pull smollm2-135m",)),
     ("run --target none.gguf Hi", 3, ("none.gguf", "smollm2-135m")),
     ("run Hi --pair smolm2-135m", 3, ("did you mean smollm2-135m",)),
-    ("run Hi --target smolm2-135m", 3, ("did you mean smollm2-135m",)),
     ("run --target letter.gguf Hi", 1, ("letter.gguf",)),
     ("run --gate none.toml Hi", 2, ("--gate none.toml cannot be read",)),
     ("run --gate broken.toml Hi", 2, ("broken.toml", "uses")),
@@ -84,7 +80,6 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("batch in.jsonl --template broken", 1, ("broken:1",)),
     ("batch in.jsonl --template t --field f", 2, ("cannot be combined",)),
     ("batch in.jsonl --raw --system x", 2, ("--raw and --system",)),
-    ("batch in.jsonl --temperature -1", 2, ("temperature is -1.0",)),
     ("batch in.jsonl --format xml", 2, ("'xml' is not one of",)),
     ("batch in.jsonl --gate broken.toml", 2, ("broken.toml", "uses")),
     ("batch", 2, ("Missing argument 'SOURCE'",)),
@@ -94,11 +89,9 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("bench --compare off fast", 2, ("draft mode 'fast'",)),
     ("bench --compare off auto --pairs 4", 2, ("pairs is 4",)),
     ("bench --compare off auto --modes off", 2, ("--compare and --modes",)),
-    ("bench --compare off auto --repeat 2", 2, ("--compare and --repeat",)),
     ("bench --pairs 7", 2, ("--pairs needs --compare",)),
     ("bench --temperature warm", 2, ("temperature 'warm' is not a number",)),
     ("bench --temperature nan", 2, ("temperature is nan",)),
-    ("bench --repeat 0", 2, ("repeat is 0",)),
     ("bench --per-workload 0", 2, ("per_workload is 0",)),
     ("bench --prompts mine.jsonl", 2, ("mine.jsonl:2", "prompt")),
     ("bench --prompts none.jsonl", 2, ("none.jsonl cannot be read",)),
@@ -111,7 +104,6 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("import none.gguf", 3, ("none.gguf",)),
     ("import letter.gguf", 1, ("letter.gguf",)),
     ("config set telemetry perhaps", 2, ("telemetry",)),
-    ("config set telemetry_days 0", 2, ("telemetry_days",)),
     ("config set store_megabytes x", 2, ("store_megabytes",)),
     ("completion dos", 2, ("dos",)),
     ("index rm three", 2, ("three",)),
@@ -123,7 +115,6 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("stats --export -", 1, ("with text",)),
     ("stats --export - --drafter guess", 2, ("guess",)),
     ("stop", 1, ("no server is running",)),
-    ("stop nobody", 1, ("no server for nobody",)),
     *((f"worker --listen {at}", 2, (f"--listen {at} lets other", "--allow")) for at in ("0.0.0.0:0", "192.0.2.1:50052")),
     *((f"worker --listen {at}", 2, (f"--listen {at!r} is not HOST:PORT",)) for at in ("50052", "[::1]:50052", "localhost:65536")),
     ("worker --listen 127.0.0.1:0 --device NPU7", 2, ("there is no device 'NPU7'",)),
@@ -166,8 +157,7 @@ def test_a_wrong_file_of_the_users_own_is_named(
     (folder / "project").mkdir()
     env = {**bare_machine, variable: str(folder / place)}
     done = localspec(*words.split(), env=env, cwd=folder / "project")
-    assert_one_complaint(done, 2)
-    assert told in done.err
+    assert_one_complaint(done, 2, told)
 
 
 def test_a_folder_with_localspecs_own_files_is_not_opened(tmp_path: Path) -> None:
@@ -175,35 +165,28 @@ def test_a_folder_with_localspecs_own_files_is_not_opened(tmp_path: Path) -> Non
     places = {"LOCALSPEC_DATA_DIR": str(tmp_path / "share/localspec"), "HOME": str(tmp_path)}
     for words in (["run", "--tools", "Hi"], ["chat", "--tools"]):
         done = localspec(*words, cwd=tmp_path, env=places)
-        assert_one_complaint(done, 2)
-        assert "--tools" in done.err
+        assert_one_complaint(done, 2, "--tools")
 
 
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_stdin_that_is_not_utf8_names_the_byte_and_its_place(mark: bytes) -> None:
-    done = localspec("run", stdin=mark + b"caf\xe9")
-    assert_one_complaint(done, 1)
-    assert "byte 0xe9 at offset 3" in done.err
-    chat = localspec("chat", "--plain", "--offline", "-m", "demo", stdin=b"\xff\xfe\n")
-    assert_one_complaint(chat, 1)
-    assert "UTF-8" in chat.err
+def test_stdin_that_is_not_utf8_names_the_byte_and_its_place() -> None:
+    for mark in [b"", b"\xef\xbb\xbf"]:
+        done = localspec("run", stdin=mark + b"caf\xe9")
+        assert_one_complaint(done, 1, "byte 0xe9 at offset 3")
+        chat = localspec("chat", "--plain", "--offline", "-m", "demo", stdin=b"\xff\xfe\n")
+        assert_one_complaint(chat, 1, "UTF-8")
 
 
-@pytest.mark.weights
 def test_a_truncated_gguf_is_code_1(smollm2_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "half.gguf"
     path.write_bytes(smollm2_path.read_bytes()[:50_000_000])
     done = localspec("run", "--target", str(path), "Hi")
-    assert_one_complaint(done, 1)
-    assert str(path) in done.err
+    assert_one_complaint(done, 1, str(path))
 
 
-@pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_pair_without_a_draft_model_cannot_be_benched_with_one() -> None:
     done = localspec("bench", *PLAIN, "--modes", "model", "--pair", "smollm2-135m")
-    assert_one_complaint(done, 2)
-    assert "no draft model" in done.err
+    assert_one_complaint(done, 2, "no draft model")
 
 
 def test_a_draft_model_that_shares_no_tokens_is_code_4(tmp_path: Path) -> None:
@@ -211,71 +194,55 @@ def test_a_draft_model_that_shares_no_tokens_is_code_4(tmp_path: Path) -> None:
     target.write_bytes(model_file())
     draft_model.write_bytes(model_file(tokens=[f"x{number}" for number in range(len(TOKENS))]))
     done = localspec("run", "--target", str(target), "--draft-model", str(draft_model), "Hi")
-    assert_one_complaint(done, 4)
-    assert "token 0 is '<unk>'" in done.err
-    assert "and 'x0'" in done.err
+    assert_one_complaint(done, 4, "token 0 is '<unk>'", "and 'x0'")
 
 
-@pytest.mark.parametrize(
-    ("address", "told"),
-    [("", "cannot be reached (Connection refused)"), ("somewhere", "HOST:PORT")],
-)
-def test_a_worker_that_is_away_and_one_that_is_no_address_are_named(
-    address: str, told: str
-) -> None:
-    require_rpc()
-    address = address or free_address()
-    done = localspec(*WORKER, "--workers", address)
-    assert_one_complaint(done, 2)
-    assert address in done.err
-    assert told in done.err
+def test_a_worker_that_is_away_and_one_that_is_no_address_are_named() -> None:
+    for address, told in [
+        ("", "cannot be reached (Connection refused)"),
+        ("somewhere", "HOST:PORT"),
+    ]:
+        require_rpc()
+        given = address or free_address()
+        done = localspec(*WORKER, "--workers", given)
+        assert_one_complaint(done, 2, given, told)
 
 
 @pytest.mark.pair
 @pytest.mark.usefixtures("smollm2_path", "qwen_target_path")
 def test_smollm2_drafts_for_qwen_if_it_is_named() -> None:
     reference = ("--target", "qwen2.5-coder-1.5b", "--draft-model", "smollm2-135m")
-    done = localspec("run", *reference, "-n", "1", "Hi")
-    assert done.code == 0, done.err
+    done = succeed("run", *reference, "-n", "1", "Hi")
     assert "the draft model smollm2-135m has another vocabulary: 79.8 % of its tokens" in done.err
 
 
 @pytest.mark.slow
-@pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_reader_who_leaves_ends_the_program_silently_with_141() -> None:
     asked = ("--quiet", "--raw", "Once upon a time", "--max-tokens", "2000")
     with started("run", *PLAIN, *asked) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.read(1) != b""
         process.stdout.close()
         assert process.wait(300) == 141
         assert process.stderr.read() == b""
 
 
-@pytest.mark.parametrize("arguments", [["run", "Hi"], ["--help"], ["run", "--temperature", "-1"]])
-def test_stdout_closed_from_the_start_is_a_silent_141(arguments: list[str]) -> None:
-    done = localspec(*arguments, shell=WITHOUT_STDOUT)
-    assert (done.code, done.out, done.err) == (141, "", "")
-
-
-def test_without_stderr_the_code_still_tells() -> None:
+def test_a_closed_stream_is_silent_and_the_code_tells() -> None:
+    for arguments in [["run", "Hi"], ["--help"], ["run", "--temperature", "-1"]]:
+        done = localspec(*arguments, shell=WITHOUT_STDOUT)
+        assert (done.code, done.out, done.err) == (141, "", "")
     done = localspec("run", "--temperature", "-1", "Hi", shell=WITHOUT_STDERR)
     assert (done.code, done.out, done.err) == (2, "", "")
 
 
 @pytest.mark.slow
-@pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_without_stderr_there_is_an_answer_and_one_that_cannot_be_written_is_code_1(
     tmp_path: Path,
 ) -> None:
     options = ("run", *PLAIN, "--quiet", "--max-tokens", "3", "--temperature", "0", "Say hello.")
-    done = localspec(*options, shell=WITHOUT_STDERR)
-    assert done.code == 0
+    done = succeed(*options, shell=WITHOUT_STDERR)
     assert done.out.strip() != ""
     full = ("sh", "-c", 'ulimit -f 0; exec "$@" >answer.txt', "sh")
     done = localspec(*options, shell=full, cwd=tmp_path)
-    assert_one_complaint(done, 1)
-    assert "writing failed (File too large)" in done.err
+    assert_one_complaint(done, 1, "writing failed (File too large)")

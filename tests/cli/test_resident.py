@@ -15,7 +15,7 @@ import pytest
 
 from localspec.engine.running import Running, announced, engine_socket
 from localspec.storage.paths import data_dir
-from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started
+from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started, succeed
 from tests.waiting import PATIENCE_S, until
 
 Function = Callable[..., None]
@@ -30,7 +30,7 @@ HELLO = ("-n", "2", "--temperature", "0", "Hello")
 
 def real(test: Function) -> Function:
     """Mark a test that needs SmolLM2."""
-    return pytest.mark.slow(pytest.mark.weights(pytest.mark.usefixtures("smollm2_path")(test)))
+    return pytest.mark.slow(pytest.mark.usefixtures("smollm2_path")(test))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,7 +49,6 @@ def serving(*words: str) -> Iterator[subprocess.Popen[bytes]]:
     """Serve SmolLM2, and wait until other programs can see it."""
     flags = (*MODEL, "--port", "0", "--parallel", "2", *words, *PLAIN)
     with started("serve", *flags) as process:
-        assert process.stderr is not None
         assert any(b"serving" in line for line in process.stderr), "it ended"
         listed = re.compile(rf"^ *{process.pid} ", re.MULTILINE)
         assert until(lambda: listed.search(localspec("ps").out)), "it is not listed"
@@ -125,8 +124,7 @@ def test_a_batch_and_a_chat_are_answered_by_it(exact_server: int, tmp_path: Path
     for words, stdin in ((batch, b""), (chat, questions)):
         texts = []
         for own in ("off", "on"):
-            done = localspec(*words, stdin=stdin, env={"LOCALSPEC_OWN": own})
-            assert done.code == 0, done.err
+            done = succeed(*words, stdin=stdin, env={"LOCALSPEC_OWN": own})
             assert (BY_SERVER in done.err) is (own == "off")
             texts.append(done.out)
         if words is batch:
@@ -141,8 +139,6 @@ def test_a_batch_and_a_chat_are_answered_by_it(exact_server: int, tmp_path: Path
 def test_a_server_that_dies_in_mid_answer_is_one_line_and_then_this_process_loads() -> None:
     with serving() as server:
         with started("run", *MODEL, *PLAIN, *STORY, env=SHARED) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
             assert process.stdout.read(8)
             server.kill()
             assert process.wait(PATIENCE_S) == 1
@@ -160,8 +156,6 @@ def test_a_server_that_dies_in_mid_answer_is_one_line_and_then_this_process_load
 def test_ctrl_c_keeps_the_text_so_far_and_ends_it_at_the_server() -> None:
     with serving():
         with started("run", *MODEL, *PLAIN, *STORY, env=SHARED) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
             begun = process.stdout.read(8)
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE_S) == 130

@@ -7,39 +7,14 @@ from typing import Any
 import pytest
 
 from localspec.storage.paths import data_dir
-from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec
+from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec, succeed
 
-pytestmark = [pytest.mark.weights, pytest.mark.usefixtures("smollm2_path")]
+pytestmark = [pytest.mark.usefixtures("smollm2_path")]
 
 # For texts that are compared nothing is drafted, so that all passes have one width and round alike.
 STORY = ("--raw", "Once upon a time", "--draft", "off", "--max-tokens", "24")
 GREEDY = ("--temperature", "0")
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"], "additionalProperties": False}  # fmt: skip
-RATES = {
-    "rounds": int,
-    "drafted": int,
-    "accepted": int,
-    "acceptance_rate": float,
-    "mean_acceptance_length": float,
-    "branches": int,
-    "branches_accepted": int,
-}
-SECONDS = "load prefill draft_prefill first_token decode draft verify sample other".split()  # noqa: SIM905
-SHAPE = {
-    "text": str,
-    "stop_reason": str,
-    "complete": bool,
-    "seed": int,
-    "workload": str,
-    "model": {"target": str, "draft_model": type(None)},
-    "usage": {"prompt_tokens": int, "completion_tokens": int},
-    "timings": {**{f"{each}_s": float for each in SECONDS}, "tokens_per_s": float},
-    "speculation": {
-        "drafter": str,
-        **RATES,
-        "by_drafter": {"off": {**RATES, "acceptance_rate": type(None)}, "lookup": RATES},
-    },
-}
 
 
 def figures(*arguments: str, stdin: bytes = b"") -> dict[str, Any]:
@@ -48,12 +23,6 @@ def figures(*arguments: str, stdin: bytes = b"") -> dict[str, Any]:
     assert done.out.count("\n") == 1
     document: dict[str, Any] = json.loads(done.out)
     return document
-
-
-def shape_of(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: shape_of(inner) for key, inner in value.items()}
-    return type(value)
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +50,7 @@ def test_a_fresh_seed_is_reported_and_gives_the_same_text_again(counting: dict[s
     assert fresh["seed"] != counting["seed"]
 
 
-@pytest.mark.slow
-def test_quiet_leaves_stderr_empty_and_another_seed_gives_another_text() -> None:
-    one, two = (answer(*STORY, "-q", "--seed", seed) for seed in ("1", "2"))
-    assert one.err == two.err == ""
-    assert one.out != two.out
-
-
-def test_json_has_the_promised_keys_and_its_figures_agree(counting: dict[str, Any]) -> None:
-    assert shape_of(counting) == SHAPE
+def test_the_figures_of_json_agree(counting: dict[str, Any]) -> None:
     tokens = counting["usage"]["completion_tokens"]
     assert (counting["stop_reason"], tokens) == ("length", 40)
     speculation, timings = counting["speculation"], counting["timings"]
@@ -125,40 +86,6 @@ def test_a_stop_string_ends_the_answer_and_is_no_part_of_it(story: dict[str, Any
 def test_a_prompt_comes_from_stdin(story: dict[str, Any], dash: list[str]) -> None:
     options = ("--raw", *dash, *STORY[2:], *GREEDY)
     assert figures(*options, stdin=b"Once upon a time\n")["text"] == story["text"]
-
-
-@pytest.mark.slow
-def test_system_prompt_and_stdin_go_through_the_chat_template() -> None:
-    common = ("--seed", "5", "--max-tokens", "8", "--draft", "off")
-    rendered = (
-        "<|im_start|>system\nYou are a pirate.<|im_end|>\n"
-        "<|im_start|>user\nWhat is this?\n\nA parrot.<|im_end|>\n<|im_start|>assistant\n"
-    )
-    by_hand = figures("--raw", rendered, *common)
-    words = ("--system", "You are a pirate.", "What is this?", *common)
-    piped = figures(*words, stdin=b"A parrot.\n")
-    assert (piped["usage"], piped["text"]) == (by_hand["usage"], by_hand["text"])
-
-
-@pytest.mark.slow
-def test_a_prompt_longer_than_the_context_says_how_long_both_are() -> None:
-    done = localspec("run", "-m", "demo", "--ctx", "256", stdin=b"word " * 600)
-    assert (done.code, done.out) == (1, "")
-    # A machine that was busy is measured again, which is a notice before.
-    *_, last = done.err.splitlines()
-    assert last.startswith("localspec: the prompt has 6")
-    assert "256" in last
-    assert "raise --ctx" in last
-
-
-@pytest.mark.slow
-def test_a_model_by_another_name_a_system_prompt_and_a_file(tmp_path: Path) -> None:
-    (tmp_path / "note.txt").write_text("The meeting is on Monday.")
-    words = ("smollm2:135m", "When is the meeting?", "-s", "Be brief.", "-n", "3")
-    short, attached = figures(*words), figures(*words, "-f", str(tmp_path / "note.txt"))
-    assert short["model"]["target"] == "smollm2-135m"
-    assert short["usage"]["completion_tokens"] == 3
-    assert attached["usage"]["prompt_tokens"] > short["usage"]["prompt_tokens"] + 6
 
 
 @pytest.mark.slow
@@ -227,8 +154,7 @@ def model(
 
 def test_an_answer_has_its_passages_and_its_citations(model: tuple[str, str]) -> None:
     question = "At how many degrees is green tea brewed?"
-    done = localspec(*TEA, "--json", "--docs", "notes", question, *model)
-    assert done.code == 0, done.err
+    done = succeed(*TEA, "--json", "--docs", "notes", question, *model)
     document = json.loads(done.out)
     assert document["text"] == TEXT
     assert document["passages"] == [{"number": 1, "where": "tea.md:1-3", "cited": True}]
@@ -239,22 +165,13 @@ def test_an_answer_has_its_passages_and_its_citations(model: tuple[str, str]) ->
     assert cited == "localspec: [1] coffee.md:1-3 · cited"
     assert "[5]" in unknown
     complaint = localspec(*TEA, "--docs", "nothing", "Hello")
-    assert_one_complaint(complaint, 2)
-    assert "choose one of notes" in complaint.err
-
-
-@pytest.mark.parametrize(
-    ("question", "numbers", "told"),
-    [
+    assert_one_complaint(complaint, 2, "choose one of notes")
+    for question, numbers, told in [
         ("How many bars?", ["[1]"], "cites no passage"),
         ("Bars and degrees?", ["[1]", "[2]"], "cites none of its 2 passages"),
-    ],
-)
-def test_an_answer_that_cites_nothing_is_reported(
-    model: tuple[str, str], question: str, numbers: list[str], told: str
-) -> None:
-    words = ("run", *PLAIN, "--draft", "off", "--regex", "Tea", "--docs", "notes", question)
-    *read, complaint, _ = localspec(*words, *model).err.splitlines()
-    assert [each.split(" ", 2)[1] for each in read] == numbers
-    assert all(each.endswith(".md:1-3 · read") for each in read)
-    assert told in complaint
+    ]:
+        words = ("run", *PLAIN, "--draft", "off", "--regex", "Tea", "--docs", "notes", question)
+        *read, last, _ = localspec(*words, *model).err.splitlines()
+        assert [each.split(" ", 2)[1] for each in read] == numbers
+        assert all(each.endswith(".md:1-3 · read") for each in read)
+        assert told in last

@@ -97,37 +97,6 @@ def test_a_question_is_not_saved_before_the_model_is_loaded_for_good(
     assert (next(loads), saved) == (2, [False])
 
 
-class Terminal:
-    """A terminal at which a question is asked, with keys that are pressed afterwards."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ours, theirs = os.openpty()
-        self.stdin = os.fdopen(theirs, "r")
-        monkeypatch.setattr(sys, "stdin", self.stdin)
-        monkeypatch.setattr(tools, "_UNREAD_S", 0.0)
-
-    def asks(self, stop: threading.Event, *presses: bytes) -> Decision | None:
-        timers = [
-            threading.Timer(0.3 * at, os.write, [self.ours, keys])
-            for at, keys in enumerate(presses, 1)
-        ]
-        for each in timers:
-            each.start()
-        try:
-            return typed_decision(lambda text: pressed_answer(text, stop.is_set), "this")
-        finally:
-            for each in timers:
-                each.join()
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    made = Terminal(monkeypatch)
-    yield made
-    made.stdin.close()
-    os.close(made.ours)
-
-
 @pytest.mark.parametrize(
     ("presses", "stopped", "wanted"),
     [
@@ -142,14 +111,23 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     ],
 )
 def test_a_key_answers_without_enter(
-    terminal: Terminal, presses: list[bytes], stopped: bool, wanted: Decision | None
+    monkeypatch: pytest.MonkeyPatch, presses: list[bytes], stopped: bool, wanted: Decision | None
 ) -> None:
-    stop = threading.Event()
-    if stopped:
-        stop.set()
-    before = termios.tcgetattr(sys.stdin.fileno())
-    assert terminal.asks(stop, *presses) == wanted
-    assert termios.tcgetattr(sys.stdin.fileno()) == before
+    monkeypatch.setattr(tools, "_UNREAD_S", 0.0)
+    keyboard, theirs = os.openpty()
+    with os.fdopen(keyboard), os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        keys = [
+            threading.Timer(0.3 * at, os.write, [keyboard, each])
+            for at, each in enumerate(presses, 1)
+        ]
+        for each in keys:
+            each.start()
+        before = termios.tcgetattr(stdin.fileno())
+        assert typed_decision(lambda text: pressed_answer(text, lambda: stopped), "this") == wanted
+        assert termios.tcgetattr(stdin.fileno()) == before
+        for each in keys:
+            each.join()
 
 
 @pytest.mark.usefixtures("project")

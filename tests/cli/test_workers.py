@@ -82,27 +82,19 @@ def test_three_quarters_of_a_workers_ram_count_as_free(worker: RunningWorker) ->
     assert free == int(0.75 * total) > 0
 
 
-@pytest.mark.weights
-def test_all_layers_are_on_the_workers(
+@pytest.mark.usefixtures("smollm2_path")
+def test_all_layers_are_on_the_workers_which_give_the_bytes_of_this_machine(
     smollm2_path: Path, worker: RunningWorker, another: RunningWorker
 ) -> None:
     for workers in ([worker], [worker, another]):
         out = placed(smollm2_path, *(each.address for each in workers))
         assert "offloaded 31/31 layers to GPU" in out
         assert all(f"[{each.address}] model buffer size" in out for each in workers)
-
-
-@pytest.mark.weights
-@pytest.mark.usefixtures("smollm2_path")
-def test_a_worker_gives_the_bytes_of_this_machine_under_exact(
-    worker: RunningWorker, another: RunningWorker
-) -> None:
     here = text(run("--device", "CPU"))
     assert text(run("--workers", worker.address)) == here
     assert text(run("--workers", f"{worker.address},{another.address}")) == here
 
 
-@pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 @pytest.mark.first(1)
 @pytest.mark.parametrize("after_bytes", [1, 40, *range(3, 143, 5)])
@@ -111,8 +103,6 @@ def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(after_bytes:
         working() as dying,
         started("run", *EXACT, "--workers", dying.address, "-n", "400", *STORY) as process,
     ):
-        assert process.stdout is not None
-        assert process.stderr is not None
         begun = process.stdout.read(after_bytes)
         dying.kill()
         # Not by `communicate`: it knows nothing of what was read ahead with the beginning.
@@ -133,23 +123,6 @@ def alone() -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.weights
-@pytest.mark.usefixtures("smollm2_path")
-def test_of_two_workers_the_one_that_died_is_named(worker: RunningWorker) -> None:
-    with working() as dying:
-        both = f"{worker.address},{dying.address}"
-        with started("run", *EXACT, "--workers", both, "-n", "400", *STORY) as process:
-            assert process.stdout is not None
-            process.stdout.read(1)
-            dying.kill()
-            _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert f"worker {dying.address} is gone" in err.decode()
-    assert worker.address not in err.decode()
-
-
-@pytest.mark.slow
-@pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path) -> None:
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
@@ -177,31 +150,26 @@ def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path) -> N
     assert len(answers[0]) == 12
 
 
-def test_a_taken_port_is_refused(worker: RunningWorker) -> None:
+def test_a_taken_port_is_refused_and_an_allowed_address_warned_about(worker: RunningWorker) -> None:
     done = localspec("worker", "--listen", worker.address)
-    assert_one_complaint(done, 2)
-    assert f"cannot listen on {worker.address}: Address already in use" in done.err
-
-
-def test_an_allowed_address_is_warned_about_in_one_line() -> None:
+    assert_one_complaint(done, 2, f"cannot listen on {worker.address}: Address already in use")
     require_rpc()
     with started("worker", "--listen", "0.0.0.0:0", "--allow") as process:
-        assert process.stderr is not None
         told = [process.stderr.readline().decode() for _ in range(2)]
     assert "at 0.0.0.0:" in told[0]
     assert "can use, crash and eavesdrop" in told[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_worker_stops_cleanly(number: signal.Signals) -> None:
-    with working() as found:
-        found.process.send_signal(number)
-        assert found.process.wait(PATIENCE_S) == 0
-        out, err = found.process.communicate()
-    assert out == b""
-    # Perhaps the signal came before it was told how to reach it.
-    assert err == b"" or err.startswith(b"localspec: on the other machine: ssh -N -L ")
-    assert err.count(b"\n") <= 1
+def test_a_worker_stops_cleanly() -> None:
+    for number in [signal.SIGINT, signal.SIGTERM]:
+        with working() as found:
+            found.process.send_signal(number)
+            assert found.process.wait(PATIENCE_S) == 0
+            out, err = found.process.communicate()
+        assert out == b""
+        # Perhaps the signal came before it was told how to reach it.
+        assert err == b"" or err.startswith(b"localspec: on the other machine: ssh -N -L ")
+        assert err.count(b"\n") <= 1
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tests.decoding.worlds import (
 )
 from tests.toy import CachedModel, MadPolicy, Stopwatch, Table, ToySequences
 
+Speaking = Generator[Pass, Passed, StopReason]
 _PATIENCE = 5000
 """Steps after which a company hangs; none of them needs a tenth."""
 
@@ -235,9 +236,7 @@ class Company:
             for ended in scheduler.start(slot, said):
                 self._check(ended)
 
-    def _said(
-        self, generation: Generation, running: Running
-    ) -> Generator[Pass, Passed, StopReason]:
+    def _said(self, generation: Generation, running: Running) -> Speaking:
         while (done := (yield from generation.advance())) is not None:
             running.rounds.append(done)
         assert generation.stop_reason is not None

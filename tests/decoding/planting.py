@@ -18,15 +18,7 @@ def plant(
     wrong: str,
     names: Mapping[str, object] | None = None,
 ) -> None:
-    """Replace `right` by `wrong` in the body of `function` until the test ends.
-
-    Args:
-        monkeypatch: undoes it.
-        function: a plain function or method, without closure.
-        right: source text that must occur in it exactly once.
-        wrong: what takes its place.
-        names: globals that the wrong text needs and the module of the function has not.
-    """
+    """Replace `right`, which occurs once, by `wrong` in the body of a plain `function` until the test ends; `names` are globals for it."""
     assert isinstance(function, FunctionType)
     source = textwrap.dedent(inspect.getsource(function))
     assert source.count(right) == 1, f"nowhere to plant the bug: {right!r} is not in\n{source}"

@@ -2,10 +2,8 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
-from lab.simulator import costs
 from lab.simulator.catalogue import build
 from lab.simulator.contenders import Contender, adaptive, chains
 from lab.simulator.loop import Run, plain_seconds, run
@@ -13,88 +11,15 @@ from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.branches import RIGHT, choose_branches, right_after
-from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.drafters.worth import Worth
-from localspec.decoding.model import Pass, Role
 from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
-from localspec.decoding.speculative import speculative_round, verify
-from localspec.decoding.stats import AcceptanceStats
 from tests.decoding.test_model_drafter import propose
-from tests.toy import GREEDY, CachedModel, ScriptedDrafter, random_table
+from tests.toy import GREEDY, CachedModel, random_table
 
-DRAFT = Draft(
-    (1, 2, 3),
-    (0.9,) * 3,
-    "model",
-    (1.0,) * 3,
-    ((4, 5), (6, 5), (7, 5)),
-    branches=(2, 0),
-)
 FREE, CHEAP = PassCosts((1, 64), (0.01, 0.0100001)), PassCosts((1, 64), (0.0001, 0.0002))
-
-
-def rows(*tokens: int) -> np.ndarray:
-    """Return a row for each, which says it."""
-    return np.eye(10, dtype=np.float32)[list(tokens)]
-
-
-@pytest.mark.parametrize(
-    ("target", "verdict"),
-    [
-        # Of the chain, four rows; then those after the branches: 7 in the third place, 4 in the first.
-        ((1, 2, 3, 8, 0, 9), Verdict(3, 8)),
-        ((1, 2, 7, 8, 0, 9), Verdict(2, 0, branch=7)),
-        ((4, 2, 3, 8, 0, 9), Verdict(0, 9, branch=4)),
-        ((1, 6, 3, 8, 0, 9), Verdict(1, 6)),
-        ((5, 2, 3, 8, 0, 9), Verdict(0, 5)),
-    ],
-)
-def test_a_branch_goes_on_with_its_own_row(target: tuple[int, ...], verdict: Verdict) -> None:
-    assert verify([0], DRAFT, rows(*target), GREEDY) == verdict
-
-
-def test_one_pass_has_the_chain_and_behind_it_the_branches_the_deepest_first() -> None:
-    class Fork(ScriptedDrafter):
-        def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
-            yield from ()
-            return DRAFT
-
-    request = next(speculative_round([8, 9], Plan(Fork(()), 5), GREEDY))
-    assert list(request.tokens) == [8, 9, 1, 2, 3, 7, 4]
-    assert (request.rows, request.branches) == (6, (4, 2))
-    assert list(request.chain) == [8, 9, 1, 2, 3]
-    plain = Pass(Role.TARGET, [1, 2, 3], 1)
-    assert plain.chain is plain.tokens
-
-
-@pytest.mark.parametrize(
-    ("verdict", "confirmed", "origins", "rank"),
-    [
-        (Verdict(0, 9, branch=4), (4, 9), ("model", "bonus"), 2),
-        (Verdict(2, 9, branch=7), (1, 2, 7, 9), ("model", "model", "model", "bonus"), 2),
-        (Verdict(0, 5), (5,), ("correction",), 3),
-    ],
-)
-def test_what_a_branch_confirms(
-    verdict: Verdict, confirmed: tuple[int, ...], origins: tuple[str, ...], rank: int
-) -> None:
-    done = Round(DRAFT, verdict, confirmed)
-    assert verdict.confirmed == len(confirmed)
-    assert (done.origins, done.correction_rank) == (origins, rank)
-    assert (done.width, done.branched, done.caught) == (6, 2, int(verdict.branch is not None))
-    assert done.accepted == verdict.accepted
-
-
-def test_branches_are_counted_apart_from_what_was_drafted() -> None:
-    stats = AcceptanceStats()
-    stats.add(Round(DRAFT, Verdict(1, 9), (1, 9)))
-    stats.add(Round(DRAFT, Verdict(0, 9, branch=4), (4, 9)))
-    stats.add(Round(DRAFT, Verdict(0, 9, branch=4), ()))  # behind the end
-    assert (stats.drafted, stats.accepted, stats.branched, stats.caught) == (9, 1, 6, 1)
-    assert stats.by_drafter["model"].caught == 1
 
 
 CHANCES = [0.9, 0.5, 0.8]
@@ -125,13 +50,20 @@ def test_a_branch_grows_where_it_is_expected_to_pay_its_row_as_far_as_there_is_r
     assert choose_branches(worth, [(5,)] * 3, (), most, right) == places
 
 
-def test_a_stair_that_several_branches_climb_together_is_worth_it() -> None:
+def test_branches_gain_where_width_is_free_or_shared() -> None:
     worth = Worth(0.0, 0.0, (1.0, 1.0, 1.0, 1.0, 1.15, 1.15, 1.15), 1.0)
     for chance in (0.7, 0.7, 0.7):
         worth.add(chance)
     alone = choose_branches(worth, [(5,), (), (9,)], (9,), 7, RIGHT)
     assert alone == (), "one may branch alone"
     assert choose_branches(worth, [(5,)] * 3, (9,), 7, RIGHT) == (2, 1, 0)
+    with_branches, counts = in_world("stationary-gpu-0.5", adaptive)
+    without, none = in_world("stationary-gpu-0.5", chains)
+    assert counts["caught"] > 100
+    assert none["branched"] == 0
+    plain = plain_seconds(build("stationary-gpu-0.5", 0))[-1]
+    assert without.seconds[-1] > 1.1 * with_branches.seconds[-1]
+    assert plain > 1.5 * with_branches.seconds[-1]
 
 
 @pytest.mark.parametrize("hit", [True, False])
@@ -204,24 +136,3 @@ def in_world(name: str, contender: Contender) -> tuple[Run, Counter[str]]:
         return policy
 
     return run(build(name, 0), watched), counts
-
-
-def test_where_width_is_free_branches_gain() -> None:
-    with_branches, counts = in_world("stationary-gpu-0.5", adaptive)
-    without, none = in_world("stationary-gpu-0.5", chains)
-    assert counts["caught"] > 100
-    assert none["branched"] == 0
-    plain = plain_seconds(build("stationary-gpu-0.5", 0))[-1]
-    assert without.seconds[-1] > 1.1 * with_branches.seconds[-1]
-    assert plain > 1.5 * with_branches.seconds[-1]
-
-
-@pytest.mark.parametrize("table", [name for name in costs.TABLES if name != "gpu"])
-@pytest.mark.parametrize("agreement", [0.7, 0.95])
-def test_on_a_cpu_none_grows(table: str, agreement: float) -> None:
-    """By tables that were measured on two cores; a draft model pays on two of the three."""
-    with_branches, counts = in_world(f"stationary-{table}-{agreement}", adaptive)
-    without, _ = in_world(f"stationary-{table}-{agreement}", chains)
-    assert counts["branched"] == 0
-    assert (counts["drafted"] > 0) == (table != "q4_k_m")
-    assert np.array_equal(with_branches.seconds, without.seconds)

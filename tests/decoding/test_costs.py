@@ -29,9 +29,7 @@ def test_between_measured_widths_the_cost_lies_on_the_line(width: int, seconds: 
     ("widths", "seconds"),
     [((), ()), ((2, 3), (1.0, 1.0)), ((1, 2), (1.0,)), ((1, 3, 2), (1.0,) * 3), ((1,), (0.0,))],
 )
-def test_a_table_that_is_none_is_refused(
-    widths: tuple[int, ...], seconds: tuple[float, ...]
-) -> None:
+def test_a_wrong_table_is_refused(widths: tuple[int, ...], seconds: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match=r"width|time"):
         PassCosts(widths, seconds)
 
@@ -77,14 +75,25 @@ def test_costs_of_all_widths_are_those_of_each() -> None:
         assert running.upto(3, 2) == running.upto(8)[2:5]
         assert running.upto(2, token_s=0.5)[1] == running.of(2) + 1
     assert running.upto(8) == [alone.of(each) for each in range(1, 9)]
+    slow = PassCosts((1, 32), (0.001, 0.0032))  # a tenth of a millisecond for each token
+    assert window_length(GPU, slow, 4096) == 200
+    assert window_length(GPU, slow, 150) == 150, "no more than its context"
+    assert window_length(GPU, DEAR, 4096) == 32, "enough to show what it is good for"
+    assert shared_s(FLAT, 0, 7) == pytest.approx([FLAT.of(width) for width in range(1, 8)])
+    shared = shared_s(FLAT, 3, 6, token_s=0.1)
+    assert shared[0] == pytest.approx(FLAT.of(4) / 4 + 0.1)
+    assert shared[5] == pytest.approx(FLAT.of(4) / 4 + FLAT.of(5) + 0.6)
+    assert not could_pay(LINEAR, 1, 31)
+    paying = [could_pay(FLAT, count, 31) for count in range(1, 60)]
+    assert paying == sorted(paying, reverse=True), "once it does not pay, it never does"
+    assert paying.index(False) == 27
 
 
 # What could pay.
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32)
 Q4_K_M = PassCosts(
-    WIDTHS,
-    (0.0227, 0.0415, 0.0558, 0.0685, 0.0837, 0.0984, 0.1149, 0.1434, 0.1377, 0.2503),
+    WIDTHS, (0.0227, 0.0415, 0.0558, 0.0685, 0.0837, 0.0984, 0.1149, 0.1434, 0.1377, 0.2503)
 )
 GPU = PassCosts(WIDTHS, (0.01, 0.01, 0.01, 0.011, 0.011, 0.011, 0.012, 0.014, 0.015, 0.02))
 DEAR = PassCosts((1, 32), (0.0142, 0.1543))
@@ -117,27 +126,6 @@ def test_of_a_block_the_whole_draft_pays_for_one_pass() -> None:
     assert not draft_model_could_win(replace(as_dear, in_one_pass=True), 1)
 
 
-def test_a_window_takes_the_draft_model_two_plain_steps() -> None:
-    slow = PassCosts((1, 32), (0.001, 0.0032))  # a tenth of a millisecond for each token
-    assert window_length(GPU, slow, 4096) == 200
-    assert window_length(GPU, slow, 150) == 150, "no more than its context"
-    assert window_length(GPU, DEAR, 4096) == 32, "enough to show what it is good for"
-
-
-def test_beside_others_a_plain_pass_costs_its_share_and_a_draft_a_pass_more() -> None:
-    assert shared_s(FLAT, 0, 7) == pytest.approx([FLAT.of(width) for width in range(1, 8)])
-    seconds = shared_s(FLAT, 3, 6, token_s=0.1)
-    assert seconds[0] == pytest.approx(FLAT.of(4) / 4 + 0.1)
-    assert seconds[5] == pytest.approx(FLAT.of(4) / 4 + FLAT.of(5) + 0.6)
-
-
-def test_a_draft_pays_for_one_or_for_nobody_as_the_batch_grows() -> None:
-    assert not could_pay(LINEAR, 1, 31)
-    paying = [could_pay(FLAT, count, 31) for count in range(1, 60)]
-    assert paying == sorted(paying, reverse=True), "once it does not pay, it never does"
-    assert paying.index(False) == 27
-
-
 # Milliseconds of SmolLM2's passes of so many sequences, on two cores.
 SMOLLM2 = PassCosts(
     (1, 2, 4, 6, 8, 12, 16, 24, 32), (6.0, 11.2, 18.1, 25.4, 27.4, 36.4, 44.3, 67.2, 86.3)
@@ -157,7 +145,5 @@ FREE = PassCosts((1, 8, 64), (1.0, 1.0, 1.0))
         (FREE, 63, 8),
     ],
 )
-def test_the_least_count_that_gives_nearly_the_most_is_chosen(
-    costs: PassCosts, most: int, count: int
-) -> None:
+def test_the_best_count_is_the_least_of_equals(costs: PassCosts, most: int, count: int) -> None:
     assert best_count(costs, most) == count

@@ -94,9 +94,7 @@ def always(token: int, n_vocab: int = 6) -> Table:
 
 @given(st.integers(0, 1 << 16), st.integers(0, 6), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
-def test_drafted_tokens_are_what_the_draft_model_chooses_under_the_shared_noise(
-    seed: int, draft_length: int, n_tokens: int
-) -> None:
+def test_tokens_are_chosen_under_shared_noise(seed: int, draft_length: int, n_tokens: int) -> None:
     table = random_table(seed, n_vocab=8)
     tokens = [Random(seed).randrange(8) for _ in range(n_tokens)]
     drafted = proposed(UncachedModel(table, 40), tokens, draft_length)
@@ -132,9 +130,7 @@ class Stopping:
 
 
 @pytest.mark.parametrize(("after", "kept"), [(1, 1), (3, 3), (3, 1), (3, 0), (9, 9)])
-def test_drafting_stops_where_it_is_told_and_what_is_not_worth_it_is_kept_back(
-    after: int, kept: int
-) -> None:
+def test_what_is_not_worth_it_is_kept_back(after: int, kept: int) -> None:
     model = UncachedModel(random_table(5, n_vocab=8), 40)
     whole = proposed(model, [1, 2], 6)
     model.asked.clear()
@@ -158,48 +154,21 @@ def test_a_long_text_is_evaluated_in_a_pass_of_its_own(n_tokens: int, prefilled:
     model.asked.clear()
     propose(ModelDrafter(model, SharedIds(6), ()), model, [3] * 40, 0)
     assert model.asked == [], "nothing is evaluated where nothing is to be drafted"
-
-
-def test_shared_noise_is_accepted_oftener_than_a_greedy_draft_or_noise_of_its_own() -> None:
-    """The reason for the design: of three ways to draft, sharing the noise agrees most often."""
-
-    class Greedy(ModelDrafter):
-        def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
-            greedy = Chooser(SamplingParams(temperature=0), chooser.noise)
-            return super().propose(tokens, plan, greedy)
-
-    class Independent(ModelDrafter):
-        def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
-            other = Chooser(chooser.params, Noise(chooser.noise.seed + 1))
-            return super().propose(tokens, plan, other)
-
-    rates = {}
-    for kind in (ModelDrafter, Greedy, Independent):
-        accepted = drafted = 0
-        for seed in range(30):
-            target = random_table(seed, n_vocab=8, kind="flat")
-            draft = CachedModel(related_table(target, seed, 8, noise=0.2), 60)
-            models: dict[Role, Model] = {
-                Role.TARGET: CachedModel(target, 60),
-                Role.DRAFT_MODEL: draft,
-            }
-            chooser = Chooser(CHOOSER.params, Noise(seed))
-            policy = FixedPolicy(kind(draft, SharedIds(8), ()), 1)
-            reply = run_to_end([1], models, policy, chooser, Limits(40, ()))
-            accepted += sum(each.verdict.accepted for each in reply.rounds)
-            drafted += sum(each.drafted for each in reply.rounds)
-        rates[kind] = accepted / drafted
-    assert rates[ModelDrafter] > 0.8
-    assert rates[Greedy] < 0.4
-    assert rates[Independent] < 0.4
+    # At most the last drafted token and the target's own are new in a round's first pass.
+    target = random_table(3, n_vocab=8)
+    draft = CachedModel(related_table(target, 5, 8, noise=1.0), 60)
+    models: dict[Role, Model] = {Role.TARGET: CachedModel(target, 60), Role.DRAFT_MODEL: draft}
+    policy = FixedPolicy(ModelDrafter(draft, SharedIds(8), ()), 4)
+    run_to_end([1, 2], models, policy, CHOOSER, Limits(40, ()))
+    first, *later = [asked.evaluated for asked in draft.asked if asked.rows > 0]
+    assert first == 3, "the prompt, and the first token"
+    assert set(later) == {1, 2}
 
 
 @pytest.mark.parametrize(
     ("n_tokens", "length"), [(1, 8), (3, 7), (9, 1), (10, 0), (11, 5), (300, 5)]
 )
-def test_draft_stays_within_its_own_context_and_of_a_longer_text_the_end_is_seen(
-    n_tokens: int, length: int
-) -> None:
+def test_of_a_text_beyond_the_context_the_end_is_seen(n_tokens: int, length: int) -> None:
     model = CachedModel(always(2), 10)
     model.cells = [1] * min(n_tokens, 10)
     tokens = [1] * n_tokens
@@ -225,18 +194,6 @@ def test_what_ends_a_draft(says: int, n_vocab: int, chooser: Chooser, draft: Dra
     made = propose(ModelDrafter(model, SharedIds(n_vocab), {4}), model, [1], 3, chooser)
     assert (made.tokens, made.confidences) == (draft.tokens, draft.confidences)
     assert made.passes == draft.passes == len(model.asked)
-
-
-def test_accepted_tokens_stay_in_the_draft_models_cache() -> None:
-    """At most the last drafted token and the target's own are new in a round's first pass."""
-    target = random_table(3, n_vocab=8)
-    draft = CachedModel(related_table(target, 5, 8, noise=1.0), 60)
-    models: dict[Role, Model] = {Role.TARGET: CachedModel(target, 60), Role.DRAFT_MODEL: draft}
-    policy = FixedPolicy(ModelDrafter(draft, SharedIds(8), ()), 4)
-    run_to_end([1, 2], models, policy, CHOOSER, Limits(40, ()))
-    first, *later = [asked.evaluated for asked in draft.asked if asked.rows > 0]
-    assert first == 3, "the prompt, and the first token"
-    assert set(later) == {1, 2}
 
 
 # Which part of a long text it sees: a window of ten tokens, in a context of forty.
@@ -276,43 +233,33 @@ def text_of(length: int, seed: int = 1) -> list[int]:
 
 
 @pytest.mark.parametrize(("length", "seen"), [(5, 5), (10, 10), (11, 10), (300, 10)])
-def test_a_short_text_is_seen_whole_and_of_a_long_one_the_end(
-    model: CachedModel, length: int, seen: int
-) -> None:
+def test_of_a_long_text_the_end_is_seen(model: CachedModel, length: int, seen: int) -> None:
     drafter, tokens = in_window(model), text_of(length)
     assert lag(drafter, tokens) == seen
     assert sees(drafter, model, tokens) == seen
     assert lag(drafter, [*tokens, 1]) == 1
 
 
-def test_the_window_grows_with_the_text_until_the_context_is_full(model: CachedModel) -> None:
-    drafter, tokens = in_window(model), text_of(100)
-    for more in range(60):
-        tokens.append(more % 8)
-        sees(drafter, model, tokens)
-    assert max(asked.n_tokens for asked in model.asked) == 39
-    assert sum(asked.evaluated for asked in model.asked) < 100, "begun again only now and then"
-
-
-def test_neither_a_rejected_draft_nor_a_forecast_costs_a_new_window(model: CachedModel) -> None:
+def test_the_window_grows_with_the_text_and_nothing_else_moves_it(model: CachedModel) -> None:
     drafter, tokens = in_window(model), text_of(100)
     sees(drafter, model, [*tokens, 1, 2, 3])
     for other in ([1] * 90, tokens[:50], [*tokens, *[1] * 40]):
         assert lag(drafter, other) > 1
     sees(drafter, model, [*tokens, 4])
     assert model.asked[-1].evaluated == 1
-
-
-def test_another_text_gets_another_window_and_what_was_forgotten_is_behind(
-    model: CachedModel,
-) -> None:
-    drafter, random = in_window(model), Random(5)
-    for _ in range(50):
+    model.asked.clear()
+    for more in range(60):
+        tokens.append(more % 8)
+        sees(drafter, model, tokens)
+    assert max(asked.n_tokens for asked in model.asked) == 39
+    assert sum(asked.evaluated for asked in model.asked) < 110, "begun again only now and then"
+    random = Random(5)
+    for _ in range(50):  # another text gets another window
         sees(drafter, model, text_of(random.randint(1, 120), random.randrange(99)))
     sees(drafter, model, tokens := text_of(50, 6))
     for left, behind in ((5, 5), (0, 10)):
         model.truncate(left)
-        assert lag(drafter, tokens) == behind
+        assert lag(drafter, tokens) == behind, "what was forgotten is behind"
 
 
 # What it forecasts.
@@ -330,31 +277,6 @@ def settled(drafter: ModelDrafter, accepted: int, count: int = 30, pass_s: float
     for _ in range(count):
         confirmed = (*draft.tokens[:accepted], 4)
         drafter.learn(Round(draft, Verdict(accepted, 4), confirmed, Spent(0.0, 3 * pass_s, 1.0)))
-
-
-def test_nothing_is_forecast_without_costs_or_after_an_id_that_is_not_shared() -> None:
-    assert drafting().forecast([*[3] * 19, 6]) is None
-    unknown = drafting(None)
-    settled(unknown, accepted=1)
-    assert unknown.forecast([3] * 20) is None
-
-
-def test_a_forecast_is_of_the_chances_as_the_text_is_and_of_what_passes_take_now() -> None:
-    drafter = drafting()
-    first = drafter.forecast([3] * 20)
-    assert first is not None
-    assert first == drafter.forecast([3] * 20), "no side effects"
-    assert first.step_s == CHEAP.of(1)
-    assert first.start_s == pytest.approx(CHEAP.of(20) - CHEAP.of(1))
-    settled(drafter, accepted=0, pass_s=0.004, count=60)
-    later = drafter.forecast([3] * 20)
-    assert later is not None
-    assert later.chances[0] < 0.6 * first.chances[0]
-    assert later.step_s == pytest.approx(0.004, rel=0.1)
-    settled(drafter, accepted=3)
-    again = drafter.forecast([3] * 20)
-    assert again is not None
-    assert again.chances[0] > first.chances[0]
 
 
 class Heads(CachedModel):
@@ -388,8 +310,27 @@ def test_heads_draft_no_further_than_they_can_and_a_block_counts_as_one_pass(
     assert propose(drafter, heads, [3] * 2, 9).passes == 0
 
 
-def test_what_drafts_earned_before_is_where_chances_start() -> None:
-    """By the ten buckets in which conversations are recorded; what is learnt here counts beside it."""
+def test_a_forecast_is_of_the_chances_as_the_text_is() -> None:
+    drafter = drafting()
+    first = drafter.forecast([3] * 20)
+    assert first is not None
+    assert first == drafter.forecast([3] * 20), "no side effects"
+    assert first.step_s == CHEAP.of(1)
+    assert first.start_s == pytest.approx(CHEAP.of(20) - CHEAP.of(1))
+    settled(drafter, accepted=0, pass_s=0.004, count=60)
+    later = drafter.forecast([3] * 20)
+    assert later is not None
+    assert later.chances[0] < 0.6 * first.chances[0]
+    assert later.step_s == pytest.approx(0.004, rel=0.1)
+    settled(drafter, accepted=3)
+    again = drafter.forecast([3] * 20)
+    assert again is not None
+    assert again.chances[0] > first.chances[0]
+    assert drafting().forecast([*[3] * 19, 6]) is None, "after an id that is not shared"
+    unknown = drafting(None)
+    settled(unknown, accepted=1)
+    assert unknown.forecast([3] * 20) is None, "without costs"
+    # What drafts earned before is where chances start, by the ten buckets in which conversations are recorded.
     drafter = drafting()
     usual = drafter.chance(1.6)
     drafter.expect({3: (0.99, 1000.0)})
@@ -437,9 +378,7 @@ def drafter_of(model: UncachedModel) -> ModelDrafter:
         (9, 9, (6, 7, 1, 0)),
     ],
 )
-def test_what_is_proposed_is_written_as_the_target_writes_it(
-    said: int, length: int, proposed: tuple[int, ...]
-) -> None:
+def test_drafts_are_in_the_targets_ids(said: int, length: int, proposed: tuple[int, ...]) -> None:
     model = reciting()
     draft = propose(drafter_of(model), model, TEXT[:said], length, GREEDY)
     assert draft.tokens == proposed
@@ -448,19 +387,11 @@ def test_what_is_proposed_is_written_as_the_target_writes_it(
 
 
 @pytest.mark.parametrize(("n_ctx", "proposed"), [(6, ()), (7, (4,)), (8, (6,)), (9, (6, 7, 1))])
-def test_the_room_is_that_of_the_draft_models_own_tokens(
-    n_ctx: int, proposed: tuple[int, ...]
-) -> None:
+def test_the_room_is_that_of_its_own_tokens(n_ctx: int, proposed: tuple[int, ...]) -> None:
     class Following(UncachedModel):
         def common_prefix(self, tokens: Sequence[int]) -> int:
             return len(tokens) - 1
 
-    model = Following(reciting().table, n_ctx)
-    assert propose(drafter_of(model), model, TEXT[:6], 9, GREEDY).tokens == proposed
-    assert max([each.n_tokens for each in model.asked], default=0) <= n_ctx
-
-
-def test_what_a_constraint_forbids_is_not_written_in_place_of_what_it_allows() -> None:
     class Without:
         def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
             return np.asarray(ids != 6)
@@ -468,5 +399,8 @@ def test_what_a_constraint_forbids_is_not_written_in_place_of_what_it_allows() -
         def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
             return ()
 
-    model, chooser = reciting(), Chooser(SamplingParams(temperature=0), Noise(0), Without())
-    assert propose(drafter_of(model), model, TEXT[:3], 9, chooser).tokens == (4,)
+    model = Following(reciting().table, n_ctx)
+    assert propose(drafter_of(model), model, TEXT[:6], 9, GREEDY).tokens == proposed
+    assert max([each.n_tokens for each in model.asked], default=0) <= n_ctx
+    whole, chooser = reciting(), Chooser(SamplingParams(temperature=0), Noise(0), Without())
+    assert propose(drafter_of(whole), whole, TEXT[:3], 9, chooser).tokens == (4,)

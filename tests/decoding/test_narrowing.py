@@ -17,13 +17,12 @@ from localspec.decoding.noise import Noise
 from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy, plain_policy
 from localspec.decoding.scheduler import Scheduler
 from localspec.options import SamplingParams
-from tests.toy import CachedModel, Reply, Table, ToySequences, to_its_end
+from tests.toy import CachedModel, Reply, Stopwatch, Table, ToySequences, to_its_end
 
 CYCLE = 8
 KNEE = PassCosts((1, 8, 64), (1.0, 1.2, 9.6))
 """Eight rows cost hardly more than one, and from there on each costs as much as the one before."""
 LINEAR = PassCosts((1, 64), (1.0, 64.0))
-COUNTS = (1, 2, 4, 8)
 
 
 def counting() -> Table:
@@ -34,40 +33,19 @@ def counting() -> Table:
     return Table(rows, window=1)
 
 
-def merged_s(costs: PassCosts, widths: Sequence[int]) -> float:
-    """Return the seconds of a pass of several sequences: what some have more than others is evaluated after it."""
-    seconds, done = 0.0, 0
-    for width in sorted(set(widths)):
-        seconds += costs.of(sum(each >= width for each in widths) * (width - done))
-        done = width
-    return seconds
-
-
-class Passing:
-    """A clock that goes on by what the passes of all cost."""
-
-    def __init__(self, costs: PassCosts) -> None:
-        self.now_s = 0.0
-        self._costs = costs
-        self._seen = 0
-        self.sequences: ToySequences | None = None
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def on_pass(self) -> None:
-        assert self.sequences is not None
-        for widths in self.sequences.passes[self._seen :]:
-            self.now_s += merged_s(self._costs, list(widths.values()))
-        self._seen = len(self.sequences.passes)
-
-
 @cache
 def said_by(count: int, costs: PassCosts, kind: str, said: int = 200) -> tuple[float, float]:
-    """Return what so many say at once: tokens drafted a round, and confirmed a second."""
-    clock, answering = Passing(costs), set[int]()
+    """Return what so many say at once: tokens drafted a round, and confirmed a second, by a clock that goes on by what passes cost."""
+    clock, answering = Stopwatch(0.0), set[int]()
     views = [CachedModel(counting(), 400) for _ in range(count)]
-    sequences = clock.sequences = ToySequences(views, on_pass=clock.on_pass)
+    sequences = ToySequences(views)
+
+    def on_pass() -> None:
+        for widths in sequences.passes[:]:
+            clock.now_s += merged_s(costs, list(widths.values()))
+        sequences.passes.clear()
+
+    sequences.on_pass = on_pass
     scheduler = Scheduler[Reply]({Role.TARGET: sequences}, CancelFlag(), clock)
     made: list[Policy] = []
     for slot, view in enumerate(views):
@@ -78,9 +56,8 @@ def said_by(count: int, costs: PassCosts, kind: str, said: int = 200) -> tuple[f
         }
         made.append(policies[kind])
         prompt = [(slot + i) % CYCLE + 1 for i in range(6 * CYCLE)]
-        limits = Limits(said, ())
         chooser = Chooser(SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0), Noise(slot))
-        generation = Generation(prompt, view, made[slot], chooser, limits, clock)
+        generation = Generation(prompt, view, made[slot], chooser, Limits(said, ()), clock)
         scheduler.start(slot, to_its_end(generation))
     replies = []
     while scheduler.running:
@@ -94,27 +71,29 @@ def said_by(count: int, costs: PassCosts, kind: str, said: int = 200) -> tuple[f
     return drafted, count * said / (clock.now_s - prefill_s)
 
 
+def merged_s(costs: PassCosts, widths: Sequence[int]) -> float:
+    """Return the seconds of a pass of several sequences: what some have more than others is evaluated after it."""
+    seconds, done = 0.0, 0
+    for width in sorted(set(widths)):
+        seconds += costs.of(sum(each >= width for each in widths) * (width - done))
+        done = width
+    return seconds
+
+
 def test_one_drafts_and_one_of_eight_does_not() -> None:
     assert said_by(1, KNEE, "auto", said=60)[0] > 2
     assert said_by(8, KNEE, "auto", said=120)[0] < 0.1
+    assert [said_by(count, LINEAR, "auto", said=40)[0] for count in (1, 4)] == [0, 0]
 
 
 @pytest.mark.slow
-def test_the_more_run_the_less_is_drafted_until_nothing_is() -> None:
-    drafted = [said_by(count, KNEE, "auto")[0] for count in COUNTS]
+def test_the_more_run_the_less_is_drafted_until_nothing_is_which_costs_nobody_much() -> None:
+    drafted = []
+    for count in (1, 2, 4, 8):
+        plain, always, auto = (said_by(count, KNEE, kind) for kind in ("off", "always", "auto"))
+        drafted.append(auto[0])
+        assert auto[1] >= 0.9 * max(plain[1], always[1])
+    assert auto[1] > 2 * always[1], "a drafter that goes on regardless holds up all"
     assert drafted[0] > 3
     assert drafted[-1] < 0.1
     assert all(later <= earlier + 0.1 for earlier, later in pairwise(drafted))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", COUNTS)
-def test_narrowing_costs_nobody_much(count: int) -> None:
-    plain, always, auto = (said_by(count, KNEE, kind)[1] for kind in ("off", "always", "auto"))
-    assert auto >= 0.9 * max(plain, always)
-    if count >= 8:
-        assert auto > 2 * always, "who drafts on regardless holds up all"
-
-
-def test_where_every_row_costs_its_own_nobody_drafts_at_all() -> None:
-    assert [said_by(count, LINEAR, "auto", said=40)[0] for count in (1, 4)] == [0, 0]

@@ -98,6 +98,7 @@ BUGS = table(
         a draft follows the token before | call Pass 1 | Pass(Role.DRAFT_MODEL, visible[:-1] or visible, rows=1, more=draft)
     AnswerConstraint._follow
         a grammar's state that a rejected draft leaves behind | delete 1 | pass
+        a grammar's state is compared by length | compare | _ and len(self._tokens) != len(answer)
     candidates
         the grammar masks after top-k | call allowed_ids | (lambda ids: ids[allows(ids) & (row[ids] > -np.inf)])(top_ids(row, 1 if greedy else params.top_k))
     AnswerConstraint.allows
@@ -243,13 +244,10 @@ def test_planted_bug_of_a_mapping_is_caught(bug: Bug, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("vocabulary", [SHARED, RENAMED])
-def test_a_draft_models_row_of_another_slot_is_caught_by_a_company(
-    vocabulary: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_another_slot_are_caught(vocabulary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rotated = "answers[1:] + answers[:1] if role is Role.DRAFT_MODEL else answers"
     plant(
-        monkeypatch,
-        Bug("", Scheduler._merged, "call zip", f"zip(group, {rotated}, strict=True)"),
+        monkeypatch, Bug("", Scheduler._merged, "call zip", f"zip(group, {rotated}, strict=True)")
     )
     assert (
         first_failing(lambda random: check_company(random, vocabulary=vocabulary), 600) is not None

@@ -38,9 +38,7 @@ class Knowing(Unforeseen):
         self.learnt.append(done)
 
 
-def test_fixed_policy_always_plans_the_same_by_the_name_of_its_drafter_which_follows_the_text() -> (
-    None
-):
+def test_a_fixed_policy_always_plans_the_same() -> None:
     drafter = Knowing()
     policy = FixedPolicy(drafter, 5)
     policy.begin([1, 2, 3], GREEDY)
@@ -56,17 +54,11 @@ def test_fixed_policy_always_plans_the_same_by_the_name_of_its_drafter_which_fol
 # The budget.
 
 
-def test_rounds_that_lose_draw_on_it_and_gains_refill_it_up_to_the_limit() -> None:
+def test_losses_draw_on_it_gains_refill_it_and_time_forgives() -> None:
     budget = Budget(limit=5.0, window=100)
-    budget.settle(confirmed=1, steps=2.5)
-    assert budget.left == 3.5
-    budget.settle(confirmed=16, steps=6.0)
-    assert budget.left == 5.0
-
-
-def test_what_was_lost_is_forgiven_when_the_window_has_gone_by() -> None:
-    budget = Budget(limit=5.0, window=100)
-    budget.settle(confirmed=1, steps=4.0)
+    for confirmed, steps, left in ((1, 2.5, 3.5), (16, 6.0, 5.0), (1, 4.0, 2.0)):
+        budget.settle(confirmed, steps)
+        assert budget.left == left
     for _ in range(99):
         budget.settle(confirmed=1, steps=1.0)
     assert budget.left == 2.0
@@ -95,16 +87,13 @@ STAIRS = PassCosts((1, 2, 3, 4, 8, 32), (1.0, 1.8, 2.4, 1.5, 2.0, 8.0))
 FLAT = PassCosts((1, 32), (1.0, 1.31))
 
 
-def test_every_length_is_looked_at_since_costs_have_dips() -> None:
+def test_every_length_is_looked_at_and_a_draft_grows_while_it_pays() -> None:
     verify_s = [STAIRS.of(width) for width in range(1, 33)]
     assert best_length([0.8] * 3, verify_s)[0] == 3
     assert best_length([0.8, 0.8], verify_s)[1] == pytest.approx(2.44 / 2.4)
     assert best_length([0.3] * 9, verify_s) == (0, 1.0)
     assert best_length([0.99] * 31, verify_s, affordable_s=1.6)[0] == 3
     assert best_length([], verify_s) == (0, 1.0)
-
-
-def test_a_draft_grows_while_more_of_it_is_worth_its_passes_and_its_tail_is_cut() -> None:
     verify_s = [FLAT.of(width) for width in range(1, 33)]
     worth = Worth(0.9, 0.1, verify_s, 3.0)
     assert [worth.add(chance) for chance in (0.95, 0.95, 0.9)] == [True] * 3
@@ -161,7 +150,7 @@ def test_a_dear_pass_pays_where_it_gives_the_whole_draft(in_one_pass: bool) -> N
     assert not in_one_pass or seconds < said / 2
 
 
-def test_drafts_that_come_true_are_as_long_as_pays_after_short_ones_to_begin_with() -> None:
+def test_drafts_that_come_true_grow_and_beside_others_they_pay_a_pass() -> None:
     policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=0.01)])
     policy.begin([0, 0], GREEDY)
     assert policy.plan([0, 0], 100).draft_length == 0, "the first rounds show what they take"
@@ -173,29 +162,34 @@ def test_drafts_that_come_true_are_as_long_as_pays_after_short_ones_to_begin_wit
     assert lengths[0] == 1
     assert lengths == sorted(lengths)
     assert lengths[-1] == 31
-
-
-def test_of_drafters_that_promise_the_same_the_first_is_taken() -> None:
-    policy = AdaptivePolicy(FLAT, 31, [Knowing("one"), Knowing("other")])
-    policy.begin([0, 0], GREEDY)
-    assert policy.plan([0, 0], 100).drafter.name == "one"
-
-
-def test_a_drafter_leaves_others_its_reserve_until_it_has_gained_as_much() -> None:
-    lengths = {}
-    for reserve in (0.0, 14.0):
-        policy = AdaptivePolicy(PassCosts((1, 32), (1.0, 8.0)), 31, [Knowing(reserve=reserve)])
+    answering: set[int] = set()
+    policies = [AdaptivePolicy(FLAT, 31, [Knowing()], 0, answering, slot) for slot in range(3)]
+    policies[0].begin([0, 0], GREEDY)
+    alone = policies[0].plan([0, 0], 100).draft_length
+    for policy in policies[1:]:
         policy.begin([0, 0], GREEDY)
-        lengths[reserve] = policy.plan([0, 0], 100).draft_length
-        if reserve:
-            played(policy, 1.0, 60, PassCosts((1, 32), (1.0, 8.0)))
-            assert policy.plan([0, 0], 100).draft_length == lengths[0.0]
-    assert lengths[14.0] < lengths[0.0]
+    beside = policies[0].plan([0, 0], 100)
+    assert beside.rate > 0 or beside.draft_length == 0
+    played(policies[0], 1.0, 50, PassCosts((1,), (1000.0,)))  # others' time is not its own
+    for policy in policies[1:]:
+        policy.end()
+    assert policies[0].plan([0, 0], 100).draft_length == alone > 0
 
 
-def test_a_draft_model_that_is_too_dear_by_what_passes_take_is_let_go_of_in_a_conversation() -> (
-    None
-):
+def test_the_first_of_equals_leaves_others_its_reserve() -> None:
+    lengths, costs = {}, PassCosts((1, 32), (1.0, 8.0))
+    for reserve in (0.0, 14.0):
+        drafters = [Knowing("one", reserve=reserve), Knowing("other", reserve=reserve)]
+        policy = AdaptivePolicy(costs, 31, drafters)
+        policy.begin([0, 0], GREEDY)
+        plan = policy.plan([0, 0], 100)
+        lengths[reserve] = plan.draft_length
+        assert plan.drafter.name == "one"
+    played(policy, 1.0, 60, costs)
+    assert policy.plan([0, 0], 100).draft_length == lengths[0.0] > lengths[14.0]
+
+
+def test_a_draft_model_that_is_too_dear_is_let_go_of() -> None:
     """By the table it pays; the first drafts, which are short, show that it does not."""
     said = PassCosts((1, 2, 4, 32), (1.0, 1.05, 1.2, 3.0))
     true = PassCosts((1, 2, 4, 32), (1.0, 1.9, 2.9, 11.0))
@@ -219,33 +213,3 @@ def test_a_draft_model_that_is_too_dear_by_what_passes_take_is_let_go_of_in_a_co
     assert seconds - tokens < 1.5 * MOST_LOST, "as far as costs were foreseen"
     tokens, seconds, _ = played(policy, 0.4, 800, true, 0.65)
     assert seconds < tokens / 0.98
-
-
-@pytest.mark.parametrize("speed", [2.0, 0.5])
-def test_a_drafter_that_always_drafts_is_judged_by_what_a_plain_pass_takes_now(
-    speed: float,
-) -> None:
-    """Wide passes show that the machine has another speed; of a plain pass only plain ones do."""
-    policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=0.01)])
-    changed = PassCosts(FLAT.widths, tuple(seconds / speed for seconds in FLAT.seconds))
-    for costs, step_s in ((FLAT, 0.01),) * 2 + ((changed, 0.01 / speed),) * 5:
-        policy.begin([0, 0], GREEDY)
-        _, _, drafted = played(policy, 1.0, 60 * 32, costs, step_s)
-        assert 59 <= drafted <= 66, "nearly always"
-    foreseen = RunningCosts(changed)
-    assert policy._verify_s(31) == pytest.approx(foreseen.upto(32), rel=0.15)
-
-
-def test_beside_others_a_draft_model_has_to_pay_a_pass_of_its_own() -> None:
-    answering: set[int] = set()
-    policies = [AdaptivePolicy(FLAT, 31, [Knowing()], 0, answering, slot) for slot in range(3)]
-    policies[0].begin([0, 0], GREEDY)
-    alone = policies[0].plan([0, 0], 100).draft_length
-    for policy in policies[1:]:
-        policy.begin([0, 0], GREEDY)
-    beside = policies[0].plan([0, 0], 100)
-    assert beside.rate > 0 or beside.draft_length == 0
-    played(policies[0], 1.0, 50, PassCosts((1,), (1000.0,)))  # others' time is not its own
-    for policy in policies[1:]:
-        policy.end()
-    assert policies[0].plan([0, 0], 100).draft_length == alone > 0

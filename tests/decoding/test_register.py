@@ -6,7 +6,6 @@ from functools import partial
 from importlib import invalidate_caches
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from localspec.decoding.cancel import CancelFlag
@@ -31,7 +30,7 @@ from localspec.errors import UsageError
 from localspec.launch.drafting import Drafting
 from localspec.options import SamplingParams
 from tests.decoding.worlds import SaidTwice
-from tests.toy import CachedModel, Reply, Stopwatch, Table, ToySequences, to_its_end
+from tests.toy import CachedModel, Reply, Stopwatch, ToySequences, counting, to_its_end
 
 CHEAP = PairCosts(PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.05, 0.1)))
 N_CTX = 120
@@ -90,13 +89,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     sys.modules.pop("series", None)
 
 
-def counting() -> Table:
-    """Return a model of 60 ids that says the next but two, and that is not found by looking up."""
-    rows = np.zeros((61, 60), dtype=np.float32)
-    rows[np.arange(1, 61), np.arange(3, 63) % 60] = 5  # with a window of 1, row i + 1 follows i
-    return Table(rows, window=1)
-
-
 def said_by(policies: Sequence[Policy], target: ToySequences) -> list[Reply]:
     """Let as many sequences as there are policies run at once; return what each said."""
     scheduler = Scheduler[Reply]({Role.TARGET: target}, CancelFlag(), clock := Stopwatch(0.001))
@@ -117,7 +109,7 @@ def said_by(policies: Sequence[Policy], target: ToySequences) -> list[Reply]:
 @pytest.mark.parametrize("mode", ["auto", "series", "series:3"])
 @pytest.mark.usefixtures("installed")
 def test_a_drafter_of_another_package_is_found_by_its_entry_point_and_drafts(mode: str) -> None:
-    target = ToySequences([CachedModel(counting(), N_CTX) for _ in range(3)])
+    target = ToySequences([CachedModel(counting(60, 3), N_CTX) for _ in range(3)])
     drafting = Drafting(3, None, None, (), CHEAP, longest=31)
     plain = said_by([plain_policy() for _ in range(3)], target)
     drafted = said_by([drafting.policy(mode, slot) for slot in range(3)], target)
@@ -150,7 +142,7 @@ def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(
     sequence: type[CachedModel] | None, has_heads: bool, names: list[str]
 ) -> None:
     ids = partial(SharedIds, 60)
-    model = None if sequence is None else sequence(counting(), N_CTX)
+    model = None if sequence is None else sequence(counting(60, 3), N_CTX)
     views = None if model is None else ToySequences([model])
     drafting = Drafting(1, views, ids, (), CHEAP, longest=31, has_heads=has_heads)
     policy = drafting.policy("auto")
@@ -160,8 +152,8 @@ def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(
         assert model.fresh == window_length(CHEAP.target, PassCosts((1, 32), (0.05, 0.1)), N_CTX)
 
 
-def test_every_entry_makes_a_drafter_of_its_name() -> None:
-    model = CachedModel(counting(), N_CTX)
+def test_every_entry_makes_a_drafter_and_a_broken_package_is_named(installed: Path) -> None:
+    model = CachedModel(counting(60, 3), N_CTX)
     for name, entry in DRAFTERS.items():
         material = Material((), model, SharedIds(60), CHEAP.draft_model, past=SaidTwice([]))
         assert entry.name == entry.make(material).name == name
@@ -169,14 +161,10 @@ def test_every_entry_makes_a_drafter_of_its_name() -> None:
         assert entry.needs_draft_model is uses_draft_model(name)
     assert not uses_draft_model(WITHOUT_MODEL)
     assert not uses_draft_model("off")
-
-
-def test_a_package_that_cannot_be_imported_is_named_and_none_takes_a_name_that_there_is(
-    installed: Path,
-) -> None:
     (installed / "series.py").write_text("import nothing_of_this_name")
     with pytest.raises(UsageError, match="nothing_of_this_name"):
         register.drafters()
+    # None takes a name that there is.
     text = SERIES.replace('DrafterEntry("series"', 'DrafterEntry("lookup"')
     (installed / "series.py").write_text(text)
     invalidate_caches()

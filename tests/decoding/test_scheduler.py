@@ -1,5 +1,6 @@
 """Scheduler: passes of several made as one, prompts in chunks between them, and everybody's own affairs kept apart."""
 
+import ctypes
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -92,34 +93,24 @@ def writes(
     return "done"
 
 
-def test_each_pass_is_made_by_the_model_that_it_is_meant_for() -> None:
-    bench = Bench(1)
-
-    def asking() -> Asking:
-        passed = yield Pass(Role.DRAFT_MODEL, [1, 2], rows=0)
-        assert passed.logits.size == 0
-        passed = yield Pass(Role.TARGET, [1, 2, 3], rows=2)
-        assert np.array_equal(passed.logits[1], TABLE.row([1, 2, 3]))
-        return "done"
-
-    assert bench.start(0, asking()) == []
-    ended = bench.until()
-    assert ended[0].value == "done"
-    assert bench.target.views[0].asked[-1].rows == 2
-    assert bench.draft.views[0].asked == [Asked(0, 2, 2)]
-
-
-def test_what_asks_for_no_pass_has_ended_at_once_and_its_slot_is_free() -> None:
+def test_each_pass_is_made_by_the_model_that_it_is_meant_for_and_none_ends_at_once() -> None:
     bench = Bench(2)
 
-    def asking() -> Asking:
-        yield from ()
-        return "nothing to do"
+    def asking(passes: bool) -> Asking:
+        if passes:
+            passed = yield Pass(Role.DRAFT_MODEL, [1, 2], rows=0)
+            assert passed.logits.size == 0
+            passed = yield Pass(Role.TARGET, [1, 2, 3], rows=2)
+            assert np.array_equal(passed.logits[1], TABLE.row([1, 2, 3]))
+        return "done"
 
-    (ended,) = bench.start(1, asking())
-    assert (ended.slot, ended.value, ended.error) == (1, "nothing to do", None)
-    assert bench.scheduler.free == [0, 1]
-    assert bench.scheduler.running == 0
+    (ended,) = bench.start(1, asking(False))
+    assert (ended.slot, ended.value, ended.error) == (1, "done", None)
+    assert (bench.scheduler.free, bench.scheduler.running) == ([0, 1], 0)
+    assert bench.start(0, asking(True)) == []
+    assert bench.until()[0].value == "done"
+    assert bench.target.views[0].asked[-1].rows == 2
+    assert bench.draft.views[0].asked == [Asked(0, 2, 2)]
 
 
 def started(count: int, rounds: int = 6, **how: int) -> Bench:
@@ -130,7 +121,56 @@ def started(count: int, rounds: int = 6, **how: int) -> Bench:
     return bench
 
 
-def test_what_is_asked_for_is_made_as_one_pass_of_each_model() -> None:
+Script = tuple[tuple[int, int] | int | str, ...]
+"""What happens: a slot gets a prompt of so many tokens, so many steps are made, and what went before is forgotten."""
+
+
+@pytest.mark.parametrize(
+    ("how", "script", "passes"),
+    [
+        # More than a pass may hold makes another pass.
+        *(
+            ((5, how), (*((at, 1) for at in range(5)), 7, "now", 1), [{0: 1, 1: 1}, {2: 1, 3: 1}, {4: 1}])
+            for how in ({"most_rows": 2}, {"n_batch": 2})
+        ),
+        # A prompt has the chunks that it has alone.
+        ((2, {"n_batch": 16}), ((0, 1), 1, "now", (1, 37), 3), [{1: 16}, {0: 1}, {1: 16}, {0: 1}, {1: 5}, {0: 1, 1: 1}]),
+        # Where nobody is answered it is cut into whole ones; beside an answer into short ones, if that is asked for,
+        ((2, {"chunk": 4, "n_batch": 16}), ((1, 17), 1), [{1: 16}, {1: 1}]),
+        ((3, {"chunk": 4, "n_batch": 16}), ((0, 20), (1, 20), (2, 20), 3), [{0: 16}, {0: 4}, {0: 1}, {1: 4}]),
+        # and the last chunk takes what would not be worth a pass of its own.
+        (
+            (2, {"chunk": 4, "n_batch": 16}),
+            ((1, 17), 2, "now", (0, 9), 3),
+            [{0: 4}, {1: 1}, {0: 5}, *[{0: 1, 1: 1}] * 2],
+        ),
+        # Short prompts share what a long one may hold up: a third would be more than a chunk.
+        (
+            (4, {"chunk": 8, "n_batch": 16}),
+            ((3, 1), 2, "now", (0, 4), (1, 4), (2, 4), 2),
+            [{0: 4}, {1: 4}, {0: 1, 1: 1, 3: 1}, {2: 4}, {0: 1, 1: 1, 2: 1, 3: 1}],
+        ),
+        # A short prompt goes before the rest of a long one; of those about as long the first.
+        ((2, {"n_batch": 4}), ((0, 60), 1, (1, 5), 3), [{0: 4}, {1: 4}, {1: 1}]),
+        ((2, {"n_batch": 4}), ((0, 30), (1, 20), 7), [{0: 4}] * 7),
+        ((3, {"n_batch": 4}), ((2, 12), (0, 12), (1, 12), 4), [{2: 4}, {2: 4}, {2: 4}, {2: 1}, {0: 4}]),
+    ],
+)  # fmt: skip
+def test_passes_are_made_as_prompts_and_answers_need_them(
+    how: tuple[int, dict[str, int]], script: Script, passes: list[dict[int, int]]
+) -> None:
+    bench = Bench(how[0], **how[1])
+    for each in script:
+        if isinstance(each, tuple):
+            bench.start(each[0], writes([each[0] % 5] * each[1], rounds=9))
+        elif isinstance(each, int):
+            bench.steps(each)
+        else:
+            bench.evaluated()
+    assert bench.evaluated()[: len(passes)] == passes
+
+
+def test_what_is_asked_for_is_made_as_one_pass_of_each_model_and_chunks_are_reported() -> None:
     bench = Bench(3)
     for slot in range(3):
         bench.start(slot, writes([slot, 1], rounds=9, drafts=2))
@@ -140,6 +180,13 @@ def test_what_is_asked_for_is_made_as_one_pass_of_each_model() -> None:
     bench.step()
     assert bench.evaluated() == [{0: 3, 1: 3, 2: 3}]
     assert bench.evaluated(Role.DRAFT_MODEL) == [{0: 1, 1: 1, 2: 1}] * 2
+    bench = Bench(1, n_batch=16, at_once=4)
+    bench.start(0, writes([3] * 24))
+    bench.step()
+    bench.target.at_once = 8  # what the model takes now
+    bench.steps(2)
+    assert bench.chunks == [(0, 4, 24), (0, 12, 24)]
+    assert bench.evaluated()[2] == {0: 12}, "the last one takes what is left"
 
 
 class SlowToRemove(CachedModel):
@@ -164,99 +211,6 @@ def test_removing_is_charged_to_the_sequence_that_something_is_removed_from() ->
     bench.start(1, asking(1, [2, 2, 3], [2, 1], [2, 1, 2], [2, 1, 2, 4], [3] * 9))  # that in chunks
     bench.until()
     assert removed == {0: [0] * 8, 1: [0, 1, 0, 0, 1]}
-
-
-def test_more_than_a_pass_may_hold_makes_another_pass() -> None:
-    for how in ({"most_rows": 2}, {"n_batch": 2}):
-        bench = started(5, 9, **how).steps(7)
-        bench.evaluated()
-        bench.step()
-        assert bench.evaluated() == [{0: 1, 1: 1}, {2: 1, 3: 1}, {4: 1}]
-
-
-def test_a_prompt_is_evaluated_in_the_chunks_that_it_has_alone() -> None:
-    bench = Bench(2, n_batch=16)
-    bench.start(0, writes([1], rounds=9))
-    bench.step()
-    bench.evaluated()
-    bench.start(1, writes([3] * 37))
-    bench.steps(3)
-    assert bench.evaluated() == [{1: 16}, {0: 1}, {1: 16}, {0: 1}, {1: 5}, {0: 1, 1: 1}]
-    assert bench.chunks == [(1, 16, 37), (1, 32, 37)]
-
-
-def test_a_prompt_is_evaluated_in_the_chunks_that_the_model_takes_now() -> None:
-    bench = Bench(1, n_batch=16, at_once=4)
-    bench.start(0, writes([3] * 24))
-    bench.step()
-    bench.target.at_once = 8
-    bench.step()
-    bench.step()
-    last = bench.evaluated()[2]
-    assert bench.chunks == [(0, 4, 24), (0, 12, 24)]
-    assert last == {0: 12}, "the last one takes what is left"
-
-
-def test_a_prompt_holds_up_others_by_a_short_chunk_if_that_is_asked_for() -> None:
-    bench = Bench(2, chunk=4, n_batch=16)
-    bench.start(1, writes([3] * 17, rounds=9))
-    bench.step()
-    assert bench.evaluated() == [{1: 16}, {1: 1}], "nobody waits"
-    bench.step()
-    bench.evaluated()
-    bench.start(0, writes([1] * 9))
-    bench.steps(3)
-    # The last chunk takes what would not be worth a pass of its own.
-    assert bench.evaluated() == [{0: 4}, {1: 1}, {0: 5}, *[{0: 1, 1: 1}] * 2]
-
-
-def test_a_prompt_is_cut_only_where_somebody_is_answered_meanwhile() -> None:
-    bench = Bench(3, chunk=4, n_batch=16)
-    for slot in range(3):
-        bench.start(slot, writes([slot + 1] * 20, rounds=9))
-    bench.steps(3)
-    assert bench.evaluated()[:4] == [{0: 16}, {0: 4}, {0: 1}, {1: 4}]
-
-
-def test_nobody_waits_for_a_long_prompt() -> None:
-    bench = Bench(2, chunk=2, n_batch=4)
-    bench.start(1, writes([2] * 40, rounds=1))
-    bench.start(0, writes([1] * 3, rounds=9))
-    for _ in range(3):
-        bench.step()
-    assert {0: 1} in bench.evaluated()
-
-
-def test_short_prompts_share_what_a_long_one_may_hold_up() -> None:
-    bench = Bench(4, chunk=8, n_batch=16)
-    bench.start(3, writes([4], rounds=9))
-    for _ in range(2):
-        bench.step()
-    bench.evaluated()
-    for slot in range(3):
-        bench.start(slot, writes([slot + 1] * 4, rounds=9))
-    bench.step()
-    # A third one would be more than a chunk; the two are answered from one round on.
-    assert bench.evaluated() == [{0: 4}, {1: 4}, {0: 1, 1: 1, 3: 1}]
-    bench.step()
-    assert bench.evaluated() == [{2: 4}, {0: 1, 1: 1, 2: 1, 3: 1}]
-
-
-def test_a_short_prompt_goes_before_the_rest_of_a_long_one() -> None:
-    bench = Bench(2, n_batch=4)
-    bench.start(0, writes([1] * 60, rounds=1))
-    bench.step()
-    bench.start(1, writes([2] * 5, rounds=1))
-    bench.until(1)
-    assert bench.evaluated() == [{0: 4}, {1: 4}, {1: 1}]
-
-
-def test_prompts_that_are_about_as_long_wait_for_one_another() -> None:
-    bench = Bench(2, n_batch=4)
-    bench.start(0, writes([1] * 30, rounds=1))
-    bench.start(1, writes([2] * 20, rounds=1))
-    bench.until()
-    assert [*dict.fromkeys(slot for each in bench.evaluated() for slot in each)] == [0, 1]
 
 
 @given(
@@ -315,15 +269,6 @@ def test_a_stream_of_short_prompts_starves_no_long_one() -> None:
         short += len(ended)
     assert ended[0].value == "done"
     assert 8 <= short <= 20, "about every second chunk is of a short one"
-
-
-def test_prompts_that_are_as_long_go_in_the_order_in_which_they_came() -> None:
-    bench = Bench(3, n_batch=4)
-    for slot in (2, 0, 1):
-        bench.start(slot, writes([slot + 1] * 12))
-    bench.steps(9)
-    fed = [slot for each in bench.evaluated() if list(each.values()) == [4] for slot in each]
-    assert fed == [2, 2, 2, 0, 0, 0, 1, 1, 1]
 
 
 def draws_once(length: int) -> Asking:
@@ -414,41 +359,27 @@ def test_more_rows_than_a_pass_gives_are_refused_and_nothing_hangs() -> None:
 # Cancelling: `test_planted_bugs` shows that companies catch the rest.
 
 
-def test_one_that_is_cancelled_ends_at_the_next_step_and_the_others_do_not_notice() -> None:
-    bench = started(3)
-    bench.step()
+def test_one_that_is_cancelled_ends_at_the_next_step_and_the_flag_ends_all() -> None:
+    bench = started(4, 30).steps(6)
     bench.scheduler.cancel(1)
     assert bench.step()[1].value == "cancelled"
     assert not bench.flag.is_set
-    ended = bench.until()
-    assert (ended[0].value, ended[2].value) == ("done", "done")
-
-
-def test_the_flag_ends_all_and_stays_set() -> None:
-    bench = Bench(3, n_batch=4)
-    for slot in range(3):
-        bench.start(slot, writes([slot] * 6, rounds=6))
-    bench.steps(8)
+    # What was evaluated of an interrupted pass counts for the others.
+    passes = iter(range(100))
+    bench.target.on_pass = lambda: bench.scheduler.cancel(3) if next(passes) == 0 else None
+    bench.evaluated()
+    bench.steps(2)
+    assert bench.evaluated() == [{0: 1, 2: 1, 3: 1}, {0: 1, 2: 1}]
+    bench.start(3, writes([3] * 6, rounds=6))
+    bench.step()
     bench.flag.set()
     ended: dict[int, Any] = {}
     for _ in range(4):
         ended |= bench.step()
-    assert {each.value for each in ended.values()} == {"cancelled"}
-    assert bench.scheduler.running == 0
-    assert bench.flag.is_set
-
-
-def test_what_was_evaluated_of_an_interrupted_pass_counts_for_the_others() -> None:
-    bench = started(4, 9)
-    bench.steps(6)
-    passes = iter(range(100))
-    bench.target.on_pass = lambda: bench.scheduler.cancel(3) if next(passes) == 0 else None
-    bench.evaluated()
-    bench.step()
-    bench.step()
-    interrupted, again = bench.evaluated()
-    assert interrupted == {0: 1, 1: 1, 2: 1, 3: 1}
-    assert again == {0: 1, 1: 1, 2: 1}
+    assert {slot: each.value for slot, each in ended.items()} == dict.fromkeys(
+        (0, 2, 3), "cancelled"
+    )
+    assert (bench.scheduler.running, bench.flag.is_set) == (0, True)
 
 
 def test_what_is_dropped_is_closed_and_leaves_its_slot() -> None:
@@ -484,9 +415,7 @@ class Slow(ToySequences):
         return answers
 
 
-def test_of_a_shared_pass_each_is_charged_its_share_and_has_waited_for_the_prompts_of_others() -> (
-    None
-):
+def test_of_a_shared_pass_each_is_charged_its_share() -> None:
     clock, flag = Stopwatch(0.0), CancelFlag()
     target = Slow([CachedModel(TABLE, N_CTX) for _ in range(2)], flag)
     target.clock = clock
@@ -508,3 +437,27 @@ def test_of_a_shared_pass_each_is_charged_its_share_and_has_waited_for_the_promp
     assert [each.waited_s for each in told[0]] == [0.0, 11.0, 3.0]
     assert [each.seconds for each in told[1]] == [8.0, 3.0, 3.0]
     assert [each.waited_s for each in told[1]] == [0.0, 1.0, 1.0]
+
+
+# The flag.
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_set", "stops_all"),
+    [
+        ((), False, False),
+        (("set", "set"), True, True),
+        (("set", "clear"), False, False),
+        (("interrupt",), True, False),
+        (("interrupt", "resume"), False, False),
+        (("interrupt", "set", "resume"), True, True),
+        (("set", "interrupt", "resume"), True, True),
+        (("set", "interrupt", "resume", "clear"), False, False),
+    ],
+)
+def test_native_code_reads_a_flag(calls: tuple[str, ...], is_set: bool, stops_all: bool) -> None:
+    flag, other = CancelFlag(), CancelFlag()
+    for name in calls:
+        getattr(flag, name)()
+    assert (flag.is_set, flag.stops_all, other.is_set) == (is_set, stops_all, False)
+    assert len(ctypes.string_at(flag.address)) == is_set

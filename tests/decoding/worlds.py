@@ -8,7 +8,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise, takewhile
+from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -40,7 +41,6 @@ from tests.toy import (
     CachedModel,
     Countdown,
     MadPolicy,
-    Model,
     Oracle,
     Reply,
     Table,
@@ -59,6 +59,9 @@ GRAMMAR = 7
 
 SHARED, RENAMED, OTHER = "shared", "renamed", "other"
 """Vocabularies: the same ids; the same letters by other ids; other pieces of the same letters."""
+
+Run = tuple[dict[Role, CachedModel], Policy]
+"""Models of a world, with their caches, and a policy for all its turns."""
 
 _random_table, _related_table = cache(random_table), cache(related_table)
 
@@ -294,25 +297,6 @@ def reference(
     return text, StopReason.LENGTH
 
 
-@dataclass(slots=True, eq=False)
-class Run:
-    """Models of a world, with their caches, and a policy for all its turns."""
-
-    world: World
-    models: dict[Role, Model]
-    policy: Policy
-    text: list[int]
-
-    @classmethod
-    def of(cls, world: World, models: dict[Role, Model]) -> "Run":
-        text: list[int] = []
-        return cls(world, models, policy_of(world, models.get(Role.DRAFT_MODEL), text), text)
-
-    def reply(self, prompt: Sequence[int], limits: Limits) -> Reply:
-        chooser = self.world.chooser(len(prompt))
-        return run_to_end(prompt, self.models, self.policy, chooser, limits)
-
-
 def check_same_text(world: World) -> None:
     """Assert that drafting changes neither text nor stop reason, in any turn of the world.
 
@@ -321,33 +305,30 @@ def check_same_text(world: World) -> None:
     on models without one.
     """
     target, draft = world.tables()
-    plain = Run(world, {Role.TARGET: CachedModel(target, world.n_ctx)}, plain_policy(), [])
-    cold = Run.of(
-        world,
-        {
-            Role.TARGET: UncachedModel(target, world.n_ctx),
-            Role.DRAFT_MODEL: UncachedModel(draft, world.draft_n_ctx),
-        },
-    )
-    cached = CachedModel(target, world.n_ctx)
-    cached_draft = CachedModel(draft, world.draft_n_ctx)
-    warm = Run.of(world, {Role.TARGET: cached, Role.DRAFT_MODEL: cached_draft})
     text: list[int] = []
+
+    def run(make: type[CachedModel], policy: Policy | None = None) -> Run:
+        models = {Role.TARGET: make(target, world.n_ctx)}
+        if policy is None:
+            models[Role.DRAFT_MODEL] = make(draft, world.draft_n_ctx)
+            policy = policy_of(world, models[Role.DRAFT_MODEL], text)
+        return models, policy
+
+    plain, cold, warm = run(CachedModel, plain_policy()), run(UncachedModel), run(CachedModel)
+    cached, cached_draft = warm[0][Role.TARGET], warm[0][Role.DRAFT_MODEL]
     for request in world.requests:
         prompt = [*text[: request.keep], *request.added][: world.n_ctx - 1]
         limits = Limits(request.max_tokens, world.eog)
-        text, stop_reason = reference(prompt, world, request.max_tokens)
+        text[:], stop_reason = reference(prompt, world, request.max_tokens)
         expected = tuple(text[len(prompt) :])
-        cold.text[:] = warm.text[:] = text
-
-        for run in (plain, cold):
-            reply = run.reply(prompt, limits)
+        for models, policy in (plain, cold):
+            reply = run_to_end(prompt, models, policy, world.chooser(len(prompt)), limits)
             assert reply.tokens == expected
             assert reply.stop_reason is stop_reason
 
         asked_before, draft_asked_before = len(cached.asked), len(cached_draft.asked)
         cached.cancel = cached_draft.cancel = Countdown(request.cancel_after)
-        reply = warm.reply(prompt, limits)
+        reply = run_to_end(prompt, *warm, world.chooser(len(prompt)), limits)
         if cached.cancel.rang:
             assert reply.stop_reason is StopReason.CANCELLED
             assert reply.tokens == expected[: len(reply.tokens)]
@@ -355,29 +336,24 @@ def check_same_text(world: World) -> None:
             assert reply.tokens == expected
             assert reply.stop_reason is stop_reason
         _check_rounds(world, reply, cached.asked[asked_before:], len(prompt), len(expected))
-        assert all(
-            asked.rows <= world.draft_rows for asked in cached_draft.asked[draft_asked_before:]
-        )
+        draft_asked = cached_draft.asked[draft_asked_before:]
+        assert all(asked.rows <= world.draft_rows for asked in draft_asked)
 
 
 class PlansTwice:
     """Asks a policy for its plan again, which must not change it."""
 
     def __init__(self, within: Policy) -> None:
-        self._within = within
-        self.name = within.name
+        self._within, self.name = within, within.name
         self.begin, self.learn, self.end = within.begin, within.learn, within.end
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         """Return what is planned each time."""
-        plan = self._within.plan(tokens, room)
-        again = self._within.plan(tokens, room)
-        assert _values(again) == _values(plan), "planning changes what is planned"
+        plan, again = (self._within.plan(tokens, room) for _ in range(2))
+        values = attrgetter("drafter", "draft_length", "rate", "forecast")
+        assert values(again) == values(plan), "planning changes what is planned"
+        assert tuple(again.verify_s) == tuple(plan.verify_s)
         return plan
-
-
-def _values(plan: Plan) -> tuple[object, ...]:
-    return (plan.drafter, plan.draft_length, plan.rate, plan.forecast, tuple(plan.verify_s))
 
 
 def drafters_of(
@@ -450,18 +426,11 @@ class SaidTwice:
 
     def find(self, text: Sequence[int]) -> tuple[int, bool, int] | None:
         """Return the last place of the last two tokens."""
-        end = list(text[-2:])
         for place in range(len(self.text) - 1, 1, -1):
-            if list(self.text[place - 2 : place]) == end:
-                length = next(
-                    (
-                        n
-                        for n in range(2, 17)
-                        if list(text[-n:]) != list(self.text[max(0, place - n) : place])
-                    ),
-                    17,
-                )
-                return length - 1, place % 3 == 0, place
+            pairs = zip(reversed(self.text[:place]), reversed(text), strict=False)
+            length = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], islice(pairs, 16)))
+            if length >= 2:
+                return length, place % 3 == 0, place
         return None
 
     def read(self, place: int, most: int) -> list[int]:

@@ -22,36 +22,16 @@ from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from tests.decoding.planting import plant
 from tests.llama import tiny_mamba
 from tests.llama.conftest import OPTIONS
-from tests.llama.toy_native import ToyNative, toy_sequences
-from tests.support.bugs import Bug
+from tests.support.planting import Bug, plant, table
 from tests.tailor import tiny_llama
-from tests.toy import Branching, Oracle, random_table
+from tests.toy import Branching, Oracle
 
 WIDEST = 6
 """Of the widths that are safe on any CPU."""
+
 Same = Callable[[Logits, Logits], bool]
-
-
-def branched(tokens: Sequence[int], drafted: Sequence[int], others: dict[int, int]) -> Pass:
-    """Return the pass that verifies a draft and, beside some of its places, other tokens."""
-    places = sorted(others, reverse=True)
-    request = [*tokens, *drafted, *(others[at] for at in places)]
-    branches = tuple(len(tokens) + at for at in places)
-    return Pass(Role.TARGET, request, 1 + len(drafted) + len(others), branches=branches)
-
-
-def test_what_is_cached_is_the_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = random_table(3, n_vocab=9, window=64)
-    native = ToyNative(table, n_ctx=80, n_batch=16, max_rows=16, count=1)
-    sequences = toy_sequences(native, 1, monkeypatch.setattr)
-    (rows,) = sequences.together([(0, branched([1, 2, 3], [4, 5], {0: 6, 1: 7}))])
-    texts = ([1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 2, 3, 4, 7], [1, 2, 3, 6])
-    assert np.array_equal(rows, np.stack([table.row(text) for text in texts]))
-    assert sequences.views[0].cached == (1, 2, 3, 4, 5)
-    assert sequences.missing(0, Pass(Role.TARGET, [1, 2, 3, 6, 8, 1], 2)) == 3
 
 
 def same_bits(row: Logits, other: Logits) -> bool:
@@ -61,6 +41,14 @@ def same_bits(row: Logits, other: Logits) -> bool:
 def is_close(row: Logits, other: Logits) -> bool:
     """Return whether rows differ by roundings alone: wide passes of F32 weights add up in another order."""
     return bool(np.allclose(row, other, atol=1e-3))
+
+
+def branched(tokens: Sequence[int], drafted: Sequence[int], others: dict[int, int]) -> Pass:
+    """Return the pass that verifies a draft and, beside some of its places, other tokens."""
+    places = sorted(others, reverse=True)
+    request = [*tokens, *drafted, *(others[at] for at in places)]
+    branches = tuple(len(tokens) + at for at in places)
+    return Pass(Role.TARGET, request, 1 + len(drafted) + len(others), branches=branches)
 
 
 @pytest.fixture(scope="module")
@@ -134,37 +122,31 @@ def test_rows_are_those_of_passes_of_one_token(tiny: LlamaModel, depth: int) -> 
 
 
 @pytest.mark.weights
-def test_those_of_real_weights_are_so_bit_for_bit(smollm2: LlamaModel) -> None:
+def test_rows_of_real_weights_are_so_bit_for_bit(smollm2: LlamaModel) -> None:
     assert first_difference(smollm2, 250, rounds=6, same=same_bits) is None
 
 
-END = "position - part.n_past]"
-BUGS = {
-    "a branch is kept in the cache": Bug(
-        NativeContext._join, "native.llama_memory_seq_rm(memory, at + 1, part.n_past, -1)", "pass"
-    ),
-    "a branch has its parent's position": Bug(
-        Batch._share, "self._positions[at] = position", "self._positions[at] = position - 1"
-    ),
-    "a branch sees the token that it stands beside": Bug(Batch._share, END, f"{END[:-1]} + 1]"),
-    "a branch does not see its parent": Bug(Batch._share, END, f"{END[:-1]} - 1]"),
-    "a branch is a token of the sequence itself": Bug(
-        Batch._share, "self._addresses[number]", "self._addresses[0]"
-    ),
-    "rows of branches in the order of another pass": Bug(
-        LlamaSequences._part, "request.branches)", "request.branches[::-1])"
-    ),
-    "what was cut stays with the branches": Bug(
-        NativeContext.remove, "if followed > n_past:", "if False:"
-    ),
-}
+BUGS = table(
+    """
+    NativeContext._join
+        a branch is kept in the cache | call llama_memory_seq_rm | None
+    NativeContext.remove
+        what was cut stays with the branches | if | False
+    Batch._share
+        a branch has its parent's position | name position -1 | position - 1
+        a branch sees the token that it stands beside | bound 1 | _ + 1
+        a branch does not see its parent | bound 1 | _ - 1
+        a branch is a token of the sequence itself | index -1 | 0
+    LlamaSequences._part
+        rows of branches in the order of another pass | name branches | _[::-1]
+    """,
+    *(NativeContext._join, NativeContext.remove, Batch._share, LlamaSequences._part),
+)
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_planted_bug_is_caught(
-    bug: str, tiny: LlamaModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch, *BUGS[bug])
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_is_caught(bug: Bug, tiny: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, bug)
     assert first_difference(tiny, 40, rounds=12) is not None
 
 

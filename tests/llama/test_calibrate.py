@@ -1,6 +1,5 @@
 """Timing passes in a virtual world, where time is a number, and on real weights."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from localspec.llama.calibrate import (
     sample,
 )
 from localspec.llama.model import LlamaModel
+from localspec.llama.queued import Queued
 from localspec.options import LoadOptions
 from tests.llama.tiny_mamba import write
 
@@ -50,27 +50,18 @@ def slower(factor: float) -> World:
     return World(lambda width, _nth: factor * staircase_s(width))
 
 
-def test_costs_are_what_the_clock_says_at_every_width() -> None:
+def test_costs_are_what_the_clock_says_where_passes_are_undisturbed() -> None:
     costs = World().measure(LONG).costs
     assert costs.widths == tuple(sorted(OF_TARGET.widths))
     assert costs.seconds == pytest.approx([staircase_s(width) for width in costs.widths])
-
-
-def test_a_disturbed_pass_does_not_count_where_an_undisturbed_one_was_seen() -> None:
     random = Random(3)
     world = World(lambda width, _: staircase_s(width) * random.choice([1.0, 1.0, 1.7, 40.0]))
     long = replace(OF_TARGET, budget_s=1e9, most_s=1e9, needed=4, enough=40)
     costs = world.measure(replace(long, widths=(1, 2, 4, 8))).costs
     assert costs.seconds == pytest.approx([staircase_s(width) for width in (1, 2, 4, 8)])
-
-
-def test_narrow_passes_are_repeated_most_and_over_the_whole_time() -> None:
-    world = World()
-    world.measure(OF_DRAFT_MODEL)
-    count, half = Counter(world.passes), len(world.passes) // 2
-    assert OF_DRAFT_MODEL.enough >= count[1] > count[4] >= count[8] >= 1
-    assert 1 in world.passes[:half]
-    assert 1 in world.passes[half:]
+    busy = World(lambda width, _: staircase_s(width) * random.uniform(1, 9))
+    assert busy.measure().disturbed
+    assert not World().measure().disturbed
 
 
 def test_the_budget_bounds_what_is_measured_and_narrow_widths_come_first() -> None:
@@ -90,10 +81,23 @@ def test_the_budget_bounds_what_is_measured_and_narrow_widths_come_first() -> No
         assert measured.disturbed, "without a repetition it is not relied on"
 
 
-def test_a_clock_too_coarse_to_see_a_pass_gives_costs_all_the_same() -> None:
-    ticks = iter(range(10**6))
+def test_what_cannot_be_is_not_believed_and_what_fails_ends_the_measuring() -> None:
+    # All that a pass of four does, one of six does, too: it cannot take less.
+    world = World(lambda width, _: staircase_s(width) * (1.6 if width == 4 else 1))
+    measured = world.measure(replace(OF_TARGET, budget_s=6.0))
+    assert world.passes.count(4) > 4
+    assert measured.disturbed, "the next start measures once more"
+    ticks = iter(range(10**6))  # of a clock too coarse to see a pass
     costs = sample(lambda _width: None, OF_DRAFT_MODEL, lambda: next(ticks) // 40 / 64).costs
     assert min(costs.seconds) > 0
+
+    def seconds(width: int, _nth: int) -> float:
+        if width == 8:
+            raise Cancelled
+        return 0.01
+
+    with pytest.raises(Cancelled):
+        World(seconds).measure()
 
 
 @pytest.mark.parametrize(
@@ -116,21 +120,6 @@ def test_a_width_whose_times_cannot_be_is_measured_until_they_can(
     assert not measured.disturbed
 
 
-def test_a_pass_of_four_that_stays_dearer_than_one_of_six_is_not_believed() -> None:
-    """All that a pass of four does, one of six does, too: it cannot take less."""
-    world = World(lambda width, _: staircase_s(width) * (1.6 if width == 4 else 1))
-    measured = world.measure(replace(OF_TARGET, budget_s=6.0))
-    assert world.passes.count(4) > 4
-    assert measured.disturbed, "the next start measures once more"
-
-
-def test_other_programs_show_in_the_spread() -> None:
-    random = Random(8)
-    assert not World().measure().disturbed
-    busy = World(lambda width, _: staircase_s(width) * random.uniform(1, 9))
-    assert busy.measure().disturbed
-
-
 def test_progress_rises_to_the_end_and_takes_time_that_does_not_count() -> None:
     world, shares = World(), list[float]()
 
@@ -143,16 +132,6 @@ def test_progress_rises_to_the_end_and_takes_time_that_does_not_count() -> None:
     assert 0.8 < shares[-1] <= 1.0
     for width in (1, 16):
         assert costs.of(width) == pytest.approx(staircase_s(width))
-
-
-def test_what_fails_in_the_midst_of_a_pass_ends_the_measuring() -> None:
-    def seconds(width: int, _nth: int) -> float:
-        if width == 8:
-            raise Cancelled
-        return 0.01
-
-    with pytest.raises(Cancelled):
-        World(seconds).measure()
 
 
 SHORT = replace(OF_TARGET, widths=(1, 2, 8, 64), needed=4, budget_s=0.5, most_s=99.0)
@@ -169,3 +148,60 @@ def test_a_recurrent_model_is_measured_too(tmp_path: Path) -> None:
     model = LlamaModel(write(tmp_path / "mamba.gguf"), LoadOptions(threads=1))
     assert measure_pass_costs(model, model.options, SHORT).costs.widths[0] == 1
     model.close()
+
+
+# Passes that cannot be stopped: waited for, and as wide as what the last one took allows.
+
+
+class Worker:
+    """Takes so long for a token, and for each pass; its clock goes on while it is waited for."""
+
+    def __init__(
+        self, token_s: float, pass_s: float = 0.0, most: int = 512, within_s: float | None = 0.2
+    ) -> None:
+        self.now_s, self.sent, self.token_s, self.pass_s = 0.0, 0, token_s, pass_s
+        self.queued = Queued(self.wait, most, within_s, lambda: self.now_s)
+
+    def wait(self) -> None:
+        self.now_s += self.pass_s + self.sent * self.token_s
+        self.sent = 0
+
+    def prompt(self, tokens: int) -> list[int]:
+        """Evaluate a prompt; return its chunks."""
+        chunks = []
+        while tokens:
+            start_s, self.sent = self.now_s, min(tokens, self.queued.tokens)
+            chunks.append(self.sent)
+            tokens -= self.sent
+            self.queued.done(chunks[-1], start_s)
+            assert not self.sent, "it was not waited for"
+        return chunks
+
+
+@pytest.mark.parametrize(
+    ("token_s", "chunks"),
+    [
+        (0.0001, [64, 256, 512, 512, 512]),
+        (0.002, [64, 96, 96, 96, 96]),
+        (0.02, [64, 32, 32, 32, 32]),
+    ],
+)
+def test_chunks_are_as_wide_as_a_cancel_allows(token_s: float, chunks: list[int]) -> None:
+    assert Worker(token_s).prompt(4096)[:5] == chunks
+
+
+def test_what_is_known_decides_what_the_next_chunk_is() -> None:
+    worker = Worker(0.0001)
+    worker.prompt(2000)
+    assert worker.prompt(2000)[0] == 512
+    worker.token_s = 0.001
+    assert worker.prompt(2000)[:3] == [512, 192, 192]
+    worker = Worker(0.0001, pass_s=0.01)
+    worker.prompt(2000)
+    worker.prompt(3)
+    assert worker.queued.tokens == 512
+    worker.token_s = 0.1
+    worker.prompt(3)
+    assert worker.queued.tokens == 32
+    assert Worker(0.02, within_s=None).prompt(1100) == [512, 512, 76]
+    assert Worker(0.0, most=16).prompt(40) == [16, 16, 8]

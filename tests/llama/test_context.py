@@ -18,6 +18,11 @@ pytestmark = pytest.mark.weights
 
 
 def test_rows_are_those_of_the_last_tokens(context: LlamaContext, tokens: list[int]) -> None:
+    assert context.prefill(tokens[:40]) == 40
+    assert context.prefill(tokens[:40]) == 0
+    assert context.prefill(tokens[:55]) == 15
+    assert context.common_prefix([*tokens[:30], 7, 7]) == 30
+    assert context.prefill([*tokens[:30], 7, 7]) == 2
     context.prefill(tokens[:-4])
     wide = context.logits(tokens, rows=4).copy()
     context.truncate(len(tokens) - 4)
@@ -26,10 +31,28 @@ def test_rows_are_those_of_the_last_tokens(context: LlamaContext, tokens: list[i
         np.testing.assert_array_equal(narrow[0], wide[row])
 
 
-@pytest.mark.slow
-def test_requests_in_any_order(
-    context: LlamaContext, smollm2: LlamaModel, tokens: list[int]
+@pytest.mark.first(2)
+@pytest.mark.parametrize("n_ctx", [2, 100, 3, 40, 300])
+def test_a_small_context_is_full_at_n_ctx_and_too_many_rows_or_tokens_are_refused(
+    smollm2: LlamaModel, tokens: list[int], n_ctx: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(NativeContext, "decode", None)  # attention is cut without a pass
+        context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=n_ctx))
+    assert context.native.can_truncate
+    assert (context.n_ctx, context.n_cached) == (n_ctx, 0)
+    long = (tokens * 4)[:n_ctx]
+    assert context.logits(long, rows=min(4, n_ctx)).shape[0] == min(4, n_ctx)
+    with pytest.raises(ContextOverflow, match="--ctx"):
+        context.logits([*long, 1], rows=1)
+    with pytest.raises(PassFailed, match="9 rows"):
+        context.logits(tokens, rows=9)
+    assert context.common_prefix(long) == context.n_cached == n_ctx
+    context.close()
+
+
+@pytest.mark.slow
+def test_any_order_of_texts(context: LlamaContext, smollm2: LlamaModel, tokens: list[int]) -> None:
     random, fresh, request = Random(5), LlamaContext(smollm2), tokens[:20]
     for _ in range(25):
         cut = random.randrange(1, len(request))
@@ -43,14 +66,6 @@ def test_requests_in_any_order(
     fresh.close()
 
 
-def test_only_what_is_new_is_evaluated(context: LlamaContext, tokens: list[int]) -> None:
-    assert context.prefill(tokens[:40]) == 40
-    assert context.prefill(tokens[:40]) == 0
-    assert context.prefill(tokens[:55]) == 15
-    assert context.common_prefix([*tokens[:30], 7, 7]) == 30
-    assert context.prefill([*tokens[:30], 7, 7]) == 2
-
-
 @pytest.mark.slow
 def test_a_prompt_wider_than_a_batch(context: LlamaContext, tokens: list[int]) -> None:
     long = (tokens * 4)[:300]
@@ -61,32 +76,6 @@ def test_a_prompt_wider_than_a_batch(context: LlamaContext, tokens: list[int]) -
     # 129 tokens in batches of 128: the last chunk must still hold all four rows.
     context.truncate(0)
     assert context.logits((tokens * 2)[:129], rows=4).shape == (4, context.n_vocab)
-
-
-def test_too_many_rows_or_tokens_are_refused(smollm2: LlamaModel, tokens: list[int]) -> None:
-    context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=100))
-    context.prefill(tokens)
-    with pytest.raises(PassFailed, match="9 rows"):
-        context.logits(tokens, rows=9)
-    assert context.n_cached == len(tokens)
-    with pytest.raises(ContextOverflow, match="--ctx"):
-        context.prefill([*tokens, *tokens])
-    assert context.common_prefix(tokens) == len(tokens)
-    context.close()
-
-
-@pytest.mark.first(1)
-@pytest.mark.parametrize("n_ctx", [2, 3, 40, 300])
-def test_a_small_context_is_full_at_n_ctx(
-    smollm2: LlamaModel, tokens: list[int], n_ctx: int
-) -> None:
-    context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=n_ctx))
-    assert context.n_ctx == n_ctx
-    long = (tokens * 4)[:n_ctx]
-    assert context.logits(long, rows=min(4, n_ctx)).shape[0] == min(4, n_ctx)
-    with pytest.raises(ContextOverflow):
-        context.logits([*long, 1], rows=1)
-    context.close()
 
 
 @pytest.mark.parametrize("in_pass", [0, pytest.param(3, marks=pytest.mark.slow)])
@@ -115,16 +104,6 @@ def test_a_flag_set_before_or_in_the_middle_of_a_pass_stops_it_and_the_cache_sta
     after = context.logits(long[:1000], rows=1).copy()
     context.truncate(0)
     np.testing.assert_allclose(context.logits(long[:1000], rows=1), after, atol=0.3)
-    context.close()
-
-
-def test_attention_is_cut_without_a_pass(
-    smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(NativeContext, "decode", None)
-    context = LlamaContext(smollm2)
-    assert context.native.can_truncate
-    assert context.n_cached == 0
     context.close()
 
 

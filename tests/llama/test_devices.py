@@ -42,15 +42,15 @@ def test_by_default_llama_cpps_own_choice_is_made(
     assert placed(known, monkeypatch, split="none") == names[:1]
     assert placed(known, monkeypatch, devices=("cpu",)) == []
     assert not offloads(LoadOptions(gpu_layers=0))
-
-
-def test_named_devices_are_taken_in_their_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = [CPU, CARD, OTHER, IN_CPU, FAR]
+    known = [CPU, CARD, OTHER, IN_CPU, FAR]  # those that are named are taken in their order, once
     assert placed(known, monkeypatch, devices=("cuda1", "RPC0", "CUDA1")) == ["CUDA1", "RPC0"]
     assert placed(known, monkeypatch, devices=("Vulkan1",)) == ["Vulkan1"]
 
 
 def test_memory_of_gpus_that_have_none_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = next(device for device in devices() if device.name == "CPU")
+    assert not cpu.is_gpu
+    assert cpu.total_bytes > 0
     known = [CPU, BLAS, CARD, IN_CPU, FAR, replace(CARD, description="llvmpipe (LLVM 15.0.6)")]
     known.append(replace(IN_CPU, total_bytes=1 << 60))  # more than the RAM: it is its own
     for system, machine, apple in (
@@ -101,9 +101,3 @@ def test_of_another_machines_ram_three_quarters_are_free_where_all_is_reported(
     monkeypatch.setattr(function, lambda name, *_: functions[name])
     device = _describe(1)
     assert (device.free_bytes, device.total_bytes) == (free, 800)
-
-
-def test_the_cpu_is_a_device() -> None:
-    cpu = next(device for device in devices() if device.name == "CPU")
-    assert not cpu.is_gpu
-    assert cpu.total_bytes > 0

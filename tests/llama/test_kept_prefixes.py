@@ -115,31 +115,28 @@ def test_no_more_is_kept_than_may_be(
 
 
 @pytest.mark.slow
-def test_each_text_is_written_once(
+def test_each_text_is_written_once_and_one_that_goes_on_takes_the_place_of_its_beginning(
     before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
+    (tmp_path / "a file").write_text("x")
+    write(tmp_path / "a file", before)  # nothing happens without a folder
+    assert (tmp_path / "a file").read_text() == "x"
+    folder, longer = tmp_path / "prefixes", [*tokens, *tokens[:80]]
     before.views[0].prefill(tokens[:80])
-    write(tmp_path, before)
-    times = {each: each.stat().st_mtime_ns for each in files(tmp_path)}
+    write(folder, before)
+    times = {each: each.stat().st_mtime_ns for each in files(folder)}
     assert len(times) == 4, "of two texts, and not of three"
-    kept = KeptPrefixes(tmp_path, after.views, "a")
+    kept = KeptPrefixes(folder, after.views, "a")
     kept.ready(0, [*tokens, 1])
     kept.close()
-    assert {each: each.stat().st_mtime_ns for each in files(tmp_path)} == times
-
-
-@pytest.mark.slow
-def test_a_text_that_goes_on_takes_the_place_of_its_beginning(
-    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
-) -> None:
-    write(tmp_path, before)
-    longer = [*tokens, *tokens[:80]]
-    kept = KeptPrefixes(tmp_path, after.views, "a")
+    assert {each: each.stat().st_mtime_ns for each in files(folder)} == times
+    kept = KeptPrefixes(folder, after.views, "a")
     kept.ready(0, longer)
     after.views[0].prefill(longer)
     kept.close()
-    assert len(files(tmp_path)) == 4
-    assert read(tmp_path, before, longer) == [170, 90, 70]
+    assert len(files(folder)) == 4
+    before.views[0].truncate(0)
+    assert read(folder, before, longer) == [170, 90, 70]
 
 
 def test_a_lost_prefix_comes_back(after: LlamaSequences, tokens: list[int], tmp_path: Path) -> None:
@@ -224,10 +221,3 @@ def test_no_more_is_written_in_an_hour_than_may_be_kept(
     write(tmp_path, before, "b")
     now = {each.parent.parent for each in tmp_path.glob("*/*/target.kv")}
     assert now - known, "a damaged account forbids nothing"
-
-
-@pytest.mark.slow
-def test_nothing_happens_without_a_folder(before: LlamaSequences, tmp_path: Path) -> None:
-    (tmp_path / "prefixes").write_text("a file")
-    write(tmp_path / "prefixes", before)
-    assert (tmp_path / "prefixes").read_text() == "a file"

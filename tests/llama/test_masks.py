@@ -72,9 +72,19 @@ def masks_of(grammars: Grammars, options: ReplyOptions) -> Masks:
     return AnswerConstraint(grammars(options), 0)
 
 
-def test_pieces_are_what_each_token_stands_for(vocabulary: Vocabulary, pieces: list[bytes]) -> None:
+def test_pieces_are_what_each_token_stands_for_and_control_tokens_never_slip_through(
+    vocabulary: Vocabulary, pieces: list[bytes], grammars: Grammars
+) -> None:
     assert pieces == [vocabulary.piece(token) for token in range(vocabulary.n_vocab)]
     assert max(map(len, pieces)) > 32, "some have more bytes than there is room for at first"
+    masks = masks_of(grammars, ReplyOptions(json_schema=OBJECT))
+    special = [
+        vocabulary.tokenize(text, add_special=False, parse_special=True)[0]
+        for text in vocabulary.special_texts()
+    ]
+    controls = np.array([token for token in special if not vocabulary.piece(token)])
+    assert controls.size > 5
+    assert not masks.allows(ids_of(vocabulary, '{"name": "a'), controls).any()
 
 
 @pytest.mark.slow
@@ -96,17 +106,6 @@ def test_what_the_mask_lets_through_is_what_the_bytes_let_through(
             alone = bool(masks_of(grammars, options).allows(single, last)[0])
             # Where the text is forced, other cuts of it are masked.
             assert mask[token] == alone or (not mask[token] and mask.sum() == 1)
-
-
-def test_control_tokens_never_slip_through(vocabulary: Vocabulary, grammars: Grammars) -> None:
-    masks = masks_of(grammars, ReplyOptions(json_schema=OBJECT))
-    special = [
-        vocabulary.tokenize(text, add_special=False, parse_special=True)[0]
-        for text in vocabulary.special_texts()
-    ]
-    controls = np.array([token for token in special if not vocabulary.piece(token)])
-    assert controls.size > 5
-    assert not masks.allows(ids_of(vocabulary, '{"name": "a'), controls).any()
 
 
 @pytest.mark.parametrize("excepted", ["\\x85\\u2028", "¾", "\\U0001F600", "a-z\\xe9", "\\]\\x85"])

@@ -32,9 +32,6 @@ def test_a_refused_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ModelLoadError, match=r"cannot split a 'mamba' model .*: use --split layers"
     ):
         LlamaModel(path, LoadOptions())
-
-
-def test_a_file_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     source, path = write(tmp_path / "tiny.gguf"), tmp_path / "mute.gguf"
     layout, n_vocab = read_layout(source), read_header(source).tokenizer.n_vocab
     sizes = {"tokenizer.ggml.model": text("no_vocab"), "llama.vocab_size": number(n_vocab)}

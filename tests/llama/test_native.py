@@ -64,7 +64,9 @@ def test_a_build_is_used_once_it_is_chosen_and_until_it_is_not(other: Path, tmp_
     assert loaded(tmp_path, **{BUILD_VARIABLE: str(other)}) == other
 
 
-def test_a_broken_or_other_build_is_passed_over(other: Path, tmp_path: Path) -> None:
+def test_a_broken_build_is_no_use(
+    other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     choose(other)
     library = other / "llama_cpp" / "lib" / Path(native._lib._name).name
     whole = library.read_bytes()
@@ -76,16 +78,13 @@ def test_a_broken_or_other_build_is_passed_over(other: Path, tmp_path: Path) -> 
     shutil.rmtree(other)
     assert loaded(tmp_path) == OWN_BUILD
 
-
-def test_choosing_again_is_one_replacement(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(_self: Path, _target: object) -> Path:
         raise OSError("no room")
 
-    choose(other)
     monkeypatch.setattr(Path, "replace", refuses)
     with pytest.raises(OSError, match="no room"):
         choose(other.with_name("third"))
-    assert chosen() == other.resolve()
+    assert chosen() == other.resolve(), "choosing again is one replacement"
 
 
 _PRELOAD = """
@@ -122,13 +121,21 @@ def preloaded(
 
 
 def test_wheels_are_loaded_in_the_version_that_a_build_names(tmp_path: Path) -> None:
-    site = tmp_path / "site"
+    site, toolkit = tmp_path / "site", tmp_path / "cuda-99.0"
     needed = library(site / "nvidia/cuda_runtime/lib/libcudart.so.98", gives(7))
     library(site / "nvidia/cu13/lib/libcudart.so.99", gives(8))
     backend = library(tmp_path / "libggml-cuda.so", _ONE, needed)
     os.truncate(backend, 1 << 40)  # takes no room on the disk, and no memory would hold it
     assert preloaded(backend, tmp_path) == ["missing"]
     assert preloaded(backend, tmp_path, site) == ["1", "7"]
+    # The toolkit whose compiler is on the path is searched.
+    needed = library(toolkit / "lib64/libcudart.so.99", gives(7))
+    backend = library(tmp_path / "other" / "libggml-cuda.so", _ONE, needed)
+    nvcc = toolkit / "bin/nvcc"
+    nvcc.parent.mkdir()
+    nvcc.touch(0o755)
+    assert preloaded(backend, tmp_path, toolkit="") == ["missing"]
+    assert preloaded(backend, tmp_path, toolkit="", PATH=str(nvcc.parent)) == ["1", "7"]
 
 
 def test_wheels_go_before_the_linker_and_that_before_the_toolkit(tmp_path: Path) -> None:
@@ -145,17 +152,6 @@ def test_wheels_go_before_the_linker_and_that_before_the_toolkit(tmp_path: Path)
     source = "int f(void); int g(void); int answer(void) { return f() + g(); }"
     both = library(tmp_path / "both" / "libggml-cuda.so", source, runtime, blas)
     assert preloaded(both, site, toolkit=toolkit) == ["2", "701"], "what no wheel brings"
-
-
-def test_the_toolkit_whose_compiler_is_on_the_path_is_searched(tmp_path: Path) -> None:
-    toolkit = tmp_path / "cuda-99.0"
-    needed = library(toolkit / "lib64/libcudart.so.99", gives(7))
-    backend = library(tmp_path / "libggml-cuda.so", _ONE, needed)
-    nvcc = toolkit / "bin/nvcc"
-    nvcc.parent.mkdir()
-    nvcc.touch(0o755)
-    assert preloaded(backend, tmp_path, toolkit="") == ["missing"]
-    assert preloaded(backend, tmp_path, toolkit="", PATH=str(nvcc.parent)) == ["1", "7"]
 
 
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILES = 158, 0x1023, 18
@@ -176,22 +172,18 @@ def test_the_kernel_refuses_tiles_beside_a_small_signal_stack_which_is_restored(
             refused = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILES)
             assert refused != 0
     assert signal_stack() == before
-
-
-def test_a_library_without_tiles_is_left_alone() -> None:
     names = []
 
-    def without_tiles(name: str, *_: object) -> object:
+    def without_tiles(name: str, *_: object) -> object:  # such a library is left alone
         names.append(name)
         return lambda: 0
-
-    avoid_amx(without_tiles)
-    assert names == ["ggml_cpu_has_amx_int8"]
 
     def of_parts(name: str, *_: object) -> object:
         raise AttributeError(name)
 
+    avoid_amx(without_tiles)
     avoid_amx(of_parts)
+    assert names == ["ggml_cpu_has_amx_int8"]
 
 
 MIB = 1 << 20

@@ -3,7 +3,7 @@
 import ctypes
 import gc
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,11 +113,35 @@ def loaded(path: Path, draft: str, options: LoadOptions = OPTIONS) -> Assistant:
     return load(make_plan(launch)).assistant
 
 
-@pytest.fixture(scope="module")
-def drafting(smollm2_path: Path) -> Iterator[Assistant]:
-    assistant = loaded(smollm2_path, "model:3")
-    yield assistant
-    assistant.close()
+def test_a_stop_in_any_pass(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drafting = loaded(smollm2_path, "model:3")
+    models, made, stop_in, decode = drafting.models, list[int](), list[int](), native.llama_decode
+    assert models.draft_model is not None
+
+    def counted(*arguments: Any) -> Any:
+        if stop_in == [len(made)]:
+            models.cancel.set()  # after the flag was looked at: llama.cpp has to see it
+        made.append(1)
+        return decode(*arguments)
+
+    monkeypatch.setattr(native, "llama_decode", counted)
+    whole = answer(drafting, 6)
+    passes = len(made)
+    assert passes > 10
+    for number in range(passes):
+        for context in (models.target, models.draft_model):
+            context.truncate(0)
+        made.clear()
+        stop_in[:] = [number]
+        cut = answer(drafting, 6)
+        assert cut.stop_reason is StopReason.CANCELLED
+        assert len(made) == number + 1, "not a pass more"
+        assert cut.tokens == whole.tokens[: len(cut.tokens)]
+        stop_in.clear()
+        models.cancel.clear()
+        again = answer(drafting, 6)
+        assert (again.tokens, again.stop_reason) == (whole.tokens, whole.stop_reason)
+    drafting.close()
 
 
 def answer(assistant: Assistant, max_tokens: int, temperature: float = 0.0) -> Reply:
@@ -146,35 +170,6 @@ def test_an_audit_sees_a_row_too_many(audit: Audit, smollm2: LlamaModel) -> None
     context.close()
 
 
-def test_a_stop_in_any_pass(drafting: Assistant, monkeypatch: pytest.MonkeyPatch) -> None:
-    models, made, stop_in, decode = drafting.models, list[int](), list[int](), native.llama_decode
-    assert models.draft_model is not None
-
-    def counted(*arguments: Any) -> Any:
-        if stop_in == [len(made)]:
-            models.cancel.set()  # after the flag was looked at: llama.cpp has to see it
-        made.append(1)
-        return decode(*arguments)
-
-    monkeypatch.setattr(native, "llama_decode", counted)
-    whole = answer(drafting, 6)
-    passes = len(made)
-    assert passes > 10
-    for number in range(passes):
-        for context in (models.target, models.draft_model):
-            context.truncate(0)
-        made.clear()
-        stop_in[:] = [number]
-        cut = answer(drafting, 6)
-        assert cut.stop_reason is StopReason.CANCELLED
-        assert len(made) == number + 1, "not a pass more"
-        assert cut.tokens == whole.tokens[: len(cut.tokens)]
-        stop_in.clear()
-        models.cancel.clear()
-        again = answer(drafting, 6)
-        assert (again.tokens, again.stop_reason) == (whole.tokens, whole.stop_reason)
-
-
 def check_no_growth(act: Callable[[], None], times: int, most_kb: int) -> None:
     """See that something leaves nothing behind: a leak shows whenever it is done, what else the process does not."""
     for _ in range(3):
@@ -189,37 +184,26 @@ def check_no_growth(act: Callable[[], None], times: int, most_kb: int) -> None:
     raise AssertionError(f"{before} became {after}")
 
 
-@pytest.fixture
-def load_tiny(tmp_path: Path) -> Callable[[], None]:
+@on_linux
+def test_loads_and_switches_leave_nothing_behind(smollm2_path: Path, tmp_path: Path) -> None:
     path = tiny_mamba.write(tmp_path / "tiny.gguf")
 
-    def load_it() -> None:
+    def load_tiny() -> None:
         model = LlamaModel(path, LoadOptions(n_ctx=64, threads=1))
         LlamaContext(model).logits([1, 2, 3], rows=1)
         model.close()
 
-    return load_it
-
-
-@on_linux
-def test_two_hundred_loads_leave_nothing_behind(load_tiny: Callable[[], None]) -> None:
-    for _ in range(40):
-        load_tiny()
-    check_no_growth(load_tiny, 200, 4096)
-
-
-@on_linux
-def test_switching_leaves_nothing(smollm2_path: Path, load_tiny: Callable[[], None]) -> None:
     def switch() -> None:
         assistant = loaded(smollm2_path, "lookup:4")
         answer(assistant, 3)
         assistant.close()
         load_tiny()
 
-    for _ in range(2):
-        switch()
-    # A copy of the weights that stayed would be 90 MB and more; lab/benchmarks/native_growth.py at 889a9f3 switches two hundred times.
-    check_no_growth(switch, 5, 16_384)
+    for act, before, times, most_kb in ((load_tiny, 40, 200, 4096), (switch, 2, 5, 16_384)):
+        for _ in range(before):
+            act()
+        # A copy of the weights that stayed would be 90 MB and more.
+        check_no_growth(act, times, most_kb)
 
 
 @on_linux

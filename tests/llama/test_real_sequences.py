@@ -14,7 +14,6 @@ from localspec.chat.events import Reply
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Pass, Role
-from localspec.decoding.round import StopReason
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.model import LlamaModel
@@ -94,7 +93,9 @@ def test_rows_are_those_of_a_context_of_ones_own_bit_for_bit_at_one_width(
         np.testing.assert_allclose(its, alone, atol=close, rtol=0)
 
 
-def test_a_copied_prefix_gives_the_same(sequences: LlamaSequences, tokens: list[int]) -> None:
+def test_a_copied_prefix_and_moved_neighbours_go_on(
+    sequences: LlamaSequences, tokens: list[int]
+) -> None:
     shared = tokens[:70]
     sequences.views[2].prefill(shared)
     expected = sequences.views[2].logits([*shared, 5], rows=1)[0].copy()
@@ -104,23 +105,19 @@ def test_a_copied_prefix_gives_the_same(sequences: LlamaSequences, tokens: list[
     assert [view.n_ctx for view in sequences.views] == [300] * 4, "each has what it has alone"
     for view in sequences.views[::3]:
         assert view.logits([7 + view.number] * 300, rows=1).shape[0] == 1
-
-
-def test_moved_neighbours_go_on(sequences: LlamaSequences, tokens: list[int]) -> None:
     texts, idle = {1: tokens[:40], 3: tokens[7:60]}, tokens[2:50]
     for place, text in {0: idle[:-1], 2: idle, **texts}.items():
         sequences.views[place].prefill(text)
     of_idle = sequences.together([one_pass(2, [*idle, 9])])[0].copy()
-    expected = [
-        rows[0].copy() for rows in sequences.together([one_pass(p, [*texts[p], 9]) for p in (1, 3)])
-    ]
+    together = sequences.together([one_pass(place, [*texts[place], 9]) for place in (1, 3)])
+    before = [rows[0].copy() for rows in together]
     for place, text in texts.items():
         sequences.views[place].truncate(len(text))
     sequences.close_ranks([1, 3])
     numbers = [sequences.views[place].number for place in (1, 3)]
     assert abs(numbers[0] - numbers[1]) == 1
     moved = sequences.together([one_pass(place, [*texts[place], 9]) for place in (1, 3)])
-    for row, other in zip(expected, moved, strict=True):
+    for row, other in zip(before, moved, strict=True):
         np.testing.assert_array_equal(row, other[0])
     assert set(numbers) == {0, 1}, "who holds less made room"
     assert sequences.views[0].cached == (), "an idle one that makes room forgets"
@@ -141,14 +138,12 @@ def replies(assistant: Assistant, requests: Iterable[Request]) -> dict[int, Repl
     return {each.key: each.reply for each in answers(assistant, iter(requests)) if each.reply}
 
 
-def texts(
-    assistant: Assistant, options: ReplyOptions
-) -> dict[int, tuple[tuple[int, ...], StopReason]]:
+def texts(assistant: Assistant, options: ReplyOptions) -> list[tuple[object, ...]]:
     """Return the answers to all prompts; the assistant is closed."""
     made = replies(assistant, [request(key, options) for key in range(len(PROMPTS))])
     assistant.close()
     assert len(made) == len(PROMPTS)
-    return {key: (reply.tokens, reply.stop_reason) for key, reply in made.items()}
+    return [(key, made[key].tokens, made[key].stop_reason) for key in sorted(made)]
 
 
 def loaded(smollm2_path: Path, count: int, *, exact: bool, draft: str = "off") -> Assistant:
@@ -175,18 +170,6 @@ def test_the_same_bytes_alone_and_in_parallel_under_exact(
     assistant = loaded(smollm2_path, count, exact=True, draft=draft)
     assert assistant.count == count
     assert texts(assistant, options) == alone
-
-
-def test_a_shared_system_prompt_is_evaluated_once(smollm2_path: Path) -> None:
-    assistant = loaded(smollm2_path, 3, exact=False)
-    options = ReplyOptions(SamplingParams(temperature=0), max_tokens=4)
-    requests = (request(key, options, deterministic=False) for key in range(len(PROMPTS)))
-    made = replies(assistant, requests).values()
-    evaluated = sorted(reply.prompt_tokens - reply.cached_tokens for reply in made)
-    assert len(evaluated) == len(PROMPTS)
-    assert evaluated[-1] > 50, "the first has the system prompt to evaluate"
-    assert evaluated[-2] < 32, "the others have not"
-    assistant.close()
 
 
 def test_whole_chunks_are_kept_under_exact_and_no_bit_depends_on_them(smollm2_path: Path) -> None:

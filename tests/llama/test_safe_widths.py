@@ -74,7 +74,7 @@ def test_widths_that_differ_and_by_how_much(model: Rounding, differences: dict[i
     assert differences_at(model, TOKENS, DEPTH, WIDTHS) == pytest.approx(differences)
 
 
-def test_minus_zero_is_not_zero_and_not_a_number_is_infinitely_far() -> None:
+def test_differences_are_seen_to_the_bit_and_behind_boundaries() -> None:
     @dataclass(slots=True)
     class Odd(Rounding):
         odd: float = 0.0
@@ -86,9 +86,6 @@ def test_minus_zero_is_not_zero_and_not_a_number_is_infinitely_far() -> None:
 
     assert differences_at(Odd(odd=-0.0), TOKENS, DEPTH, WIDTHS) == {2: 0.0}
     assert differences_at(Odd(odd=np.nan), TOKENS, DEPTH, WIDTHS) == {2: np.inf}
-
-
-def test_a_difference_beyond_a_boundary_is_not_seen_before_it_and_makes_a_width_unsafe() -> None:
     model = Rounding(rows_off={4: 1.0, 9: 0.25}, off_from=256)
     assert differences_at(model, TOKENS, 200, WIDTHS) == {}
     for depth in (255, 300):
@@ -114,16 +111,15 @@ def test_a_width_that_is_unsafe_is_not_tried_again_and_progress_is_by_width() ->
     assert shares[-1] == 1
     assert shares == sorted(shares)
     assert len(shares) == 45
-
-
-def test_where_nothing_is_safe_the_other_depths_are_not_looked_at() -> None:
-    model = Rounding(rows_off=dict.fromkeys(WIDTHS, 1.0))
-    assert _compared(model, TOKENS, (120, 300), lambda _share: None).widths == (1,)
-    assert len(model.cells) < 300
+    nothing = Rounding(rows_off=dict.fromkeys(WIDTHS, 1.0))
+    assert _compared(nothing, TOKENS, (120, 300), lambda _share: None).widths == (1,)
+    assert len(nothing.cells) < 300, "the other depths are not looked at"
 
 
 @pytest.mark.weights
-def test_exact_kernels_have_safe_widths(smollm2: LlamaModel) -> None:
+def test_exact_kernels_have_safe_widths_and_contexts_stay(
+    smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
+) -> None:
     options = replace(smollm2.options, threads=1)
     safe = safe_widths(smollm2, options, depths=(250, 300))
     assert safe.widths[:4] == (1, 2, 3, 4)
@@ -133,10 +129,6 @@ def test_exact_kernels_have_safe_widths(smollm2: LlamaModel) -> None:
     safe = safe_widths(smollm2, options, depths=(300,))
     assert safe.widths == (1,)
     assert all(0 < gap < 10 for gap in safe.differences.values())
-
-
-@pytest.mark.weights
-def test_contexts_stay(smollm2: LlamaModel, context: LlamaContext, tokens: list[int]) -> None:
     options, cancel = replace(smollm2.options, threads=1), CancelFlag()
     row = context.logits(tokens, rows=1)
     before = row.copy()

@@ -1,18 +1,22 @@
 """Our sampling keeps what llama.cpp's own sampler chain keeps, on made rows of real shape and size, and on real ones."""
 
+import ctypes
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import llama_cpp.llama_cpp as native
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from localspec.decoding import sampling
-from localspec.decoding.sampling import Candidates
+from localspec.decoding.sampling import candidates, penalised
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions, SamplingParams
-from tests.llama.native_samplers import assert_agrees_with_llama_cpp, native_candidates
 
 pytestmark = pytest.mark.slow
 
@@ -102,50 +106,151 @@ def test_sampling_agrees_with_llama_cpp_on_152k_logits(qwen_draft_path: Path) ->
     model.close()
 
 
-def test_native_chain_keeps_what_it_is_told_to() -> None:
-    """The comparison would be worth nothing if the chain did nothing."""
-    row = np.arange(10, dtype=np.float32)
-    ids, shares = native_candidates(row, [], SamplingParams(1, top_k=3, top_p=1, min_p=0))
-    assert ids.tolist() == [7, 8, 9]
-    assert shares == pytest.approx([0.0900, 0.2447, 0.6652], abs=1e-4)
-    penalty = SamplingParams(1, top_k=1, top_p=1, min_p=0, presence_penalty=5)
-    assert native_candidates(row, [9], penalty)[0].tolist() == [8]
-    assert native_candidates(row, [], SamplingParams(0))[0].tolist() == [9]
-
-
 RIGHT = sampling.candidates
-Row = NDArray[np.float32]
-
-
-def wrong_order(row: Row, history: list[int], params: SamplingParams) -> Candidates:
-    """Apply the temperature first, as other programs do."""
-    hot = SamplingParams(1.0, params.top_k, params.top_p, params.min_p)
-    return RIGHT(row / np.float32(params.temperature), history, hot)
-
-
-def no_penalties(row: Row, _history: list[int], params: SamplingParams) -> Candidates:
-    return RIGHT(row, [], params)
-
-
-def one_too_many(row: Row, history: list[int], params: SamplingParams) -> Candidates:
-    return RIGHT(row, history, replace(params, top_k=params.top_k + 1))
 
 
 @pytest.mark.parametrize(
     ("wrong", "params"),
     [
-        (wrong_order, SamplingParams(1.5, 40, 0.8, 0.05)),
-        (no_penalties, SamplingParams(1.0, 40, 1.0, 0.0, repeat_penalty=1.3)),
-        (one_too_many, SamplingParams(1.0, 40, 1.0, 0.0)),
+        # The temperature first, as other programs do; without penalties; one too many.
+        (
+            lambda row, history, its: RIGHT(
+                row / np.float32(its.temperature), history, replace(its, temperature=1.0)
+            ),
+            SamplingParams(1.5, 40, 0.8, 0.05),
+        ),
+        (
+            lambda row, _, its: RIGHT(row, [], its),
+            SamplingParams(1.0, 40, 1.0, 0.0, repeat_penalty=1.3),
+        ),
+        (
+            lambda row, history, its: RIGHT(row, history, replace(its, top_k=its.top_k + 1)),
+            SamplingParams(1.0, 40, 1.0, 0.0),
+        ),
     ],
+    ids=["order", "penalties", "count"],
 )
 def test_disagreement_is_noticed(
     wrong: object, params: SamplingParams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.llama.native_samplers.candidates", wrong)
+    monkeypatch.setattr("tests.llama.test_samplers_agree.candidates", wrong)
     rng = np.random.default_rng(2)
     row = real_row(rng, 5_000)
     while native_candidates(row, [], params)[0].size < 10:
         row = real_row(rng, 5_000)
     with pytest.raises(AssertionError):
         assert_agrees_with_llama_cpp(row, random_history(rng, row), params)
+
+
+# llama.cpp's own sampler chain over one row of logits, and the comparison with ours.
+
+
+_TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+
+def native_candidates(
+    row: NDArray[np.float32], history: Sequence[int], params: SamplingParams
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the ids that llama.cpp's chain keeps, ascending, and their probabilities.
+
+    The chain is that of its `common_sampler`: logit bias, penalties, top-k, top-p, min-p,
+    temperature. The softmax over what is left is ours, in float64.
+    """
+    cells = np.zeros(row.size, dtype=_TOKEN_DATA)
+    cells["id"] = np.arange(row.size)
+    cells["logit"] = row
+    array: Any = native.llama_token_data_array()
+    array.data = cells.ctypes.data_as(native.llama_token_data_p)
+    array.size, array.selected, array.sorted = row.size, -1, False
+    chain = _chain(row.size, params)
+    try:
+        for token in history:
+            native.llama_sampler_accept(chain, token)
+        native.llama_sampler_apply(chain, ctypes.byref(array))
+    finally:
+        native.llama_sampler_free(chain)
+    kept = np.sort(cells[: array.size], order="id")
+    kept = kept[kept["logit"] > -np.inf]
+    scores = kept["logit"].astype(np.float64)
+    weights = np.exp(scores - scores.max())
+    return kept["id"].astype(np.int64), weights / weights.sum()
+
+
+def _chain(n_vocab: int, params: SamplingParams) -> Any:
+    biases = (native.llama_logit_bias * len(params.logit_bias))(
+        *(native.llama_logit_bias(token, bias) for token, bias in params.logit_bias)
+    )
+    penalties = params.repeat_penalty, params.frequency_penalty, params.presence_penalty
+    samplers = (
+        native.llama_sampler_init_logit_bias(n_vocab, len(biases), biases),
+        native.llama_sampler_init_penalties(n_vocab, params.penalty_last_n, *penalties),
+        native.llama_sampler_init_top_k(params.top_k),
+        native.llama_sampler_init_top_p(params.top_p, 1),
+        native.llama_sampler_init_min_p(params.min_p, 1),
+        native.llama_sampler_init_temp(params.temperature),
+    )
+    chain = native.llama_sampler_chain_init(native.llama_sampler_chain_default_params())
+    for sampler in samplers:
+        native.llama_sampler_chain_add(chain, sampler)
+    return chain
+
+
+def assert_agrees_with_llama_cpp(
+    row: NDArray[np.float32],
+    history: Sequence[int],
+    params: SamplingParams,
+    tolerance: float = 1e-5,
+) -> None:
+    """Assert that our sampling keeps the ids that llama.cpp's does, equally likely within `tolerance`.
+
+    Tolerated are tokens at a boundary that float32 cannot place: the cumulative probability within `tolerance` of top-p (or of
+    llama.cpp's running float32 sum over n tokens, n / 2^24), the logit within its rounding of min-p's, or equal logits.
+    """
+    ours = candidates(row, history, params)
+    finite = np.isfinite(ours.log_weights)
+    our_ids, our_shares = ours.ids[finite], ours.probabilities()[finite]
+    ids, shares = native_candidates(row, history, params)
+    odd = np.setxor1d(our_ids, ids)
+    if odd.size:
+        logits = penalised(row, history, params).astype(np.float64)
+        misplaced = np.setdiff1d(odd, _boundary_ids(logits, params, tolerance))
+        assert misplaced.size == 0, f"{misplaced} are kept by only one of both, with {params}"
+    if not np.isin(our_ids, ids).any():
+        assert our_ids.size == ids.size, "of equal logits, another number is kept"
+        return
+    theirs = dict(zip(ids.tolist(), shares.tolist(), strict=True))
+    if odd.size:
+        # Without the boundary tokens both are renormalised over what they share.
+        common = np.isin(our_ids, ids)
+        our_ids, our_shares = our_ids[common], our_shares[common] / our_shares[common].sum()
+        total = math.fsum(theirs[token] for token in our_ids.tolist())
+        theirs = {token: theirs[token] / total for token in our_ids.tolist()}
+    difference = np.abs(our_shares - np.array([theirs[token] for token in our_ids.tolist()]))
+    assert difference.max() <= tolerance, f"probabilities differ by {difference.max()}"
+
+
+def _boundary_ids(
+    logits: NDArray[np.float64], params: SamplingParams, tolerance: float
+) -> NDArray[np.int64]:
+    """Return the ids that may be kept or not."""
+    order = np.lexsort((np.arange(logits.size), -logits))
+    ranked = logits[order]
+    if params.temperature == 0:
+        return np.asarray(order[ranked == ranked[0]])
+    boundary = np.zeros(order.size, dtype=bool)
+    n = order.size
+    if 0 < params.top_k < n:
+        n = params.top_k
+        if ranked[n - 1] == ranked[n]:
+            boundary |= ranked == ranked[n]
+    if params.min_p > 0:
+        least = ranked[0] + math.log(params.min_p)
+        boundary |= abs(ranked - least) <= 1e-6 * max(1.0, abs(least))
+    if params.top_p < 1:
+        slack = max(tolerance, n / (1 << 24))
+        weights = np.exp(ranked[:n] - ranked[0])
+        after = np.cumsum(weights) / weights.sum()
+        reached = np.flatnonzero(after >= params.top_p - slack)[0]
+        passed = np.flatnonzero(after - weights / weights.sum() <= params.top_p + slack)[-1]
+        boundary |= (ranked <= ranked[reached]) & (ranked >= ranked[passed])
+    return np.asarray(order[boundary])

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Sequence
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +13,9 @@ from localspec.llama.batch import Part
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences, _Sibling
 from tests.decoding.company import Hooks, Shape, check_company
-from tests.decoding.planting import plant
 from tests.decoding.worlds import seeds
 from tests.llama.toy_native import ToyNative, toy_sequences
-from tests.support.bugs import Bug
+from tests.support.planting import Bug, plant, table
 from tests.toy import Stopwatch, random_table
 
 N_WORLDS = 2000
@@ -78,66 +76,48 @@ def test_sequences_write_what_they_do_alone(some: range, monkeypatch: pytest.Mon
         check_together(Random(seed), monkeypatch)
 
 
-S, Q = LlamaSequences, LlamaSequence
-COPY, MOVE = "native.copy(donor.number, self.number)", "native.copy(sequence.number, idle.number)"
-BUGS = {
-    "what a neighbour has counts as cached here": Bug(
-        S.missing,
-        "LlamaSequence.common_prefix(self._family[slot], ",
-        "self._family[slot].common_prefix(",
-    ),
-    "rows handed to the wrong sequence": Bug(
-        S.together, "answers[i] =", "answers[len(requests) - 1 - i] ="
-    ),
-    "rows of a drafting neighbour are counted as one": Bug(
-        S.together, "start += part.rows", "start += 1"
-    ),
-    "rows in the order of places, passes in that of numbers": Bug(
-        S.together, "for i in range(len(requests))]", "for i in order]"
-    ),
-    "a cancelled pass counts as evaluated": Bug(Q.resync, "self.native.held(self.number)", "None"),
-    "a stale cell after a sequence is used again: compared by length": Bug(
-        Q.common_prefix, "if cached[start:end] != tokens[start:end]", "if False"
-    ),
-    "a stale cell after a sequence is used again: only the list is cut": Bug(
-        Q.truncate, "native.remove(self.number, n_past)", "True"
-    ),
-    "snapshots are taken to be of the last pass": Bug(
-        Q._reusable, "removed <= self._snapshots", "removed <= self.native.n_snapshots"
-    ),
-    "a recurrent state is rolled back as a cache is": Bug(
-        Q._reusable, "if self.native.can_truncate or removed <= self._snapshots else 0", ""
-    ),
-    "a prefix counts as copied that was not": Bug(_Sibling.reuse, f"self.{COPY}", "pass"),
-    "the whole prompt counts as copied": Bug(_Sibling.reuse, "list(donor.cached)", "list(tokens)"),
-    "copied from here to there": Bug(
-        _Sibling.reuse, COPY, "native.copy(self.number, donor.number)"
-    ),
-    "moved without what it holds": Bug(S._move, f"self.{MOVE}", "pass"),
-    "an idle sequence keeps what it held when its cells are given away": Bug(
-        S._move, "idle.forget()", "idle.truncate(0)"
-    ),
-    "moved onto one that runs": Bug(
-        S.close_ranks,
-        "if each.number in window and each.number in idle",
-        "if each.number in window",
-    ),
-    "what another one has is evaluated again, and more than a pass holds": Bug(
-        S._part, "sequence.reuse(", "LlamaSequence.reuse(sequence, "
-    ),
-    "branches are evaluated as if they went on": Bug(S._part, "rows, request.branches)", "rows)"),
-    "a request that shares a pass is evaluated from the start of its chunk": Bug(
-        Q.evaluate, "start = len(self._cached)", "start = max(0, len(self._cached) - 1)"
-    ),
-    "a chunk keeps what it evaluated before, whatever it was": Bug(
-        Q.evaluate, "self.reuse(tokens, rows)", "pass"
-    ),
-}
+BUGS = table(
+    """
+    LlamaSequences.missing
+        what a neighbour has counts as cached here | call common_prefix | self._family[slot].common_prefix(requests)
+    LlamaSequences.together
+        rows handed to the wrong sequence | index 11 | len(requests) - 1 - _
+        rows of a drafting neighbour are counted as one | name rows 6 | 1
+        rows in the order of places, passes in that of numbers | call range -1 | order
+    LlamaSequences._part
+        what another one has is evaluated again, and more than a pass holds | call reuse | LlamaSequence.reuse(sequence, tokens, request.rows)
+        branches are evaluated as if they went on | name branches | ()
+    LlamaSequences._move
+        moved without what it holds | call copy | None
+        an idle sequence keeps what it held when its cells are given away | call forget | idle.truncate(0)
+    LlamaSequences.close_ranks
+        moved onto one that runs | if -2 | each.number in window
+    LlamaSequence.resync
+        a cancelled pass counts as evaluated | call held | None
+    LlamaSequence.common_prefix
+        a stale cell after a sequence is used again: compared by length | if 1 | False
+    LlamaSequence.truncate
+        a stale cell after a sequence is used again: only the list is cut | call remove | True
+    LlamaSequence._reusable
+        snapshots are taken to be of the last pass | compare | removed <= self.native.n_snapshots
+        a recurrent state is rolled back as a cache is | choice | n_past
+    LlamaSequence.evaluate
+        a request that shares a pass is evaluated from the start of its chunk | call len | max(0, _ - 1)
+        a chunk keeps what it evaluated before, whatever it was | call reuse | None
+    _Sibling.reuse
+        a prefix counts as copied that was not | call copy | None
+        the whole prompt counts as copied | call list | list(tokens)
+        copied from here to there | call copy | self.native.copy(self.number, donor.number)
+    """,
+    LlamaSequences.missing, LlamaSequences.together, LlamaSequences._part, LlamaSequences._move, LlamaSequences.close_ranks,
+    LlamaSequence.resync, LlamaSequence.common_prefix, LlamaSequence.truncate, LlamaSequence._reusable, LlamaSequence.evaluate,
+    _Sibling.reuse,
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_planted_bug_is_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, *BUGS[bug], {"np": np})
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, bug)
     assert first_failing_world(monkeypatch) is not None
 
 
@@ -179,7 +159,9 @@ def writing(tokens: Sequence[int], rounds: int = 4) -> Asking:
     return int(passed.logits[0].argmax())
 
 
-def test_a_prefix_of_a_neighbour_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefix_of_a_neighbour_is_copied_and_the_emptier_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made, shared = Made(monkeypatch, 2), [1, 2, 3, 4] * 12
     made.row(0, [*shared, 5])
     assert made.views[1].common_prefix([*shared, 6, 7]) == len(shared)
@@ -189,9 +171,14 @@ def test_a_prefix_of_a_neighbour_is_copied(monkeypatch: pytest.MonkeyPatch) -> N
         made = Made(monkeypatch, 2, sharing=sharing)
         made.row(0, [1] * length)
         assert sum(map(sum, made.row(1, [1] * length))) == length
+    made = Made(monkeypatch, 4)
+    made.row(1, [1] * 9)
+    numbers = [each.number for each in made.views]
+    made.sequences.close_ranks([0, 3])
+    assert (made.views[1].number, made.views[1].n_cached) == (numbers[1], 9)
 
 
-def test_neighbours_that_run_get_numbers_without_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_neighbours_keep_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made(monkeypatch, 5)
     texts = {place: [place, 1, 2] for place in range(5)}
     for place, text in texts.items():
@@ -204,14 +191,10 @@ def test_neighbours_that_run_get_numbers_without_a_gap(monkeypatch: pytest.Monke
     assert made.native.asked[-1] == [1, 1, 1], "nothing was evaluated again"
     assert made.row(0, [*texts[0], 4]) == [[4]], "it has made room, and forgot"
     assert made.row(3, [*texts[3], 4]) == [[1]]
-
-
-def test_the_emptier_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Made(monkeypatch, 4)
-    made.row(1, [1] * 9)
-    numbers = [each.number for each in made.views]
-    made.sequences.close_ranks([0, 3])
-    assert (made.views[1].number, made.views[1].n_cached) == (numbers[1], 9)
+    check_nothing_is_evaluated_again(monkeypatch)
+    plant(monkeypatch, Bug("", Scheduler._passes, "call sorted", "slots"))
+    with pytest.raises(AssertionError):
+        check_nothing_is_evaluated_again(monkeypatch)
 
 
 def check_nothing_is_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,52 +210,3 @@ def check_nothing_is_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
         made.schedule.step()
     chunks = [parts[0] for parts in made.native.asked if parts[0] > 1]
     assert chunks == [16, 16, 16, 11], "all but the first token, which it had"
-
-
-def test_a_running_sequence_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_nothing_is_evaluated_again(monkeypatch)
-    right, wrong = "model.close_ranks(sorted(self._running))", "model.close_ranks(slots)"
-    plant(monkeypatch, Scheduler._passes, right, wrong)
-    with pytest.raises(AssertionError):
-        check_nothing_is_evaluated_again(monkeypatch)
-
-
-def test_of_a_pass_that_fails_only_the_guilty_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Made(monkeypatch, 3)
-    made.native.fails = lambda part: 8 in part.tokens
-
-    def asking(tokens: list[int]) -> Asking:
-        yield Pass(Role.TARGET, tokens, 1)
-        passed = yield Pass(Role.TARGET, [*tokens, 8 if tokens[0] == 1 else 2], 1)
-        return int(passed.logits[0].argmax())
-
-    for place in range(3):
-        assert made.schedule.start(place, asking([place])) == []
-    ended: dict[int, Any] = {}
-    while made.schedule.running:
-        ended |= {each.slot: each for each in made.schedule.step()}
-    assert "poisoned" in str(ended[1].error)
-    for place in (0, 2):
-        assert ended[place].value == TABLE.row([place, 2]).argmax()
-
-
-def test_a_prompt_has_its_chunks_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even while others run, and whatever they ask for."""
-    made = Made(monkeypatch, 2)
-    made.schedule.start(0, writing([1], rounds=9))
-    made.schedule.step()
-    made.native.asked.clear()
-    made.schedule.start(1, writing([3] * 37))
-    for _ in range(3):
-        made.schedule.step()
-    assert made.native.asked == [[16], [1], [16], [1], [5], [1, 1]]
-
-
-def test_more_rows_than_a_pass_has_make_another_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Made(monkeypatch, 4, max_rows=2)
-    for place in range(4):
-        made.schedule.start(place, writing([place], rounds=9))
-    made.schedule.step()
-    made.native.asked.clear()
-    made.schedule.step()
-    assert made.native.asked == [[1, 1], [1, 1]]

@@ -1,7 +1,6 @@
 """Threads of a pass: as many as fit beside other programs, and the same bits with any number of them."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -60,13 +59,26 @@ def spare(machine: Machine, wanted: int) -> SpareCores:
     return cores
 
 
-def first_pass(
-    machine: Machine,
-    wanted: int = 4,
-    pause: Callable[[float], None] = lambda _: None,
-    **options: int,
-) -> int:
-    return SpareCores(wanted, machine.look, pause, **options).threads(0.0)
+@pytest.mark.parametrize(
+    ("others", "threads"),
+    [([], 4), ([3, 1, 0], 4), ([1, 2, *[1] * 6], 3), ([9] * 8, 1), ([3, 9, 2, *[9] * 5], 2)],
+)
+def test_the_first_pass_ignores_what_runs_for_a_moment(others: list[int], threads: int) -> None:
+    machine, waits = Machine(4, others=others), list[float]()
+    assert SpareCores(4, machine.look, waits.append).threads(0.0) == threads
+    assert others == []
+    # One look is enough in a hurry and where there is room for all.
+    hurried, roomy = Machine(4, others=[3, 0]), Machine(8, others=[4, 0])
+    waits.clear()
+    assert SpareCores(4, hurried.look, waits.append, moments=1).threads(0.0) == 1
+    assert SpareCores(4, roomy.look, waits.append).threads(0.0) == 4
+    assert (hurried.looks, roomy.looks, waits) == (1, 1, [])
+    # What others did while no pass was made does not count.
+    machine = Machine(2, taken=2.0)
+    cores = spare(machine, 2)
+    assert cores.threads(machine.after(60.0)) == 2
+    machine.others = [2] * 8
+    assert cores.threads(machine.after(60.0)) == 1
 
 
 def during_a_pass(cores: SpareCores, machine: Machine, seconds: float) -> int:
@@ -95,51 +107,21 @@ def test_threads_fit_beside_others(n_cores: int, wanted: int, taken: float, thre
         assert during_a_pass(spare(machine, wanted), machine, 1.0) == threads
 
 
-def test_threads_come_back_when_others_are_done_and_not_when_they_flicker() -> None:
+def test_threads_come_back_when_others_are_done() -> None:
     machine = Machine(2)
     cores = spare(machine, 2)
     assert not cores.gave_way
     for machine.taken, threads in ((1.0, 1), (0.5, 1), (0.1, 2), (0.5, 2)):
         assert during_a_pass(cores, machine, 1.0) == threads
     assert cores.gave_way
-
-
-def test_passes_in_quick_succession_look_once() -> None:
     machine = Machine(2, taken=1.0)
     cores = spare(machine, 2)
     assert [during_a_pass(cores, machine, 0.01) for _ in range(50)][-1] == 1
     assert machine.looks == 1
-
-
-def test_where_the_system_says_nothing_all_threads_are_used() -> None:
-    cores = SpareCores(6, lambda: None)
-    assert cores.threads(1e9) == 6
-    cores.done(1e9 + 1)
-    assert cores.threads(1e9 + 1) == 6
-
-
-@pytest.mark.parametrize(
-    ("others", "threads"),
-    [([], 4), ([3, 1, 0], 4), ([1, 2, *[1] * 6], 3), ([9] * 8, 1), ([3, 9, 2, *[9] * 5], 2)],
-)
-def test_the_first_pass_ignores_what_runs_for_a_moment(others: list[int], threads: int) -> None:
-    assert first_pass(Machine(4, others=others)) == threads
-    assert others == []
-
-
-def test_one_look_is_enough_in_a_hurry_and_where_there_is_room_for_all() -> None:
-    hurried, roomy, waits = Machine(4, others=[3, 0]), Machine(8, others=[4, 0]), list[float]()
-    assert first_pass(hurried, 4, waits.append, moments=1) == 1
-    assert first_pass(roomy, 4, waits.append) == 4
-    assert (hurried.looks, roomy.looks, waits) == (1, 1, [])
-
-
-def test_what_others_did_while_no_pass_was_made_does_not_count() -> None:
-    machine = Machine(2, taken=2.0)
-    cores = spare(machine, 2)
-    assert cores.threads(machine.after(60.0)) == 2
-    machine.others = [2] * 8
-    assert cores.threads(machine.after(60.0)) == 1
+    silent = SpareCores(6, lambda: None)
+    for now_s in (1e9, 1e9 + 1):
+        assert silent.threads(now_s) == 6
+        silent.done(now_s + 1)
 
 
 def test_what_this_process_runs_is_in_what_has_been_used() -> None:

@@ -78,34 +78,29 @@ def test_a_state_that_was_put_back_gives_the_same_logits(
     assert size == (tmp_path / "two" / "1" / "target.kv").stat().st_size
 
 
-def test_one_state_of_the_owner(context: LlamaContext, tokens: list[int], tmp_path: Path) -> None:
+def test_there_is_one_state_of_the_owner_and_none_of_nothing_or_without_room(
+    context: LlamaContext, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shelf = tmp_path / "state"
+    for save in (lambda: state_copy(context, "a", {}), lambda: save_state(context, shelf, "a", {})):
+        with pytest.raises(StateUnfitError, match="nothing is evaluated"):
+            save()
+    assert list(tmp_path.iterdir()) == []
     context.prefill(tokens[:2])
     save_state(context, shelf / "1", "a", {})
     (shelf / ".left-by-a-crash").mkdir()
     (shelf / ".left-by-a-crash" / "target.kv").write_bytes(b"x")
-    save_state(context, shelf / "2", "a", {})
-    save_state(context, shelf / "2", "a", {})
+    for _ in range(2):
+        save_state(context, shelf / "2", "a", {})
     assert [each.name for each in shelf.iterdir()] == ["2"]
     for path in (shelf, *shelf.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
-
-
-def test_nothing_is_saved_of_nothing_or_without_room(
-    context: LlamaContext, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(StateUnfitError, match="nothing is evaluated"):
-        state_copy(context, "a", {})
-    with pytest.raises(StateUnfitError, match="nothing is evaluated"):
-        save_state(context, tmp_path / "state" / "1", "a", {})
-    assert list(tmp_path.iterdir()) == []
-    context.prefill(tokens[:5])
-    monkeypatch.setattr("localspec.llama.native_context.free_ram_bytes", lambda: 1000)
-    with pytest.raises(StateUnfitError, match="no memory"):
-        state_copy(context, "a", {})
     (tmp_path / "file").touch()
     with pytest.raises(StateUnfitError, match="cannot be written"):
         save_state(context, tmp_path / "file" / "1", "a", {})
+    monkeypatch.setattr("localspec.llama.native_context.free_ram_bytes", lambda: 1000)
+    with pytest.raises(StateUnfitError, match="no memory"):
+        state_copy(context, "a", {})
 
 
 def why_unfit(context: LlamaContext, directory: Path, identity: str = "a") -> str:

@@ -32,14 +32,11 @@ def table() -> TokenMap:
     return TokenMap(TARGET, DRAFT)
 
 
-def test_an_id_stands_for_tokens_with_the_same_bytes_or_the_same_control(table: TokenMap) -> None:
+def test_ids_stand_for_bytes_and_rows_for_all_that_begin_so(table: TokenMap) -> None:
     assert table.alone[:6] == [(5,), (4,), (2,), (1,), (3,), (7, 1)]
     assert table.alone[6:8] == [(0,), (0,)], "an end is an end"
     assert table.alone[8:] == [(9, 10), (1, 2), ()]
     assert table.spelling().read([1, 0, 2, 8, 1]) == [3, 6, 2, 3]
-
-
-def test_a_row_has_the_chances_of_all_ids_that_begin_with_a_token(table: TokenMap) -> None:
     chances = np.array([3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37], dtype=np.float64)
     spelling, logits = table.spelling(), np.log(chances).astype(np.float32)
     expected = [19 + 23, 11 + 31, 7, 13, 5, 3, 0, 17, 0, 29, 0]
@@ -70,19 +67,17 @@ def test_what_stands_before_may_be_written_together(
         assert table.spelling().spell(before, drafted) == spelled
 
 
-def test_a_text_is_cut_as_the_draft_model_cuts_it(table: TokenMap) -> None:
-    spelling = table.spelling()
-    for text, ids in (
+def test_a_text_is_cut_and_begins_as_the_draft_model_wants_it(table: TokenMap) -> None:
+    texts: tuple[tuple[list[int], list[int]], ...] = (
         ([6, 7, 1], [1, 0, 5]),
         ([6, 7], [1, 0, 4, 2]),
         ([], []),
         ([1, 9, 10], [3, 8]),
-    ):
+    )
+    spelling = table.spelling()
+    for text, ids in texts:
         assert spelling.read(text) == ids
     assert spelling.read([1, 9]) is None, "it ends within a character"
-
-
-def test_a_text_begins_as_the_draft_model_wants_it() -> None:
     target = ToyTokens([b"", b"a"], {0: "<s>"}, bos=0)
     draft = ToyTokens([b"a", b"", b""], {1: "<bos>", 2: "<s>"}, bos=1)
     assert TokenMap(target, draft).spelling().read([0, 1]) == [1, 0]
@@ -90,7 +85,7 @@ def test_a_text_begins_as_the_draft_model_wants_it() -> None:
     assert TokenMap(draft, target).spelling().read([1, 0]) == [0, 1]
 
 
-def test_a_space_that_a_vocabulary_puts_before_every_text_is_there_once() -> None:
+def test_a_space_before_every_text_is_there_once_and_of_twins_the_usual_token_counts() -> None:
     target = ToyTokens([b"a", b" a", b" "])
     draft = ToyTokens([b" a", b"a", b" "], adds_space=True)
     spelling = TokenMap(target, draft).spelling()
@@ -100,12 +95,8 @@ def test_a_space_that_a_vocabulary_puts_before_every_text_is_there_once() -> Non
     assert back.spelling().read([0, 1, 0]) == [0, 0, 1], "the first one was not written"
     assert back.alone == [(1,), (0,), (2,)]
     assert back.joined(2, 0) == (0,)
-
-
-def test_of_two_tokens_with_the_same_bytes_the_usual_one_counts() -> None:
     target = ToyTokens([b"a", b"\n", b"b", b" a", b"b", b" "], adds_space=True)
-    draft = ToyTokens([b"b", b"ba", b"a", b" "])
-    table = TokenMap(target, draft)
+    table = TokenMap(target, ToyTokens([b"b", b"ba", b"a", b" "]))
     assert table.alone == [(2,), (2, 0), (0,), (5,)]
     assert table.joined(0, 1) == (0, 2, 0)
 

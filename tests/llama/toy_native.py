@@ -22,16 +22,9 @@ from tests.toy import Table
 class ToyNative:
     """Stands in for `NativeContext`.
 
-    Attributes:
-        flag: cancels a pass in its midst.
-        on_pass: called before and after every pass, as another thread might act meanwhile.
-        fails: says of a part whether it makes its pass fail.
-        most_behind: most tokens of a part beyond its rows, where a pass has several parts.
-        splits: of every pass, how many passes of their own llama.cpp would make of it.
-        asked: of every pass, the tokens of each part.
-        can_copy: whether there is memory for copies.
-        n_snapshots: how many of the last tokens can be removed where parts cannot; as llama.cpp, it does not check that
-            they are of the last pass, and what it then holds is not what it was.
+    `on_pass` is called before and after every pass, as another thread might act meanwhile; `splits` has of every pass how many
+    passes of their own llama.cpp would make of it, `asked` the tokens of each part. `n_snapshots` of the last tokens can be removed
+    where parts cannot: as in llama.cpp, nobody checks that they are of the last pass, and what it then holds is not what it was.
     """
 
     def __init__(self, table: Table, n_ctx: int, n_batch: int, max_rows: int, count: int) -> None:

@@ -55,14 +55,9 @@ def _sha256(data: bytes | HugeFile) -> str:
 class LoopbackHub:
     """What the hub serves, and its requests.
 
-    Args:
-        silent: while set, requests get no answer.
-        listed_sha256: what its lists say of every file; empty is the truth.
-        storage: where redirects lead, under another name; empty serves data from the hub itself.
-        signature: addresses of the storage carry it, and those with another one have expired.
-        portal: a captive portal answers everything with its page.
-        pause_s: between slices of data.
-        leaked: tokens that came to the storage.
+    While `silent` is set, requests get no answer; `listed_sha256` is what lists say of every file (empty: the truth); redirects lead
+    to `storage`, whose addresses carry a `signature` and expire with it, or nowhere if it is empty; a `portal` answers everything with
+    its page; `leaked` are tokens that came to the storage.
     """
 
     files: dict[str, bytes | HugeFile] = field(default_factory=dict)

@@ -80,82 +80,60 @@ def plan(target: Path, draft: str, draft_model: Path | None = None, parallel: in
     return make_plan(request, parallel=parallel)
 
 
-def test_eagle3_heads_fit_where_there_are_hooks_alone(models: Models) -> None:
+def test_eagle3_heads_fit_where_there_are_hooks_and_the_form_is_right(models: Models) -> None:
     heads = header(models["eagle3"])
     assert heads_in(heads) == Heads((1, 2, 3))
     for architecture in ("llama", "qwen3", "qwen35", "lfm2", "gpt-oss", "gemma4"):
         assert why_no_draft_model(header(models["llama"], architecture), heads) is None
     for architecture in WITHOUT_HOOKS:
-        target = header(models["llama"], architecture)
-        reason = why_no_draft_model(target, heads)
+        without_hooks = header(models["llama"], architecture)
+        reason = why_no_draft_model(without_hooks, heads)
         assert reason is not None
         assert architecture in reason
-        fit = judge_headers(target, heads)
+        fit = judge_headers(without_hooks, heads)
         assert (fit.verdict, fit.reason) == (Fit.INCOMPATIBLE, reason)
-
-
-@pytest.mark.parametrize(
-    ("target", "draft", "word"),
-    [
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({}, {"target_hidden_size": 128}, "width 128"),
         ({}, {"embedding_length": 32}, "lack output.weight and token_embd.weight"),
         ({}, {"block_count": 2}, "form"),
         ({"block_count": 3}, {}, "[1, 2, 3]"),
-    ],
-    ids=str,
-)
-def test_drafts_of_another_form_are_refused(
-    models: Models, target: dict[str, Any], draft: dict[str, Any], word: str
-) -> None:
-    reason = why_no_draft_model(
-        header(models["llama"], **target), header(models["eagle3"], **draft)
-    )
-    assert word in (reason or "")
+    ]
+    for target, draft, word in cases:
+        pair = header(models["llama"], **target), header(models["eagle3"], **draft)
+        assert word in (why_no_draft_model(*pair) or "")
 
 
-@pytest.mark.parametrize(
-    ("target", "draft", "word"),
-    [
-        ({}, {"embedding_length": 128}, "width 128"),
-        ({"architecture": "qwen2"}, {}, "no hooks for them in qwen2"),
-        ({"block_count": 3}, {}, "[0, 1, 3]"),
-        ({}, {"target_layers": "none"}, "layers []"),
-        ({"architecture": "mamba"}, {}, "mamba"),
-        ({}, {"block_size": 1}, "form"),
-        ({}, {"block_size": 65}, "form"),
-        ({}, {"hyper_connection.count": 4}, "form"),
-        ({}, {"attention.value_length": 16}, "form"),
-        ({}, {"attention.sliding_window": 64}, "form"),
-    ],
-    ids=str,
-)
-def test_blocks_of_another_form_or_target_are_refused(
-    models: Models, target: dict[str, Any], draft: dict[str, Any], word: str
-) -> None:
-    blocks = header(models["dflash"], **draft)
-    assert word in (why_no_draft_model(header(models["llama"], **target), blocks) or "")
-    without = {each: value for each, value in blocks.metadata.items() if "mask" not in each}
-    assert why_no_draft_model(header(models["llama"]), replace(blocks, metadata=without))
-
-
-@pytest.mark.parametrize(
-    ("target", "draft", "word"),
-    [
-        ({"architecture": "gemma3"}, {}, "no hooks for them in gemma3"),
-        ({}, {"embedding_length_out": 128}, "width 128"),
-        ({}, {"nextn_predict_layers": 1}, "form"),
-        ({}, {"attention.key_length": 64}, "form"),
-        ({}, {"attention.head_count_kv": 1}, "form"),
-        ({"attention.sliding_window_pattern": np.array([0, 1, 0, 1])}, {}, "form"),
-    ],
-    ids=str,
-)
-def test_assistants_of_another_target_are_refused(
-    models: Models, target: dict[str, Any], draft: dict[str, Any], word: str
-) -> None:
-    assistant, own = header(models["assistant"], **draft), header(models["gemma4"], **target)
-    assert why_no_draft_model(header(models["gemma4"]), header(models["assistant"])) is None
-    assert word in (why_no_draft_model(own, assistant) or "")
+def test_blocks_and_assistants_fit_targets_of_their_form_alone(models: Models) -> None:
+    blocks = header(models["dflash"])
+    unmasked = {each: value for each, value in blocks.metadata.items() if "mask" not in each}
+    assert why_no_draft_model(header(models["llama"]), replace(blocks, metadata=unmasked))
+    cases: dict[str, list[tuple[dict[str, Any], dict[str, Any], str]]] = {
+        "llama dflash": [
+            ({}, {"embedding_length": 128}, "width 128"),
+            ({"architecture": "qwen2"}, {}, "no hooks for them in qwen2"),
+            ({"block_count": 3}, {}, "[0, 1, 3]"),
+            ({}, {"target_layers": "none"}, "layers []"),
+            ({}, {"block_size": 1}, "form"),
+            ({}, {"block_size": 65}, "form"),
+            ({}, {"hyper_connection.count": 4}, "form"),
+            ({}, {"attention.value_length": 16}, "form"),
+            ({}, {"attention.sliding_window": 64}, "form"),
+        ],
+        "gemma4 assistant": [
+            ({"architecture": "gemma3"}, {}, "no hooks for them in gemma3"),
+            ({}, {"embedding_length_out": 128}, "width 128"),
+            ({}, {"nextn_predict_layers": 1}, "form"),
+            ({}, {"attention.key_length": 64}, "form"),
+            ({}, {"attention.head_count_kv": 1}, "form"),
+            ({"attention.sliding_window_pattern": np.array([0, 1, 0, 1])}, {}, "form"),
+        ],
+    }
+    for names, refused in cases.items():
+        target, heads = names.split()
+        for changed, draft, word in [({}, {}, ""), *refused]:
+            pair = header(models[target], **changed), header(models[heads], **draft)
+            assert word in (why_no_draft_model(*pair) or "")
+            assert (why_no_draft_model(*pair) is None) is (not word)
 
 
 def test_what_a_block_gives_is_read_from_the_header(models: Models) -> None:
@@ -173,14 +151,11 @@ def test_what_a_block_gives_is_read_from_the_header(models: Models) -> None:
     assert heads_in(header(models["llama"])) is None
 
 
-def test_what_writes_no_text_by_itself_is_no_target(models: Models) -> None:
+def test_what_may_be_a_target_and_how_it_drafts_is_read_from_the_header(models: Models) -> None:
     for architecture in ("eagle3", "dflash", "gemma4-assistant"):
         assert "--draft-model" in (why_no_target(header(models["eagle3"], architecture)) or "")
     assert "index add --vectors" in (why_no_target(header(models["vectors"])) or "")
     assert why_no_target(header(models["llama"])) is None
-
-
-def test_mtp_layers_and_states_are_read_from_the_header(models: Models) -> None:
     assert why_no_mtp(header(models["mtp"])) is None
     assert "no MTP layers" in (why_no_mtp(header(models["qwen35"])) or "")
     promised = header(models["qwen35"], nextn_predict_layers=1)
@@ -200,12 +175,8 @@ def test_mtp_layers_and_states_are_read_from_the_header(models: Models) -> None:
         assert architecture in (why_no_mtp(header(models["mtp"], architecture)) or "")
     assert "mamba" in (why_no_drafts(header(models["mamba"])) or "")
     assert why_no_drafts(header(models["lfm2"])) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("llama", None),
+    assert how_it_drafts(header(models["llama"])) is None
+    for name, words in (
         ("mtp", "7 tokens; has an MTP layer to draft with"),
         ("step35", "has 3 MTP layers to draft with"),
         ("lfm2", "7 tokens"),
@@ -213,11 +184,8 @@ def test_mtp_layers_and_states_are_read_from_the_header(models: Models) -> None:
         ("eagle3", "width 64"),
         ("dflash", "width 64"),
         ("assistant", "width 64"),
-    ],
-)
-def test_show_says_what_is_special(models: Models, name: str, words: str | None) -> None:
-    line = how_it_drafts(header(models[name]))
-    assert line is None if words is None else words in (line or "")
+    ):
+        assert words in (how_it_drafts(header(models[name])) or "")
 
 
 @pytest.mark.parametrize("parallel", [1, 4])

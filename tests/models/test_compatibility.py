@@ -1,20 +1,25 @@
+"""Tokenizers of files: read, known by a fingerprint, and compared for whether one may draft for the other."""
+
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from localspec.errors import PairMismatch
+from localspec.errors import ModelFileError, PairMismatch
 from localspec.models.gguf import GgufHeader, parse_header, read_header
 from localspec.models.pairs import Compatibility, Fit, compare_tokenizers, require_compatible
 from localspec.models.tokenizer import TokenizerHeader, fingerprint, shared_percent
-from tests.models.gguf_builder import TOKENS, Content, model_file
+from tests.models.gguf_builder import TOKENS, Content, build, model_file
 
 Change = dict[str, Content | None]
 SPECIALS = ["<unk>", "<s>", "</s>"]
 ALIEN = [*SPECIALS, "x", "y", "z"]
 
 
-def header(name: str = "target.gguf", **changes: Content | None) -> GgufHeader:
+def header(name: Any = "target.gguf", **changes: Content | None) -> GgufHeader:
     return parse_header(model_file(**changes), name=name)
 
 
@@ -31,14 +36,11 @@ def mismatch(**draft: Content | None) -> str:
     return str(caught.value)
 
 
-def test_equal_tokenizers_are_identical() -> None:
+def test_equal_tokenizers_are_identical_and_padded_ones_fit() -> None:
     assert compare() == Compatibility(Fit.IDENTICAL, "", None, 100.0, 6)
     assert require_compatible(header(), header("draft.gguf")) == compare()
     scored = header(scores=[0, 1, 2, 3, 4, 5]).tokenizer
     assert compare_tokenizers(scored, scored).verdict is Fit.IDENTICAL
-
-
-def test_a_padded_copy_is_compatible_either_way_round() -> None:
     padded = header(tokens=[*TOKENS, "[PAD6]", "[PAD7]"], token_type=[2, 3, 3, 1, 1, 1, 5, 5])
     for target, draft, sizes in ((padded, header(), "8 and 6"), (header(), padded, "6 and 8")):
         fit = compare_tokenizers(target.tokenizer, draft.tokenizer)
@@ -57,39 +59,87 @@ def test_the_first_token_with_two_meanings_is_named_with_the_way_out() -> None:
     assert line.endswith("or name this one with --draft-model to draft across vocabularies")
     assert "--draft-model" not in mismatch(tokens=ALIEN), "nothing is in common"
     mismatch(tokens=["\n" * 3000, *TOKENS[1:]])
-    # The same characters, cut differently: equal when joined, different as tokens.
-    assert compare(tokens=[*SPECIALS, "a", "ba", "b"]).first_difference is not None
-
-
-def test_equal_tokens_are_not_enough() -> None:
-    assert "tokenizer kinds are 'gpt2' and 'llama'" in mismatch(model="llama")
-    assert "4 ('b') is of type 1 and of type 6" in mismatch(token_type=[2, 3, 3, 1, 6, 1])
 
 
 @pytest.mark.parametrize(
     ("change", "what"),
     [
+        ({"model": "llama"}, None),
+        ({"tokens": [*TOKENS[:-1], "ba"]}, None),
+        ({"tokens": [*SPECIALS, "a", "ba", "b"]}, None),  # equal when joined
         ({"eos_token_id": 1}, "special tokens"),
+        ({"bos_token_id": None}, "special tokens"),
         ({"add_bos_token": False}, "flags"),
+        ({"add_bos_token": None}, "flags"),
         ({"pre": None}, "pre-tokenizers"),
         ({"pre": "other"}, "pre-tokenizers"),
         ({"merges": ["b a"]}, "merges"),
         ({"merges": None}, "merges"),
         ({"scores": [0, 1, 2, 3, 4, 5]}, "scores"),
         ({"token_type": [2, 3, 3, 1, 4, 1]}, "types of tokens"),
+        ({"token_type": None}, "types of tokens"),
         ({"token_type": None, "eot_token_id": 2}, "types of tokens and special tokens"),
     ],
 )
-def test_what_does_not_change_ids_is_reported_only(change: Change, what: str) -> None:
+def test_every_part_of_a_tokenizer_counts(change: Change, what: str | None) -> None:
+    # Registries hold fingerprints: a change of this number is a change of their format.
+    known = "40bbc847a84151efee83bdff39f0a5b9a1a162970bbfbfab0b6f96364b61aa13"
+    assert fingerprint(header().tokenizer) == known != fingerprint(header(**change).tokenizer)
     fit = compare(**change)
-    assert (fit.verdict, fit.notes) == (
-        Fit.COMPATIBLE, (f"{what} differ: those of the target count",),
-    )  # fmt: skip
-
-
-def test_scores_are_compared_where_both_files_have_them() -> None:
+    if what is None:
+        assert fit.verdict is Fit.INCOMPATIBLE
+    else:
+        note = f"{what} differ: those of the target count"
+        assert (fit.verdict, fit.notes) == (Fit.COMPATIBLE, (note,))
+    assert "tokenizer kinds are 'gpt2' and 'llama'" in mismatch(model="llama")
+    assert "4 ('b') is of type 1 and of type 6" in mismatch(token_type=[2, 3, 3, 1, 6, 1])
     one, other = (header(scores=each).tokenizer for each in ([0] * 6, [0, 0, 0, 1, 0, 0]))
     assert compare_tokenizers(one, other).notes == ("scores differ: those of the target count",)
+    assert one.types is not None
+    assert one.scores is not None
+    types, scores = one.types.astype(np.dtype("<u4")), one.scores.astype(np.dtype("<f8"))
+    assert fingerprint(one) == fingerprint(replace(one, types=types, scores=scores))
+
+
+def test_all_parts_of_a_tokenizer_are_read_and_some_may_be_absent() -> None:
+    tokenizer = header(scores=[5, 4, 3, 2, 1, 0], eot_token_id=2, add_eos_token=False).tokenizer
+    assert (tokenizer.model, tokenizer.pre) == ("gpt2", "toy-bpe")
+    assert [token.decode() for token in tokenizer.tokens] == TOKENS
+    assert list(tokenizer.types) == [2, 3, 3, 1, 1, 1]  # type: ignore[arg-type]
+    assert list(tokenizer.scores) == [5, 4, 3, 2, 1, 0]  # type: ignore[arg-type]
+    assert list(tokenizer.merges) == [b"a b"]  # type: ignore[arg-type]
+    assert tokenizer.special_ids == {"bos": 1, "eos": 2, "eot": 2}
+    assert tokenizer.flags == {"add_bos_token": True, "add_eos_token": False}
+    assert tokenizer.piece(5) == "ab"
+    bare = header(pre=None, token_type=None, merges=None).tokenizer
+    assert (bare.pre, bare.types, bare.scores, bare.merges) == (None,) * 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("token_type", [1, 2]), ("scores", [1, 2]), ("scores", "text"), ("merges", [1, 2])),
+        ("tokens", [1, 2]),
+    ],
+)
+def test_parts_that_contradict_each_other_are_refused(key: str, value: Content) -> None:
+    with pytest.raises(ModelFileError, match=r"target.gguf"):
+        _ = header(**{key: value}).tokenizer
+    with pytest.raises(ModelFileError, match=r"toy.gguf has no tokenizer"):
+        _ = parse_header(build({}), name="toy.gguf").tokenizer
+
+
+@pytest.mark.weights
+def test_smollm2_is_read_whole_or_not_at_all(smollm2_path: Path, tmp_path: Path) -> None:
+    whole = read_header(smollm2_path)
+    assert (whole.architecture, whole.context_length) == ("llama", 8192)
+    tokenizer = whole.tokenizer
+    assert (tokenizer.model, tokenizer.pre, tokenizer.n_vocab) == ("gpt2", "smollm", 49152)
+    assert (tokenizer.piece(0), tokenizer.special_ids["eos"]) == ("<|endoftext|>", 2)
+    with smollm2_path.open("rb") as file:
+        (tmp_path / "cut.gguf").write_bytes(file.read(4_000_000))
+    with pytest.raises(ModelFileError, match="cut off after 4000000 bytes"):
+        read_header(tmp_path / "cut.gguf")
 
 
 def test_tokens_are_shared_where_they_stand_for_the_same_bytes() -> None:
@@ -155,9 +205,7 @@ def tokenizers(vocabularies: dict[str, Path]) -> dict[str, TokenizerHeader]:
 
 @pytest.mark.weights
 @pytest.mark.slow
-def test_of_the_171_pairs_of_llama_cpps_tokenizers_three_fit(
-    tokenizers: dict[str, TokenizerHeader],
-) -> None:
+def test_three_of_171_pairs_of_tokenizers_fit(tokenizers: dict[str, TokenizerHeader]) -> None:
     assert sorted(tokenizers) == NAMES
     fitting = {}
     for one, other in combinations(NAMES, 2):
@@ -177,13 +225,6 @@ def test_of_the_171_pairs_of_llama_cpps_tokenizers_three_fit(
         assert list(ours.tokens[:token]) == list(theirs.tokens[:token])
         assert fit.overlap_percent < 5
     assert fitting == FITTING
-
-
-@pytest.mark.weights
-@pytest.mark.slow
-def test_each_of_them_is_identical_with_itself_and_has_a_fingerprint_of_its_own(
-    tokenizers: dict[str, TokenizerHeader],
-) -> None:
     for each in tokenizers.values():
         assert compare_tokenizers(each, each).verdict is Fit.IDENTICAL
     assert len({*map(fingerprint, tokenizers.values())}) == 19

@@ -79,15 +79,12 @@ def refusal(*args: Any, **changes: Any) -> str:
     return str(caught.value)
 
 
-def test_with_enough_memory_nothing_is_given_up(big: ModelShape, small: ModelShape) -> None:
+def test_the_draft_model_goes_before_any_context_does(big: ModelShape, small: ModelShape) -> None:
     plan = fit(big, small, machine(64_000))
     assert (sizes(plan), plan.given_up, plan.shrunk) == ((4096, 0, 0), (), False)
     # Context beyond what a model was trained for does not count.
     trained = replace(big, n_ctx_train=2048)
     assert fit(trained, None, machine(need_mb(big, n_ctx=2048))).given_up == ()
-
-
-def test_the_draft_model_goes_before_any_context_does(big: ModelShape, small: ModelShape) -> None:
     together = need_mb(big) + need_mb(small, max_rows=1)
     assert fit(big, small, machine(together)).draft_layers == 0
     assert fit(big, small, machine(together - 3)).draft_layers is None
@@ -100,9 +97,7 @@ def test_the_draft_model_goes_before_any_context_does(big: ModelShape, small: Mo
     assert "the context is 1024 tokens instead of 4096" in plan.given_up[0]
 
 
-def test_context_that_was_named_is_not_shrunk_but_refused_with_what_would_fit(
-    big: ModelShape, small: ModelShape
-) -> None:
+def test_a_context_that_was_named_is_not_shrunk(big: ModelShape, small: ModelShape) -> None:
     text = refusal(big, None, machine(need_mb(big, n_ctx=2048)), shrinks=False)
     assert text.startswith("llama-32 does not fit, even at a context of 4096: it needs 5.")
     assert "try --ctx 2048" in text
@@ -123,7 +118,7 @@ def test_context_that_was_named_is_not_shrunk_but_refused_with_what_would_fit(
     )
 
 
-def test_the_target_has_the_gpu_first_and_the_draft_model_what_is_left(
+def test_the_target_has_the_gpu_first_and_each_goes_where_it_is_sent(
     big: ModelShape, small: ModelShape
 ) -> None:
     plan = fit(big, small, machine(8_000, 24_000))
@@ -136,6 +131,17 @@ def test_the_target_has_the_gpu_first_and_the_draft_model_what_is_left(
     assert sizes(plan) == (4096, 33, 0)
     (line,) = plan.given_up
     assert line == f"the draft model runs on the CPU: GPU0 has {alone * MB / 1e9:.1f} GB free"
+    plan = fit(big, small, TWO, gpus=("GPU1",), draft_gpus=("GPU0",))
+    ram, first, second = plan.uses
+    assert (first.target.total_bytes, second.draft_model.total_bytes) == (0, 0)
+    assert first.draft_model.total_bytes > small.output_bytes
+    assert second.target.total_bytes > ram.target.total_bytes
+    sentence = "the target has 33 of 33 layers on GPU1, the draft model 17 of 17 layers on GPU0"
+    assert plan.placed == sentence
+    plan = fit(big, small, machine(8_000, 24_000), gpus=(), draft_gpus=("GPU0",))
+    assert (sizes(plan), plan.given_up) == ((4096, 0, 17), ())
+    assert plan.uses[1].target.total_bytes == 0
+    assert plan.placed.startswith("the target has all layers on the CPU")
 
 
 def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
@@ -151,9 +157,15 @@ def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
     assert f"{plan.target_layers} of 33 layers of the target are on the GPU" in lost
     assert fit(big, None, machine(8_000, 24_000), gpu_layers=9).target_layers == 9
     assert "GPU0 has" in refusal(big, None, machine(8_000, 1_000), gpu_layers=9)
+    # Where no layer fits a GPU, the CPU loads in its own way: copied, and mapped where layers are on a GPU.
+    ram = machine(need_mb(big), 100)
+    assert fit(big, None, ram, load_mode=None).target_layers == 0
+    assert "does not fit" in refusal(big, None, ram, load_mode="mmap")
 
 
-def test_a_gpu_without_memory_of_its_own_adds_none(big: ModelShape, small: ModelShape) -> None:
+def test_gpus_without_memory_of_their_own_add_none_and_experts_stay(
+    big: ModelShape, small: ModelShape
+) -> None:
     need = need_mb(big)
     own, shared = (machine(need * 4 // 5, need * 4 // 5, shares_ram=each) for each in (False, True))
     assert fit(big, None, own, shrinks=False).target_layers > 0
@@ -168,48 +180,6 @@ def test_a_gpu_without_memory_of_its_own_adds_none(big: ModelShape, small: Model
     lines = {line for line in lines if "on the GPU" in line or "runs on the CPU" in line}
     assert lines
     assert all("RAM has" in line and "GPU0" not in line for line in lines), lines
-
-
-def test_layers_are_shared_out_by_free_memory_and_none_is_lost() -> None:
-    free = [6_000, 2_000, 4_000]
-    assert split_layers(12, free) == (6, 2, 4)
-    assert all(sum(split_layers(count, free)) == count for count in range(40))
-    assert (split_layers(4, [0, 0]), split_layers(5, [])) == ((2, 2), ())
-
-
-def test_each_model_goes_where_it_is_sent(big: ModelShape, small: ModelShape) -> None:
-    plan = fit(big, small, TWO, gpus=("GPU1",), draft_gpus=("GPU0",))
-    ram, first, second = plan.uses
-    assert (first.target.total_bytes, second.draft_model.total_bytes) == (0, 0)
-    assert first.draft_model.total_bytes > small.output_bytes
-    assert second.target.total_bytes > ram.target.total_bytes
-    sentence = "the target has 33 of 33 layers on GPU1, the draft model 17 of 17 layers on GPU0"
-    assert plan.placed == sentence
-    plan = fit(big, small, machine(8_000, 24_000), gpus=(), draft_gpus=("GPU0",))
-    assert (sizes(plan), plan.given_up) == ((4096, 0, 17), ())
-    assert plan.uses[1].target.total_bytes == 0
-    assert plan.placed.startswith("the target has all layers on the CPU")
-
-
-def test_a_cpu_loads_in_its_own_way_where_no_layer_fits_a_gpu(big: ModelShape) -> None:
-    # By default copied, or mapped where layers are on a GPU.
-    ram = machine(need_mb(big), 100)
-    assert fit(big, None, ram, load_mode=None).target_layers == 0
-    assert "does not fit" in refusal(big, None, ram, load_mode="mmap")
-
-
-def test_shares_count_instead_of_free_memory_and_tensors_are_split_evenly(big: ModelShape) -> None:
-    _, first, second = fit(big, None, TWO, tensor_split="3,1").uses
-    layer = big.layers[0].weights_bytes
-    assert round(first.target.weights_bytes / layer) == 25  # of 33, three quarters
-    assert second.target.weights_bytes == 7 * layer + big.output_bytes
-    _, first, second = fit(big, None, TWO, split="tensor").uses
-    alone = fit(big, None, machine(8_000, 24_000)).uses[1].target
-    assert first.target == second.target
-    assert 2 * first.target.weights_bytes == alone.weights_bytes
-
-
-def test_experts_and_caches_stay_on_the_cpu_as_the_options_say(big: ModelShape) -> None:
     layers = (replace(each, experts_bytes=each.weights_bytes // 2) for each in big.layers)
     experts = replace(big, layers=tuple(layers))
     usual = predict(experts, OPTIONS, (33,))
@@ -220,3 +190,22 @@ def test_experts_and_caches_stay_on_the_cpu_as_the_options_say(big: ModelShape) 
     assert on_cpu[0].compute_bytes - usual[0].compute_bytes == 512 * 3 * 4 * big.n_ff
     caches = predict(experts, replace(OPTIONS, kv_offload=False), (33,))
     assert (caches[0].kv_bytes, caches[1].kv_bytes) == (usual[1].kv_bytes, 0)
+
+
+def test_shares_count_instead_of_free_memory_and_tensors_are_split_evenly(big: ModelShape) -> None:
+    _, first, second = fit(big, None, TWO, tensor_split="3,1").uses
+    layer = big.layers[0].weights_bytes
+    assert round(first.target.weights_bytes / layer) == 25  # of 33, three quarters
+    assert second.target.weights_bytes == 7 * layer + big.output_bytes
+    _, first, second = fit(big, None, TWO, split="tensor").uses
+    alone = fit(big, None, machine(8_000, 24_000)).uses[1].target
+    assert first.target == second.target
+    free = [
+        6_000,
+        2_000,
+        4_000,
+    ]  # by default layers are shared out by free memory, and none is lost
+    assert split_layers(12, free) == (6, 2, 4)
+    assert all(sum(split_layers(count, free)) == count for count in range(40))
+    assert (split_layers(4, [0, 0]), split_layers(5, [])) == ((2, 2), ())
+    assert 2 * first.target.weights_bytes == alone.weights_bytes

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable
+from lab.fuzz.target import load
+from localspec.errors import ModelFileError, ModelUnavailable
 from localspec.models.gguf import MAX_HEADER_BYTES, GgufHeader, parse_header, read_header
 from localspec.models.gguf_encoding import GGML_TYPES
 from tests.models.gguf_builder import Content, Raw, Tensor, build, model_file, model_values, string
@@ -67,14 +68,26 @@ def test_a_model_says_what_it_is(tmp_path: Path, version: int) -> None:
     assert (bare.architecture, bare.chat_template, bare.context_length) == (None, None, None)
 
 
-def test_every_shorter_file_is_refused_and_a_zero_filled_tail_is_not() -> None:
+def test_every_shorter_file_is_refused_and_future_types_are_read() -> None:
     data = model_file()
     for length in range(len(data)):
         broken(data[:length], "download it again")
     assert parsed(data[:-64] + bytes(64)).tensors
+    array = struct.pack("<IQ", 8, MAX_HEADER_BYTES // 8) + bytes(MAX_HEADER_BYTES)
+    broken(build({"k": Raw(9, array)}), "strings are promised")  # not walked to its end
     # A header alone is read where the file is known to be longer.
     assert parsed(data[:-128], size_bytes=len(data)).tokenizer.n_vocab == 6
     broken(data[:-1], rf"cut off after {len(data) - 1} bytes .*need {len(data)} bytes")
+    parsed(build({"general.alignment": 4096}, [Tensor("t", (8,))], data_bytes=32, alignment=4096))
+    data = build({}, [Tensor("t", (32,), type_id=1000, offset=32)], data_bytes=64)
+    assert parsed(data).tensors[0].size_bytes is None
+    broken(data[:-33], "weights need")
+    q4_k = GGML_TYPES[12]
+    assert (q4_k.name, q4_k.row_bytes(512), q4_k.row_bytes(0), q4_k.row_bytes(500)) == (
+        "Q4_K", 2 * 144, 0, None,
+    )  # fmt: skip
+    widths = {GGML_TYPES[kind].name: GGML_TYPES[kind].row_bytes(3) for kind in (0, 1, 24, 28, 30)}
+    assert widths == {"F32": 12, "F16": 6, "I8": 3, "F64": 24, "BF16": 6}
 
 
 MAGIC = b"GGUF" + struct.pack("<I", 3)
@@ -119,24 +132,6 @@ def test_what_is_no_header_is_refused_before_anything_is_allocated(data: bytes, 
     broken(data, match)
 
 
-def test_a_header_that_does_not_end_is_not_walked_to_its_end() -> None:
-    array = struct.pack("<IQ", 8, MAX_HEADER_BYTES // 8) + bytes(MAX_HEADER_BYTES)
-    broken(build({"k": Raw(9, array)}), "strings are promised")
-
-
-def test_alignment_and_tensor_types_of_the_future_are_read() -> None:
-    parsed(build({"general.alignment": 4096}, [Tensor("t", (8,))], data_bytes=32, alignment=4096))
-    data = build({}, [Tensor("t", (32,), type_id=1000, offset=32)], data_bytes=64)
-    assert parsed(data).tensors[0].size_bytes is None
-    broken(data[:-33], "weights need")
-    q4_k = GGML_TYPES[12]
-    assert (q4_k.name, q4_k.row_bytes(512), q4_k.row_bytes(0), q4_k.row_bytes(500)) == (
-        "Q4_K", 2 * 144, 0, None,
-    )  # fmt: skip
-    widths = {GGML_TYPES[kind].name: GGML_TYPES[kind].row_bytes(3) for kind in (0, 1, 24, 28, 30)}
-    assert widths == {"F32": 12, "F16": 6, "I8": 3, "F64": 24, "BF16": 6}
-
-
 def test_what_cannot_be_opened_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty.gguf").touch()
     os.mkfifo(tmp_path / "pipe.gguf")
@@ -154,35 +149,19 @@ def test_what_cannot_be_opened_is_an_error_of_one_line(tmp_path: Path) -> None:
         assert str(caught.value).isprintable()
 
 
-def is_judged(data: bytes) -> bool:
-    """See that bytes give a header, or an error of one line."""
-    try:
-        tokenizer = parsed(data).tokenizer
-        return len(list(tokenizer.tokens)) == tokenizer.n_vocab
-    except LocalspecError as error:
-        return str(error).isprintable()
-
-
 @given(st.data())
 def test_damage_anywhere_gives_a_header_or_one_line(data: st.DataObject) -> None:
-    file = bytearray(model_file())
+    file = bytearray(model_file() if data.draw(st.booleans()) else MAGIC)
     for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(file) - 1))
-        new = data.draw(st.binary(min_size=1, max_size=8))
+        at = data.draw(st.integers(0, len(file)))
+        new = data.draw(st.binary(min_size=1, max_size=100))
         file[at : at + len(new)] = new
     del file[data.draw(st.integers(0, len(file))) :]
-    assert is_judged(bytes(file))
-
-
-@given(st.binary(max_size=400))
-def test_any_bytes_behind_the_magic_give_a_header_or_one_line(tail: bytes) -> None:
-    assert is_judged(MAGIC + tail)
+    load("gguf").check(bytes(file))
 
 
 @given(st.data())
-def test_no_promise_of_a_file_makes_the_reader_take_more_memory_than_the_file_has(
-    data: st.DataObject,
-) -> None:
+def test_no_promise_takes_more_memory_than_the_file_has(data: st.DataObject) -> None:
     file = bytearray(WIDE)
     at = data.draw(st.integers(4, len(file) - 8))
     promise = data.draw(st.sampled_from([2**31, 2**32 - 1, 2**40, HUGE - 1, HUGE, 2**64 - 1]))

@@ -1,5 +1,6 @@
 import logging
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from localspec.models.transfer import SourceFailedError
 from tests.models.loopback_hub import COMMIT, Fault, LoopbackHub, loopback_hub
 from tests.models.sources import begin, entry_for
 
-DATA = bytes(range(250)) * 1000
+DATA = bytes(range(250)) * 8000  # 2 MB
 SOURCE = HubSource("owner/toy-GGUF", "toy.gguf", COMMIT)
 URL = f"/owner/toy-GGUF/resolve/{COMMIT}/toy.gguf"
 ENTRY = entry_for(DATA, SOURCE)
@@ -62,12 +63,19 @@ def fails(store: Store, reason: str, *, offline: bool = False) -> None:
         fetch(store, offline=offline)
 
 
-def cache(tmp_path: Path, name: str, data: bytes = DATA) -> Path:
-    """Let the hub's cache have a file."""
-    path = tmp_path / CACHE / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
+def test_the_next_run_goes_on_where_the_last_one_was_left(hub: LoopbackHub, store: Store) -> None:
+    hub.faults.extend([Fault("cut", 200_000), Fault("status", status=403)])
+    fails(store, "access refused")
+    assert store.partial_bytes(ENTRY) == 200_000
+    assert fetch(store).read_bytes() == DATA
+    assert hub.offsets == [0, 200_000, 200_000]
+    assert store.partial_bytes(ENTRY) == 0
+    # What was whole when it was killed is verified, and not fetched.
+    (store.root / "blobs" / ENTRY.sha256).unlink()
+    hub.sent_bytes = 0
+    begin(store, ENTRY, DATA)
+    assert fetch(store).read_bytes() == DATA
+    assert hub.sent_bytes == 0
 
 
 def test_a_file_of_the_hub_arrives_in_the_store(
@@ -86,38 +94,32 @@ def test_a_file_of_the_hub_arrives_in_the_store(
 
 
 @pytest.mark.parametrize("name", [f"blobs/{ENTRY.sha256}", f"snapshots/{COMMIT}/toy.gguf"])
-def test_what_the_cache_holds_is_not_fetched(
-    hub: LoopbackHub, store: Store, tmp_path: Path, name: str
-) -> None:
-    path = cache(tmp_path, name)
-    for offline in (True, False):
-        assert fetch(store, offline=offline).readlink() == path
-    assert hub.requests == []
-
-
-def test_a_damaged_copy_in_the_cache_is_fetched_again(
-    hub: LoopbackHub, store: Store, tmp_path: Path
-) -> None:
-    cache(tmp_path, f"blobs/{ENTRY.sha256}", DATA[:-1] + b"x")
-    fails(store, "copy in the hub's cache is damaged, offline", offline=True)
-    assert fetch(store).read_bytes() == DATA
-
-
-def test_nothing_is_requested_offline_or_without_room(
-    hub: LoopbackHub, store: Store, monkeypatch: Patch
+def test_what_the_cache_holds_is_not_fetched_unless_it_is_damaged(
+    hub: LoopbackHub, store: Store, tmp_path: Path, monkeypatch: Patch, name: str
 ) -> None:
     fails(store, "not in the hub's cache, offline", offline=True)
     with pytest.raises(SourceFailedError, match=r"needs 1000000000.0 GB free"):
         from_hub(SOURCE, replace(ENTRY, size_bytes=10**18), store, False, print)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    fails(store, "HF_HUB_OFFLINE is set")
+    with monkeypatch.context() as patch:
+        patch.setattr(constants, "HF_HUB_OFFLINE", True)
+        fails(store, "HF_HUB_OFFLINE is set")
+    path = tmp_path / CACHE / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(DATA[:-1] + b"x")
+    if "blobs" in name:
+        fails(store, "copy in the hub's cache is damaged, offline", offline=True)
+    path.write_bytes(DATA)
+    for offline in (True, False):
+        assert fetch(store, offline=offline).readlink() == path
     assert hub.requests == []
+    path.write_bytes(DATA[:-1] + b"x")
+    (store.root / "blobs" / ENTRY.sha256).unlink()
+    assert fetch(store).read_bytes() == DATA
+    assert not store.path_of(ENTRY).is_symlink()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("redirects", [False, True])
-def test_another_file_is_refused_before_it_is_fetched(
-    hub: LoopbackHub, store: Store, redirects: bool
-) -> None:
+def test_another_file_is_refused(hub: LoopbackHub, store: Store, redirects: bool) -> None:
     hub.files[URL] = DATA[:-1] + b"x"
     hub.storage = hub.url.replace("127.0.0.1", "localhost") if redirects else ""
     moments: list[int] = []
@@ -126,27 +128,86 @@ def test_another_file_is_refused_before_it_is_fetched(
     assert set(moments) == {0}
 
 
+TRIES = 4
+PAGE = "a web page came instead of the file"
+
+
 @pytest.mark.parametrize(
-    ("status", "reason"),
+    ("faults", "word"),
     [
-        (404, "HTTP 404, no such file"),
-        (401, r"access refused \(HTTP 401\)"),
-        (403, r"access refused \(HTTP 403\)"),
-        (500, "HTTP 500"),
+        ([Fault("cut")] * TRIES, "the connection broke"),
+        ([Fault("cut", 5000)] * TRIES, "the connection broke"),
+        ([Fault("cut", 1_200_000), *[Fault("cut")] * 3], "broke (1 MB of 2 MB are kept: the next"),
+        ([Fault("status", status=503)] * TRIES, "HTTP 503"),
+        ([Fault("status", status=500)] * TRIES, "HTTP 500"),
+        ([Fault("status", status=418)], "HTTP 418"),
+        ([Fault("html")], PAGE),
+        ([Fault("wrong_bytes")], "the sha256 is "),
+        ([Fault("longer")], "the size is 2000001 bytes, not 2000000 bytes"),
+        ([Fault("shorter")], "the size is 1999999 bytes, not 2000000 bytes"),
+        ([Fault("cut", 900_000), Fault("wrong_bytes")], "the sha256 is "),
+        ([Fault("cut", 1_200_000), Fault("html")], "a proxy's (1 MB of 2 MB are kept"),
+    ],
+)
+def test_a_fault_of_the_storage_is_named_and_the_next_try_completes(
+    storage: LoopbackHub, store: Store, monkeypatch: Patch, faults: list[Fault], word: str
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    storage.faults.extend(faults)
+    with pytest.raises((SourceFailedError, IntegrityError), match=re.escape(word)):
+        fetch(store)
+    assert not storage.faults
+    assert store.path_of(ENTRY) is None
+    assert fetch(store).read_bytes() == DATA
+    assert list((store.root / "partial").glob("*")) == []
+    assert storage.leaked == []
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason"),
+    [
+        (404, "EntryNotFound", "HTTP 404, no such file"),
+        (401, None, r"access refused \(HTTP 401\): the token has expired"),
+        (401, "RepoNotFound", r"access refused \(HTTP 401\)"),
+        (403, "GatedRepo", r"access refused \(HTTP 403\), it is gated: accept its terms"),
+        (403, None, r"access refused \(HTTP 403\)"),
+        (500, None, "HTTP 500"),
     ],
 )
 def test_a_refusal_is_a_few_words(
-    hub: LoopbackHub, store: Store, status: int, reason: str, capfd: pytest.CaptureFixture[str]
+    hub: LoopbackHub,
+    store: Store,
+    status: int,
+    code: str | None,
+    reason: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
 ) -> None:
-    hub.status = status
+    hub.status, hub.error_code = status, code
+    if status == 401:
+        fails(store, "set HF_TOKEN")
+        hub.requests.clear()
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
     fails(store, reason)
     assert len(hub.requests) == (1 if status < 500 else 4)  # only what may pass is tried again
     assert capfd.readouterr() == ("", "")
+    hub.status, hub.portal = 200, True
+    fails(store, PAGE)
+    hub.portal = False
+    assert fetch(store).read_bytes() == DATA
 
 
-def test_a_hub_that_does_not_answer_is_left(
+def test_a_cut_line_is_taken_up_again_and_a_silent_hub_left(
     hub: LoopbackHub, store: Store, monkeypatch: Patch
 ) -> None:
+    monkeypatch.setattr(transfer, "SILENCE_S", 0.2)
+    hub.faults.extend([Fault("cut", 100_000), Fault("cut", 50_000), Fault("silent", 50_000)])
+    moments: list[int] = []
+    assert fetch(store, moments=moments).read_bytes() == DATA
+    assert hub.offsets == [0, 100_000, 150_000, 200_000]
+    assert hub.sent_bytes == len(DATA)
+    assert moments == sorted(moments)
+    (store.root / "blobs" / ENTRY.sha256).unlink()
     hub.silent.set()
     monkeypatch.setattr(module, "ANSWER_S", 0.2)
     fails(store, "the server fell silent")
@@ -177,7 +238,7 @@ def test_the_variables_of_the_user_are_honoured(tmp_path: Path) -> None:
     assert set(hub.authorization) == {"Bearer hf_x"}
 
 
-def test_the_token_does_not_follow_a_redirect_to_another_host(
+def test_the_token_stays_with_its_host(
     storage: LoopbackHub, store: Store, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
@@ -189,36 +250,12 @@ def test_the_token_does_not_follow_a_redirect_to_another_host(
     assert {token for path, token in sent if "storage" not in path} == {"Bearer hf_secret"}
 
 
-def test_a_line_that_was_cut_or_silent_is_taken_up_where_it_ended(
-    hub: LoopbackHub, store: Store, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr(transfer, "SILENCE_S", 0.2)
-    hub.faults.extend([Fault("cut", 100_000), Fault("cut", 50_000), Fault("silent", 50_000)])
-    moments: list[int] = []
-    assert fetch(store, moments=moments).read_bytes() == DATA
-    assert hub.offsets == [0, 100_000, 150_000, 200_000]
-    assert hub.sent_bytes == len(DATA)
-    assert moments == sorted(moments)
-
-
-def test_the_next_run_goes_on_where_the_last_one_was_left(hub: LoopbackHub, store: Store) -> None:
-    hub.faults.extend([Fault("cut", 200_000), Fault("status", status=403)])
-    fails(store, "access refused")
-    assert store.partial_bytes(ENTRY) == 200_000
-    assert fetch(store).read_bytes() == DATA
-    assert hub.offsets == [0, 200_000, 200_000]
-    assert store.partial_bytes(ENTRY) == 0
-
-
-def test_what_was_whole_when_it_was_killed_is_verified_and_not_fetched(
-    hub: LoopbackHub, store: Store
-) -> None:
-    begin(store, ENTRY, DATA)
-    assert fetch(store).read_bytes() == DATA
-    assert hub.sent_bytes == 0
-
-
 def test_an_address_that_expired_is_resolved_again(storage: LoopbackHub, store: Store) -> None:
+    with HubFile(SOURCE).open(1000, 1999) as answer:
+        assert (answer.start, answer.total_bytes) == (1000, len(DATA))
+        assert b"".join(answer.chunks) == DATA[1000:2000]
+    assert storage.sent_bytes == 1000
+
     class Renewed(list[int]):
         """Lets the address expire when the first bytes arrive."""
 
@@ -229,13 +266,7 @@ def test_an_address_that_expired_is_resolved_again(storage: LoopbackHub, store: 
     storage.faults.append(Fault("cut", 100_000))
     assert fetch(store, moments=Renewed()).read_bytes() == DATA
     assert any("signature=2" in request for request in storage.requests)
-    assert storage.offsets == [0, 100_000]
-
-
-def test_a_part_of_a_file_is_read_alone(storage: LoopbackHub, store: Store) -> None:
-    with HubFile(SOURCE).open(1000, 1999) as answer:
-        assert (answer.start, answer.total_bytes) == (1000, len(DATA))
-        assert b"".join(answer.chunks) == DATA[1000:2000]
-    assert storage.sent_bytes == 1000
+    assert storage.offsets == [1000, 0, 100_000]
     storage.storage = "file://localhost"
+    (store.root / "blobs" / ENTRY.sha256).unlink()
     fails(store, "redirects to something that is not a web address")

@@ -4,12 +4,15 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable, UsageError
 from localspec.models.entries import ModelEntry, PairEntry
 from localspec.models.ledger import IMPORTS
 from localspec.models.names import hub_name, import_file, look_up, resolve
 from localspec.models.registry import Registry, like, load_registry, spelt
+from localspec.models.repository import choose_files
 from localspec.models.store import Store
 from tests.models.gguf_builder import model_file
 from tests.models.sources import entry_for
@@ -40,12 +43,23 @@ def test_what_looks_like_a_path_or_is_a_file_is_a_path(reference: str) -> None:
     assert resolve(reference, REGISTRY) == Path(reference)
 
 
-def test_a_file_does_not_hide_a_known_name_and_the_home_directory_is_expanded(folder: Path) -> None:
+def test_paths_are_paths_and_known_names_are_not_hidden(folder: Path) -> None:
     for name in ("smollm2-135m", "my.gguf"):
         Path(name).touch()
     assert resolve("smollm2-135m", REGISTRY) is REGISTRY.models["smollm2-135m"]
     assert resolve("./smollm2-135m", REGISTRY) == Path("smollm2-135m")
     assert resolve("~/my.gguf", REGISTRY) == folder / "my.gguf"
+    for text, repo, quant in (
+        ("user/repo", "user/repo", None),
+        ("user/repo:q8_0", "user/repo", "q8_0"),
+        ("hf.co/user/repo:Q4_K_M", "user/repo", "Q4_K_M"),
+        ("https://huggingface.co/user/repo", "user/repo", None),
+    ):
+        reference = hub_name(text)
+        assert reference is not None
+        assert (reference.repo, reference.quant) == (repo, quant)
+    others = ["name", "name:Q8_0", "./a/b", "/a/b", "~/b", "a/b/c", "a/b.gguf", "../b", "a/.."]
+    assert not any(map(hub_name, [*others, "a/b:", "a/" + "b" * 300, ""]))
 
 
 @pytest.mark.parametrize(
@@ -71,24 +85,21 @@ def test_what_is_not_there_is_an_error_of_one_line(reference: str, match: str) -
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("qwen2.5-coder:1.5b", "qwen2.5-coder-1.5b"),
-        ("qwen2.5-coder:1.5b-instruct-q4_K_M", "qwen2.5-coder-1.5b"),
-        ("Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b"),
-        ("qwen3:4b", "qwen3-4b"),
-        ("gemma-3-4b-it", "gemma3-4b"),
-        ("SmolLM2-135M", "smollm2-135m"),
-    ],
-)
-def test_a_model_is_known_by_the_names_of_others(text: str, name: str) -> None:
-    model = resolve(text, REGISTRY)
-    assert isinstance(model, ModelEntry)
-    assert model.name == name
+KNOWN = {
+    "qwen2.5-coder:1.5b": "qwen2.5-coder-1.5b",
+    "qwen2.5-coder:1.5b-instruct-q4_K_M": "qwen2.5-coder-1.5b",
+    "Qwen2.5-Coder-1.5B-Instruct-GGUF": "qwen2.5-coder-1.5b",
+    "qwen3:4b": "qwen3-4b",
+    "gemma-3-4b-it": "gemma3-4b",
+    "SmolLM2-135M": "smollm2-135m",
+}
 
 
-def test_a_pair_is_known_by_them_too_and_a_family_means_all_of_its_members() -> None:
+def test_models_and_pairs_are_known_by_the_names_of_others_and_a_family_means_all_of_it() -> None:
+    for text, name in KNOWN.items():
+        model = resolve(text, REGISTRY)
+        assert isinstance(model, ModelEntry)
+        assert model.name == name
     assert REGISTRY.pair("qwen2.5-coder:1.5b") is REGISTRY.pairs["qwen2.5-coder-1.5b"]
     assert REGISTRY.pair("demo") is REGISTRY.pairs["smollm2-135m"]
     family = r"qwen3-0.6b, qwen3-1.7b, .*, qwen3-4b, .*, qwen3-30b-a3b-2507, .* or qwen3-32b\?"
@@ -98,28 +109,6 @@ def test_a_pair_is_known_by_them_too_and_a_family_means_all_of_its_members() -> 
         assert not REGISTRY.knows(text)
     assert spelt("toy-1b", ["toy:1b", "toy_1b"]) is None
     assert like("toy", ["toy-7b", "toy-500m", "other"]) == ["toy-500m", "toy-7b"]
-
-
-@pytest.mark.parametrize(
-    ("text", "repo", "quant"),
-    [
-        ("user/repo", "user/repo", None),
-        ("user/repo:q8_0", "user/repo", "q8_0"),
-        ("hf.co/user/repo:Q4_K_M", "user/repo", "Q4_K_M"),
-        ("https://huggingface.co/user/repo", "user/repo", None),
-    ],
-)
-def test_a_reference_to_the_hub_is_recognised(text: str, repo: str, quant: str | None) -> None:
-    name = hub_name(text)
-    assert name is not None
-    assert (name.repo, name.quant) == (repo, quant)
-
-
-def test_other_names_are_no_references_to_the_hub() -> None:
-    names = [
-        "name", "name:Q8_0", "./a/b", "/a/b", "~/b", "a/b/c", "a/b.gguf", "../b", "a/..", "a/b:",
-    ]  # fmt: skip
-    assert not any(map(hub_name, [*names, "a/" + "b" * 300, ""]))
 
 
 def test_an_import_is_a_name_that_points_to_a_file_or_has_a_copy(store: Store, file: Path) -> None:
@@ -141,14 +130,11 @@ def test_an_import_is_a_name_that_points_to_a_file_or_has_a_copy(store: Store, f
     assert sorted(IMPORTS.load(store.root)) == ["copy", "my-model-q4"]
 
 
-def test_a_file_with_the_bytes_of_a_known_model_is_that_model(store: Store, file: Path) -> None:
+def test_names_of_known_models_are_theirs(store: Store, file: Path) -> None:
     entry = entry_for(model_file())
     import_file(file, "toy", Registry({"toy": entry}, {}, ""), store)
     assert store.path_of(entry) is not None
     assert IMPORTS.load(store.root) == {}
-
-
-def test_a_name_of_another_model_is_taken(store: Store, file: Path) -> None:
     pair = PairEntry("pair", "toy", "lookup", None, "x")
     registry = Registry({"toy": entry_for(b"other")}, {"pair": pair}, "pair")
     import_file(file, "mine", EMPTY, store)
@@ -166,15 +152,12 @@ def test_a_name_is_no_path(store: Store, file: Path, name: str) -> None:
     assert not store.root.exists()
 
 
-def test_what_is_no_model_is_not_imported(store: Store, folder: Path) -> None:
+def test_what_is_no_model_is_not_imported(store: Store, folder: Path, file: Path) -> None:
     (folder / "x.gguf").write_text("no model")
     for name, error in (("x.gguf", ModelFileError), ("gone.gguf", ModelUnavailable)):
         with pytest.raises(error):
             import_file(folder / name, None, EMPTY, store)
     assert not store.root.exists()
-
-
-def test_odd_places_of_imports_are_written_and_read(store: Store, file: Path) -> None:
     odd = file.rename(file.with_name('a "b" \\ ünï\n.gguf'))
     assert {"mine": import_file(odd, "mine", EMPTY, store)} == IMPORTS.load(store.root)
 
@@ -205,3 +188,54 @@ def test_a_damaged_list_of_imports_is_an_error_and_stays(store: Store, text: str
         IMPORTS.load(store.root)
     assert str(caught.value).isprintable()
     assert (store.root / "imports.toml").exists()
+
+
+# Which files of a repository.
+
+
+REPO = (
+    "README.md m-Q4_K_M.gguf m-UD-Q4_K_M.gguf m-Q4_K_S.gguf m-IQ4_XS.gguf mmproj-m-Q8_0.gguf mtp-m-Q8_0.gguf "
+    "Q8_0/m-00002-of-00002.gguf Q8_0/m-00001-of-00002.gguf m.f16-00001-of-00002.gguf ../m-Q2_K.gguf"
+)
+
+
+def choose(quant: str | None, names: str | list[str]) -> list[str]:
+    files = names.split() if isinstance(names, str) else names
+    entries = [ModelEntry(name, 1, "0" * 64) for name in files]
+    return [file.name for file in choose_files("me/m", quant, "Q4_K_M", entries)]
+
+
+def test_a_quantisation_is_chosen_in_any_case_and_what_is_not_there_is_named() -> None:
+    for quant, names, expected in (
+        (None, REPO, "m-Q4_K_M.gguf"),
+        ("q4_k_m", REPO, "m-Q4_K_M.gguf"),
+        ("UD-Q4_K_M", REPO, "m-UD-Q4_K_M.gguf"),
+        ("iq4_xs", REPO, "m-IQ4_XS.gguf"),
+        ("Q8_0", REPO, "Q8_0/m-00001-of-00002.gguf Q8_0/m-00002-of-00002.gguf"),
+        (None, "mmproj.gguf only.gguf", "only.gguf"),
+    ):
+        assert choose(quant, names) == expected.split()
+    for quant, names, problem in (
+        ("Q4_K", REPO, "me/m has no Q4_K: it has IQ4_XS, Q4_K_M, Q4_K_S"),
+        ("XS", REPO, "has no XS"),
+        ("Q2_K", REPO, "has no Q2_K"),
+        ("F16", REPO, "has 1 of 2 shards of m.f16"),
+        (None, "one.gguf two.gguf", "has no Q4_K_M: it has other files"),
+        ("Q4_K_M", "README.md", "has no GGUF file of a model"),
+    ):
+        with pytest.raises(ModelUnavailable, match=problem) as caught:
+            choose(quant, names)
+        assert str(caught.value).isprintable()
+
+
+@given(st.text(max_size=40), st.text(max_size=8), st.lists(st.text(max_size=30), max_size=4))
+def test_any_names_give_files_or_one_line(repo: str, quant: str, names: list[str]) -> None:
+    hub_name(f"{repo}:{quant}")
+    try:
+        chosen = choose(quant, [f"{name}.gguf" for name in names])
+    except ModelUnavailable:
+        return
+    for name in chosen:
+        assert not name.startswith("/")
+        assert ".." not in name.split("/")
+        assert "\0" not in name

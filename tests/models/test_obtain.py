@@ -47,25 +47,21 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> Use:
     return use
 
 
-def test_the_first_source_that_delivers_is_the_last_one_needed(store: Store, sources: Use) -> None:
-    sources(delivering, NEVER)
-    path = obtain(ENTRY, store)
-    assert path.read_bytes() == DATA
-    sources(NEVER, NEVER)
-    assert obtain(ENTRY, store, offline=True) == path
-
-
 @pytest.mark.parametrize(
     "error", [SourceFailedError("no connection"), IntegrityError("bad"), OSError(28, "No space")]
 )
-def test_a_source_that_fails_is_followed_by_the_next(
-    store: Store, sources: Use, error: Exception
-) -> None:
+def test_a_failing_source_is_followed(store: Store, sources: Use, error: Exception) -> None:
     sources(failing(error), delivering)
     moments: list[Progress] = []
-    assert obtain(ENTRY, store, progress=moments.append).read_bytes() == DATA
+    path = obtain(ENTRY, store, progress=moments.append)
+    assert path.read_bytes() == DATA
     reason = f"hub owner/toy-GGUF: {getattr(error, 'strerror', None) or error}"
     assert moments == [Progress("toy", len(DATA), len(DATA), "wheels toy-part…==1.0", reason)]
+    sources(NEVER, NEVER)
+    assert obtain(ENTRY, store, offline=True) == path
+    path.unlink()
+    sources(delivering, NEVER)
+    assert obtain(ENTRY, store) == path
 
 
 def test_when_all_fail_one_line_says_what_each_answered(store: Store, sources: Use) -> None:
@@ -78,9 +74,6 @@ def test_when_all_fail_one_line_says_what_each_answered(store: Store, sources: U
     sources(failing(IntegrityError("toy: the size is 1 bytes")), failing(SourceFailedError("no")))
     with pytest.raises(IntegrityError, match="hub owner/toy-GGUF: the size is 1 bytes"):
         obtain(ENTRY, store)
-
-
-def test_offline_is_passed_on_and_advised(store: Store, sources: Use) -> None:
     modes: list[bool] = []
 
     def source(_: object, __: ModelEntry, ___: Store, offline: bool, ____: object) -> Path:
@@ -91,19 +84,15 @@ def test_offline_is_passed_on_and_advised(store: Store, sources: Use) -> None:
     with pytest.raises(ModelUnavailable, match="once online, run `localspec pull toy`"):
         obtain(ENTRY, store, offline=True)
     assert modes == [True, True]
+    for error in (OSError("closed pipe"), RuntimeError("cancelled")):
 
+        def cancel(_: Progress, error: Exception = error) -> None:
+            raise error
 
-@pytest.mark.parametrize("error", [OSError("closed pipe"), RuntimeError("cancelled")])
-def test_what_the_callback_raises_ends_the_download(
-    store: Store, sources: Use, error: Exception
-) -> None:
-    def cancel(_: Progress) -> None:
-        raise error
-
-    sources(delivering, NEVER)
-    with pytest.raises(type(error), match=str(error)):
-        obtain(ENTRY, store, progress=cancel)
-    assert store.path_of(ENTRY) is None
+        sources(delivering, NEVER)
+        with pytest.raises(type(error), match=str(error)):
+            obtain(ENTRY, store, progress=cancel)
+        assert store.path_of(ENTRY) is None
 
 
 @pytest.fixture
@@ -119,9 +108,7 @@ def mirrored(mirror: Path | str, store: Store, *, offline: bool = False) -> Path
 
 
 @pytest.mark.parametrize("name", ["file.gguf", "owner/toy-GGUF/file.gguf", "toy.gguf"])
-def test_a_mirror_has_a_file_under_one_of_its_names(
-    store: Store, server: LoopbackHub, tmp_path: Path, name: str
-) -> None:
+def test_a_mirror_has_a_file(store: Store, server: LoopbackHub, tmp_path: Path, name: str) -> None:
     file = tmp_path / "stick" / name
     file.parent.mkdir(parents=True)
     file.write_bytes(DATA)
@@ -134,9 +121,7 @@ def test_a_mirror_has_a_file_under_one_of_its_names(
     assert not path.is_symlink()
 
 
-def test_a_mirror_without_the_file_says_so(
-    store: Store, server: LoopbackHub, tmp_path: Path
-) -> None:
+def test_mirrors_without_file_or_ranges(store: Store, server: LoopbackHub, tmp_path: Path) -> None:
     for mirror, offline, reason in (
         (str(tmp_path), False, "no such file"),
         (str(tmp_path / "gone"), False, "no such folder"),
@@ -151,9 +136,6 @@ def test_a_mirror_without_the_file_says_so(
     with pytest.raises(IntegrityError):
         mirrored(tmp_path, store)
     assert store.path_of(ENTRY) is None
-
-
-def test_a_server_without_ranges_is_skipped_through(store: Store, server: LoopbackHub) -> None:
     server.files["/file.gguf"] = DATA
     server.knows_ranges = False
     server.faults.extend([Fault("cut"), Fault("cut", 600_000)])  # the first is the question for it

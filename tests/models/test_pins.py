@@ -87,9 +87,7 @@ def test_what_the_hub_has_at_the_first_pull_counts_from_then_on(machine: ToyMach
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-def test_rm_forgets_it_and_the_next_pull_takes_what_there_is(
-    machine: ToyMachine, is_here: bool
-) -> None:
+def test_rm_forgets_what_was_learnt(machine: ToyMachine, is_here: bool) -> None:
     (path,) = pulled(machine, "toy")
     move_on(machine)
     if not is_here:
@@ -98,6 +96,11 @@ def test_rm_forgets_it_and_the_next_pull_takes_what_there_is(
     assert facts(machine)["learnt"] is None
     assert pulled(machine, "toy")[0].read_bytes() == NEWER
     assert facts(machine)["commit"] == LATER
+    # An entry that means another file now is learnt again.
+    machine.pairs = f'[models.more]\nrepo = "{REPO}"\nfile = "toy.gguf"\nrevision = "{LATER}"\n'
+    assert pulled(machine, "more")[0].read_bytes() == NEWER
+    machine.pairs = machine.pairs.replace(LATER, COMMIT)
+    assert facts(machine, "more")["learnt"] is None
 
 
 @pytest.mark.slow
@@ -112,55 +115,38 @@ def test_a_pull_that_was_cut_wants_the_same_file_when_it_goes_on(machine: ToyMac
     assert path.read_bytes() == DATA * 10_000
 
 
-def test_an_entry_that_means_another_file_now_is_learnt_again(machine: ToyMachine) -> None:
-    machine.pairs = f'[models.more]\nrepo = "{REPO}"\nfile = "toy.gguf"\nrevision = "{LATER}"\n'
-    move_on(machine)
-    assert pulled(machine, "more")[0].read_bytes() == NEWER
-    machine.pairs = machine.pairs.replace(LATER, COMMIT)
-    assert facts(machine, "more")["learnt"] is None
+ELSE = "else/toy-GGUF"
+LEARNS_NOTHING: list[tuple[str, str, dict[str, Any], dict[str, str], str]] = [
+    # A hub that has something else,
+    ("odd", 'size_bytes = 7\nfile = "toy.gguf"', {}, {}, f"of size {len(DATA)}, and models.toml promises 7"),
+    ("odd", f'sha256 = "{"0" * 64}"\nfile = "toy.gguf"', {}, {}, "of sha256 "),
+    ("odd", 'file = "gone.gguf"', {}, {}, f"{REPO} has no gone.gguf with a sha256 at its main branch"),
+    # or none, a portal and a refusal,
+    ("toy", "", {}, {"HF_HUB_OFFLINE": "1"}, "or on the hub (HF_HUB_OFFLINE is set)"),
+    ("toy", "", {}, {"HF_ENDPOINT": "http://127.0.0.1:9"}, "or on the hub (no connect"),
+    ("toy", "", {}, {"LOCALSPEC_OFFLINE": "1"}, "toy was not found locally, and localspec is offline"),
+    ("toy", "", {"portal": True}, {}, "a web page came"),
+    ("toy", "", {"status": 403}, {}, "HTTP 403"),
+    # and one that would choose names in the store.
+    *((name, "", {"listed_sha256": each}, {}, name) for name in ("toy", ELSE) for each in ("../../../escaped", "0" * 63, "G" * 64)),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("more", "word"),
-    [
-        ('size_bytes = 7\nfile = "toy.gguf"', f"of size {len(DATA)}, and models.toml promises 7"),
-        (f'sha256 = "{"0" * 64}"\nfile = "toy.gguf"', "of sha256 "),
-        ('file = "gone.gguf"', f"{REPO} has no gone.gguf with a sha256 at its main branch"),
-    ],
-)
-def test_a_hub_that_has_something_else_is_named(machine: ToyMachine, more: str, word: str) -> None:
-    machine.pairs = f'[models.odd]\nrepo = "{REPO}"\n{more}\n'
-    refused(machine, word, "odd")
-
-
-@pytest.mark.parametrize(
-    ("variables", "word"),
-    [
-        ({"HF_HUB_OFFLINE": "1"}, "or on the hub (HF_HUB_OFFLINE is set)"),
-        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "or on the hub (no connect"),
-        ({"LOCALSPEC_OFFLINE": "1"}, "toy was not found locally, and localspec is offline"),
-    ],
-)
-def test_without_a_hub_there_is_nothing_to_learn(
-    machine: ToyMachine, variables: dict[str, str], word: str
+@pytest.mark.parametrize(("name", "entry", "hub", "variables", "word"), LEARNS_NOTHING)
+def test_what_a_hub_does_not_have_or_may_not_say_is_not_learnt(
+    machine: ToyMachine,
+    name: str,
+    entry: str,
+    hub: dict[str, Any],
+    variables: dict[str, str],
+    word: str,
 ) -> None:
-    refused(machine, word, **variables)
-
-
-def test_a_portal_and_a_refusal_teach_nothing(machine: ToyMachine) -> None:
-    machine.hub.portal = True
-    refused(machine, "a web page came")
-    machine.hub.portal, machine.hub.status = False, 403
-    refused(machine, "HTTP 403")
-    assert not (machine.data / "pins.toml").exists()
-
-
-@pytest.mark.parametrize("listed", ["../../../escaped", "0" * 63, "G" * 64])
-def test_a_hub_cannot_choose_names_in_the_store(machine: ToyMachine, listed: str) -> None:
-    machine.hub.listed_sha256 = listed
-    machine.hub.files[f"/else/toy-GGUF/resolve/{COMMIT}/toy-Q4_K_M.gguf"] = DATA
-    for name in ("toy", "else/toy-GGUF"):
-        refused(machine, name, name)
+    machine.hub.files[f"/{ELSE}/resolve/{COMMIT}/toy-Q4_K_M.gguf"] = DATA
+    machine.pairs = f'[models.odd]\nrepo = "{REPO}"\n{entry}\n' if entry else ""
+    for key, value in hub.items():
+        setattr(machine.hub, key, value)
+    refused(machine, word, name, **variables)
+    assert entry or not (machine.data / "pins.toml").exists()
 
 
 def test_a_hub_that_promises_other_bytes_than_it_sends_is_not_believed(machine: ToyMachine) -> None:
@@ -217,17 +203,6 @@ SHARDS = [
 ENTRY = replace(of_shards("a/b:Q4_0", SHARDS), quant="Q4_0", pin=Pin("2026-11-20", COMMIT))
 
 
-def test_what_is_pinned_is_what_was_learnt(tmp_path: Path) -> None:
-    PINS.add(tmp_path, ENTRY.name, ENTRY)
-    assert PINS.load(tmp_path) == with_pins({}, tmp_path) == {"a/b:Q4_0": ENTRY}
-    PINS.remove(tmp_path, ENTRY.name)
-    assert PINS.load(tmp_path) == {}
-    (tmp_path / "pins.toml").unlink()
-    os.mkfifo(tmp_path / "pins.toml")  # which is not waited for
-    with pytest.raises(LocalspecError, match="not a regular file"):
-        PINS.load(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -267,10 +242,16 @@ def test_a_damaged_list_is_set_aside_and_written_again(
     assert "pull the models again" in line
     assert (tmp_path / "pins.toml.damaged").read_text() == damaged
     PINS.add(tmp_path, ENTRY.name, ENTRY)
-    assert PINS.load(tmp_path) == {ENTRY.name: ENTRY}
+    assert PINS.load(tmp_path) == with_pins({}, tmp_path) == {ENTRY.name: ENTRY}
+    PINS.remove(tmp_path, ENTRY.name)
+    assert PINS.load(tmp_path) == {}
+    pins.unlink()
+    os.mkfifo(pins)  # which is not waited for
+    with pytest.raises(LocalspecError, match="not a regular file"):
+        PINS.load(tmp_path)
 
 
-def test_what_was_removed_while_it_was_pulled_keeps_its_name(
+def test_what_was_removed_meanwhile_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))

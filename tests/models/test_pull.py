@@ -2,7 +2,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,12 +25,11 @@ ENTRIES = [entry_for(name.encode() * 100, name=name) for name in "abcde"]
 class Fetching:
     """Stands in for `obtain`: counts how many are at it."""
 
-    def __init__(self, *failing: str) -> None:
-        self.failing = failing
-        self.lock = threading.Lock()
-        self.full = threading.Event()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *failing: str) -> None:
+        self.failing, self.lock, self.full = failing, threading.Lock(), threading.Event()
         self.now = self.most = 0
         self.done: list[str] = []
+        monkeypatch.setattr(module, "obtain", self)
 
     def __call__(self, entry: ModelEntry, _: Store, __: bool, report: Report) -> Path:
         with self.lock:
@@ -52,37 +51,18 @@ class Fetching:
                 self.now -= 1
 
 
-Use = Callable[..., Fetching]
-
-
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    def fetching(*failing: str) -> Fetching:
-        double = Fetching(*failing)
-        monkeypatch.setattr(module, "obtain", double)
-        return double
-
-    return fetching
-
-
-def test_several_arrive_side_by_side_and_not_too_many(store: Store, use: Use) -> None:
-    fetching = use()
-    moments: list[Progress] = []
+def test_several_arrive_side_by_side(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetching, moments = Fetching(monkeypatch), list[Progress]()
     assert obtain_together(ENTRIES, store, progress=moments.append) == [*map(Path, "abcde")]
     assert (fetching.most, len(moments)) == (MOST_AT_ONCE, 25)
-
-
-def test_where_one_fails_the_others_are_brought_to_their_end(store: Store, use: Use) -> None:
-    fetching = use("b", "d")
+    fetching = Fetching(monkeypatch, "b", "d")
     with pytest.raises(ModelUnavailable, match="b"):
         obtain_together(ENTRIES, store)
     assert sorted(fetching.done) == ["a", "c", "e"]
 
 
-def test_an_interruption_stops_the_others(
-    store: Store, use: Use, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetching, moments = use(), list[Progress]()
+def test_an_interruption_stops_the_others(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetching, moments = Fetching(monkeypatch), list[Progress]()
 
     def interrupt(moment: Progress) -> None:
         moments.append(moment)
@@ -102,7 +82,7 @@ def has_no_room(entries: Sequence[ModelEntry], store: Store, match: str) -> None
         require_room(entries, store)
 
 
-def test_what_the_hubs_cache_has_needs_no_room(
+def test_cached_needs_no_room(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from localspec.models.entries import ModelEntry, PairEntry, parameters
+from localspec.models.entries import ModelEntry, PairEntry, Purpose, parameters
 from localspec.models.recommend import MOST_OF_GPU, Memory, Suits, recommend
 from localspec.models.registry import Registry, load_registry
 
@@ -67,7 +67,7 @@ def registry_of(sizes: dict[str, int]) -> Registry:
     return Registry(models, pairs, "")
 
 
-def test_what_suits_less_follows_the_faster_and_then_the_smaller_first() -> None:
+def test_what_suits_less_follows_and_what_is_free_changes_nothing() -> None:
     registry = registry_of({"a": 5 * GB, "b": 6 * GB, "moe": 7 * GB, "c": 30 * GB, "d": 20 * GB})
     proposals = recommend(registry, [ram(24, 20)])
     assert [(each.pair, each.suits) for each in proposals] == [
@@ -79,32 +79,24 @@ def test_what_suits_less_follows_the_faster_and_then_the_smaller_first() -> None
     assert proposals[1].tokens_per_s == pytest.approx(4)
     big = recommend(registry_of({"c": 18 * GB, "d": 16 * GB}), [ram(24, 20)])
     assert [(each.pair, each.suits) for each in big] == [("d", Suits.TIGHT), ("c", Suits.TIGHT)]
-
-
-def test_nothing_is_proposed_where_nothing_fits_or_nothing_may_be_proposed() -> None:
-    assert recommend(registry_of({"a": 5 * GB}), [ram(3, 20)]) == ()
-    assert recommend(registry_of({"a": 0}), [ram(3, 20)]) == ()
-    assert recommend(registry_of({"a": GB}), [ram(8, 20)], "code") == ()
-    assert recommend(registry_of({"a": GB}), []) == ()
-
-
-def test_the_memory_that_a_model_suits_best_is_taken_the_preferred_one_of_equals() -> None:
+    cases: list[tuple[int, list[Memory], Purpose]] = [
+        (5 * GB, [ram(3, 20)], "chat"),
+        (0, [ram(3, 20)], "chat"),
+        (GB, [ram(8, 20)], "code"),
+        (GB, [], "chat"),
+    ]
+    for size, memories, kind in cases:
+        assert recommend(registry_of({"a": size}), memories, kind) == ()
     registry = registry_of({"a": 2 * GB})
     assert recommend(registry, [gpu(8, None), ram(8, 60)])[0].memory.name == "GPU"
     assert recommend(registry, [gpu(2.8, None), ram(8, 60)])[0].memory.name == "RAM"
-
-
-def test_labels_of_parameters() -> None:
     labels = {"135M": 135e6, "0.5B": 5e8, "30.5B": 3.05e10}
     assert {label: parameters(label) for label in labels} == pytest.approx(labels)
-
-
-def test_what_is_free_at_the_moment_changes_no_proposal() -> None:
     memory = ram(24, 48)
-    cases = [
+    proposed = [
         recommend(load_registry(), [replace(memory, free_bytes=free * GB)])
         for free in (1, 5, 12, 19, 23)
     ]
-    assert len({tuple(each.pair for each in proposals) for proposals in cases}) == 1
-    assert [proposals[0].is_short for proposals in cases] == [True, True, False, False, False]
+    assert len({tuple(each.pair for each in proposals) for proposals in proposed}) == 1
+    assert [proposals[0].is_short for proposals in proposed] == [True, True, False, False, False]
     assert not recommend(load_registry(), [memory])[0].is_short

@@ -3,8 +3,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from localspec.errors import ModelUnavailable, UsageError
+from lab.fuzz.target import load
+from localspec.errors import LocalspecError, ModelUnavailable, UsageError
 from localspec.models.entries import Embedding, HubSource, ModelEntry, WheelSource
 from localspec.models.registry import Registry, load_registry, parse_registry
 
@@ -129,15 +132,30 @@ def test_an_unusable_key_is_named_with_the_file(old: str, new: str, key: str) ->
     assert str(caught.value).isprintable()
 
 
-def test_a_model_needs_a_source() -> None:
+def test_an_alias_means_a_pair_or_a_model_and_of_a_wrong_name_similar_ones_are_listed() -> None:
     text = VALID[: VALID.index("[[")] + VALID[VALID.index("[pairs") :]
     for line in ('repo = "owner/Toy-GGUF"\n', 'file = "sub/toy.Q4.gguf"\n', 'revision = "abc"\n'):
         text = text.replace(line, "")
     with pytest.raises(UsageError, match=r"models.toy.sources is empty and there is no repo"):
         parse_registry(text, "my.toml")
+    below = parse_registry(VALID + '\n[aliases]\nmine = "p"\n', "below.toml")
+    registry = parse_registry('[aliases]\nfast = "toy"\n', "my.toml", below)
+    assert registry.pair("mine") is registry.pairs["p"]
+    assert registry.model("fast") is registry.models["toy"]
+    with pytest.raises(UsageError, match="alias odd is nothing, and there is no pair or model"):
+        parse_registry('[aliases]\nodd = "nothing"\n', "my.toml", below)
+    with pytest.raises(ModelUnavailable, match=r"no model 'toyy': did you mean toy\?$"):
+        changed().model("toyy")
+    with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': choose one of p"):
+        changed().pair("xyz\n")
+    few = Registry({name: ModelEntry(name) for name in "abcdef"}, {}, "")
+    with pytest.raises(ModelUnavailable, match=r"choose one of a, b, c, d, e, f$"):
+        few.model("zzz")
+    with pytest.raises(ModelUnavailable, match=r"no pair or model 'foo': `localspec search` lists"):
+        load_registry().require("foo")
 
 
-def test_a_bare_name_means_the_quantisation_that_is_listed_first() -> None:
+def test_a_bare_name_means_the_first_quantisation_and_a_model_may_come_in_shards() -> None:
     other = VALID[VALID.index("[models.toy]") : VALID.index("[[")]
     text = VALID.replace("models.toy", 'models."toy:Q4_0"')
     text += other.replace("models.toy", 'models."toy:Q8_0"').replace("0" * 64, "1" * 64)
@@ -149,9 +167,6 @@ def test_a_bare_name_means_the_quantisation_that_is_listed_first() -> None:
     assert registry.pair("p").target == "toy"
     with pytest.raises(ModelUnavailable, match="no model 'toy:Q2_K': did you mean toy:Q8_0"):
         registry.model("toy:Q2_K")
-
-
-def test_a_model_may_come_in_shards() -> None:
     shards = ", ".join(
         f'{{file = "toy-0000{n}-of-00002.gguf", size_bytes = {n}, sha256 = "{str(n) * 64}"}}'
         for n in (1, 2)
@@ -208,27 +223,6 @@ def test_the_users_file_adds_and_replaces(tmp_path: Path, monkeypatch: pytest.Mo
         load_registry(tmp_path / "latin.toml")
 
 
-def test_an_alias_means_a_pair_or_a_model_and_adds_to_those_below() -> None:
-    below = parse_registry(VALID + '\n[aliases]\nmine = "p"\n', "below.toml")
-    registry = parse_registry('[aliases]\nfast = "toy"\n', "my.toml", below)
-    assert registry.pair("mine") is registry.pairs["p"]
-    assert registry.model("fast") is registry.models["toy"]
-    with pytest.raises(UsageError, match="alias odd is nothing, and there is no pair or model"):
-        parse_registry('[aliases]\nodd = "nothing"\n', "my.toml", below)
-
-
-def test_of_a_wrong_name_similar_ones_are_listed_and_no_arbitrary_ones_of_many() -> None:
-    with pytest.raises(ModelUnavailable, match=r"no model 'toyy': did you mean toy\?$"):
-        changed().model("toyy")
-    with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': choose one of p"):
-        changed().pair("xyz\n")
-    few = Registry({name: ModelEntry(name) for name in "abcdef"}, {}, "")
-    with pytest.raises(ModelUnavailable, match=r"choose one of a, b, c, d, e, f$"):
-        few.model("zzz")
-    with pytest.raises(ModelUnavailable, match=r"no pair or model 'foo': `localspec search` lists"):
-        load_registry().require("foo")
-
-
 def test_the_registry_of_the_program_is_sound() -> None:
     registry = load_registry()
     assert registry.pair(registry.default_pair).target == "smollm2-135m"
@@ -267,3 +261,54 @@ def test_importing_the_room_is_cheap() -> None:
     code = f"import sys, {rooms}; print({heavy})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert loaded.stdout.strip() == b"[]"
+
+
+VALUES = (
+    "0", "-1", "9223372036854775808", "0x" + "f" * 5000, "1e400", "nan", "true", "1979-05-27", "[]", "{}", "[{}]",
+    '""', '"../up"', '"/etc/passwd"', '"a\\\\b"', '"a\\u0000b"', '"\\U0010FFFF"', "'''\n'''", '"' + "x" * 300 + '"',
+    '"toy:Q8_0"', '"a/b/../c.gguf"',
+)  # fmt: skip
+KEYS = [
+    "repo", "file", "files", "revision", "size_bytes", "sha256", "params", "context", "licence", "sources",
+    "tokenizer", "kind", "requirement", "parts", "member", "target", "draft", "draft_model", "good_for", "caveat",
+    "default_pair",
+]  # fmt: skip
+
+
+@given(st.data())
+def test_damage_anywhere_is_an_error_of_one_line_or_a_sound_registry(data: st.DataObject) -> None:
+    lines = VALID.strip().splitlines()
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        new = f"{data.draw(st.sampled_from(KEYS))} = {data.draw(st.sampled_from(VALUES))}"
+        lines[at : at + data.draw(st.integers(0, 1))] = [new]
+    text = "\n".join(lines)
+    for _ in range(data.draw(st.integers(0, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        text = text[:start] + data.draw(st.text(max_size=8)) + text[start + 20 :]
+    load("registry").check(text.encode(errors="replace"))
+
+
+ODD = [
+    "[models." + '"a"' * 1000,
+    "a." * 5000 + "b = 1",
+    "[" * 5000,
+    "x = " + "{a=" * 2000,
+    "[models.'a\nb']",
+]
+ODD += ['[models."\\u0000"]', "[pairs.a]\n" * 2, "\ufeff", "default_pair = '" + "x" * 100_000 + "'"]
+
+
+@pytest.mark.parametrize("text", ODD, ids=lambda text: text[:20])
+def test_an_odd_text_is_an_error_of_one_line(text: str) -> None:
+    load("registry").check(text.encode())
+
+
+@given(st.text(max_size=60))
+def test_any_name_is_known_or_refused(name: str) -> None:
+    problem = ""
+    try:
+        load_registry().require(name)
+    except LocalspecError as error:
+        problem = str(error)
+    assert problem.isprintable()

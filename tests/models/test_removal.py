@@ -37,16 +37,15 @@ def names(store: Store, registry: Registry = REGISTRY) -> list[str]:
     return [item.name for item in inventory(registry, store)]
 
 
-def places(store: Store) -> list[tuple[str, int]]:
-    return [(item.where, item.here_bytes) for item in inventory(REGISTRY, store)]
-
-
 def rm(store: Store, *wanted: str, registry: Registry = REGISTRY) -> tuple[int, list[str]]:
     removal = plan_removal(wanted, registry, store)
     planned = removal.frees_bytes
-    freed = remove(removal, store)
-    assert freed == planned
-    return freed, [f"{item.name}: {why}" for item, why in removal.stays]
+    assert remove(removal, store) == planned
+    return planned, [f"{item.name}: {why}" for item, why in removal.stays]
+
+
+def places(store: Store) -> list[tuple[str, int]]:
+    return [(item.where, item.here_bytes) for item in inventory(REGISTRY, store)]
 
 
 def test_a_pair_goes_with_all_its_models_and_what_another_uses_stays(store: Store) -> None:

@@ -46,14 +46,13 @@ def shape(layers: int | list[dict[str, int]], **keys: Any) -> ModelShape:
     return model
 
 
-def test_tensors_are_counted_where_they_belong() -> None:
-    model = shape(2)
-    assert [layer.weights_bytes for layer in model.layers] == [512, 512]
-    assert (model.input_bytes, model.output_bytes, model.weights_bytes) == (1024, 1024, 3072)
-    assert (model.n_vocab, model.tied) == (32, False)
-    tied = shape(1, tied=True)
-    assert (tied.input_bytes, tied.output_bytes, tied.tied) == (1024, 0, True)
-    assert shape(1, expert_used_count=4, expert_feed_forward_length=12).n_ff == 48
+LENGTHS = {"attention__key_length": 16, "attention__value_length": 16}
+WINDOW = {
+    "attention__sliding_window": 64,
+    "attention__sliding_window_pattern": [1, 0],
+    "attention__key_length_swa": 4,
+    "attention__value_length_swa": 4,
+}
 
 
 @pytest.mark.parametrize(
@@ -64,24 +63,18 @@ def test_tensors_are_counted_where_they_belong() -> None:
         (1, {"attention__key_length": 16, "attention__value_length": 6}, [(32, 12)]),
         (3, {"attention__head_count_kv": [2, 0, 1]}, [(8, 8), (0, 0), (4, 4)]),
         (3, {"attention__shared_kv_layers": 2}, [(8, 8), (0, 0), (0, 0)]),
-        # latent attention keeps no values
+        # latent attention keeps no values; a window may have lengths of its own
         (1, {"attention__key_length_mla": 4, "attention__key_length": 12}, [(24, 0)]),
+        (2, {**WINDOW, **LENGTHS}, [(8, 8), (32, 32)]),
     ],
     ids=str,
 )
 def test_heads_may_differ_by_layer(
     layers: int, keys: dict[str, Any], widths: list[tuple[int, int]]
 ) -> None:
-    assert [(each.k_width, each.v_width) for each in shape(layers, **keys).layers] == widths
-
-
-def test_layers_with_a_window_may_have_lengths_of_their_own() -> None:
-    lengths = {"attention__key_length": 16, "attention__value_length": 16}
-    own = {"attention__key_length_swa": 4, "attention__value_length_swa": 4}
-    window = {"attention__sliding_window": 64, "attention__sliding_window_pattern": [1, 0]}
-    model = shape(2, **window, **lengths, **own)
-    assert [(each.k_width, each.v_width) for each in model.layers] == [(8, 8), (32, 32)]
-    assert model.masks == 2
+    model = shape(layers, **keys)
+    assert [(each.k_width, each.v_width) for each in model.layers] == widths
+    assert model.masks == 1 + ("attention__sliding_window" in keys)
 
 
 def test_recurrent_layers_keep_a_state_whatever_the_context() -> None:
@@ -95,16 +88,12 @@ def test_recurrent_layers_keep_a_state_whatever_the_context() -> None:
     assert layer_kv_bytes(recurrent, LoadOptions(9999)) == state
 
 
-@pytest.mark.parametrize(("kind", "of_8"), [("f32", 32), ("f16", 16), ("bf16", 16)])
-def test_a_cache_is_cells_times_the_width_of_its_type(kind: str, of_8: int) -> None:
-    (layer,) = shape(1).layers
-    assert layer_kv_bytes(layer, replace(OPTIONS, kv_type=kind)) == 256 * 2 * of_8
-    assert layer_kv_bytes(layer, replace(OPTIONS, kv_type=kind, n_ctx=257)) == 512 * 2 * of_8
-
-
 def test_places_share_a_model_out_without_losing_any() -> None:
     model = shape(4)
     whole = predict(model, OPTIONS)[0]
+    assert (model.input_bytes, model.output_bytes, model.weights_bytes) == (1024, 1024, 4096)
+    assert layer_kv_bytes(model.layers[0], replace(OPTIONS, n_ctx=257)) == 512 * 2 * 16
+    assert shape(1, expert_used_count=4, expert_feed_forward_length=12).n_ff == 48
     cpu, first, second = predict(model, OPTIONS, (1, 3))
     assert whole.output_bytes == 4 * OPTIONS.max_rows * model.n_vocab
     assert cpu.weights_bytes == model.input_bytes + 512
@@ -117,17 +106,14 @@ def test_places_share_a_model_out_without_losing_any() -> None:
     cpu, gpu = predict(model, OPTIONS, (1,))
     assert cpu.weights_bytes == model.input_bytes + 4 * 512
     assert (gpu.weights_bytes, gpu.kv_bytes) == (model.output_bytes, 0)
+    # Repacking beside a mapped file is a second copy of what is repacked.
+    (layer,) = shape(1).layers
+    packed = replace(shape(1), layers=(replace(layer, matrices={"Q4_0": 100, "F32": 7}),))
+    mapped = predict(packed, replace(OPTIONS, load_mode="mmap"))[0]
+    assert mapped.weights_bytes - predict(packed, OPTIONS)[0].weights_bytes == 100
     model = shape(1, tied=True)
     cpu, gpu = predict(model, OPTIONS, (2,))
     assert (cpu.weights_bytes, gpu.weights_bytes) == (model.input_bytes, 512 + model.input_bytes)
-
-
-def test_repacking_beside_a_mapped_file_is_a_second_copy_of_what_is_repacked() -> None:
-    model = shape(1)
-    (layer,) = model.layers
-    packed = replace(model, layers=(replace(layer, matrices={"Q4_0": 100, "F32": 7}),))
-    mapped = predict(packed, replace(OPTIONS, load_mode="mmap"))[0]
-    assert mapped.weights_bytes - predict(packed, OPTIONS)[0].weights_bytes == 100
 
 
 def test_a_header_that_leaves_out_a_size_or_has_an_unknown_type_gives_no_shape() -> None:

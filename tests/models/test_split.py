@@ -1,6 +1,7 @@
 """A model in several files: judged whole by its headers, and the same text from real weights."""
 
 import shutil
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from lab.synthetic.gguf_layout import Placed, read_layout
+from lab.synthetic.gguf_writer import NewTensor, copied, write_gguf
 from localspec.errors import ModelFileError, UsageError
 from localspec.launch.fit import plan_fit
 from localspec.launch.load import load
@@ -25,7 +28,6 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, Sampling
 from tests.models.gguf_builder import Raw, build, model_file, model_values
 from tests.models.shapes import LLAMA_1B, sparse_model
 from tests.models.sources import entry_for
-from tests.models.splitting import split_gguf
 
 FIRST, SECOND, THIRD = (f"toy-{number:05}-of-00003.gguf" for number in (1, 2, 3))
 
@@ -111,31 +113,21 @@ def test_an_imported_split_model_is_one_name(folder: Path, store: Store, copy: b
         changed.write(b"\0")
     with pytest.raises(UsageError, match="the name mine is taken"):
         import_file(folder / FIRST, "mine", registry, store)
+    if copy:  # a file that another split uses stays
+        other = import_file(folder / FIRST, "other", registry, store, copy=True)
+        removal = plan_removal(["mine"], registry, store)
+        assert removal.frees_bytes == (folder / THIRD).stat().st_size - 1
+        import_file(folder / FIRST, "again", registry, store)
+        assert remove(plan_removal(["other"], registry, store), store) == 0
+        assert store.path_of(other) is not None
+        freed = remove(plan_removal(["again"], registry, store), store)
+        assert freed == (folder / THIRD).stat().st_size
     assert (remove(plan_removal(["mine"], registry, store), store) > 0) == copy
     assert inventory(registry, store) == []
     assert len(list(folder.iterdir())) == 3
 
 
-def test_a_file_that_another_split_uses_stays(folder: Path, store: Store) -> None:
-    registry, third = load_registry(), folder / THIRD
-    import_file(folder / FIRST, "mine", registry, store, copy=True)
-    third.write_bytes(third.read_bytes() + b"\0")
-    other = import_file(folder / FIRST, "other", registry, store, copy=True)
-    removal = plan_removal(["mine"], registry, store)
-    assert removal.frees_bytes == remove(removal, store) == third.stat().st_size - 1
-    path = store.path_of(other)
-    assert path is not None
-    assert read_model(path).architecture == "toy"
-    import_file(folder / FIRST, "again", registry, store)
-    assert remove(plan_removal(["other"], registry, store), store) == 0
-    assert store.path_of(other) is not None
-    assert remove(plan_removal(["again"], registry, store), store) > 0
-    assert list((store.root / "blobs").iterdir()) == []
-
-
-def test_all_shards_arrive_under_the_names_that_llama_cpp_looks_for(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_shards_arrive(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror, shards = tmp_path / "mirror", list[ModelEntry]()
     mirror.mkdir()
     pieces = [bytes([number]) * 1000 for number in range(1, 4)]
@@ -211,3 +203,41 @@ def test_llama_cpp_opens_shards_from_a_folder_an_import_and_the_store(
     (path,) = fetch([of_shards("split", entries)], offline=True)
     assert path.is_relative_to(tmp_path / "other")
     assert text_of(path) == whole
+
+
+# Splits a GGUF file as llama.cpp's `llama-gguf-split` does: metadata in the first, tensors in order.
+
+
+def split_gguf(file: Path, folder: Path, stem: str, tensors_each: int) -> list[Path]:
+    """Write a model into several files of at most so many tensors, and return them in order."""
+    layout = read_layout(file)
+    parts = [
+        layout.tensors[start : start + tensors_each]
+        for start in range(0, len(layout.tensors), tensors_each)
+    ]
+    paths = []
+    for number, part in enumerate(parts):
+        path = folder / f"{stem}-{number + 1:05}-of-{len(parts):05}.gguf"
+        values = {
+            **(layout.values if number == 0 else {}),
+            "split.no": struct.pack("<IH", 2, number),
+            "split.tensors.count": struct.pack("<Ii", 5, len(layout.tensors)),
+            "split.count": struct.pack("<IH", 2, len(parts)),
+        }
+        _write(file, path, layout.version, values, part, layout.alignment)
+        paths.append(path)
+    return paths
+
+
+def _write(
+    source: Path,
+    path: Path,
+    version: int,
+    values: dict[str, bytes],
+    part: tuple[Placed, ...],
+    alignment: int,
+) -> None:
+    with source.open("rb") as weights, path.open("wb") as out:
+        tensors = [NewTensor(each.name, each, copied(weights, each)) for each in part]
+        for _ in write_gguf(out, version, values, tensors, alignment):
+            pass

@@ -1,25 +1,77 @@
+"""The store: verified bytes alone, whole or as a beginning that the next run takes up; and the sha256 of a file that is here."""
+
 import errno
+import hashlib
 import multiprocessing
 import os
 import signal
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Never
 
 import pytest
 
 from localspec.errors import IntegrityError
-from localspec.models.store import Store
+from localspec.models.gguf import model_files
+from localspec.models.store import Store, model_sha256, sha256_of
 from localspec.models.transfer import Partial, SourceFailedError
+from tests.models.gguf_builder import model_file
 from tests.models.sources import add, begin, entry_for
 
 DATA = bytes(range(256)) * 40
 ENTRY = entry_for(DATA)
+SHA256 = hashlib.sha256(model_file()).hexdigest()
 
 
-def is_clean(store: Store) -> bool:
-    """Return whether the store has nothing but its directories and verified files."""
-    return [path for path in store.root.glob("*/*") if path.name != ENTRY.sha256] == []
+def add_many_times(root: Path) -> None:
+    store = Store(root)
+    for _ in range(30):
+        path = add(store, ENTRY, DATA)
+        # Another process may be between any two of its steps here: the file is always whole.
+        assert path.read_bytes() == DATA
+
+
+def test_processes_that_add_the_same_file_do_not_disturb_each_other(store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=add_many_times, args=(store.root,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert [path.name for path in store.root.glob("*/*")] == [ENTRY.sha256]
+
+
+def test_a_copy_is_whole(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, name, moments = tmp_path / "file", tmp_path / "model.gguf", list[int]()
+    file.write_bytes(DATA)
+    path = store.copy(ENTRY, file, moments.append)
+    file.unlink()
+    assert (path.read_bytes(), moments) == (DATA, [0, len(DATA)])
+    path.unlink()
+    begin(store, ENTRY, DATA[:5000])
+    file.write_bytes(b"?" * 5000 + DATA[5000:])
+    assert store.copy(ENTRY, file).read_bytes() == DATA, "it goes on from what was fetched"
+    path.unlink()
+    file.write_bytes(DATA)
+    name.symlink_to(file)
+    assert store.adopt(ENTRY, name) == store.path_of(ENTRY) == path
+    assert path.readlink() == file
+    assert [each.name for each in store.root.glob("*/*")] == [ENTRY.sha256]
+    file.unlink()
+    assert store.path_of(ENTRY) is None
+    add(store, ENTRY, DATA)
+    assert not path.is_symlink()
+
+    def no_links(*_: object) -> Never:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    path.unlink()
+    file.write_bytes(DATA)
+    monkeypatch.setattr(Path, "symlink_to", no_links)
+    assert not store.adopt(ENTRY, file).samefile(file)
+    assert path.read_bytes() == DATA
 
 
 def unfinished(store: Store) -> list[Path]:
@@ -63,9 +115,7 @@ def test_other_bytes_do_not_enter(store: Store, tmp_path: Path, data: bytes, mat
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, OSError, RuntimeError])
-def test_what_came_before_an_interruption_stays_for_the_next_run(
-    store: Store, raised: type[BaseException]
-) -> None:
+def test_an_interrupted_beginning_stays(store: Store, raised: type[BaseException]) -> None:
     def build(partial: Partial) -> None:
         partial.write(DATA[:5000], 0)
         raise raised
@@ -79,9 +129,7 @@ def test_what_came_before_an_interruption_stays_for_the_next_run(
     assert unfinished(store) == []
 
 
-def test_nothing_enters_when_the_disk_does_not_take_the_bytes(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_enters_a_full_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> Never:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -89,20 +137,6 @@ def test_nothing_enters_when_the_disk_does_not_take_the_bytes(
     with pytest.raises(OSError, match="No space"):
         add(store, ENTRY, DATA)
     assert store.path_of(ENTRY) is None
-
-
-def test_a_copy_is_whole_and_goes_on_from_what_was_fetched(store: Store, tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(DATA)
-    moments: list[int] = []
-    path = store.copy(ENTRY, file, moments.append)
-    file.unlink()
-    assert path.read_bytes() == DATA
-    assert moments == [0, len(DATA)]
-    path.unlink()
-    begin(store, ENTRY, DATA[:5000])
-    file.write_bytes(b"?" * 5000 + DATA[5000:])
-    assert store.copy(ENTRY, file).read_bytes() == DATA
 
 
 def build_until_killed(root: Path, ready: Path) -> None:
@@ -114,9 +148,7 @@ def build_until_killed(root: Path, ready: Path) -> None:
     Store(root).receive(ENTRY, lambda _: None, build)
 
 
-def test_what_a_live_process_builds_is_waited_for_and_what_a_killed_one_left_is_taken_up(
-    store: Store, tmp_path: Path
-) -> None:
+def test_what_a_killed_process_left_is_taken_up(store: Store, tmp_path: Path) -> None:
     ready, context = tmp_path / "ready", multiprocessing.get_context("spawn")
     process = context.Process(target=build_until_killed, args=(store.root, ready))
     process.start()
@@ -145,54 +177,74 @@ def test_what_a_live_process_builds_is_waited_for_and_what_a_killed_one_left_is_
     assert unfinished(store) == []
 
 
-def add_many_times(root: Path) -> None:
-    store = Store(root)
-    for _ in range(30):
-        path = add(store, ENTRY, DATA)
-        # Another process may be between any two of its steps here: the file is always whole.
-        assert path.read_bytes() == DATA
+def test_a_tail_that_did_not_reach_the_disk_costs_one_more_fetch(store: Store) -> None:
+    begin(store, ENTRY, DATA[:5000])
+    (blob,) = (store.root / "partial").glob("*/blob")
+    # After a crash of the machine a file may have its length and not its bytes.
+    with blob.open("r+b") as file:
+        file.seek(-2000, os.SEEK_END)
+        file.write(bytes(2000))
+    offsets: list[int] = []
+
+    def fetch(partial: Partial) -> None:
+        offsets.append(partial.size_bytes)
+        partial.write(DATA[partial.size_bytes :], partial.size_bytes)
+
+    assert store.receive(ENTRY, lambda _: None, fetch).read_bytes() == DATA
+    assert offsets == [5000, 0]
 
 
-def test_processes_that_add_the_same_file_do_not_disturb_each_other(store: Store) -> None:
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=add_many_times, args=(store.root,)) for _ in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert is_clean(store)
+def test_a_disk_may_take_only_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Short:
+        calls = 0
+
+        def write(self, view: memoryview) -> int:
+            self.calls += 1
+            if self.calls > 1:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return raw.write(view[:1000]) or 0
+
+    with closing(Partial(ENTRY, tmp_path)) as opened:
+        raw = opened._file
+        monkeypatch.setattr(opened, "_file", Short())
+        with pytest.raises(OSError, match="No space"):
+            opened.write(DATA[:5000], 0)
+        monkeypatch.undo()
+    for size in (1000, 0):
+        with closing(Partial(ENTRY, tmp_path)) as opened:
+            assert opened.size_bytes == size
+        (tmp_path / "blob").write_bytes(DATA + b"x")
 
 
-@pytest.fixture
-def cached(tmp_path: Path) -> Path:
-    blob = tmp_path / "cache" / "blob"
-    blob.parent.mkdir()
-    blob.write_bytes(DATA)
-    name = blob.with_name("model.gguf")
-    name.symlink_to(blob)
-    return name
+def hashed(file: Path, root: Path) -> tuple[str, bool]:
+    """Return the hash, and whether the file was read for it."""
+    shares: list[float] = []
+    return model_sha256(model_files(file), root, shares.append), shares != []
 
 
-def test_a_file_of_a_cache_is_pointed_at_until_that_is_emptied(store: Store, cached: Path) -> None:
-    path = store.adopt(ENTRY, cached)
-    assert path == store.path_of(ENTRY)
-    assert path.readlink() == cached.resolve()
-    assert is_clean(store)
-    cached.resolve().unlink()
-    assert store.path_of(ENTRY) is None
-    add(store, ENTRY, DATA)
-    assert not path.is_symlink()
-    assert path.read_bytes() == DATA
-
-
-def test_without_any_links_there_is_a_copy(
-    store: Store, cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_links(*_: object) -> Never:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "symlink_to", no_links)
-    path = store.adopt(ENTRY, cached)
-    assert not path.samefile(cached)
-    assert path.read_bytes() == DATA
+def test_a_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
+    root, file = tmp_path / "data", tmp_path / "model.gguf"
+    root.mkdir()
+    file.write_bytes(model_file())
+    for read in (True, False):
+        assert hashed(file, root) == (SHA256, read)
+    assert str(file) not in (root / "hashes.json").read_text()
+    os.utime(file, ns=(1, 1))
+    for damaged in (None, "{", "[]", '{"a": 5}'):
+        if damaged is not None:
+            (root / "hashes.json").write_text(damaged)
+        for read in (True, False):
+            assert hashed(file, root) == (SHA256, read)
+    assert hashed(file, tmp_path / "no place for it") == (SHA256, True)
+    for folder in ("data/blobs", "hub/models--a--b/blobs"):
+        # As imported files lie there: a link to the user's own, which has another name.
+        blob = tmp_path / folder / SHA256
+        blob.parent.mkdir(parents=True)
+        blob.symlink_to(file)
+        (tmp_path / folder / "snapshot.gguf").symlink_to(blob)
+        assert hashed(blob, root) == (SHA256, False)
+        assert hashed(tmp_path / folder / "snapshot.gguf", root) == (SHA256, False)
+    file.write_bytes(DATA * 200)
+    shares: list[float] = []
+    assert sha256_of(file, shares.append) == hashlib.sha256(DATA * 200).hexdigest()
+    assert shares == [pytest.approx((1 << 20) / len(DATA * 200)), 1.0]

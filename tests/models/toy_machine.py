@@ -75,6 +75,12 @@ class ToyMachine:
         ended = warm.run(_PROGRAM, arguments, env, cwd=ROOT, timeout_s=PATIENCE_S)
         return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
+    def succeed(self, *arguments: str, **variables: str) -> Ended:
+        """Run the command, and see it succeed."""
+        ended = self.run(*arguments, **variables)
+        assert ended.code == 0, ended.err
+        return ended
+
     def assert_only_verified(self) -> None:
         """See that whatever has a name in the store has the bytes of that name."""
         for blob in self.blobs:

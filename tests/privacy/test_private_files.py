@@ -17,7 +17,7 @@ from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.storage.paths import data_dir
 from localspec.storage.token_log import TokenLog
-from tests.cli.command import PLAIN, localspec
+from tests.cli.command import PLAIN, localspec, succeed
 from tests.models.gguf_builder import model_file
 from tests.models.sources import begin
 from tests.telemetry.talking import recording
@@ -70,7 +70,6 @@ def test_everything_that_is_stored_is_private(root: Path, tmp_path: Path) -> Non
 def test_commands_leave_only_private_files(smollm2_path: Path, root: Path) -> None:
     model = (*PLAIN, "--target", str(smollm2_path), "--offline", "--max-tokens", "3")
     assert localspec("run", *model, "Hi").code == 0
-    done = localspec("chat", *model, stdin=b"Hi\n/quit\n")
-    assert done.code == 0, done.err
+    succeed("chat", *model, stdin=b"Hi\n/quit\n")
     assert "history.db" in {path.name for path in root.rglob("*")}
     assert _open_to_others(root.parent) == []

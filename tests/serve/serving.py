@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -102,6 +103,16 @@ class Served:
         """Return how many requests run or wait."""
         count: int = self.client.get("/health").json()["under_way"]
         return count
+
+    @contextmanager
+    def asking(self, *fields: dict[str, Any]) -> Iterator[list[Future[httpx.Response]]]:
+        """Ask questions beside what is done meanwhile, each under way before the next; they end with it."""
+        with ThreadPoolExecutor(len(fields)) as threads:
+            answers = list[Future[httpx.Response]]()
+            for each in fields:
+                answers.append(threads.submit(self.chat, **each))
+                self.wait_until(len(answers))
+            yield answers
 
     def wait_until(self, under_way: int) -> None:
         """Wait until so many requests are under way."""

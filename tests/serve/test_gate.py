@@ -14,16 +14,12 @@ KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 PARTS = [KEY[at : at + 6] for at in range(4, len(KEY) - 6)]
 MASK = "[masked: GitHub token]"
 SCRIPT = {
-    "answers": {
-        "key": f"It is {KEY}, yes.",
-        "think": f"<think>Is it {KEY}?</think>No.",
-        "send": f"Wait.\n{hermes('send', text=KEY)}",
-    },
+    "answers": {"key": f"It is {KEY}, yes.", "think": f"<think>Is it {KEY}?</think>No.", "send": f"Wait.\n{hermes('send', text=KEY)}"},
     "otherwise": ["Hello."],
     "calls": True,
     "thinks": True,
     "drafts": 5,
-}
+}  # fmt: skip
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOL = {"name": "send", "parameters": SCHEMA}
 TOOLS: dict[str, dict[str, Any]] = {

@@ -24,38 +24,28 @@ def written(path: Path, text: str, mode: int = 0o600) -> str:
     return str(path)
 
 
-def test_one_a_line_is_a_key_and_no_name_or_comment_is(tmp_path: Path) -> None:
+def test_one_a_line_is_a_key_and_no_name_or_comment_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     keys = keys_of(written(tmp_path / "keys", FILE))
     assert keys == {FIRST: "", SECOND: "usual", THIRD: ""}
     with served({}, guard=Guard(keys=(*keys,))) as server:
         for word in {*FILE.split(), "#"}:
             answer = server.client.get("/v1/models", headers={"Authorization": f"Bearer {word}"})
             assert answer.status_code == (200 if word in keys else 401), word
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
+    for text, word in [
         ("ann 0123456789abcde\n", "line 1: the key has 15 characters"),
         (f"{FIRST}\n\nann of office {SECOND}\n", "line 3 has 4 words"),
         (f"{FIRST}\n{FIRST} gate=off\n", "line 2 repeats the key of an earlier line"),
         (f"{FIRST}\ngate=off\n", "line 2 has 0 words"),
         ("# none\n", "has no keys"),
         ("\udcff", "cannot be read"),
-    ],
-)
-def test_what_is_no_key_is_refused_by_its_line(tmp_path: Path, text: str, word: str) -> None:
-    path = tmp_path / "keys"
-    path.write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(UsageError, match=word) as caught:
-        keys_of(str(path))
-    assert not any(each in str(caught.value) for each in (FIRST, SECOND))
-
-
-@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, True), (0o606, True)])
-def test_a_file_that_is_open_to_others_is_warned_about(
-    tmp_path: Path, mode: int, warned: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = written(tmp_path / "keys", f"\ufeff{FIRST}", mode)
-    assert keys_of(path) == {FIRST: ""}, "a byte order mark is no part of a key"
-    assert ("chmod 600" in capsys.readouterr().err) == warned
+    ]:
+        (tmp_path / "keys").write_bytes(text.encode(errors="surrogateescape"))
+        with pytest.raises(UsageError, match=word) as caught:
+            keys_of(str(tmp_path / "keys"))
+        assert not any(each in str(caught.value) for each in (FIRST, SECOND))
+    for mode, warned in [(0o600, False), (0o640, True), (0o606, True)]:
+        path = written(tmp_path / "keys", f"\ufeff{FIRST}", mode)
+        assert keys_of(path) == {FIRST: ""}, "a byte order mark is no part of a key"
+        assert ("chmod 600" in capsys.readouterr().err) == warned

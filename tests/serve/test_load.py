@@ -1,7 +1,5 @@
 """The instrument that measures servers under load, on one that tells a script."""
 
-from pathlib import Path
-
 import pytest
 
 from lab.benchmarks import serve_load
@@ -49,9 +47,6 @@ def test_every_server_answers_at_every_level_of_every_round() -> None:
 
 def test_a_ratio_is_the_median_of_the_rounds_that_both_had() -> None:
     assert serve_load.ratio([speed(10), speed(30), speed(60)], [speed(10), speed(10)]) == 2
-
-
-def test_the_best_of_the_peer_is_compared() -> None:
     own = {"auto", "off"}
     arms = [Arm(name, list, own=name in own) for name in ("auto", "off", "slow", "fast")]  # type: ignore[arg-type]
     speeds = {"auto": 22, "off": 20, "slow": 10, "fast": 11}
@@ -59,22 +54,5 @@ def test_the_best_of_the_peer_is_compared() -> None:
     told = "\n".join(serve_load.table(arms, found))
     assert "| 4 | fast | 60.0 | 11.0 | 0.10 | 0.10 | 195 | 1 |" in told
     assert "auto to off (off) 1.100, auto to the best of llama-server (fast) 2.000" in told
-
-
-def test_an_answer_that_breaks_off_is_no_answer() -> None:
-    with pytest.raises(RuntimeError, match="broke off"):
-        serve_load.answered([(0.1, 'data: {"choices": []}')])
-
-
-def test_a_refusal_ends_it() -> None:
     with served({}) as server, pytest.raises(RuntimeError, match="400"):
         serve_load.level(server.url, {**BODY, "temperature": -1}, 2, "Hello.", ["One?", "Two?"])
-
-
-def test_the_peer_gets_the_same_slots_and_context() -> None:
-    files = [Path("target.gguf"), Path("draft.gguf")]
-    flags = serve_load.peer_flags("draft:8", files, 4, 2048, 2)
-    assert flags[flags.index("-c") + 1] == "8192"
-    assert flags[flags.index("-np") + 1] == "4"
-    assert flags[flags.index("--spec-draft-n-max") + 1] == "8"
-    assert "--spec-type" not in serve_load.peer_flags("none", files, 4, 2048, 2)

@@ -1,11 +1,9 @@
 """Requests that name models: those on the disk are loaded, one at a time; others are refused in the form of each interface."""
 
 import hashlib
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -89,9 +87,6 @@ def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None
     assert catalogue.find("big").launch == replace(like, target="big")
     assert catalogue.find("own").launch == replace(like, target="own")
     assert catalogue.find("own").options.seed == 3
-
-
-def test_another_name_of_what_is_loaded_changes_nothing(catalogue: Catalogue) -> None:
     launch = LaunchOptions(pair="both", draft_model="small")
     first = ServedModel("both", launch, ReplyOptions())
     of_a_pair = replace(catalogue, first=first, names=("both", "big"))
@@ -102,33 +97,21 @@ def test_another_name_of_what_is_loaded_changes_nothing(catalogue: Catalogue) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
+def test_what_cannot_answer_says_why_and_no_path_is_looked_at(
+    catalogue: Catalogue, tmp_path: Path
+) -> None:
+    for name, word in [
         ("absent", "localspec pull absent"),
         ("neither", "localspec pull neither"),
         ("vectors", "makes vectors"),
-    ],
-)
-def test_what_cannot_answer_says_why(catalogue: Catalogue, name: str, word: str) -> None:
-    with pytest.raises(NotFound, match=word):
-        catalogue.find(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["gpt-4", "there.gguf", "./there.gguf", "~/there.gguf", "../../etc/passwd", "user/repo:Q4_K_M", "\0", "x" * 9999],
-)  # fmt: skip
-def test_no_path_is_looked_at_because_a_request_names_it(
-    catalogue: Catalogue, name: str, tmp_path: Path
-) -> None:
-    for each in (name, str(tmp_path / "there.gguf")):
-        with pytest.raises(NotFound, match="/v1/models") as caught:
-            catalogue.find(each)
-        assert len(str(caught.value)) < 300
-
-
-def test_one_that_is_pinned_serves_nothing_else(catalogue: Catalogue) -> None:
+    ]:
+        with pytest.raises(NotFound, match=word):
+            catalogue.find(name)
+    for name in ["gpt-4", "there.gguf", "./there.gguf", "~/there.gguf", "../../etc/passwd", "user/repo:Q4_K_M", "\0", "x" * 9999]:  # fmt: skip
+        for each in (name, str(tmp_path / "there.gguf")):
+            with pytest.raises(NotFound, match="/v1/models") as caught:
+                catalogue.find(each)
+            assert len(str(caught.value)) < 300
     pinned = replace(catalogue, pinned=True)
     assert pinned.listed() == ["first", "also"]
     with pytest.raises(NotFound, match="first or also"):
@@ -141,33 +124,23 @@ def hello() -> Iterator[Served]:
         yield server
 
 
-@pytest.mark.parametrize("path", [*bodies(""), COUNT])
-def test_every_interface_refuses_an_unknown_name_in_its_own_form(hello: Served, path: str) -> None:
-    body = bodies("hello").get(path) or {"messages": [user("hello")]}
-    error = hello.refuse(path, "gpt-4", 404, **body, model="gpt-4")
-    assert error["type"] == "not_found_error"
-    assert ("param" in error) is not path.startswith(MESSAGES)
+def test_every_interface_refuses_an_unknown_name_in_its_own_form(hello: Served) -> None:
+    for path in [*bodies(""), COUNT]:
+        body = bodies("hello").get(path) or {"messages": [user("hello")]}
+        error = hello.refuse(path, "gpt-4", 404, **body, model="gpt-4")
+        assert error["type"] == "not_found_error"
+        assert ("param" in error) is not path.startswith(MESSAGES)
 
 
 def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait(tmp_path: Path) -> None:
     begin = tmp_path / "begin"
     script = {"otherwise": ["x" * 300], "pass_s": str(begin), "parallel": 2}
     with served(script, others=("other",)) as server:
-        answers: list[Any] = []
-
-        def ask(model: str) -> None:
-            answers.append(server.chat("hello", model=model).json())
-
-        threads = [
-            threading.Thread(target=ask, args=(each,)) for each in ("a-pair", "other", "other")
-        ]
-        for number, each in enumerate(threads, 1):
-            each.start()
-            server.wait_until(number)
-        assert answers == []
-        begin.touch()
-        for each in threads:
-            each.join()
+        models = [{"text": "hello", "model": each} for each in ("a-pair", "other", "other")]
+        with server.asking(*models) as asked:
+            assert not any(each.done() for each in asked)
+            begin.touch()
+        answers = [each.result().json() for each in asked]
         assert [each["model"] for each in answers] == ["a-pair", "other", "other"]
         assert {len(each["choices"][0]["message"]["content"]) for each in answers} == {300}
         assert server.client.get("/health").json()["model"] == "other"

@@ -247,9 +247,8 @@ def test_a_chats_engine_is_a_servers_or_its_own(path: Path, tmp_path: Path) -> N
 LARGE, SMALL = (replace(PAIR, load=LoadOptions(n_ctx=n)) for n in (8192, 512))
 
 
-@pytest.mark.parametrize(
-    ("loaded", "n_ctx", "wanted", "alike"),
-    [
+def test_only_what_answers_alike_is_shared() -> None:
+    for loaded, n_ctx, wanted, alike in [
         (PAIR, 2000, PAIR, True),
         (PAIR, 2000, replace(PAIR, draft="off", draft_model=None), True),
         (PAIR, 2000, replace(PAIR, offline=True, fit=False), True),
@@ -264,12 +263,8 @@ LARGE, SMALL = (replace(PAIR, load=LoadOptions(n_ctx=n)) for n in (8192, 512))
         (LARGE, 8192, PAIR, True),
         (SMALL, 512, PAIR, False),
         (SMALL, 512, SMALL, True),
-    ],
-)
-def test_only_what_answers_alike_is_shared(
-    loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions, alike: bool
-) -> None:
-    assert has(loaded, n_ctx, wanted) is alike
+    ]:
+        assert has(loaded, n_ctx, wanted) is alike
 
 
 def test_nonsense_on_the_socket_ends_no_more_than_its_own_connection(path: Path) -> None:

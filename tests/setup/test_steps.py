@@ -119,23 +119,16 @@ def test_the_commands_name_this_python_this_version_and_the_options(
 TRIED = BuildTrial(("CUDA", "CPU"), ("CUDA0",), " 9, 10, 11", 1.0)
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
+def test_a_build_that_is_not_what_it_should_be_is_not_used() -> None:
+    rows: list[tuple[Any, ...]] = [
         ({}, None),
         ({"answer": None}, None),
         ({"backends": ("CPU",)}, "has no CUDA, only CPU"),
         ({"devices": ()}, "finds no device where the system has Card"),
         ({"answer": "@@@@"}, "gives a wrong answer ('@@@@')"),
-    ],
-)
-def test_a_build_that_is_not_what_it_should_be_is_not_used(
-    change: dict[str, Any], problem: str | None
-) -> None:
-    assert find_problem(msgspec.structs.replace(TRIED, **change), CUDA) == problem
-
-
-def test_a_build_without_rpc_is_not_used_where_it_was_requested() -> None:
+    ]
+    for change, problem in rows:
+        assert find_problem(msgspec.structs.replace(TRIED, **change), CUDA) == problem
     plan = replace(CUDA, options=("-DGGML_CUDA=ON", "-DGGML_RPC=ON"))
     assert find_problem(TRIED, plan) == "has no RPC"
     both = msgspec.structs.replace(TRIED, backends=("CUDA", "RPC", "CPU"))

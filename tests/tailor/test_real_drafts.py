@@ -30,9 +30,7 @@ def reply(draft_model: Path | None, target: Path) -> tuple[Sequence[int], float]
     return made.tokens, made.acceptance.acceptance_rate or 0.0
 
 
-def test_the_text_is_the_same_with_every_made_draft_model(
-    smollm2_path: Path, tmp_path: Path
-) -> None:
+def test_the_text_is_the_same_with_every_draft(smollm2_path: Path, tmp_path: Path) -> None:
     smaller, layers = (tmp_path / f"{name}.gguf" for name in ("q4_0", "layers"))
     quantise(smollm2_path, smaller)
     quantise(smollm2_path, layers, made=None, left_out=(20, 21, 22))

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from localspec.bench.prompts import BenchPrompt
 from localspec.calibration.calibrated import Calibration
@@ -24,6 +26,7 @@ from localspec.models.ledger import TAILORED
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.tailor.measure import speed_up
 from localspec.tailor.tailor import (
     Candidate,
     Tailor,
@@ -89,10 +92,9 @@ def text_with(draft: str) -> tuple[int, ...]:
     return tuple(tokens)
 
 
-def test_candidates_are_measured_and_the_kept_one_is_its_pairs_draft_model(
-    tailor: Tailor, job: TailoringJob, data: Path
-) -> None:
-    answers, before = tailor.record(PROMPTS), text_with("model:2")
+def test_the_best_candidate_is_kept(tailor: Tailor, job: TailoringJob, data: Path) -> None:
+    answers, before = tailor.record(PROMPTS), text_with("off")
+    assert text_with("model:2") == before
     assert [each.kind for each in answers] == ["code", "chat"]
     with work_folder() as folder:
         every = candidates(job)
@@ -122,20 +124,13 @@ def test_candidates_are_measured_and_the_kept_one_is_its_pairs_draft_model(
     # The next run tailors what this one replaced.
     assert tailoring_job("tiny", LaunchOptions()).pair.draft_model != "tiny-tailored"
     assert text_with("off") == text_with("model:2") == before
-
-
-def test_the_targets_first_layers_draft_and_change_no_text(
-    tailor: Tailor, job: TailoringJob
-) -> None:
-    answers, before = tailor.record(PROMPTS), text_with("off")
-    with work_folder() as folder:
-        made = tailor.measure(candidates(job)[-1], answers, folder)
+    with work_folder() as folder:  # the target's first layers
+        made = tailor.measure(every[-1], answers, folder)
         header = read_header(made.file)
         assert header.number("llama.block_count") == 1
         assert {each.name.split(".")[1] for each in header.tensors if "blk" in each.name} == {"0"}
         assert made.size_bytes == pytest.approx(made.candidate.size_bytes, rel=0.02)
         keep(job, paying(made), "it was measured")
-    assert load_registry().pairs["tiny"].draft_model == "tiny-tailored"
     assert text_with("model:2") == before
 
 
@@ -151,23 +146,19 @@ def test_a_target_of_few_bits_gives_its_layers_as_they_are(job: TailoringJob, da
     assert after == {name: kind for name, kind in before.items() if "blk.1" not in name}
 
 
-@pytest.mark.parametrize(
-    ("changes", "separable"),
-    [
-        ({}, True),
-        ({"general.architecture": "llama4"}, False),  # depends on the number of a layer
-        ({"llama.attention.head_count_kv": [2, 1]}, False),  # one number for each
-    ],
-)
-def test_layers_may_be_left_out_where_all_are_alike(
-    tmp_path: Path, changes: dict[str, Content], separable: bool
-) -> None:
-    values: dict[str, Content] = {"general.architecture": "llama", "llama.block_count": 2, "llama4.block_count": 2}  # fmt: skip
+def test_layers_may_be_left_out_where_all_are_alike(tmp_path: Path) -> None:
     parts = ("attn_output.weight", "ffn_down.weight")
     tensors = [Tensor(f"blk.{layer}.{part}", (8, 4)) for layer in (0, 1) for part in parts]
-    path = tmp_path / "model.gguf"
-    path.write_bytes(build({**values, **changes}, tensors, data_bytes=128))
-    assert (prunable_layers(read_header(path)) == 2) is separable
+    usual: dict[str, Content] = {"llama.block_count": 2, "llama4.block_count": 2}
+    cases: list[tuple[str, dict[str, Content], bool]] = [
+        ("llama", {}, True),
+        ("llama4", {}, False),  # depends on the number of a layer
+        ("llama", {"llama.attention.head_count_kv": [2, 1]}, False),  # one number for each
+    ]
+    for architecture, changes, separable in cases:
+        values = {"general.architecture": architecture, **usual, **changes}
+        (tmp_path / "model.gguf").write_bytes(build(values, tensors, data_bytes=128))
+        assert (prunable_layers(read_header(tmp_path / "model.gguf")) == 2) is separable
 
 
 def test_of_the_files_made_only_the_best_is_left_and_none_where_there_is_no_room(
@@ -230,9 +221,7 @@ def test_undo_and_rm_remove_entry_and_file(data: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["its file is gone", "the pair is another"])
-def test_a_pair_has_its_own_draft_model_where_the_made_one_does_not_suit(
-    data: Path, change: str
-) -> None:
+def test_a_pair_without_a_made_one_has_its_own_draft_model(data: Path, change: str) -> None:
     sha256 = kept(data)
     if change == "its file is gone":
         (data / "blobs" / sha256).unlink()
@@ -247,7 +236,7 @@ def test_a_pair_has_its_own_draft_model_where_the_made_one_does_not_suit(
     assert not (data / "blobs" / sha256).exists()
 
 
-def test_a_damaged_list_is_set_aside(data: Path) -> None:
+def test_damage_is_set_aside_and_one_process_tailors_at_a_time(data: Path) -> None:
     kept(data)
     (data / "tailored.toml").write_text('[pairs.tiny]\ntarget = "x"\n')
     done = localspec("list")
@@ -255,9 +244,6 @@ def test_a_damaged_list_is_set_aside(data: Path) -> None:
     assert "tailored.toml is now tailored.toml.damaged (" in done.err
     assert "tailor again" in done.err
     assert localspec("list").err == ""
-
-
-def test_the_work_folder_has_one_process_at_a_time_and_is_cleared(data: Path) -> None:
     (data / "tailoring").mkdir(parents=True)
     (data / "tailoring" / "0.gguf").write_bytes(b"left by a process that was killed")
     with suppress(Cancelled), work_folder() as folder:
@@ -335,9 +321,7 @@ def test_the_command_prints_what_it_tried_and_leaves_nothing(data: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.weights
-def test_a_real_model_requantised_still_agrees_mostly(
-    smollm2_path: Path, data: Path, tmp_path: Path
-) -> None:
+def test_real_models_agree_mostly(smollm2_path: Path, data: Path, tmp_path: Path) -> None:
     model = tmp_path / "smollm2.gguf"
     model.symlink_to(smollm2_path)
     pair = f'[pairs.tiny]\ntarget = "{model}"\ndraft_model = "{model}"\n'
@@ -351,3 +335,36 @@ def test_a_real_model_requantised_still_agrees_mostly(
     assert smaller["size_bytes"] < 0.85 * itself["size_bytes"]
     kinds = {"code", "edit", "chat", "summarise", "extract", "creative"}
     assert set(smaller["speed_up_by_workload"]) == kinds
+
+
+# Speed-ups of drafts: recorded answers replayed by hand.
+
+
+WIDE_IS_FREE = PassCosts((1, 64), (1.0, 1.0))
+FREE_DRAFT = PassCosts((1, 2), (1e-9, 1e-9))
+
+
+def test_answers_are_replayed_round_by_round() -> None:
+    # The first token comes with the prompt. Drafts of one: the second is wrong, of the next two passes each confirms a
+    # drafted token and one more, and behind each of these drafts the model has two tokens to evaluate.
+    hits = [False, False, True, True, True, True]
+    target, draft = (
+        PassCosts((1, 2, 3, 32), (10.0, 11.0, 99.0, 999.0)),
+        PassCosts((1, 2), (1.0, 1.5)),
+    )
+    spent = (11 + 1) + (11 + 1) + (11 + 1.5)
+    found = speed_up({"code": [hits]}, target, draft)["code"]
+    assert found == pytest.approx(50 / spent)
+    earned = speed_up({"a": [[True] * 31], "b": [[False] * 31]}, WIDE_IS_FREE, FREE_DRAFT)
+    assert earned == {"a": pytest.approx(30), "b": pytest.approx(1)}
+
+
+@settings(max_examples=30)
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=20), min_size=1, max_size=2))
+def test_more_right_tokens_never_earn_less(answers: list[list[bool]]) -> None:
+    draft = PassCosts((1, 2), (0.1, 0.1))
+    worse = speed_up({"code": answers}, WIDE_IS_FREE, draft)["code"]
+    better = speed_up({"code": [[True] * len(each) for each in answers]}, WIDE_IS_FREE, draft)[
+        "code"
+    ]
+    assert 1.0 <= worse <= better + 1e-9

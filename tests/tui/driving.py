@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from textual import events
 from textual._compositor import LayoutUpdate
 from textual.pilot import Pilot
 from textual.screen import Screen
+from textual.widget import Widget
 
 from localspec.engine.engine import RemoteEngine
 from localspec.history.archive import History
@@ -67,6 +68,11 @@ class Chat:
         return [each.message.text for each in self.session.talk.messages]
 
     @property
+    def questions(self) -> list[str]:
+        """Every second message."""
+        return self.contents[::2]
+
+    @property
     def line(self) -> str:
         """All that the screen shows, on one line."""
         return " ".join(self.text().split())
@@ -106,19 +112,39 @@ class Chat:
                 break
             stack[-1]._on_timer_update()
 
-    async def press(self, *keys: str) -> None:
+    async def press(self, *keys: str, **seen: Any) -> None:
         await self.pilot.press(*keys)
         await self.settle()
+        self.see(**seen)
+
+    def see(
+        self, shows: str | Sequence[str] = (), lacks: str = "", typed: str | None = None
+    ) -> None:
+        """See that the screen shows texts, wherever its lines end, and lacks one, and what the composer has."""
+        texts = [shows] if isinstance(shows, str) else shows
+        missing = [each for each in texts if each not in self.text() and each not in self.line]
+        assert not missing, (missing, self.text())
+        assert not lacks or lacks not in self.line, (lacks, self.text())
+        assert typed is None or self.composer.text == typed
+
+    async def click(self, widget: Widget | None = None, at: tuple[int, int] = (0, 0)) -> None:
+        await self.pilot.click(widget, offset=at)
+        await self.settle()
+
+    def let(self, name: str) -> None:
+        """Make the file that the script waits for."""
+        (self.session.folder.parent / name).touch()
 
     async def type(self, text: str) -> None:
         """Paste a text into the composer: quicker than its keys one by one."""
         self.composer.post_message(events.Paste(text))
         await self.settle()
 
-    async def ask(self, text: str) -> None:
+    async def ask(self, text: str, **seen: Any) -> None:
         """Ask, and wait for the end of the answer."""
         await self.begin(text)
         await self.until_rest()
+        self.see(**seen)
 
     async def begin(self, text: str) -> None:
         """Ask, and wait until the question is there."""
@@ -130,14 +156,14 @@ class Chat:
         await self.until(lambda: self.exchange.answer)
         return self.exchange.answer
 
-    async def run(self, text: str) -> None:
-        """Write a text or a command, and press Enter."""
+    async def run(self, text: str, **seen: Any) -> None:
+        """Write a text or a command, press Enter, and see what comes of it."""
         self.composer.focus()
         self.composer.fill(text)
         await self.settle()
         if self.app.view.entry.list_open:
             await self.press("escape")
-        await self.press("enter")
+        await self.press("enter", **seen)
 
     async def ready(self) -> None:
         await self.until(lambda: self.session.models.ready is not None)
@@ -193,7 +219,7 @@ def drive(
     Args:
         doing: what is done.
         folder: where history and working directory are.
-        script: of the engine double.
+        script: of the engine double; a path in it is of a file in the folder.
         size: columns and rows.
         preferences: of the user.
         pair: what is loaded; None leaves it to the chat.
@@ -205,7 +231,7 @@ def drive(
     work = folder / "work"
     work.mkdir(exist_ok=True)
     talk = SavedConversation(History(folder / "history"))
-    engine = engine or RemoteEngine(command(script))
+    engine = engine or RemoteEngine(command(_placed(script, folder)))
     calling = None if tools is None else tools(work)
     launch = load or LaunchOptions(pair=pair)
     session = Session(engine, talk, launch, ReplyOptions(), work, work=calling)
@@ -224,6 +250,13 @@ def drive(
             asyncio.run(run())
     finally:
         session.close()
+
+
+def _placed(script: Any, folder: Path) -> Any:
+    """Return a script with its paths in a folder."""
+    if isinstance(script, Mapping):
+        return {name: _placed(each, folder) for name, each in script.items()}
+    return str(folder / script) if isinstance(script, Path) else script
 
 
 def driven(

@@ -8,7 +8,11 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +33,7 @@ session = Session(RemoteEngine(command({script!r})), SavedConversation(history),
 latest = history.latest()
 if latest is not None:
     session.resume(latest)
-app = ChatApp(session)
+app = ChatApp(session, give_back=lambda: None)
 app.run()
 session.close()
 if app.failure:
@@ -90,6 +94,14 @@ class Terminal:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def end(self) -> int:
+        """Read up to the end of the program; return its code."""
+        ended = until(lambda: self.read() == b"" and self.process.poll() is not None, PATIENCE_S)
+        assert ended, self.seen[-500:]
+        while self.read(0.1):
+            pass
+        return self.process.returncode
+
     def close(self) -> None:
         """End the program."""
         self.type("\x11")
@@ -99,3 +111,15 @@ class Terminal:
         self.process.kill()
         self.process.wait()
         os.close(self.fd)
+
+
+@contextmanager
+def in_terminal(*command: str, **variables: str) -> Iterator[Terminal]:
+    """Start a program in a terminal; it is killed if it outlives the test."""
+    started = Terminal(*command, **variables)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+        os.close(started.fd)

@@ -10,19 +10,15 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.session.compaction import REQUEST, context_of, options_for, recent_from
 from localspec.session.conversation import SavedConversation
-from localspec.session.preferences import Compact, Preferences
+from localspec.session.preferences import Preferences
+from tests.support.checks import fits
 from tests.tui.driving import Chat, driven
-from tests.tui.lines import said as chat_in_lines
+from tests.tui.lines import said
 
-SCRIPT: dict[str, Any] = {
-    "answers": {
-        "Summarise our": "They spoke of rivers.",
-        "Rhine": "It is 1233 km long.",
-        "and the Rhone": "812 km.",
-    },
-    "otherwise": ["Well."],
-    "n_ctx": 3000,
-}
+SUMMARY, RHONE = "They spoke of rivers.", "and the Rhone?"
+ANSWERS = {"Summarise our": SUMMARY, "Rhine": "It is 1233 km long.", "and the Rhone": "812 km."}
+SCRIPT: dict[str, Any] = {"answers": ANSWERS, "otherwise": ["Well."], "n_ctx": 3000}
+QUESTION = f"{'the Rhone ' * 60} {RHONE}"
 
 
 def reply(talk: SavedConversation, text: str, *, cut: bool = False) -> None:
@@ -115,97 +111,45 @@ def test_summary_is_made_in_free_words_and_in_bounds() -> None:
     assert (made.regex, made.stop, made.stop_loops) == (None, (), True)
 
 
-def said(
-    folder: Path,
-    *lines: str,
-    long: int = 0,
-    compact: Compact = "ask",
-    quiet: bool = False,
-    summary: str = "They spoke of rivers.",
-) -> tuple[int, str, str]:
-    """Chat in lines, in a conversation that had so many long answers before; return the exit code, the answers and the news."""
-    talk = SavedConversation(History(folder / "history"))
+CHANGED = ("the Rhine?", "/compact", "/compact edit", "/compact Mine.", "/copy")
+FULL = "full, summarising; earlier messages stay in the history"
+BY_ITSELF = f"Well.\n{SUMMARY}\n812 km.\n"
+# What is typed; how many long answers were before; when it is compacted, and how; the code, the answers and the news.
+TALKS: list[tuple[Any, ...]] = [
+    (("short?", "shorter?", "/compact", RHONE), 1, "ask", {}, 0, f"Well.\nWell.\n{SUMMARY}\n812 km.\n", {"/compact has the model summarise": 1}),
+    ((QUESTION, "/compact"), 1, "ask", {}, 0, f"{SUMMARY}\n812 km.\n", {"/compact summarises earlier turns": 1}),
+    ((QUESTION,), 1, "auto", {}, 0, f"{SUMMARY}\n812 km.\n", {"the context is full, summarising": 1}),
+    *((("short?", RHONE, "/compact edit"), 1, "auto", {"quiet": quiet}, 0, BY_ITSELF, {FULL: 1, f"to change it: /compact {SUMMARY}": 1}) for quiet in (False, True)),
+    # One that no summary makes room for is refused once, and one that comes to nothing is asked for once.
+    (("the Rhone " * 900,), 1, "auto", {}, 1, f"{SUMMARY}\n", {"summarising": 1}),
+    *(((QUESTION, "again?" * 200), long, "auto", {"summary": each}, 1, None, {"summarising": 1}) for long, each in ((4, "never made"), (1, ""), (1, " \n"))),
+    (("short?", "shorter?"), 1, "off", {}, 0, "Well.\nWell.\n", {"compact": 0}),
+    *(((f"/compact{each}",), 0, "ask", {}, 2, "", {}) for each in ("", " edit", " some words")),
+    (CHANGED, 0, "ask", {}, 0, {"\nMine.\n": 1}, {f"to change it: /compact {SUMMARY}": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "long", "compact", "how", "code", "out", "news"), TALKS)
+def test_summary_is_made_in_lines(
+    tmp_path: Path, typed: Any, long: int, compact: Any, how: Any, code: int, out: Any, news: Any
+) -> None:
+    talk = SavedConversation(History(tmp_path / "history"))
     for _ in range(long):
         talk.say(Message.user("the Rhine?"))
         reply(talk, "It is 1233 km long, and flows north. " * 66)
-    script = {**SCRIPT, "answers": {**SCRIPT["answers"], "Summarise our": summary}}
-    how: dict[str, Any] = {"resume": talk.conversation, "preferences": Preferences(compact=compact)}
-    return chat_in_lines(folder, *lines, script=script, talk=talk, quiet=quiet, **how)
-
-
-def test_nearly_full_context_is_told_once_and_compacting_makes_room(tmp_path: Path) -> None:
-    lines = ("short?", "shorter?", "/compact", "and the Rhone?")
-    code, out, err = said(tmp_path, *lines, long=1)
-    assert code == 0, err
-    assert err.count("/compact has the model summarise") == 1
-    assert out == "Well.\nWell.\nThey spoke of rivers.\n812 km.\n"
-
-
-@pytest.mark.parametrize(
-    ("compact", "typed", "news"),
-    [
-        ("ask", ["/compact"], "/compact summarises earlier turns"),
-        ("auto", [], "the context is full, summarising"),
-    ],
-)
-def test_question_that_found_no_room_is_asked_again_behind_the_summary(
-    compact: Compact, typed: list[str], news: str, tmp_path: Path
-) -> None:
-    question = f"{'the Rhone ' * 60} and the Rhone?"
-    code, out, err = said(tmp_path, question, *typed, long=1, compact=compact)
-    assert news in err
-    assert code == 0, err
-    assert out == "They spoke of rivers.\n812 km.\n"
-
-
-@pytest.mark.parametrize("quiet", [False, True])
-def test_nearly_full_context_is_summarised_by_itself_where_it_is_set_so(
-    tmp_path: Path, quiet: bool
-) -> None:
-    lines = ("short?", "and the Rhone?", "/compact edit")
-    code, out, err = said(tmp_path, *lines, long=1, compact="auto", quiet=quiet)
-    assert code == 0, err
-    assert out == "Well.\nThey spoke of rivers.\n812 km.\n", "the summary is shown"
-    assert err.count("full, summarising; earlier messages stay in the history") == 1
-    assert "to change it: /compact They spoke of rivers." in err
-
-
-def test_question_that_no_summary_makes_room_for_is_refused_once(tmp_path: Path) -> None:
-    code, out, err = said(tmp_path, "the Rhone " * 900, long=1, compact="auto")
-    assert code != 0
-    assert out == "They spoke of rivers.\n"
-    assert err.count("summarising") == 1
-
-
-@pytest.mark.parametrize(("long", "summary"), [(4, "never made"), (1, ""), (1, " \n")])
-def test_summary_that_finds_no_room_or_comes_to_nothing_is_asked_for_once(
-    tmp_path: Path, long: int, summary: str
-) -> None:
-    question = f"{'the Rhone ' * 60} and the Rhone?"
-    code, out, err = said(
-        tmp_path, question, "again?" * 200, long=long, compact="auto", summary=summary
+    answers = {**ANSWERS, "Summarise our": how.get("summary", SUMMARY)}
+    ended, given, told = said(
+        tmp_path,
+        *typed,
+        script={**SCRIPT, "answers": answers},
+        talk=talk,
+        resume=talk.conversation,
+        preferences=Preferences(compact=compact),
+        quiet=how.get("quiet", False),
     )
-    assert code != 0
-    assert out.strip() == ""
-    assert err.count("summarising") == 1
-
-
-def test_nothing_is_offered_where_it_is_set_so(tmp_path: Path) -> None:
-    code, out, err = said(tmp_path, "short?", "shorter?", long=1, compact="off")
-    assert (code, out) == (0, "Well.\nWell.\n")
-    assert "compact" not in err
-
-
-@pytest.mark.parametrize("line", ["/compact", "/compact edit", "/compact some words"])
-def test_nothing_to_summarise_says_so(tmp_path: Path, line: str) -> None:
-    assert said(tmp_path, line)[0] == 2
-
-
-def test_summary_is_shown_to_be_changed(tmp_path: Path) -> None:
-    lines = ("the Rhine?", "/compact", "/compact edit", "/compact Mine.", "/copy")
-    _, out, err = said(tmp_path, *lines)
-    assert "to change it: /compact They spoke of rivers." in err
-    assert out.endswith("Mine.\n")
+    assert ended == code, told
+    fits(given.strip() if out is None else given, out or "")
+    fits(told, news)
 
 
 @driven(SCRIPT)
@@ -213,16 +157,11 @@ async def test_screen_shows_what_was_typed_and_that_it_is_done(chat: Chat) -> No
     await chat.ask("the Rhine?")
     before = chat.session.context_tokens
     await chat.run("/compact")
-    await chat.until(lambda: "They spoke of rivers." in chat.text())
-    await chat.until(lambda: "summarised; earlier messages stay in the history" in chat.text())
-    text = " ".join(chat.text().split())
-    assert "Summarise our" not in text
-    assert "You ▌ /compact" in text
-    await chat.ask("and the Rhone?")
-    assert "You · 2 ▌ and the Rhone?" in " ".join(chat.text().split())
+    await chat.until_text(SUMMARY, "summarised; earlier messages stay in the history")
+    chat.see("You ▌ /compact", lacks="Summarise our")
+    await chat.ask(RHONE, shows="You · 2 ▌ and the Rhone?")
     await chat.run("/undo")
-    await chat.run("/undo")
-    assert "taken back: /compact" in chat.text()
+    await chat.run("/undo", shows="taken back: /compact")
     await chat.until(lambda: abs(chat.session.context_tokens - before) < 10)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.history.archive import History
+from localspec.messages import DocumentPart
 from localspec.retrieval.index import open_index
 from localspec.retrieval.update import add
 from localspec.session.export import exported
@@ -33,40 +34,34 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_cited_is_visible_and_opened_by_keys(tmp_path: Path) -> None:
     async def doing(chat: Chat) -> None:
+        def documents(at: int) -> tuple[DocumentPart, ...]:
+            return chat.session.talk.messages[at].message.documents
+
         await chat.ready()
-        await chat.run("/docs notes")
-        assert "at most 1500 tokens of passages" in chat.text()
-        assert "docs notes, ≤ 1500 tokens" in chat.text()
-        await chat.ask(QUESTION)
-        text = chat.text()
-        assert "+ [1] tea.md:1-3" in text
-        assert "+ passages · ≈ 17 tokens" in text
-        assert "how to answer" not in text
-        assert text.rindex("[1] tea.md:1-3") > text.index("At 71 degrees")
-        assert "[9] names no passage" in text
-        await chat.ask("And espresso?")
-        assert "+ [2] coffee.md:1-3" in chat.text()
+        told = ["at most 1500 tokens of passages", "docs notes, ≤ 1500 tokens"]
+        await chat.run("/docs notes", shows=told)
+        told = ["+ [1] tea.md:1-3", "+ passages · ≈ 17 tokens", "[9] names no passage"]
+        await chat.ask(QUESTION, shows=told, lacks="how to answer")
+        assert chat.text().rindex("[1] tea.md:1-3") > chat.text().index("At 71 degrees")
+        await chat.ask("And espresso?", shows="+ [2] coffee.md:1-3")
         await chat.press("f9")
         sheet = chat.app.screen
         assert isinstance(sheet, ListSheet)
-        hints = [row.hint for row in sheet.rows]
-        assert hints[:2] == ["tea.md:1-3 · cited", "coffee.md:1-3"]
-        assert hints[2:] == ["an index of your files", "answer from no index"]
-        await chat.press("enter")
+        places = ["tea.md:1-3 · cited", "coffee.md:1-3"]
+        others = ["an index of your files", "answer from no index"]
+        assert [row.hint for row in sheet.rows] == places + others
+        await chat.press("enter", shows="brewed at 71 degrees")
         assert isinstance(chat.app.screen, TextSheet)
-        assert "brewed at 71 degrees" in chat.text()
         await chat.press("escape")
         await chat.run("/docs off")
-        await chat.ask("@nobody there?")
-        assert chat.session.talk.messages[-2].message.documents == ()
-        assert "no file matches @nobody" in chat.text()
+        await chat.ask("@nobody there?", shows="no file matches @nobody")
+        assert documents(-2) == ()
         await chat.ask(f"@notes {QUESTION}")  # for one question
-        assert chat.session.talk.messages[-2].message.documents
+        assert documents(-2)
         await chat.run("/edit 4 How many bars? @notes")
-        assert chat.session.talk.messages[-1].message.documents == ()
+        assert documents(-1) == ()
         await chat.until_rest()
-        await chat.run("/docs other")
-        assert "choose one of notes" in chat.text()
+        await chat.run("/docs other", shows="choose one of notes")
 
     drive(doing, tmp_path, SCRIPT, size=(100, 40))
     with closing(History(tmp_path / "history")) as history:

@@ -1,12 +1,8 @@
 """A chat behind a gate: what is streamed, kept, searched and exported has nothing of a secret; what was asked for can be seen."""
 
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import pytest
-
-from lab.planted import FORMATS, planted
 from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
@@ -38,21 +34,6 @@ def test_lines_and_history_have_nothing_of_a_secret(tmp_path: Path) -> None:
     assert MASK.encode() in on_disk(tmp_path)
     assert b"ghp_" not in found
     assert KEY[8:20].encode() not in found
-
-
-@pytest.mark.slow
-def test_no_format_is_seen_kept_or_exported_drafted_or_not(tmp_path: Path) -> None:
-    secrets = [planted(Random(each), each) for each in FORMATS]
-    script = {"otherwise": [f"Use {each.text} here." for each in secrets], "n_ctx": 40_000}
-    for drafts in (0, 6):
-        folder = tmp_path / str(drafts)
-        lines = [f"{number}?" for number in range(len(secrets))] + ["/export json all.json"]
-        code, out, err = said(folder, *lines, script={**script, "drafts": drafts}, gate="usual")
-        assert code == 0, err
-        found = (out + err).encode() + on_disk(folder)
-        assert found.count(b"[masked: ") >= 3 * len(secrets)
-        for each in secrets:
-            assert each.body.strip().encode() not in found, each
 
 
 def test_rule_that_stops_ends_the_answer(tmp_path: Path) -> None:
@@ -87,25 +68,23 @@ def kept(folder: Path) -> tuple[History, int]:
     return history, conversation
 
 
-@pytest.mark.parametrize("style", ["md", "json"])
-def test_exports_mask_answers_and_both_sides_where_that_is_asked_for(
-    tmp_path: Path, style: str
-) -> None:
-    history, conversation = kept(tmp_path)
-    mask = usual_gate().cleaned
-    whole = exported(history, conversation, style, mask)
-    assert KEY not in whole
-    assert "ann@example.org" not in whole
-    assert whole.count(MASK) >= 3
-    assert KEY in exported(history, conversation, style, None)
-    path, _ = write_export(history, conversation, style, tmp_path, mask, own=True)
-    assert "ann" not in path.name
-    assert KEY.encode() not in path.read_bytes()
-    path, masked = write_export(history, conversation, style, tmp_path, mask)
-    assert "ann-example" in path.name.replace(" ", "-")
-    text = path.read_text()
-    assert text.count("ann@example.org") == 2, "the title, and the question"
-    assert KEY not in text
-    assert masked.startswith(f"{text.count('[masked: ')} passages masked (GitHub token")
-    assert write_export(history, conversation, style, tmp_path, None)[1] == ""
-    history.close()
+def test_exports_mask_answers_and_both_sides_where_that_is_asked_for(tmp_path: Path) -> None:
+    for style in ["md", "json"]:
+        history, conversation = kept(tmp_path)
+        mask = usual_gate().cleaned
+        whole = exported(history, conversation, style, mask)
+        assert KEY not in whole
+        assert "ann@example.org" not in whole
+        assert whole.count(MASK) >= 3
+        assert KEY in exported(history, conversation, style, None)
+        path, _ = write_export(history, conversation, style, tmp_path, mask, own=True)
+        assert "ann" not in path.name
+        assert KEY.encode() not in path.read_bytes()
+        path, masked = write_export(history, conversation, style, tmp_path, mask)
+        assert "ann-example" in path.name.replace(" ", "-")
+        text = path.read_text()
+        assert text.count("ann@example.org") == 2, "the title, and the question"
+        assert KEY not in text
+        assert masked.startswith(f"{text.count('[masked: ')} passages masked (GitHub token")
+        assert write_export(history, conversation, style, tmp_path, None)[1] == ""
+        history.close()

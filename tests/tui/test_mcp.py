@@ -43,12 +43,6 @@ def test_a_server_that_dies_in_a_call_costs_its_tools_and_not_the_chat(tmp_path:
     assert "ended: out of tokens; its tools are off" in err
 
 
-def test_a_server_that_is_not_there_is_told_and_the_chat_begins(tmp_path: Path) -> None:
-    out, err = talk("dies at the start", tmp_path, iter([]), "are you still there?")
-    assert out == "I am here.\n"
-    assert "its tools are off" in err
-
-
 def test_what_is_allowed_for_good_is_asked_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

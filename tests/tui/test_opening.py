@@ -7,19 +7,19 @@ import signal
 import struct
 import sys
 import termios
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localspec.history.archive import History
-from tests.cli.test_chat import alive
-from tests.tui.terminal import CHAT, ROOT, Terminal
+from tests.cli.command import PLAIN
+from tests.cli.test_chat import own_history
+from tests.tui.terminal import CHAT, ROOT, Terminal, in_terminal
 from tests.waiting import PATIENCE_S, until
 
+__all__ = ["own_history"]
 pytestmark = pytest.mark.process
 
 # What Textual writes when it takes the terminal.
@@ -29,19 +29,10 @@ NARROW = "\x1b[30;1H"  # the last row of a smaller terminal
 _NO_HANGUP = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
 
 
-@contextmanager
-def terminal(*command: str, **variables: str) -> Iterator[Terminal]:
-    """Start a program in a terminal; it is killed if it outlives the test."""
-    # A terminal behind a slow line is waited for longer, and so is ours on a busy machine.
+def terminal(*command: str, **variables: str) -> AbstractContextManager[Terminal]:
+    """Start a program in a terminal behind a slow line, which is waited for longer."""
     given = {"SSH_CONNECTION": "slow", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)}
-    given |= variables
-    started = Terminal(*command, **given)
-    try:
-        yield started
-    finally:
-        started.process.kill()
-        started.process.wait()
-        os.close(started.fd)
+    return in_terminal(*command, **(given | variables))
 
 
 def untouched() -> list[Any]:
@@ -51,17 +42,6 @@ def untouched() -> list[Any]:
     os.close(ours)
     os.close(theirs)
     return modes
-
-
-def ended(screen: Terminal) -> int:
-    """Read until the program ends; return its code."""
-    end_s = time.monotonic() + PATIENCE_S
-    while screen.process.poll() is None:
-        assert time.monotonic() < end_s, screen.seen[-500:]
-        screen.read()
-    while screen.read(0.1):
-        pass
-    return screen.process.returncode
 
 
 def sized(screen: Terminal, columns: int, rows: int) -> None:
@@ -114,7 +94,7 @@ def test_keys_that_come_before_textual_are_not_lost(tmp_path: Path) -> None:
         screen.until("first second third")
         assert screen.seen.count(b"\x1b[?1049h") == 1
         screen.type("\x11")
-        assert ended(screen) == 0
+        assert screen.end() == 0
         assert screen.seen.count(LEFT) == 1
         assert termios.tcgetattr(screen.fd) == untouched()
 
@@ -124,7 +104,7 @@ def test_keys_that_leave_may_come_before_textual_too(keys: str, tmp_path: Path) 
     with terminal(*CHAT_VERB, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
         waiting(screen)
         screen.type(keys)
-        assert ended(screen) == 0
+        assert screen.end() == 0
         assert screen.seen.count(LEFT) == 1
 
 
@@ -132,7 +112,7 @@ def test_ctrl_c_before_textual_interrupts(tmp_path: Path) -> None:
     with terminal("setsid", "--ctty", "--wait", *CHAT_VERB, **held(tmp_path)) as screen:
         waiting(screen)
         screen.type("\x03")
-        assert ended(screen) == 130
+        assert screen.end() == 130
         assert LEFT not in screen.seen
 
 
@@ -144,7 +124,7 @@ def test_a_signal_ends_the_chat_at_any_moment_and_leaves_the_terminal_as_it_was(
         waiting(screen)
         screen.until(seen)
         screen.process.send_signal(signal.SIGTERM)
-        assert ended(screen) == 128 + signal.SIGTERM
+        assert screen.end() == 128 + signal.SIGTERM
         assert screen.seen.count(LEFT) == screen.seen.count(b"\x1b[?1049h")
         assert screen.seen.count(b"\x1b[?1000h") == screen.seen.count(b"\x1b[?1000l")
         assert termios.tcgetattr(screen.fd) == untouched()
@@ -158,7 +138,7 @@ def test_what_goes_wrong_before_textual_leaves_the_terminal_as_it_was(
     words: list[str], why: bytes, tmp_path: Path
 ) -> None:
     with terminal(*localspec("chat", *words), LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
-        assert ended(screen) != 0
+        assert screen.end() != 0
         assert why in screen.seen
         assert LEFT not in screen.seen
         assert termios.tcgetattr(screen.fd) == untouched()
@@ -169,18 +149,39 @@ def test_lines_are_no_screen(words: list[str], variables: dict[str, str], tmp_pa
     with terminal(*CHAT_VERB, *words, LOCALSPEC_DATA_DIR=str(tmp_path), **variables) as screen:
         screen.until("> ")
         screen.type("/quit\r")
-        assert ended(screen) == 0
+        assert screen.end() == 0
         assert b"\x1b[?1049h" not in screen.seen
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_real_conversation_ends_with_how_to_continue_it(own_history: Path) -> None:
+    greedy = (*PLAIN, "--temperature", "0", "--max-tokens", "8", "-m", "smollm2-135m")
+    with terminal(*localspec("chat", *greedy)) as screen:
+        screen.until("something.")
+        screen.type("What is the capital of France?\r")
+        screen.until("tokens/s", PATIENCE_S)
+        screen.type("\x11")
+        assert screen.end() == 0
+    assert b"continue with: localspec chat --continue 1" in screen.seen.rpartition(LEFT)[2]
+    assert (own_history / "history" / "history.db").stat().st_mode & 0o777 == 0o600
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_terminal_that_vanishes_without_a_signal_ends_the_chat(
-    streaming: bool, tmp_path: Path
+@pytest.mark.parametrize(("streaming", "signalled"), [(False, False), (True, False), (True, True)])
+def test_a_terminal_that_vanishes_takes_chat_and_engine_along_and_what_was_said_is_kept(
+    streaming: bool, signalled: bool, tmp_path: Path
 ) -> None:
     script = {"otherwise": ["word " * 400], "pass_s": 0.005 if streaming else 0.0}
     code = CHAT.format(root=str(ROOT), folder=str(tmp_path), script=script)
-    with terminal(*_NO_HANGUP, sys.executable, "-c", code) as screen:
+    with terminal(*_NO_HANGUP[: 4 * (not signalled)], sys.executable, "-c", code) as screen:
         screen.until("context 0%")
         screen.type("one?\r")
         screen.until("word word")
@@ -188,8 +189,11 @@ def test_a_terminal_that_vanishes_without_a_signal_ends_the_chat(
             screen.until(" tokens/s")
         children = Path(f"/proc/{screen.process.pid}/task/{screen.process.pid}/children")
         engine = int(children.read_text().split()[0])
-        os.close(screen.fd)
-        screen.fd = os.open(os.devnull, os.O_RDONLY)
+        if signalled:
+            screen.process.send_signal(signal.SIGHUP)
+        else:
+            os.close(screen.fd)
+            screen.fd = os.open(os.devnull, os.O_RDONLY)
         screen.process.wait(PATIENCE_S)
     assert until(lambda: not alive(engine))
     history = History(tmp_path)

@@ -3,8 +3,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from random import Random
 from typing import Any
 
-import pytest
-
 from localspec.chat.events import Event, Finished, RoundDone, Started, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import Round, StopReason
@@ -50,10 +48,13 @@ def run(*lanes: Lane) -> tuple[Race, Lanes]:
     return race, engine
 
 
-def test_both_lanes_have_one_seed_and_the_same_cache_one_after_the_other() -> None:
+def test_both_lanes_have_one_seed_and_a_cache_and_why_nothing_was_drafted_is_shown() -> None:
     _, engine = run(([], "a", finished()), ([], "a", finished()))
     seen = [(each.draft, each.keep, each.ephemeral, each.options.seed) for each in engine.requests]
     assert seen == [(None, None, True, 5), ("off", 40, True, 5)]
+    why = "no drafting: would be slower here"
+    race, _ = run(([], "same", finished(no_drafting=why)), ([], "same", finished()))
+    assert race.verdict() == f"{why}; the texts are equal"
 
 
 COUNT = "60 of 90 drafted tokens accepted"
@@ -64,44 +65,28 @@ def noisy(seed: int) -> list[float]:
     return [chance.gauss(0.1 / 3, 0.004) for _ in range(90)]
 
 
-@pytest.mark.parametrize(
-    ("texts", "plain_s", "verdict"),
-    [
+def test_the_verdict_has_a_figure_where_it_is_beyond_noise() -> None:
+    for texts, plain_s, verdict in [
         (("a", "a"), [0.05] * 90, f"drafting \u00d7 1.50; {COUNT}; the texts are equal"),
         (("a", "a"), [0.05] * 15, f"too short to tell; {COUNT}; the texts are equal"),
-        *(
-            (("a", "a"), noisy(seed), f"no clear difference in speed; {COUNT}; the texts are equal")
-            for seed in range(20)
-        ),
+        *((("a", "a"), noisy(seed), f"no clear difference in speed; {COUNT}; the texts are equal") for seed in range(20)),
         (("same then this", "same then that"), [0.05] * 90, "the texts differ after 12 characters"),
         (("same", "same and more"), [0.05] * 90, "the texts differ after 4 characters"),
-    ],
-)
-def test_the_verdict_has_a_figure_where_it_is_beyond_noise(
-    texts: tuple[str, str], plain_s: list[float], verdict: str
-) -> None:
-    drafted = [round_of(3, 2, 0.1)] * 30, texts[0], finished()
-    race, _ = run(drafted, ([plain(each) for each in plain_s], texts[1], finished()))
-    assert verdict in race.verdict()
+    ]:  # fmt: skip
+        drafted = [round_of(3, 2, 0.1)] * 30, texts[0], finished()
+        race, _ = run(drafted, ([plain(each) for each in plain_s], texts[1], finished()))
+        assert verdict in race.verdict()
 
 
-def test_where_nothing_was_drafted_the_race_shows_why() -> None:
-    why = "no drafting: would be slower here"
-    race, _ = run(([], "same", finished(no_drafting=why)), ([], "same", finished()))
-    assert race.verdict() == f"{why}; the texts are equal"
-
-
-@pytest.mark.parametrize(
-    ("end", "verdict"),
-    [
+def test_what_ends_the_first_lane_ends_the_race() -> None:
+    rows: list[tuple[Any, ...]] = [
         (ContextOverflow("the prompt is too long"), "the prompt is too long"),
         (finished(stop_reason=StopReason.CANCELLED), "stopped: there is nothing to compare"),
         (EngineGone("it was killed"), "it was killed; there is nothing to compare"),
-    ],
-)
-def test_what_ends_the_first_lane_ends_the_race(end: Any, verdict: str) -> None:
-    race, engine = run(([], "a", end))
-    assert race.verdict() == verdict
-    assert len(engine.requests) == 1, "nothing more is requested"
-    race.stop()
-    assert engine.cancelled == []
+    ]
+    for end, verdict in rows:
+        race, engine = run(([], "a", end))
+        assert race.verdict() == verdict
+        assert len(engine.requests) == 1, "nothing more is requested"
+        race.stop()
+        assert engine.cancelled == []

@@ -1,5 +1,6 @@
 """The screens that open over the chat, driven by keys."""
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from localspec.tui.picker import Picker
 from localspec.tui.sheets import LineSheet, ListSheet, RaceSheet, TextSheet
 from tests.tui.driving import Chat, drive, driven
 
-DRAFTING = {"otherwise": ["some answer that is drafted"], "drafts": 3}
 OTHER = "qwen3-4b"
 """A model that there is, beside the engine double's own; it is never downloaded."""
 
@@ -28,6 +28,12 @@ async def open_sheet(chat: Chat, what: str, kind: type[object]) -> None:
 async def back(chat: Chat) -> None:
     await chat.press("escape")
     await chat.until(lambda: len(chat.app.screen_stack) == 1)
+
+
+async def write(chat: Chat, text: str) -> None:
+    """Give an open line a text."""
+    chat.app.screen.query_one(Input).value = text
+    await chat.press("enter")
 
 
 async def two_conversations(chat: Chat) -> None:
@@ -47,22 +53,20 @@ async def test_a_conversation_is_searched_opened_renamed_and_deleted(chat: Chat)
     await chat.sized(40, 24)
     await chat.until_text("Enter opens · Ctrl+R renames … ─╯")
     await chat.sized(80, 24)
-    await chat.press("ctrl+r")
-    await chat.until_sheet(LineSheet)
-    chat.app.screen.query_one(Input).value = "Forests"
-    await chat.press("enter")
+    await chat.until_sheet(LineSheet, "ctrl+r")
+    await write(chat, "Forests")
     await chat.until_text("Forests")
     assert [each.title for each in history.conversations()] == ["Forests", "about rivers?"]
     await chat.press(*"rhine")
     await chat.until(lambda: "Forests" not in chat.text())
     await chat.press("enter")
     await chat.until(lambda: chat.contents == ["about rivers?", "The Rhine."])
-    assert "The Rhine." in chat.text()
+    chat.see("The Rhine.")
     await open_sheet(chat, "/history", HistorySheet)
     for answer, left in ((["enter"], 2), (["down", "enter"], 1), (["down", "enter"], 0)):
         await chat.press("ctrl+x")
         await chat.until(lambda: not isinstance(chat.app.screen, HistorySheet))
-        assert "Delete" in chat.text()
+        chat.see("Delete")
         await chat.press(*answer)
         await chat.until_sheet(HistorySheet)
         assert len(history.conversations()) == left
@@ -96,8 +100,7 @@ async def test_a_conversation_is_exported_without_its_files_and_no_file_is_writt
     assert "one two three four" in (folder / "all.json").read_text()
     await chat.run("/copy all")
     assert "one two" not in chat.app.clipboard
-    await chat.run("/export md no/such/folder.md")
-    assert "cannot be written" in chat.text()
+    await chat.run("/export md no/such/folder.md", shows="cannot be written")
 
 
 @driven()
@@ -105,16 +108,13 @@ async def test_a_setting_is_changed_and_a_wrong_one_refused(chat: Chat) -> None:
     await chat.ready()
     await open_sheet(chat, "/set", ListSheet)
     await chat.until(lambda: "a dialog is open" in chat.text().splitlines()[-1])
-    await chat.press("enter")
-    await chat.until_sheet(LineSheet)
-    chat.app.screen.query_one(Input).value = "0.25"
-    await chat.press("enter")
+    await chat.until_sheet(LineSheet, "enter")
+    await write(chat, "0.25")
     await chat.until_text("temperature        0.25")
     assert chat.session.settings.options.sampling.temperature == 0.25
     await back(chat)
-    assert "a dialog is open" not in chat.text()
-    await chat.run("/set top_p 7")
-    assert "top_p is 7" in chat.text()
+    chat.see(lacks="a dialog is open")
+    await chat.run("/set top_p 7", shows="top_p is 7")
 
 
 @driven({"download": {"bytes": 2_000_000_000, "seconds": 5.0}})
@@ -124,10 +124,9 @@ async def test_a_download_shows_its_progress_and_esc_stops_it(chat: Chat) -> Non
     await chat.until_text("no model loaded")
 
 
-@driven({**DRAFTING, "drafts": 2})
+@driven({"otherwise": ["some answer that is drafted"], "drafts": 2})
 async def test_a_race_shows_both_texts_and_whether_they_are_equal(chat: Chat) -> None:
-    await chat.run("/lens")
-    assert "nothing to show yet" in chat.text()
+    await chat.run("/lens", shows="nothing to show yet")
     await chat.ask("one?")
     await open_sheet(chat, "/race", RaceSheet)
     await chat.until_text("the texts are equal")
@@ -135,7 +134,7 @@ async def test_a_race_shows_both_texts_and_whether_they_are_equal(chat: Chat) ->
     await back(chat)
     assert len(chat.contents) == 2
     await open_sheet(chat, "/lens", TextSheet)
-    assert "looked up in the text so far" in chat.text()
+    chat.see("looked up in the text so far")
     origins = {origin for each in chat.exchange.happened for origin in each.round.origins}
     assert {"lookup", "correction"} <= origins
 
@@ -152,8 +151,7 @@ async def test_esc_stops_a_race_before_it_closes_it(chat: Chat) -> None:
 
 @driven(preferences=Preferences(personas={"pirate": "Talk like a pirate."}))
 async def test_a_persona_is_a_system_prompt_with_a_name(chat: Chat) -> None:
-    await chat.run("/system")
-    assert "no system prompt; personas: pirate" in chat.text()
+    await chat.run("/system", shows="no system prompt; personas: pirate")
     await chat.run("/system pirate")
     assert chat.session.talk.system == "Talk like a pirate."
     await chat.run("/system Be brief.")
@@ -184,15 +182,14 @@ async def test_titles_open_conversations_and_their_branches(chat: Chat) -> None:
     first = chat.session.talk.conversation
     await chat.run("/save rivers")
     await chat.run("/branch 1")  # the question's number, as it stands above it
-    assert chat.contents[::2] == ["one?"]
-    assert len(chat.contents) == 2
+    assert (chat.questions, len(chat.contents)) == (["one?"], 2)
     assert chat.session.talk.conversation != first
     assert chat.session.talk.history.conversations()[0].title == "rivers (branch)"
     await chat.run("/load Rivers")  # an exact title opens at once
     await chat.until(lambda: chat.session.talk.title == "rivers")
     assert len(chat.app.screen_stack) == 1
     await open_sheet(chat, "/load river", HistorySheet)
-    assert "type to search" not in chat.text()
+    chat.see(lacks="type to search")
     assert chat.app.screen.query_one(Input).value == "river"
 
 
@@ -270,6 +267,27 @@ def test_the_picker_marks_what_is_loaded_and_finds_what_is_typed(
     drive(look, tmp_path)
 
 
+@pytest.mark.parametrize("always", [False, True])
+@driven()
+async def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
+    chat: Chat, always: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "settings/config.toml"
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(settings.parent))
+    pairs = [ModelRow("smollm2-135m", 1, True, True, "")]
+    monkeypatch.setattr("localspec.tui.picker.measured_choices", lambda: pairs)
+    await chat.ready()
+    await chat.until_sheet(Picker, "f8")
+    await chat.until(lambda: len(chat.app.screen.rows) == 1)  # type: ignore[attr-defined]
+    await chat.press("enter")
+    await chat.until(lambda: type(chat.app.screen) is ListSheet)
+    chat.see("now and by default")
+    await chat.press(*["down"] * always, "enter")
+    await chat.until(lambda: chat.session.models.name == "smollm2-135m")
+    await chat.until(lambda: settings.exists() == always)
+    assert not always or tomllib.loads(settings.read_text()) == {"pair": "smollm2-135m"}
+
+
 def test_one_message_is_one() -> None:
     stored = StoredConversation(1, "t", None, "", "", 0.0, 0.0, 1, 1)
     assert row_of(stored, 0.0).hint == "just now · 1 message"
@@ -283,16 +301,14 @@ async def test_what_lines_can_screens_can_too(chat: Chat) -> None:
     await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
     await chat.run("/edit 1 about lakes?")
     await chat.until(lambda: chat.contents[:1] == ["about lakes?"] and not chat.session.busy)
-    assert "version 2 of 2" in chat.text()
+    chat.see("version 2 of 2")
     await chat.press("f6")
     await chat.run("/history #2")  # the question that was being changed belongs to the other one
     await chat.ask("another?")
     assert [each for each in chat.contents if "?" in each] == ["about trees?", "another?"]
-    await chat.run("/history delete #2")
+    await chat.run("/history delete #2", shows="deleted conversation 2")
     assert chat.contents == []
-    assert "deleted conversation 2" in chat.text()
-    await chat.run("/history #2")
-    assert "there is no conversation 2" in chat.text()
+    await chat.run("/history #2", shows="there is no conversation 2")
     await chat.run("/bye")
     await chat.until(lambda: not chat.app.is_running)
 
@@ -312,9 +328,7 @@ async def test_stats_and_lens_are_closed_by_their_key_or_by_esc(chat: Chat) -> N
         await chat.until(lambda: len(chat.app.screen_stack) == 1)
     await chat.type("/re")
     await chat.until(lambda: chat.app.view.entry.list_open)
-    for left in ("/re", ""):  # the first Esc closes the list
-        await chat.press("escape")
-        assert chat.composer.text == left
+    await chat.press("escape", typed="/re")  # the first one closes the list
+    await chat.press("escape", typed="")
     await chat.type("text")
-    await chat.press("escape")
-    assert chat.composer.text == "text"
+    await chat.press("escape", typed="text")

@@ -39,40 +39,31 @@ def roles(chat: Chat) -> list[str]:
     return [each.message.role for each in chat.session.talk.messages]
 
 
-def test_a_bug_is_mended_after_three_questions(tmp_path: Path) -> None:
-    async def doing(chat: Chat) -> None:
-        other = SavedConversation(History(tmp_path / "history"))
-        file = chat.session.folder / "add.py"
-        await chat.ready()
-        await chat.begin("mend it")
-        await question(chat, "read add.py")
-        other.open(1)
-        await chat.press("y")
-        await question(chat, "change add.py")
-        # What another window adds meanwhile is no matter of this one.
-        other.say_instead(1, Message.user("FOX?"))
-        other.history.close()
-        text = chat.text()
-        assert "-    return a - b" in text
-        assert "+    return a + b" in text
-        assert "y once" in text
-        await chat.until(lambda: "waits for your answer" in chat.text().splitlines()[-1])
-        assert file.read_text() == BUG
-        await chat.press("y")
-        await question(chat, "run grep")
-        assert "onfined" in chat.text()
-        assert file.read_text() == MENDED
-        await chat.press("y")
-        await chat.until_rest()
-        assert roles(chat) == ROLES
-        text = chat.text()
-        assert "It is mended." in text
-        assert "FOX" not in text
-        assert "→ run_command" in text
-        assert "passed" in text
-        assert re.search(r"run_command · \d+\.\d s", text)
-
-    drive(doing, tmp_path, SCRIPT, size=(120, 40), tools=work)
+@driven(SCRIPT, size=(120, 40), tools=work)
+async def test_a_bug_is_mended_after_three_questions(chat: Chat, tmp_path: Path) -> None:
+    other = SavedConversation(History(tmp_path / "history"))
+    file = chat.session.folder / "add.py"
+    await chat.ready()
+    await chat.begin("mend it")
+    await question(chat, "read add.py")
+    other.open(1)
+    await chat.press("y")
+    await question(chat, "change add.py")
+    # What another window adds meanwhile is no matter of this one.
+    other.say_instead(1, Message.user("FOX?"))
+    other.history.close()
+    chat.see(["-    return a - b", "+    return a + b", "y once"])
+    await chat.until(lambda: "waits for your answer" in chat.text().splitlines()[-1])
+    assert file.read_text() == BUG
+    await chat.press("y")
+    await question(chat, "run grep")
+    chat.see("onfined")
+    assert file.read_text() == MENDED
+    await chat.press("y")
+    await chat.until_rest()
+    assert roles(chat) == ROLES
+    chat.see(["It is mended.", "→ run_command", "passed"], lacks="FOX")
+    assert re.search(r"run_command · \d+\.\d s", chat.text())
 
 
 @driven(SCRIPT, tools=work)
@@ -88,17 +79,14 @@ async def test_a_refusal_with_a_reason_reaches_the_model(chat: Chat) -> None:
     (result,) = chat.session.talk.messages[-2].message.parts
     assert result.text == "the user refused this call: not now"  # type: ignore[union-attr]
     assert (chat.session.folder / "add.py").read_text() == BUG
-    await chat.begin("mend it again")
-    await question(chat, "change")  # reading is not asked about again
-    await chat.press("escape")
-    await chat.until_rest()
-    assert roles(chat)[-1] == "tool"
-    assert sheet(chat) is None
-    await chat.run("/new")
-    await chat.begin("mend it")
-    await question(chat, "read")  # what was allowed ended with the conversation
-    await chat.press("escape")
-    await chat.until_rest()
+    # Reading is not asked about again, until the conversation ends.
+    for asked, word in (("mend it again", "change"), ("mend it", "read")):
+        await chat.begin(asked)
+        await question(chat, word)
+        await chat.press("escape")
+        await chat.until_rest()
+        assert (roles(chat)[-1], sheet(chat)) == ("tool", None)
+        await chat.run("/new")
 
 
 @driven(SCRIPT, tools=work)
@@ -118,7 +106,7 @@ async def test_escape_stops_a_command_and_the_conversation_goes_on(
     await chat.press("escape")
     await chat.until_rest()
     assert roles(chat) == ["user", "assistant", "tool"]
-    assert "it was stopped by the user" in chat.text()
+    chat.see("it was stopped by the user")
     await chat.ask("stopped?")
     assert chat.contents[-1] == "It was stopped."
 
@@ -152,30 +140,20 @@ def lines(
     return out, err, roles
 
 
-def test_lines_ask_and_show_what_came_of_it(tmp_path: Path) -> None:
+def test_lines_ask_refuse_where_nobody_can_be_asked_and_do_what_rules_allow(tmp_path: Path) -> None:
     out, err, found = lines(tmp_path, "mend it", answers=iter(["y", "what?", "y", "y"]))
-    assert out == "I look.\nIt is mended.\n"
-    assert found == ROLES
+    assert (out, found) == ("I look.\nIt is mended.\n", ROLES)
     assert "+    return a + b" in err
     assert '→ read_file {"path": "add.py"}' in err
     assert "localspec: passed" in err
     assert (tmp_path / "add.py").read_text() == MENDED
-
-
-def test_lines_refuse_where_nobody_can_be_asked(tmp_path: Path) -> None:
-    rules = Rules(allow=(Rule("read_file"),))
-    out, err, _ = lines(tmp_path, "mend it", rules=rules)
+    out, err, _ = lines(tmp_path, "mend it", rules=Rules(allow=(Rule("read_file"),)))
     assert out == "I look.\nThen not.\n"
     assert "refused: change add.py" in err
     assert "tools.toml" in err
     assert (tmp_path / "add.py").read_text() == BUG
-
-
-def test_lines_do_what_rules_allow(tmp_path: Path) -> None:
-    rules = Rules(
-        allow=(Rule("read_file"), Rule("edit_file", "add.py"), Rule("run_command")),
-        deny=(Rule("run_command", "rm"),),
-    )
+    allow = (Rule("read_file"), Rule("edit_file", "add.py"), Rule("run_command"))
+    rules = Rules(allow=allow, deny=(Rule("run_command", "rm"),))
     out, _, found = lines(tmp_path, "mend it", rules=rules)
     assert out.endswith("It is mended.\n")
     assert found == ROLES

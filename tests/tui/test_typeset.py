@@ -1,11 +1,27 @@
-import pytest
-from rich.console import Console
+"""Texts on the screen: blocks as they are done, lines and frames, and nothing in them that a terminal obeys."""
 
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.control import Control
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+
+from localspec.display import clean, clean_input, clean_line
+from localspec.tui.app import LineGuard
 from localspec.tui.message import MessageLayout
 from localspec.tui.message_text import MessageText
-from localspec.tui.typeset import Block, Typesetter
-from tests.tui.test_clean import EVIL, obeyed
+from localspec.tui.typeset import Block, BlockCutter, Typesetter
 
+OBEYED = "".join(map(chr, (*range(32), *range(127, 160)))).replace("\n", "")
+EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\x1b]52;c;aGk=\x07\r\x08\x00 \u202egnp.exe \ud800"
+MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+LONG_CODE = "\n".join(f"line {each}" for each in range(40))
+LINES = ["", "text", "- item", "1. one", "    indented", "```py", "```", "~~~", "| a | b |", "# head"]  # fmt: skip
 MESSAGE = """\
 # A heading
 
@@ -27,19 +43,94 @@ The [end](https://example.org).
 """
 
 
+def obeyed(text: str) -> list[str]:
+    """Return the characters of a text that a terminal would act on, or cannot be given."""
+    return [each for each in text if unicodedata.category(each) in {"Cc", "Cs"} and each != "\n"]
+
+
+def test_no_control_character_is_left_and_what_turns_text_round_is_visible() -> None:
+    assert obeyed(OBEYED) == list(OBEYED)
+    assert obeyed(clean(OBEYED)) == obeyed(clean(EVIL)) == []
+    assert clean("\x1b[31mred\x1b[0m") == "␛[31mred␛[0m"
+    assert clean("a\u202egnp.exe") == "a\\u202egnp.exe"
+    assert clean(MARKS) == "".join(f"\\u{ord(each):04x}" for each in MARKS)
+    assert clean_line(MARKS).isascii()
+    assert clean_input(f"a{MARKS}b") == "ab"
+    text = "日本語 👩‍👩‍👧 e\u0301"
+    assert clean(text) == text
+    assert clean("a\tb\r\nc") == "a    b\nc"
+    assert clean_line("a\nb\r\nc\n") == "a b c"
+    assert clean_input("a\tb\r\nc\rd\x1b[200~\x00") == "a\tb\nc\nd[200~"
+
+
+@given(st.text(), st.text())
+def test_any_text_comes_out_clean_and_cutting_it_changes_nothing(one: str, other: str) -> None:
+    assert obeyed(clean(one + other)) == []
+    assert clean(one) + clean(other) == clean(one + other)
+
+
+def guarded(segment: Segment) -> Segment:
+    (only,) = LineGuard().apply([segment], Color(0, 0, 0))
+    return only
+
+
+def test_no_widget_gets_out_what_a_terminal_obeys() -> None:
+    evil = guarded(Segment(EVIL, Style(bold=True)))
+    assert obeyed(evil.text) == []
+    assert "\n" not in evil.text
+    assert evil.style == Style(bold=True)
+    link = guarded(Segment("click", Style(link="https://example.org/\x1b]8;;")))
+    assert link.style is not None
+    assert link.style.link is None
+
+
+def test_clean_segments_and_what_textual_itself_controls_pass() -> None:
+    for segment in (Segment("日本語 plain", Style(color="red")), Control.move(1, 1).segment):
+        assert guarded(segment) == segment
+
+
+def cut(text: str, step: int = 1) -> BlockCutter:
+    cutter = BlockCutter()
+    for at in range(0, len(text), step):
+        cutter.feed(text[at : at + step])
+    return cutter
+
+
+def test_a_block_is_done_when_nothing_of_it_can_follow() -> None:
+    for text, done in (
+        ("one\ntwo\n\nthree\n\nfou", [Block("one\ntwo\n")]),
+        ("one\ntwo\n\nthree\n\nfour\n", [Block("one\ntwo\n"), Block("three\n")]),
+        ("- one\n\n- two\n\n  more of two\n\n- three\n", []),
+        ("text\n\n```python\nx = 1\n```\nafter\n", [Block("text\n"), Block("x = 1", "python")]),
+        ("````md\n```\nx\n```\n````\n", [Block("```\nx\n```", "md")]),
+    ):
+        assert cut(text).done == done
+    blocks = cut(f"```c\n{LONG_CODE}\n```\n").done  # long code is cut into pieces that go on
+    assert all(block.language == "c" for block in blocks)
+    assert [block.goes_on for block in blocks] == [False, True, True, True, True]
+    assert "\n".join(block.text for block in blocks) == LONG_CODE
+
+
+@given(st.lists(st.sampled_from(LINES)), st.integers(1, 7))
+def test_no_line_is_lost_wherever_chunks_end(lines: list[str], step: int) -> None:
+    text = "\n".join(lines)
+    cutter = cut(text, step)
+    cuttings = "\n".join([block.text for block in cutter.done] + [cutter.open.text])
+    words = [line for line in lines if line and not line.startswith(("```", "~~~"))]
+    assert all(cuttings.count(word) >= words.count(word) for word in set(words))
+    assert cutter.done == cut(text, len(text) or 1).done
+
+
 @pytest.fixture
 def typesetter() -> Typesetter:
     return Typesetter(Console(width=60, force_terminal=True), "monokai")
 
 
-def test_no_line_is_wider_than_asked(typesetter: Typesetter) -> None:
+def test_no_line_is_wider_than_asked_and_code_stands_in_a_frame(typesetter: Typesetter) -> None:
     for width in (1, 10, 33, 60, 200):
         assert all(
             strip.cell_length <= max(width, 12) for strip in typesetter.markdown(MESSAGE, width)
         )
-
-
-def test_code_stands_in_a_frame_on_the_ground_of_the_screen(typesetter: Typesetter) -> None:
     strips = typesetter.markdown("```python\nx = 1  # one\n```", 40)
     assert [strip.text for strip in strips] == [
         "╭─ python ─────────────────────────────╮",

@@ -1,7 +1,9 @@
 """A user's `models.toml`."""
 
+import re
 from functools import cache
 
+from localspec.models.entries import NAME, SEGMENTS
 from localspec.models.registry import Registry, parse_registry
 from tests.models.test_registry import VALID
 
@@ -20,4 +22,14 @@ def _below() -> Registry:
 
 
 def run(data: bytes) -> None:
-    parse_registry(data.decode(errors="replace"), "my.toml", _below())
+    registry = parse_registry(data.decode(errors="replace"), "my.toml", _below())
+    for model in registry.models.values():
+        assert re.fullmatch(rf"{NAME}(:{NAME})?", model.name)
+        for each in (model, *model.shards):
+            if each.is_known:
+                assert re.fullmatch("[0-9a-f]{64}", each.sha256)
+                assert 0 < each.size_bytes < 2**63 * (len(model.shards) or 1)
+            for source in each.sources:
+                file = getattr(source, "file", "a")
+                assert re.fullmatch(SEGMENTS, file)
+                assert ".." not in file.split("/")

@@ -1,0 +1,338 @@
+"""`localspec config`, the first run and `doctor`: settings with their origins, what a person is asked, and what is not well."""
+
+import io
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from localspec.cli import main as root
+from localspec.cli.main import localspec as cli
+from localspec.cli.options import Settings, settings_of
+from localspec.cli.prompt import with_model
+from localspec.config.files import user_file
+from localspec.config.keys import KEYS
+from localspec.errors import LocalspecError
+from localspec.launch.rows import ModelRow
+from localspec.llama.chosen import builds_dir
+from localspec.models.registry import load_registry
+from localspec.setup.plan import GpuFinding
+from tests.cli.command import localspec, succeed
+from tests.support.checks import refuses
+from tests.tui.terminal import Terminal
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, bare_machine: dict[str, str]) -> dict[str, str]:
+    """A bare machine whose user's file sets a temperature and a pair."""
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings/config.toml").write_text('temperature = 0.5\npair = "no-such-pair"\n')
+    return {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path / "settings")}
+
+
+def show(env: dict[str, str], folder: Path, **variables: str) -> dict[str, list[str]]:
+    """Return the words of each line of `config show`, by setting."""
+    done = succeed("config", "show", env={**env, **variables}, cwd=folder)
+    return {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
+
+
+def test_show_has_value_and_origin_of_every_setting(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    lines = show(elsewhere, tmp_path, LOCALSPEC_CTX="99")
+    file = str(tmp_path / "settings/config.toml")
+    assert list(lines) == list(KEYS)
+    assert lines["temperature"] == ["0.5", file]
+    assert lines["ctx"] == ["99", "LOCALSPEC_CTX"]
+    assert lines["top_k"] == ["40", "default"]
+    done = localspec("config", "show", "--json", env=elsewhere, cwd=tmp_path)
+    document = json.loads(done.out)
+    assert set(document) == set(KEYS)
+    assert document["temperature"] == {"value": 0.5, "level": "user", "origin": file}
+    mirrors = {"LOCALSPEC_MIRRORS": "https://me:s3cret@mirror.example/gguf"}
+    for options in ([], ["--json"]):
+        done = localspec("config", "show", *options, env={**elsewhere, **mirrors}, cwd=tmp_path)
+        assert "s3cret" not in done.out
+        assert "mirror.example" in done.out
+
+
+def test_show_names_the_default_pair_and_what_is_recommended_for_a_model(
+    tmp_path: Path, bare_machine: dict[str, str]
+) -> None:
+    qwen = show(bare_machine, tmp_path, LOCALSPEC_PAIR="qwen3-4b")
+    assert qwen["temperature"] == ["0.6", "recommended", "for", "qwen3-4b"]
+    assert qwen["repeat_penalty"] == ["1.0", "default"]
+    assert show(bare_machine, tmp_path)["pair"][:2] == ['"smollm2-135m"', "default,"]
+    alone = show(bare_machine, tmp_path, LOCALSPEC_TARGET="qwen3-4b")
+    assert alone["pair"] == ["-", "default"]
+
+
+def test_only_the_users_file_is_read_and_a_setting_that_is_gone_can_be_removed(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    (tmp_path / "localspec.toml").write_text("temperature = 0.9\nno such = TOML\n")
+    file = tmp_path / "settings/config.toml"
+    done = localspec("config", "path", env=elsewhere, cwd=tmp_path)
+    assert done.out.splitlines() == [str(file)]
+    file.write_text('power = "quiet"\ntemperature = 0.5\n')
+    done = localspec("config", "show", "--json", env=elsewhere, cwd=tmp_path)
+    assert json.loads(done.out)["temperature"]["value"] == 0.5
+    assert "`localspec config unset power`" in done.err
+    assert localspec("config", "unset", "power", env=elsewhere, cwd=tmp_path).code == 0
+    assert file.read_text() == "temperature = 0.5\n"
+    assert localspec("config", "show", env=elsewhere, cwd=tmp_path).err == ""
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call a verb in process, on a machine of its own; what it raises, is raised."""
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.delenv("LOCALSPEC_TELEMETRY", raising=False)
+
+    def call(*words: str) -> Result:
+        words = ("config", *words)
+        return CliRunner().invoke(cli, words, catch_exceptions=False, standalone_mode=False)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("calls", "settings"),
+    [
+        (["set temperature 0.3", "set system Brief."], {"temperature": 0.3, "system": "Brief."}),
+        (["set temperature 0.3", "set ctx 512", "unset temperature"], {"ctx": 512}),
+        (["set model qwen2.5-coder:1.5b"], {"pair": "qwen2.5-coder-1.5b"}),
+        (["set pair qwen3-4b", "set model qwen2.5-coder-0.5b"], {"target": "qwen2.5-coder-0.5b"}),
+        (["set model qwen2.5-coder-0.5b", "set pair qwen3-4b"], {"pair": "qwen3-4b"}),
+        (["set pair qwen3-4b", "unset model", "unset model"], {}),
+        (["set telemetry off", "set telemetry text"], {"telemetry": "text"}),
+    ],
+)
+def test_settings_are_set_and_unset(
+    call: Call, calls: list[str], settings: dict[str, object]
+) -> None:
+    for each in calls:
+        assert call(*each.split(maxsplit=2)).stdout == ""
+    assert tomllib.loads(user_file().read_text()) == settings
+
+
+def test_what_cannot_be_set_changes_nothing(call: Call) -> None:
+    for words, told in [
+        ("temperture 1", "did you mean temperature"),
+        ("xyzzy 1", "'xyzzy': use one of model, pair"),
+        ("temperature warm", "'warm', but takes a number"),
+        ("temperature -1", "temperature cannot be used: .* 0 or more"),
+        ("model qwen3", "did you mean qwen3-0.6b"),
+    ]:
+        with pytest.raises(LocalspecError, match=told):
+            call("set", *words.split())
+        assert not user_file().exists()
+
+
+def test_an_editor_opens_the_file_which_is_checked_afterwards(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho "temprature = 1" > "$1"\n')
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
+    refuses("line 1: 'temprature'", call, "edit")
+
+
+EVERY = [
+    ModelRow("gemma3-1b", 10**9, False, True, "chat", True, 14.0),
+    ModelRow("qwen3-4b", 10**9, True, True, "reasoning", True, 8.5, True, own=True),
+    ModelRow("smollm2-135m", 10**8, True, True, "a toy"),
+]
+
+
+class Typed(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setattr("localspec.cli.first_run.measured_choices", lambda: EVERY)
+    return tmp_path / "config.toml"
+
+
+def chosen(typed: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr(sys, "stdin", Typed(typed))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    return with_model(settings_of({}), quiet=False)[0]
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("\n", "qwen3-4b"),
+        ("2\n", "gemma3-1b"),
+        ("a\n3\n", "smollm2-135m"),
+        ("9\nqwen3-8b\n", "qwen3-8b"),
+    ],
+)
+def test_the_chosen_model_is_the_default_from_then_on(
+    typed: str,
+    name: str,
+    own_settings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert chosen(typed, monkeypatch).launch.pair == name
+    assert tomllib.loads(own_settings.read_text()) == {"pair": name}
+    out, printed = capsys.readouterr()
+    assert out == ""
+    assert "2  gemma3-1b: 1.0 GB to download · about 14 tokens/s · chat" in printed
+    assert f"{name} is now your default model" in printed
+    assert chosen("", monkeypatch).launch.pair == name  # without a question
+
+
+def test_choosing_none_ends_with_what_to_do(
+    own_settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for typed in ["n\n", ""]:
+        refuses("localspec config set model NAME", chosen, typed, monkeypatch)
+        assert not own_settings.exists()
+
+
+@pytest.mark.usefixtures("own_settings")
+def test_without_a_person_one_line_names_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, quiet, told in [
+        ({}, False, "no model chosen: using smollm2-135m"),
+        ({}, True, ""),
+        ({"model": "demo"}, False, ""),
+    ]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO())
+        own_settings, line = with_model(settings_of(given), quiet=quiet)
+        assert own_settings.launch.pair in {None, "smollm2-135m"}
+        assert line.startswith(told)
+        assert bool(line) == bool(told)
+
+
+def test_the_model_that_was_downloaded_last_is_proposed_as_the_default(
+    own_settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(own_settings.parent / "data"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    blobs, registry = own_settings.parent / "data/blobs", load_registry()
+    blobs.mkdir(parents=True)
+    for age, name in enumerate(("gemma3-1b", "qwen3-4b-2507", "smollm2-135m")):
+        target = registry.model(registry.pair(name).target)
+        with (blobs / target.sha256).open("wb") as file:
+            file.truncate(target.size_bytes)
+        os.utime(blobs / target.sha256, (10**9 - age, 10**9 - age))
+    _, line = with_model(settings_of({}), quiet=False)
+    assert "`localspec config set model gemma3-1b`" in line
+
+
+def test_the_program_alone_is_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, stream, Typed())
+    monkeypatch.setattr(sys, "argv", ["localspec"])
+    assert root._implied() == ["chat"]
+    monkeypatch.setattr(sys, "argv", ["localspec", "--help"])
+    assert root._implied() is None
+
+
+def test_a_folder_given_as_a_file_is_refused_before_a_model_is_chosen(tmp_path: Path) -> None:
+    places = {f"LOCALSPEC_{each}_DIR": str(tmp_path / each) for each in ("CONFIG", "DATA")}
+    words = (sys.executable, "-m", "localspec", "run", "-f", str(tmp_path), "Hi")
+    terminal = Terminal(*words, **places)
+    try:
+        terminal.until("is a folder")
+        assert terminal.process.wait(10) == 2
+        assert b"You have not chosen" not in terminal.seen
+    finally:
+        terminal.close()
+
+
+SECRETS = {"HF_TOKEN": "hf_s3cret", "HTTPS_PROXY": "http://me:s3cret@127.0.0.1:9"}
+SECTIONS = ["software", "hardware", "GPU build", "files", "settings", "network", "store", "memory"]
+NO_GPU = {"cuda": GpuFinding(lacks=("nvcc (the CUDA toolkit)",)), "cpu": GpuFinding()}
+
+
+def test_a_bare_machine_has_no_problem_and_no_secret_is_printed(
+    bare_machine: dict[str, str], tmp_path: Path
+) -> None:
+    done = localspec("doctor", env={**bare_machine, **SECRETS}, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert "s3cret" not in done.out
+    *_, last = done.out.splitlines()
+    assert last.startswith("no problems, 1 warning (?)")
+    sections = [line for line in done.out.splitlines() if line and line[0] not in " -?!"]
+    assert sections[:-1] == SECTIONS
+    assert "HF_TOKEN           set" in done.out
+    assert "? hub 127.0.0.1      " in done.out
+
+
+def test_a_damaged_store_is_code_1_and_json_says_where(
+    bare_machine: dict[str, str], stored: Path, tmp_path: Path
+) -> None:
+    (stored / "blobs").mkdir(parents=True)
+    (stored / "blobs" / ("0" * 64)).write_bytes(b"other bytes")
+    command = ("doctor", "--json", "--offline")
+    assert localspec(*command, env=bare_machine, cwd=tmp_path).code == 0
+    done = localspec(*command, "--verify", env=bare_machine, cwd=tmp_path)
+    document = json.loads(done.out)
+    assert (done.code, document["ok"]) == (1, False)
+    (broken,) = [fact for fact in document["facts"] if fact["state"] == "broken"]
+    assert (broken["section"], broken["name"]) == ("store", "0" * 12)
+
+
+def test_a_wrong_setting_is_a_problem_among_the_others(
+    bare_machine: dict[str, str], tmp_path: Path
+) -> None:
+    env = {**bare_machine, "LOCALSPEC_CTX": "many"}
+    done = localspec("doctor", "--offline", env=env, cwd=tmp_path)
+    assert done.code == 1
+    assert "! failed             environment variable LOCALSPEC_CTX is 'many'" in done.out
+    assert done.out.splitlines()[-1].startswith("1 problem (!), ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "less", "code", "printed"),
+    [
+        ((), "", 0, ["no GPU was found"]),
+        (("--for", "cpu"), "", 0, ["already built in"]),
+        (("--for", "cuda", "--yes"), "", "install nvcc (the CUDA toolkit)", ["CUDA"]),
+        (("--dry-run", "--for", "cuda", "--rpc"), "", 0, ["CUDA", "first install nvcc", "CMAKE_ARGS='-DGGML_CUDA=ON -DGGML_RPC=ON'", "NEW"]),
+        (("--dry-run", "--for", "cuda"), "it has less", 0, ["CUDA; it has less", "-DLESS=ON", "NEW"]),
+    ],
+)  # fmt: skip
+def test_setup_says_what_it_would_do(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    less: str,
+    code: int | str,
+    printed: list[str],
+) -> None:
+    gpus = {"cuda": GpuFinding(instead={"-DLESS=ON": less})} if less else NO_GPU
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr("localspec.cli.system.find_gpus", lambda: gpus)
+    monkeypatch.delenv("CMAKE_ARGS", raising=False)
+    result = CliRunner().invoke(cli, ["setup", *arguments], standalone_mode=False)
+    assert result.return_value == code if code == 0 else str(code) in str(result.exception)
+    lines = result.output.splitlines()
+    assert len(lines) == len(printed)
+    assert all(part in line for part, line in zip(printed, lines, strict=True))
+    assert not builds_dir().exists()
+
+
+def test_setup_asks_nothing_without_a_terminal() -> None:
+    done = localspec("setup", "--for", "cpu", "--rebuild")
+    assert done.code == 2
+    assert "--yes" in done.err
+    assert done.err.count("\n") == 1

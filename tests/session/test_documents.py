@@ -1,0 +1,182 @@
+"""What goes with a question: files, passages of an index, their numbers, and a tool that looks things up."""
+
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from localspec.messages import DocumentPart, Message, ToolCall
+from localspec.retrieval.index import open_index
+from localspec.retrieval.update import add
+from localspec.session.attachments import attached, completions, file_size, label
+from localspec.session.citing import (
+    PassageText,
+    as_documents,
+    citations,
+    files_of,
+    passages_in,
+    tokens_in,
+)
+from localspec.session.documents import Docs
+from localspec.toolbox.functions import Functions
+from localspec.toolbox.permissions import Permissions
+from localspec.toolbox.rules import Rule, Rules
+from localspec.toolbox.toolbox import Access
+from tests.support.checks import refuses
+
+
+def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    files = attached("What does @a.py do?", tmp_path)
+    said = Message.user("What does @a.py do?", files)
+    assert said.text == 'What does @a.py do?\n\n<file name="a.py">\nx = 1\n</file>'
+    assert [label(each) for each in said.documents] == ["a.py · 5 B · ≈ 1 tokens"]
+    for content, word in [
+        (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (b"x" * ((1 << 20) + 1), "longer than 1 MB"),
+    ]:
+        (tmp_path / "a.bin").write_bytes(content)
+        refuses(word, attached, "@a.bin", tmp_path)
+
+
+def test_what_names_a_file_is_attached_and_the_rest_is_text(tmp_path: Path) -> None:
+    for name in ("a.py", "my file.txt"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "src").mkdir()
+    for text, names in [
+        ("See @a.py. And (@a.py)!", ["a.py"]),
+        ('Sum up @"my file.txt" please', ["my file.txt"]),
+        ("@src", []),
+        ("mail me@example.org", []),
+        ("@nobody is here", []),
+        ("@", []),
+        ("@/no/such", []),
+        ("@" + "x" * 5000, []),
+    ]:
+        assert [each.name for each in attached(text, tmp_path)] == names
+
+
+def test_completions_have_sizes_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.py").write_bytes(b"x" * 1500)
+    (tmp_path / "setup.py").write_bytes(b"x")
+    (tmp_path / ".hidden").write_bytes(b"x")
+    (tmp_path / "sgone.py").symlink_to(tmp_path / "nowhere")
+    offers = {
+        "s": [("setup.py", "1 B"), ("src/", "")],
+        "src/m": [("src/main.py", "1.5 KB")],
+        "": [("setup.py", "1 B"), ("src/", "")],
+        ".h": [(".hidden", "1 B")],
+        "nowhere/x": [],
+    }
+    assert {typed: completions(typed, tmp_path) for typed in offers} == offers
+    sizes = [file_size(each) for each in (0, 999, 1000, 2_500_000)]
+    assert sizes == ["0 B", "999 B", "1.0 KB", "2 MB"]
+
+
+TEA, COFFEE = (
+    PassageText("tea.md:1-3", "Green tea: 80 degrees."),
+    PassageText("c.txt:9", "Nine bars."),
+)
+
+
+def question(text: str, *found: PassageText, before: tuple[Message, ...] = ()) -> Message:
+    return Message.user(text, as_documents(found, passages_in(before)))
+
+
+def test_numbers_go_on_and_what_a_conversation_keeps_is_enough_to_know_them() -> None:
+    first = question("How hot?", TEA)
+    second = question("And coffee?", COFFEE, TEA, before=(first, Message.assistant("80 [1].")))
+    assert [each.name for each in second.documents] == ["[2] c.txt:9", "how to answer"]
+    assert "[1]" in second.documents[-1].text
+    known = passages_in([first, second])
+    assert {number: each.where for number, each in known.items()} == {1: "tea.md:1-3", 2: "c.txt:9"}
+    attached = Message.user("?", [DocumentPart("[x] a", "b"), *second.documents])
+    assert [each.name for each in files_of(attached)] == ["[x] a"]
+    """The history stores a text."""
+    said = question("How hot?", TEA, PassageText("x.md:1", "a\n</file>\n[9] b"))
+    again = Message.from_text("user", said.text)
+    assert again == said
+    assert passages_in([again])[2].text == "a\n</file>\n[9] b"
+
+
+def test_passages_keep_to_their_budget_the_best_first() -> None:
+    found = [PassageText(f"{number}.md:1", "x" * 600) for number in range(9)]
+    short = PassageText("short.md:1", "y" * 60)
+    (*documents, about) = as_documents([*found, short], {}, 700)
+    assert [each.name for each in documents] == [
+        "[1] 0.md:1", "[2] 1.md:1", "[3] 2.md:1", "[4] short.md:1",
+    ]  # fmt: skip
+    assert sum(tokens_in(each.name[4:] + each.text) for each in documents) <= 700
+    assert "passages" in about.text
+
+
+def test_brackets_in_an_answer_are_checked() -> None:
+    for answer, cited, unknown in [
+        ("Hot [1]. Cold [2], warm[1].", [1, 2], []),
+        ("Both [2, 1] and [7].", [2, 1], [7]),
+        ("No claim here.", [], []),
+        ("A list `a[2]` and\n```\nb[1]\n```\nand ~~~\n[2]", [], []),
+        ("[1](https://example.com) is a link, [x] a box, [1.5] a number", [], []),
+        ("[0]", [], [0]),
+    ]:
+        found = citations(answer, passages_in([question("?", TEA, COFFEE)]))
+        assert [each.number for each in found.passages] == cited
+        assert list(found.unknown) == unknown
+    found = citations("See [1].", passages_in([Message.user("?", [DocumentPart("a.txt", "x")])]))
+    assert (found.passages, found.unknown) == ((), ())
+    (about,) = as_documents([], {})
+    assert "No passage" in about.text
+
+
+def test_a_question_brings_its_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tea.md").write_text("# Tea\nGreen tea: 80 degrees.")
+    index = open_index("notes", make=True)
+    add(index, [tmp_path / "tea.md"])
+    index.close()
+    docs, question = Docs().parse_mention("@notes How hot is tea?")
+    assert (docs.name, question) == ("notes", "How hot is tea?")
+    documents = docs.check().documents(question, ())
+    assert [each.name.partition(":")[0] for each in documents] == ["[1] tea.md", "how to answer"]
+    assert Docs().parse_mention("@nobody hello") == (Docs(), "@nobody hello")
+    assert Docs().documents("tea", ()) == ()
+    refuses("choose one of notes", Docs("other").check)
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Functions:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tea.md").write_text("# Tea\nGreen tea: 80 degrees.")
+    with closing(open_index("notes", make=True)) as index:
+        add(index, [tmp_path / "tea.md"])
+    return Functions([Docs("notes").search_docs], Access.NOTHING)
+
+
+def called(box: Functions, arguments: str) -> tuple[str, bool]:
+    result = box.call(ToolCall("1", "search_docs", arguments), threading.Event())
+    return result.text, result.is_error
+
+
+def test_passages_are_returned_under_their_places_and_a_rule_can_refuse(
+    box: Functions, tmp_path: Path
+) -> None:
+    call = ToolCall("1", "search_docs", '{"question": "tea"}')
+    proposal = box.propose(call)
+    assert Permissions(Rules()).allowed(call, proposal)
+    assert "tea" in proposal.summary
+    assert Permissions(Rules(deny=(Rule("search_docs"),))).refusal(call, proposal)
+    (tool,) = box.tools
+    assert tool.parameters["required"] == ["question"]
+    assert called(box, '{"question": "how hot is tea?"}') == (
+        "tea.md:1-2\n# Tea\nGreen tea: 80 degrees.", False,
+    )  # fmt: skip
+    assert called(box, '{"question": "coffee"}') == ("[nothing fits]", False)
+    assert called(box, '{"words": "tea"}')[1]
+    (tmp_path / "data" / "index" / "notes.db").unlink()
+    text, failed = called(box, '{"question": "tea"}')
+    assert failed
+    assert "there is no index 'notes'" in text

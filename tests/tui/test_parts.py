@@ -1,0 +1,368 @@
+"""The chat's small parts: commands, completion, settings and preferences, lines of figures, texts of messages, copies."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+
+from localspec.chat.events import Forecast, Started
+from localspec.config.keys import KEYS
+from localspec.decoding.drafters.register import DRAFTERS, DrafterEntry
+from localspec.decoding.round import Draft, Round, Spent, Verdict
+from localspec.history.records import StoredMessage
+from localspec.messages import Message, Role
+from localspec.options import ReplyOptions, SamplingParams
+from localspec.session.preferences import Preferences, keep_theme, read_preferences
+from localspec.tui import lens
+from localspec.tui.actions import copied, number
+from localspec.tui.commands import BY_NAME, COMMANDS, MOVED, goes_on, matching, parse, unquoted
+from localspec.tui.composer import complete
+from localspec.tui.history_sheet import age
+from localspec.tui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
+from localspec.tui.lens import MARKS, counts, legend, marked, pieces
+from localspec.tui.main_view import fitted
+from localspec.tui.message_text import growing_text, message_text
+from localspec.tui.screens import Pace
+from localspec.tui.settings import ChatSettings
+from localspec.tui.stats import gained, ribbon, split, split_bar, stats, stats_lines, status
+from tests.support.checks import refuses
+from tests.tui.answers import exchange, finished, plain, round_of, tokens
+
+
+def message(role: Role = "assistant", text: str = "text", **changes: object) -> StoredMessage:
+    made = Message.from_text(role, text)
+    model = "toy" if role == "assistant" else ""
+    stored = StoredMessage(1, None, made, "complete", 0.0, model, "", (1,))
+    return replace(stored, **changes)  # type: ignore[arg-type]
+
+
+def test_commands_are_read_with_their_arguments_and_completed() -> None:
+    commands = {
+        "/save  a new title ": ("save", "a new title"),
+        "/bye": ("quit", ""),
+        "/exit": ("quit", ""),
+        "/clear": ("new", ""),
+        "/?": ("help", ""),
+        "/load #3": ("history", "#3"),
+        "/retry 7": ("regenerate", "7"),
+        "/ex md": ("export", "md"),  # other names count where they are whole
+        "/reg": ("regenerate", ""),
+    }
+    for line, (name, argument) in commands.items():
+        assert parse(line) == (BY_NAME[name], argument)
+    # A path is no command.
+    for text in ("/etc/passwd is what?", "//", "/", "hello /new", " /new", "/usr/bin"):
+        assert parse(text) is None
+    for old, now in MOVED.items():
+        refuses(f"^/{old} is ", parse, f"/{old} x")
+        assert not now.startswith("/") or now.split()[0][1:] in BY_NAME
+    refuses("/regenerate, /reveal, /restart", parse, "/re")
+    refuses(r"no command /exprot: did you mean /export or /exit\?", parse, "/exprot md")
+    refuses("no command /colours: /help lists them", parse, "/colours")
+    refuses(r"did you mean /model\?", parse, "/modle")
+    for line in ("exit", "quit", " Exit "):  # a person leaves by a bare word
+        assert parse(line, typed=True) == (BY_NAME["quit"], "")
+        assert parse(line) is None  # a line on a pipe is a question
+        assert parse(f"how do I {line}?", typed=True) is None
+
+
+def test_the_menu_has_about_twenty_commands_and_counts_from_one() -> None:
+    aliases = [alias for each in COMMANDS for alias in each.aliases]
+    assert len({*aliases, *BY_NAME}) == len(aliases) + len(BY_NAME)
+    assert 18 <= len(matching("/")) <= 22
+    assert not any(each.rare for each in matching("/"))
+    for typed, name in (("/ex", "export"), ("/port", "export"), ("/rest", "restart")):
+        assert [each.name for each in matching(typed)] == [name]
+    assert matching("/new x") == []
+    assert number("3", "question", 3) == 3
+    for wrong in ("0", "4", "-1", "x", "1.5", "²"):
+        refuses("give a number from 1 to 3", number, wrong, "question", 3)
+    for text, inner, more in (
+        ('"""\na\nb\n"""', "a\nb", False),
+        ('""" a """', " a ", False),
+        ('"""a""" b', '"""a""" b', False),
+        ("a", "a", False),
+        ('""""', '""""', True),
+        ('"""', '"""', True),
+        ('""" a\nb', '""" a\nb', True),
+        ('a """', 'a """', False),
+    ):
+        assert (unquoted(text), goes_on(text)) == (inner, more)
+
+
+def test_commands_arguments_and_paths_are_completed(tmp_path: Path) -> None:
+    for name in ("notes.md", "my file.md"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "src").mkdir()
+    for typed, texts in {
+        "/his": ["/history "],
+        "/export ": ["/export md ", "/export json "],
+        "/export j": ["/export json "],
+        "/export json": [],
+        "Sum up @no| now": ["Sum up @notes.md  now"],
+        "@my": ['@"my file.md" '],
+        "@s": ["@src/"],
+        "me@not": [],
+    }.items():
+        before, _, after = typed.partition("|")
+        assert [each.text for each in complete(before + after, len(before), tmp_path)] == texts
+    # A name that would move the cursor is clean.
+    (tmp_path / "a\x1b[2J").write_text("x")
+    (command,), (path,) = complete("/new", 4, tmp_path), complete("@a", 2, tmp_path)
+    assert command.whole
+    assert path.label == "a␛[2J"
+
+
+RIGHT = ["20 tokens/s · context 3% ░░", "20 tokens/s · context 3%", "context 3%"]
+LEFT, NAME = "model · answering, Esc stops · tools", "a very long name of a model"
+
+
+def test_a_line_keeps_what_matters_most_and_is_never_wider_than_the_screen() -> None:
+    for left, right, width, line in (
+        ("model", RIGHT, 35, "model   20 tokens/s · context 3% ░░"),
+        ("model", RIGHT, 32, "model   20 tokens/s · context 3%"),
+        (LEFT, RIGHT, 60, "model · answering, Esc stops · tools              context 3%"),
+        (LEFT, RIGHT, 42, "model · answering, Esc stops    context 3%"),
+        ("model", [], 12, "model       "),
+        (NAME, ["context 3%"], 30, "a very long name…   context 3%"),
+        (NAME, ["context 3%"], 12, "a very long…"),
+        ("a-very-long-name", ["context 3%"], 12, "a-very-long…"),
+    ):
+        assert fitted(left, right, width) == line
+        assert cell_len(line) == width
+    for width in range(1, 70):
+        assert cell_len(fitted("日本語モデル · answering", RIGHT, width)) <= width
+
+
+ANSWER = "Look:\n\n```python\nx = 1\n```\n\nand\n\n~~~\ny\n~~~\n"
+
+
+def test_a_copy_is_the_answer_a_block_of_its_code_or_everything() -> None:
+    talk = [message("user", "hi"), message(text=ANSWER)]
+    everything = f"user: hi\n\nassistant: {ANSWER}"
+    copies = {"": ANSWER, "code": "y", "1": "x = 1", "all": everything}
+    assert {what: copied(talk, what) for what in copies} == copies
+    assert copied([message(text="```\nhalf\nof it")], "code") == "half\nof it"  # it was stopped
+    refuses("no answer to copy", copied, [message("user", "hi")], "")
+    refuses("no block of code: /copy", copied, [message(text="prose")], "code")
+    refuses("from 1 to 2", copied, [message(text=ANSWER)], "3")
+
+
+def test_settings_are_read_as_what_they_are_and_kept_but_for_the_seed() -> None:
+    usual = ChatSettings()
+    assert usual.changed("temperature", "0.5").options.sampling.temperature == 0.5
+    assert usual.changed("seed", "7").options.seed == 7
+    assert usual.changed("seed", "7").changed("seed", "off").options.seed is None
+    texts = {"temperature": "0.8", "seed": "random", "draft": "auto"}
+    assert {name: usual.text_of(name) for name in texts} == texts
+    assert usual.changed("draft", "off").draft == usual.from_json('{"draft": false}').draft == "off"
+    assert usual.changed("draft", "on").draft == "auto"
+    sampling = SamplingParams(temperature=0.1, top_k=3)
+    settings = ChatSettings(ReplyOptions(sampling, seed=9), draft="off")
+    assert usual.from_json(settings.as_json()) == ChatSettings(ReplyOptions(sampling), draft="off")
+    for damaged in ("", "{", "[]", '{"temperature": "x"}', '{"top_p": 7}', "3"):
+        assert settings.from_json(damaged) == settings
+    for name, value, why in (
+        ("temperature", "hot", "temperature"),
+        ("temperature", "-1", "temperature"),
+        ("top_k", "1.5", "top_k"),
+        ("stop", "x", "stop"),
+        ("max_tokens", "0", "max_tokens"),
+        ("draft", "maybe", "draft"),
+        ("temprature", "1", r"no setting 'temprature': did you mean temperature\?"),
+        ("xyzzy", "1", "no setting 'xyzzy': choose one of temperature"),
+    ):
+        refuses(why, usual.changed, name, value)
+
+
+def test_preferences_are_read_and_kept_and_wrong_ones_are_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "chat.toml"
+    assert read_preferences(file) == Preferences(file=file)
+    file.write_text('theme = "nord"\n[keys]\nstats = "ctrl+s"\n[personas]\nbrief = "Be brief."\n')
+    own = Preferences("nord", {"stats": "ctrl+s"}, {"brief": "Be brief."}, file=file)
+    assert read_preferences(file) == own
+    file.write_text("compact = 'auto'")
+    assert read_preferences(file).compact == "auto"
+    wrong = ("=", "color = 1", "theme = 1", "[keys]\na = 1", "keys = 3", '"\xff"', "[personas.a]", "compact = 1", "compact = 'never'")  # fmt: skip
+    for text in wrong:
+        file.write_bytes(text.encode("latin-1"))
+        refuses(str(file), read_preferences, file)
+    file = tmp_path / "settings/chat.toml"
+    keep_theme(read_preferences(file), "light")
+    assert read_preferences(file).theme == "light"
+    file.write_text('# mine\ntheme = "light"\n[keys]\nstats = "ctrl+s"\n')
+    keep_theme(read_preferences(file), "nord")
+    assert file.read_text() == '# mine\ntheme = "nord"\n[keys]\nstats = "ctrl+s"\n'
+    keep_theme(Preferences(), "light")  # nowhere to keep it
+
+
+def test_keys_have_names_and_times_are_short() -> None:
+    rows = list(key_list({"stats": "ctrl+s"}))
+    assert len(rows) == len(IN_APP) + len(IN_COMPOSER) + len(ON_MESSAGE)
+    assert len({name for _, name, _ in rows}) == len(rows)
+    assert {
+        ("Ctrl+S", "stats", "show where the time goes and what drafting gains"),
+        ("PageUp", "page_back", "scroll up"),
+        ("Ctrl+_", "undo", "undo typing"),  # the command /undo is another
+        ("Ctrl+J, Shift+Enter, Alt+Enter", "newline", "new line"),
+    } <= {*rows}
+    ages = {0: "just now", 60: "1 minute ago", 7200: "2 hours ago", 86400 * 3: "3 days ago"}
+    assert {seconds: age(seconds) for seconds in ages} == ages
+    pace = Pace()
+    pace.drawn(100.0, 7.0)
+    assert not pace.is_due(100.1, 7.006)  # 6 ms of a tenth of a second
+    assert pace.is_due(100.31, 7.006)
+    assert not pace.is_due(100.4, 7.1)  # however dear, it is not left out for ever
+    assert pace.is_due(100.5, 7.1)
+
+
+def test_texts_of_messages_have_headings_files_and_figures() -> None:
+    assert message_text(message("user"), 3).heading == "You · 3"
+    assert message_text(message(siblings=(0, 1, 2))).heading == "toy · version 2 of 3"
+    made = message_text(message("user", 'See @a\n\n<file name="a">\nlong\n</file>'), 1)
+    assert (made.text, made.note) == ("See @a", "+ a · 4 B · ≈ 1 tokens")
+    figures = {"tokens": 12, "tokens_per_s": 20.04, "accepted": 0.5, "stop": "cancelled"}
+    for text, state, note in (
+        (json.dumps(figures), "cut", "12 tokens · 20.0 tokens/s · stopped"),
+        ("", "cut", "interrupted, /continue resumes"),
+        # Of another version:
+        ("{", "complete", ""),
+        ("[]", "complete", ""),
+        ('{"tokens": "many", "accepted": null}', "complete", ""),
+    ):
+        assert message_text(message(figures=text, state=state)).note == note
+    waiting = exchange("")
+    assert growing_text(waiting, "toy", None).note == "waiting for the model …"
+    waiting.started, waiting.prefilled = Started(100, 40), 0.5
+    assert growing_text(waiting, "toy", None).note == "reading 30 of 60 tokens …"
+    assert growing_text(exchange(" more"), "toy", message(text="some")).text == "some more"
+
+
+TOKENS = [
+    tokens("The", by="prompt"),
+    tokens(" cat", " sat", " on", by="model", drafted=3, accepted=2),
+    tokens(" the", " mat", by="lookup", drafted=1, accepted=1),
+    tokens("."),
+]
+
+
+def test_every_origin_has_marks_that_need_no_colour() -> None:
+    assert marked(TOKENS) == "The[ cat sat]< on>{ the}+ mat+."
+    assert "".join(text for text, _ in pieces(TOKENS)) == "The cat sat on the mat."
+    assert legend(TOKENS) == [
+        "[text]     2  proposed by the draft model",
+        "{text}     1  looked up in the text so far",
+        "<text>     1  corrected by the large model",
+        "+text+     1  extra token from the large model",
+        " text      2  written by the large model, nothing drafted",
+    ]
+    marks = [(mark.open, mark.close) for mark in MARKS.values()]
+    assert len(set(marks)) == len(marks)
+
+
+def test_a_drafter_of_another_package_has_its_own_marks_and_can_be_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened = [tokens("a", by="series", drafted=1, accepted=1)]
+    assert marked(happened) == "a", "not known yet"
+    assert KEYS["draft"].problem("series") is not None
+    entry = DrafterEntry("series", "none", 5, False, "<>", "accent", "the series goes on")
+    monkeypatch.setitem(DRAFTERS, entry.name, entry)
+    monkeypatch.setattr(lens, "MARKS", dict(MARKS))
+    assert marked(happened) == "<a>"
+    assert legend(happened) == ["<text>     1  the series goes on"]
+    assert KEYS["draft"].problem("series") is None
+    assert KEYS["draft"].read("series") == "series"
+
+
+def test_tokens_count_where_a_character_ends_and_cannot_command_the_terminal() -> None:
+    happened = [tokens("", "日", by="model", drafted=2, accepted=2)]
+    assert pieces(happened) == [("日", MARKS["model"])]
+    assert counts(happened) == {MARKS["model"]: 2}
+    assert "\x1b" not in marked([tokens("\x1b[2J", by="model", drafted=1, accepted=1)])
+    code = [
+        tokens("def f():", "\n   ", by="model", drafted=1, accepted=1),
+        tokens(" return", " 1\n", by="lookup", drafted=2, accepted=2),
+    ]
+    assert marked(code) == "[def f():]\n    {return 1}\n"
+
+
+def text_of(line: list[tuple[str, str]]) -> str:
+    return "".join(text for text, _ in line)
+
+
+def test_the_ribbon_shows_the_last_rounds_by_who_drafted_them_and_time_is_split_in_three() -> None:
+    rounds = [round_of(7, accepted) for accepted in range(8)]
+    assert ribbon(rounds, 100) == [("▁▂▃▄▅▆▇█", "model")]
+    assert ribbon(rounds, 3) == [("▆▇█", "model")]
+    mixed = ribbon([plain(), round_of(3, 1), plain()], 9)
+    assert mixed == [("▁", "off"), ("█", "model"), ("▁", "off")]
+    assert ribbon([], 9) == []
+    draft, spent = Draft((7, 7), (0.5, 0.5), "model"), Spent(draft_s=1, verify_s=2, other_s=1)
+    shares = split([Round(draft, Verdict(1, 8), (7, 8), spent)] * 5)
+    assert shares == [0.25, 0.5, 0.25]
+    assert split_bar(shares, 8) == [("██", "draft"), ("▒▒▒▒", "verify"), ("░░", "other")]
+    assert split([]) is None
+    for width in range(1, 40):
+        assert len(text_of(split_bar([1 / 3, 1 / 3, 1 / 3], width))) == width
+
+
+def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
+    nothing = ["Nothing measured yet: ask something first."]
+    assert stats_lines(None, 80) == stats_lines(exchange(), 80) == nothing
+    done = exchange(rounds=[plain(0.02), round_of(3, 2, 0.05)] * 8)
+    assert stats_lines(done, 80)[0] == "steps     all 16 · 2.00 tokens per step"
+    note = "drafting is off: it would cost 8 % here"
+    done.finished = finished(forecast=Forecast(1.25, 1.14, note))
+    lines = stats_lines(done, 80)
+    assert lines[0] == "speed-up  \u00d71.14 measured · \u00d71.25 predicted"
+    assert "drafts    ■ model: 16 of 24 accepted (67%)" in lines
+    assert lines[-2:] == [note, f"Not enough data yet{UNKNOWN}"]
+    draft = Draft((7, 7), (0.5,) * 2, "model", alternatives=((8, 9),) * 2, branches=(1, 0))
+    caught = Round(draft, Verdict(0, 8, branch=8), (8, 8), Spent(verify_s=0.02))
+    branched = stats_lines(exchange(rounds=[plain(), caught]), 80)
+    assert any("accepted (0%), and 1 of 2 second choices" in each for each in branched)
+    done.finished = finished(no_drafting="no drafting: slower here")
+    assert stats_lines(done, 80)[-2] == "No drafting: slower here."
+
+
+UNKNOWN = " to tell whether drafting helps; /race measures both."
+
+
+def test_what_drafting_gained_has_an_interval_once_there_is_enough() -> None:
+    unsure = "Drafting: 1.02\u00d7 (0.81 to 1.29) over 8 answers: no clear difference"
+    assert gained([1.2] * 5) == f"Not enough data yet{UNKNOWN}"
+    assert gained([1.1, 1.2, 1.3] * 4) == "Drafting: 1.20\u00d7 (1.14 to 1.26) over 12 answers"
+    assert gained([0.8, 1.3] * 4) == unsure
+    assert gained([0.8, 0.9] * 4) == "Drafting: 0.85\u00d7 (0.80 to 0.90) over 8 answers"
+
+
+def test_no_bar_is_wider_than_the_panel_and_many_rounds_are_counted() -> None:
+    done = exchange(rounds=[plain(), round_of(3, 2)] * 100)
+    for width in (20, 40, 80, 120):
+        bars = [line for line in stats(done, width) if {"off", "verify"} & {m for _, m in line}]
+        assert bars
+        assert all(len(text_of(bar)) <= width or "large model" in text_of(bar) for bar in bars)
+        assert any(f"the last {min(width, 72)} of 200" in each for each in stats_lines(done, width))
+
+
+def test_the_status_line_gives_up_the_bar_before_the_figures_and_the_meter_last() -> None:
+    done = exchange()
+    done.finished = finished(tokens_per_s=20.0)
+    forms = [
+        "20.0 tokens/s · context 50% of 4000 ████░░░░",
+        "20.0 tokens/s · context 50% of 4000",
+        "20.0 tokens/s · context 50%",
+        "context 50%",
+    ]
+    assert status(done, 4000, 2000)[1:] == forms
+    assert status(done, None, 0)[-1] == "20.0 tokens/s"
+    why = "no drafting: nothing to look up"
+    done.finished = msgspec.structs.replace(done.finished, no_drafting=why)
+    assert status(done, 4000, 2000)[0] == f"20.0 tokens/s · {why} · {forms[0][16:]}"
+    assert status(done, 4000, 2000)[1:] == forms
+    shares = (0, 2000, 3999, 4800)
+    assert [status(None, 4000, each)[0].count("█") for each in shares] == [0, 4, 7, 8]
