@@ -183,7 +183,11 @@ def _files(
     references = _references(request, modes, registry)
     models = [look_up(each, registry, offline=request.offline) for each in references]
     notes: list[str] = []
-    named = request.draft_model is not None or any(mode.needs_draft_model for mode in modes)
+    last = models[-1]
+    in_file = isinstance(last, ModelEntry) and last.heads is not None
+    named = request.draft_model is not None or any(
+        mode.needs_draft_model or (mode.needs_heads and in_file) for mode in modes
+    )
     if len(models) > 1 and not named:
         # Few starts have a draft model to judge.
         from localspec.launch.worth import without_draft_model  # noqa: PLC0415

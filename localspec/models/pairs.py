@@ -322,7 +322,7 @@ def suggest(target: str, registry: Registry) -> list[Suggestion]:
     drafts = [
         _suggestion(each, side, mark, size_bytes / each.size_bytes, pairs.get(each.name))
         for each in registry.models.values()
-        if each.name not in names and each.is_known and each.embedding is None
+        if each.name not in names and each.is_known and (each.writes or each.name in pairs)
     ]
     return sorted(filter(None, drafts), key=_rank)
 
