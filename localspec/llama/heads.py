@@ -136,9 +136,9 @@ class LlamaHeads:
                 answers[step.view.number] = rows[start - step.rows : start]
         return [answers[slot] for slot, _ in requests]
 
-    def _groups(self, steps: "Sequence[Step]") -> "Iterator[list[Step]]":
+    def _groups(self, steps: "Sequence[HeadStep]") -> "Iterator[list[HeadStep]]":
         """Yield what one pass evaluates: steps of one layer, as many as it has room for, neighbours side by side."""
-        group: list[Step] = []
+        group: list[HeadStep] = []
         rows = tokens = 0
         for step in sorted(steps, key=lambda each: (each.layer, each.view.number)):
             rows, tokens = rows + step.part.rows, tokens + len(step.part.tokens)
@@ -149,7 +149,7 @@ class LlamaHeads:
             group.append(step)
         yield group
 
-    def run(self, group: "Sequence[Step]") -> None:
+    def run(self, group: "Sequence[HeadStep]") -> None:
         """Make a pass of steps of one layer."""
         if self.count > 1:
             use_mtp_layer(self.native.handle, group[0].layer)
@@ -206,7 +206,7 @@ class LlamaHeads:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class HeadStep:
     """What one pass evaluates of a sequence.
 
     Args:
@@ -321,7 +321,7 @@ class HeadSequence:
         self._tokens, self._own = list(skipped), {}
         self._begin = self._settled = len(skipped)
 
-    def last_step(self, tokens: list[int], rows: int) -> Step:
+    def last_step(self, tokens: list[int], rows: int) -> HeadStep:
         """Evaluate what the last pass has no room for; return what is left to it."""
         self._rewind(tokens, self.common_prefix(tokens[: len(tokens) - rows]))
         settled = min(self._target.end(tokens) + 1, len(tokens))
@@ -361,7 +361,7 @@ class HeadSequence:
                 self.truncate(start)
                 self._heads.run([self._step(tokens, until, 0, layer)])
 
-    def _step(self, tokens: list[int], end: int, rows: int, layer: int = 0) -> Step:
+    def _step(self, tokens: list[int], end: int, rows: int, layer: int = 0) -> HeadStep:
         """Return the step that evaluates what is missing up to a place."""
         start = len(self._tokens)
         count = end - start
@@ -371,7 +371,7 @@ class HeadSequence:
         part = Part(
             self.number, tokens[start:end], n_past, given, self._before(start, end, settled)
         )
-        return Step(self, part, rows, layer, settled)
+        return HeadStep(self, part, rows, layer, settled)
 
     def _before(self, start: int, end: int, settled: int) -> Rows:
         """Return what goes in beside tokens: the rows of the places before them."""
@@ -388,7 +388,7 @@ class HeadSequence:
             )
         return np.stack(rows)
 
-    def evaluated(self, step: Step, hidden: Rows | None) -> None:
+    def evaluated(self, step: HeadStep, hidden: Rows | None) -> None:
         """Take in what a pass has evaluated, and the hidden row of its last token."""
         start = len(self._tokens)
         self._tokens += step.part.tokens
