@@ -157,11 +157,14 @@ def calibrated_heads(
     return _costs(key, lambda _: sample(heads.blank_pass, OF_HEADS, clock, on_progress))[0]
 
 
-def pair_costs(target: StoredCosts, draft_model: StoredCosts | None) -> PairCosts:
-    """Return what passes of a pair cost, given what is stored of its models."""
+def pair_costs(
+    target: StoredCosts, draft_model: StoredCosts | None, *, in_one_pass: bool = False
+) -> PairCosts:
+    """Return what passes of a pair cost, given what is stored of its models, and whether one drafts all tokens."""
     if draft_model is None:
         return PairCosts(target.costs, None, target.sure)
-    return PairCosts(target.costs, draft_model.costs, target.sure and draft_model.sure)
+    sure = target.sure and draft_model.sure
+    return PairCosts(target.costs, draft_model.costs, sure, in_one_pass)
 
 
 def stored_costs(

@@ -374,7 +374,8 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
         draft_model = stored_costs(file, draft_options, Role.DRAFT_MODEL, plan.draft_lora)
     if target is None or draft_model is None or parallel is None:
         return None
-    costs = pair_costs(target, draft_model)
+    in_one_pass = plan.heads is not None and plan.heads.block is not None
+    costs = pair_costs(target, draft_model, in_one_pass=in_one_pass)
     by = WORTH_TRYING if costs.sure else WORTH_TRYING / DOUBT
     could_win = draft_model_could_win(costs, plan.longest_draft, parallel, by)
     return None if could_win else costs
