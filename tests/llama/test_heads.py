@@ -26,7 +26,7 @@ from localspec.llama.sequences import LlamaSequences
 from localspec.llama.target_rows import TargetRows
 from localspec.models.architectures import Heads, heads_of, why_no_mtp
 from localspec.models.gguf import read_header
-from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.decoding.planting import plant
 from tests.llama import tiny_models
 from tests.llama.same_text import check_same_text
