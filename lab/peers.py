@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,7 @@ def server_flags(mode: str, loaded: BenchModels) -> list[str]:
     return [*flags, *MODES[mode]]
 
 
+@dataclass(eq=False)
 class PeerRuns:
     """Answers prompts by servers, one of each mode, started as our own models are loaded; `close` ends them.
 
@@ -150,20 +152,12 @@ class PeerRuns:
         flags_of: what a server of a mode is started with.
     """
 
-    def __init__(
-        self,
-        program: Path,
-        loaded: BenchModels,
-        prompts: Sequence[Sequence[int]],
-        reply: ReplyOptions,
-        flags_of: Callable[[str, BenchModels], Sequence[str]] = server_flags,
-    ) -> None:
-        self._program = program
-        self._loaded = loaded
-        self._prompts = prompts
-        self._reply = reply
-        self._flags_of = flags_of
-        self._servers: dict[str, PeerServer] = {}
+    program: Path
+    loaded: BenchModels
+    prompts: Sequence[Sequence[int]]
+    reply: ReplyOptions
+    flags_of: Callable[[str, BenchModels], Sequence[str]] = server_flags
+    _servers: dict[str, PeerServer] = field(default_factory=dict)
 
     def run(self, slot: Slot) -> Trial:
         """Answer, and return the figures.
@@ -172,7 +166,7 @@ class PeerRuns:
             LocalspecError: the server does not start, or breaks off.
         """
         try:
-            return self._answer(slot, self._prompts[slot.prompt], self._reply.max_tokens)
+            return self._answer(slot, self.prompts[slot.prompt], self.reply.max_tokens)
         finally:
             if slot.mode in _REMEMBERS:
                 self._end(slot.mode)
@@ -181,7 +175,7 @@ class PeerRuns:
         """Start the servers that stay, and let each answer briefly."""
         for mode in modes:
             if mode not in _REMEMBERS:
-                self._answer(Slot(0, 0.0, 0, mode, 0), self._prompts[0], _WARM_UP_TOKENS)
+                self._answer(Slot(0, 0.0, 0, mode, 0), self.prompts[0], _WARM_UP_TOKENS)
 
     def close(self) -> None:
         """End every server."""
@@ -190,12 +184,12 @@ class PeerRuns:
 
     def _server(self, mode: str) -> PeerServer:
         if mode not in self._servers:
-            needed = _ROOM * self._loaded.plan.target.stat().st_size
+            needed = _ROOM * self.loaded.plan.target.stat().st_size
             while self._servers and (free_ram_bytes() or needed) < needed:
                 self._end(next(iter(self._servers)))
-            self._servers[mode] = PeerServer(self._program, self._flags_of(mode, self._loaded))
+            self._servers[mode] = PeerServer(self.program, self.flags_of(mode, self.loaded))
             if mode in _REMEMBERS:  # a fresh one is as cold as ours was before its warm-up
-                self._answer(Slot(0, 0.0, 0, mode, 0), self._prompts[0][:8], 4)
+                self._answer(Slot(0, 0.0, 0, mode, 0), self.prompts[0][:8], 4)
         return self._servers[mode]
 
     def _end(self, mode: str) -> None:
@@ -203,7 +197,7 @@ class PeerRuns:
             self._servers.pop(mode).close()
 
     def _answer(self, slot: Slot, prompt: Sequence[int], max_tokens: int | None) -> Trial:
-        server, options = self._server(slot.mode), slot_options(self._reply, slot)
+        server, options = self._server(slot.mode), slot_options(self.reply, slot)
         sampling = options.sampling
         request = {
             "prompt": list(prompt),

@@ -1,4 +1,4 @@
-"""What `localspec recommend` proposes on ten made-up machines, as a Markdown table with reasons.
+"""What `localspec recommend` proposes on ten made-up machines, and which heads the registry knows, as Markdown tables.
 
     python -m lab.recommendations
 
@@ -9,11 +9,13 @@ nominal speed that passes usually reach: two thirds, on a GPU three quarters.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from localspec.models.entries import Purpose
+from localspec.models.entries import DRAFTED, HEADS, ModelEntry, Purpose
 from localspec.models.recommend import (
     ENOUGH_PER_S,
     MOST_OF_GPU,
     MOST_OF_RAM,
+    ON_A_CPU,
+    ON_A_GPU,
     Memory,
     Recommendation,
     Suits,
@@ -40,11 +42,12 @@ class Machine:
 
 
 def _ram(total_gb: float, gb_per_s: float) -> Memory:
-    return Memory("RAM", round(total_gb * GB), gb_per_s * GB)
+    return Memory("RAM", round(total_gb * GB), gb_per_s * GB, usual=ON_A_CPU)
 
 
 def _gpu(total_gb: float, gb_per_s: float, most: float = MOST_OF_GPU) -> Memory:
-    return Memory("GPU", round(total_gb * GB), gb_per_s * GB, most)
+    usual = ON_A_GPU if most == MOST_OF_GPU else None  # of one that shares the RAM it is not known
+    return Memory("GPU", round(total_gb * GB), gb_per_s * GB, most, usual=usual)
 
 
 # As a system counts them: a few per cent more bytes than the gigabytes that were bought.
@@ -63,8 +66,8 @@ MACHINES = (
 
 
 def table(registry: Registry) -> Iterator[str]:
-    """Yield the lines of the table."""
-    yield "| machine | memory, read at | chat | code | why not the next larger for chat |"
+    """Yield the lines of the table, without spaces beside the bars: those would count as words."""
+    yield "|machine|memory, read at|chat|code|why not the next larger for chat|"
     yield "|---|---|---|---|---|"
     for machine in MACHINES:
         sizes = "; ".join(
@@ -77,7 +80,7 @@ def table(registry: Registry) -> Iterator[str]:
             *(_named(recommend(registry, machine.memories, each)) for each in ("chat", "code")),
             _why(machine, registry, "chat"),
         ]
-        yield f"| {' | '.join(cells)} |"
+        yield f"|{'|'.join(cells)}|"
 
 
 def _named(proposals: tuple[Recommendation, ...]) -> str:
@@ -86,8 +89,11 @@ def _named(proposals: tuple[Recommendation, ...]) -> str:
 
 def _told(proposal: Recommendation) -> str:
     note = {Suits.WELL: "", Suits.SLOW: ", slow", Suits.TIGHT: ", tight"}[proposal.suits]
-    where = f"{proposal.needed_bytes / GB:.1f} GB of {proposal.memory.name}"
-    return f"`{proposal.pair}` ≈ {rounded(proposal.tokens_per_s or 0)}/s, {where}{note}"
+    where = f"{proposal.needed_bytes / GB:.1f} GB {proposal.memory.name}"
+    # That heads may make it faster is true of most, and said above the table.
+    outlook = "" if proposal.with_heads is None else proposal.outlook
+    speed = f"≈{rounded(proposal.tokens_per_s or 0)}/s{outlook}"
+    return f"`{proposal.pair}` {speed}, {where}{note}"
 
 
 def _why(machine: Machine, registry: Registry, purpose: Purpose) -> str:
@@ -112,11 +118,36 @@ def _why(machine: Machine, registry: Registry, purpose: Purpose) -> str:
         return (
             f"`{name}` takes {share:.0%} of {found.memory.name}, more than {found.memory.most:.0%}"
         )
-    speed = f"≈ {rounded(found.tokens_per_s or 0)}/s"
+    speed = f"≈{rounded(found.tokens_per_s or 0)}/s"
     if found.suits is Suits.WELL:
         return f"`{name}` is hardly larger, and much slower: {speed}"
     return f"`{name}` {speed}, less than {ENOUGH_PER_S:.0f}"
 
 
+def heads_table(registry: Registry) -> Iterator[str]:
+    """Yield the lines of the table of heads."""
+    yield "|model|heads|file|who says so|published acceptance|"
+    yield "|---|---|---|---|---|"
+    for entry in registry.models.values():
+        heads = entry.heads
+        if heads is None:
+            continue
+        target = registry.find(heads.target) if heads.target else entry
+        kind = HEADS[heads.kind] + ("" if heads.kind in DRAFTED else " (not used yet)")
+        cells = [
+            f"`{target.name if target else heads.target}`",
+            kind,
+            f"{_file(entry)}",
+            f"{heads.source} ({heads.date})",
+            heads.published or "?",
+        ]
+        yield f"|{'|'.join(cells)}|"
+
+
+def _file(entry: ModelEntry) -> str:
+    hub = entry.hub
+    return "" if hub is None else f"{hub.repo}/{hub.file}"
+
+
 if __name__ == "__main__":
-    print("\n".join(table(load_registry())))
+    print("\n".join([*table(load_registry()), "", *heads_table(load_registry())]))

@@ -20,7 +20,7 @@ from localspec.launch import worth
 from localspec.launch.names import with_full_names
 from localspec.launch.plan import make_plan
 from localspec.models.entries import ModelEntry
-from localspec.models.recommend import best
+from localspec.models.recommend import ON_A_CPU, best
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
 
@@ -171,6 +171,76 @@ def test_pull_leaves_out_what_would_not_pay_and_says_how_to_fetch_it(
     assert (line in done.stderr.splitlines()) is told
 
 
+HEADS = """
+default_pair = "p"
+[models.t]
+repo = "a/t"
+file = "t.gguf"
+size_bytes = 4000000000
+sha256 = "{}"
+[models.h]
+repo = "a/h"
+file = "h.gguf"
+size_bytes = 80000000
+sha256 = "{}"
+heads = {{ kind = "KIND", target = "t", source = "a test", date = "2026-11" }}
+[pairs.p]
+target = "t"
+draft_model = "h"
+""".format("a" * 64, "b" * 64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "costs", "fetched", "line"),
+    [
+        ("eagle3", WIDE_IS_CHEAP, ["t", "h"], ""),
+        (
+            "eagle3",
+            WIDE_IS_DEAR,
+            ["t"],
+            "the file of heads h (80 MB) is not downloaded, because it would not make this machine faster: ",
+        ),
+        # Of a kind that is not drafted with it is of no use, whatever passes cost.
+        (
+            "unknown",
+            WIDE_IS_CHEAP,
+            ["t"],
+            "because localspec does not draft with a DFlash draft yet",
+        ),
+    ],
+)
+def test_heads_in_a_file_of_their_own_are_pulled_where_they_could_pay(
+    kind: str,
+    costs: PassCosts,
+    fetched: list[str],
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = tmp_path / "models.toml"
+    registry.write_text(HEADS.replace("KIND", "dflash" if kind == "unknown" else kind))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setattr(worth, "_costs", lambda *_: costs)
+    monkeypatch.setattr(worth, "DRAFTED", frozenset({"eagle3"}))
+    pulled: list[str] = []
+
+    def fetch(models: list[Any], **_: object) -> list[Path]:
+        pulled.extend(each.base for each in models)
+        return []
+
+    monkeypatch.setattr(pulling, "fetch", fetch)
+    monkeypatch.setattr("localspec.cli.pull.Preview.after", lambda _: None)
+    done = CliRunner().invoke(localspec, ["pull", "--offline", "p"])
+    assert done.exit_code == 0, done.stderr
+    assert pulled == fetched
+    assert line in done.stderr
+    assert ("not downloaded" in done.stderr) is bool(line)
+    # A start decides likewise.
+    pair = load_registry().pair("p")
+    target, file = (load_registry().model(each) for each in (pair.target, pair.draft_model or ""))
+    assert (worth.without_draft_model("p", target, file) is None) is (fetched == ["t", "h"])
+
+
 def test_copying_memory_says_at_once_how_fast_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memories_module, "_COPIED_BYTES", 1 << 20)
     assert 1e7 < memories_module.copied_per_second(2) < 1e14
@@ -219,15 +289,16 @@ def test_how_fast_a_memory_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(time, "time", lambda: now + 3601)
     ram_too, ram = memories_module.memories(load_registry())
     assert (ram_too.total_bytes, ram_too.most) == (ram.total_bytes, ram.most)
-    assert (ram.bytes_per_s, ram.tokens_per_s) == (
-        5.0,
-        {},
-    )  # faster than passes beside other programs
+    # Copying is faster than passes beside other programs, and what wide ones cost is taken from another machine.
+    assert (ram.bytes_per_s, ram.passes, ram.usual) == (5.0, {}, ON_A_CPU)
+    assert (ram_too.usual, ram_too.is_usual_measured) == (None, False)
     # What was measured quiet counts alone, and is said of that model.
     sure = True
     monkeypatch.setattr(time, "time", lambda: now + 7300)
     ram = memories_module.memories(load_registry())[-1]
-    assert (ram.bytes_per_s, ram.tokens_per_s) == (2.0, {entry.sha256: 2e-9})
+    costs_of_entry = PassCosts((1,), (0.5e9,))
+    assert (ram.bytes_per_s, ram.passes) == (2.0, {entry.sha256: costs_of_entry})
+    assert (ram.usual, ram.is_usual_measured) == (costs_of_entry, True)
     measured = best("measured", entry, [ram])
     assert measured is not None
     assert measured.is_measured

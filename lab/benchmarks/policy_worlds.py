@@ -15,8 +15,6 @@ from lab.simulator.catalogue import OFFERS, WORLDS
 from lab.simulator.contenders import MovingAverage, adaptive, plain
 
 BOUND, SLOWEST = 0.05, 0.97
-
-
 POLICIES = {"adaptive": adaptive, "naive": MovingAverage, "plain": plain}
 
 
@@ -26,9 +24,6 @@ def main() -> None:
     parser.add_argument("--policy", default="adaptive", choices=POLICIES)
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--offer", action="append", default=[], choices=OFFERS)
-    parser.add_argument(
-        "--without", action="append", default=[], help="leave out names with this in them"
-    )
     parser.add_argument("worlds", nargs="*", help="names, or beginnings of names; default: all")
     options = parser.parse_args()
     contender = POLICIES[options.policy]
@@ -36,7 +31,6 @@ def main() -> None:
         "+".join([world, *options.offer])
         for world in WORLDS
         if not options.worlds or world.startswith(tuple(options.worlds))
-        if not any(part in world for part in options.without)
     ]
     print(f"{'world':40} {'regret %':>14} {'gaps %':>7} {'window':>7} {'speed':>6}")
     broken = 0

@@ -8,10 +8,9 @@ same bundled prompts greedily, each client sending its next as soon as its last 
 levels, and at each through all servers, in another order and with other prompts than the round before; rounds go on
 as long as another one fits the time. Idle servers stay loaded.
 
-Every way of drafting is a process, ours as well as llama-server's: the second of two that share one would find the
-prompts evaluated by the first. One of llama-server that remembers earlier texts is started anew for every level, since it
-would know the answers. A system prompt that is new at every level and round keeps a server from knowing a prompt already,
-and neither writes down what it evaluated (`--forget`, `-cram 0`), so that none knows it from an earlier run. A mode of
+Every way of drafting is a process: of two that share one, the second would find the prompts evaluated by the first; one of
+llama-server that remembers earlier texts is started anew for every level. A system prompt that is new at every level and
+round keeps a server from knowing a prompt, and neither writes down what it evaluated (`--forget`, `-cram 0`). A mode of
 llama-server that reaches less than 0.8 of its best at a level in the first round is not tried there again.
 
 The table has medians over rounds of requests a minute and tokens a second (of the answers, prompts' time included), and of

@@ -38,12 +38,13 @@ class Limits:
 
     def apply(self) -> None:
         """Apply them to this process; what it execs keeps them."""
-        if self.file_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_bytes, self.file_bytes))
-        if self.memory_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (self.memory_bytes, self.memory_bytes))
-        if self.descriptors is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
+        for kind, most in (
+            (resource.RLIMIT_FSIZE, self.file_bytes),
+            (resource.RLIMIT_AS, self.memory_bytes),
+            (resource.RLIMIT_NOFILE, self.descriptors),
+        ):
+            if most is not None:
+                resource.setrlimit(kind, (most, most))
         if self.ordinary and os.geteuid() == 0:
             libc = ctypes.CDLL(None, use_errno=True)
             for capability in _OVERRIDES:

@@ -16,13 +16,9 @@ from lab.simulator.costs import (
     DIPS,
     EIGHTH,
     F16,
-    FOUR_TIMES,
     GPU,
-    METAL_Q4_K,
-    METAL_Q8_0,
     PUBLISHED,
     Q4_K_M,
-    RTX_3090_Q4_0,
     TABLES,
 )
 from lab.simulator.texts import (
@@ -102,44 +98,40 @@ def _deep(costs: TrueCosts) -> TrueCosts:
     return replace(costs, target_growth=1 / 3000, draft_growth=1 / 1500)
 
 
+COSTS = {**TABLES, **PUBLISHED, **EIGHTH}
 WORLDS: dict[str, Build] = {
     **{
         f"stationary-{name}-{agreement}": stationary(costs, agreement)
-        for name, costs in {**TABLES, **PUBLISHED, **EIGHTH}.items()
+        for name, costs in COSTS.items()
         for agreement in (0.5, 0.7, 0.85, 0.95, 0.99)
     },
-    "drifting-f16": drifting(F16),
-    "drifting-gpu": drifting(GPU),
-    "drifting-four-times": drifting(FOUR_TIMES),
-    "adversarial-q4_k_m": adversarial(Q4_K_M, CollapseAfterDraft),
-    "adversarial-f16": adversarial(F16, CollapseAfterDraft),
-    "adversarial-gpu": adversarial(GPU, CollapseAfterDraft),
-    "honeymoon-f16": adversarial(F16, Honeymoon),
-    "honeymoon-gpu": adversarial(GPU, Honeymoon),
-    "adversarial-copy-q4_k_m": adversarial(Q4_K_M, DivergeAfterCopy, 0.0, edits=0.0),
-    "adversarial-copy-gpu": adversarial(GPU, DivergeAfterCopy, 0.0, edits=0.0),
-    "breaking-copy-q4_k_m": adversarial(Q4_K_M, BreakBets, 0.0, edits=0.0),
-    "breaking-copy-gpu": adversarial(GPU, BreakBets, 0.0, edits=0.0),
-    "bimodal-f16": bimodal(F16, CODE, CREATIVE),
-    "bimodal-gpu": bimodal(GPU, CODE, CREATIVE),
-    "bimodal-four-times": bimodal(FOUR_TIMES, CODE, CREATIVE),
-    "bimodal-copy-q4_k_m": bimodal(Q4_K_M, COPIED, NEW),
-    "bimodal-copy-f16": bimodal(F16, COPIED, NEW),
-    "bimodal-copy-gpu": bimodal(GPU, COPIED, NEW),
-    "bimodal-rtx3090-q4_0": bimodal(RTX_3090_Q4_0, CODE, CREATIVE),
-    "bimodal-metal-q8_0": bimodal(METAL_Q8_0, CODE, CREATIVE),
-    "bimodal-copy-rtx3090-q4_0": bimodal(RTX_3090_Q4_0, COPIED, NEW),
-    "bimodal-eighth-q4_k_m": bimodal(EIGHTH["eighth-q4_k_m"], CODE, CREATIVE),
-    "bimodal-eighth-f16": bimodal(EIGHTH["eighth-f16"], CODE, CREATIVE),
-    "hopeless-eighth-q4_k_m": stationary(EIGHTH["eighth-q4_k_m"], 0.0),
+    **{f"drifting-{name}": drifting(COSTS[name]) for name in ("f16", "gpu", "four-times")},
+    **{
+        f"{kind}-{name}": adversarial(COSTS[name], adversary, *more)
+        for kind, names, adversary, *more in (
+            ("adversarial", "q4_k_m f16 gpu", CollapseAfterDraft),
+            ("honeymoon", "f16 gpu", Honeymoon),
+            ("adversarial-copy", "q4_k_m gpu", DivergeAfterCopy, 0.0, 0.0),
+            ("breaking-copy", "q4_k_m gpu", BreakBets, 0.0, 0.0),
+        )
+        for name in names.split()
+    },
+    **{
+        f"{kind}-{name}": bimodal(COSTS[name], one, other)
+        for kind, names, one, other in (
+            ("bimodal", "f16 gpu four-times rtx3090-q4_0 metal-q8_0", CODE, CREATIVE),
+            ("bimodal", "eighth-q4_k_m eighth-f16", CODE, CREATIVE),
+            ("bimodal-copy", "q4_k_m f16 gpu rtx3090-q4_0", COPIED, NEW),
+        )
+        for name in names.split()
+    },
     "edit-q4_k_m": bimodal(Q4_K_M, COPIED, replace(COPIED, edits=0.08)),
+    **{
+        f"hopeless-{name}": stationary(COSTS[name], 0.0)
+        for name in ("eighth-q4_k_m", "q4_k_m", "f16", "gpu", "rtx3090-q4_0", "metal-q4_k")
+    },
     "staircase": stationary(DIPS, 0.85),
     "staircase-copy": bimodal(DIPS, COPIED, NEW),
-    "hopeless-q4_k_m": stationary(Q4_K_M, 0.0),
-    "hopeless-f16": stationary(F16, 0.0),
-    "hopeless-gpu": stationary(GPU, 0.0),
-    "hopeless-rtx3090-q4_0": stationary(RTX_3090_Q4_0, 0.0),
-    "hopeless-metal-q4_k": stationary(METAL_Q4_K, 0.0),
     "hopeless-confident-gpu": stationary(GPU, 0.0, gap_law=CONFIDENTLY_WRONG),
     "gaps-say-nothing-gpu": stationary(GPU, 0.7, gap_law=UNINFORMATIVE),
     "gaps-mislead-f16": bimodal(F16, CODE, CREATIVE, gap_law=CONFIDENTLY_WRONG),

@@ -51,6 +51,8 @@ class VirtualModel:
     truncate_s: float = 0.0
     in_chunks: int = 0
     fresh: int = 1 << 20
+    longest: int = 1 << 20
+    in_one_pass: bool = False
     _rows: Logits = field(init=False)
 
     def __post_init__(self) -> None:

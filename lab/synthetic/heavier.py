@@ -1,12 +1,9 @@
 """A heavier target: the same function at a multiple of the cost.
 
-    python -m lab.synthetic.heavier FILE FOLDER --times 4
-
 The layers that are added write nothing into the residual stream, since the last matrix of either half of each is zero.
 With it, large-target economics can be measured on any machine.
 """
 
-import argparse
 import re
 import struct
 from collections.abc import Iterator
@@ -128,12 +125,3 @@ def _tensors(
                 yield NewTensor(
                     name, tensor, zeros(tensor) if is_last else copied(original, tensor)
                 )
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--times", type=int, default=4)
-    given = parser.parse_args()
-    print(heavier(given.file, given.times, given.folder))

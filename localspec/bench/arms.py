@@ -7,6 +7,7 @@ from typing import Any
 from localspec.decoding.drafters.register import DRAFTERS, WITHOUT_MODEL, uses_draft_model
 from localspec.errors import UsageError
 from localspec.launch.drafting import draft_mode
+from localspec.models.entries import DRAFTED
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, Option, changed, options_of
 
@@ -44,7 +45,7 @@ def mode_arms(text: str | None, launch: LaunchOptions) -> list[Arm]:
     """Return an arm for each draft mode of a comma-separated list, `off` first: the others are compared with it.
 
     Args:
-        text: the list; None takes off, auto, lookup, and model if there is a draft model.
+        text: the list; None takes off, auto, lookup, and model or heads if the pair has them.
         launch: what all of them load.
 
     Raises:
@@ -60,12 +61,14 @@ def mode_arms(text: str | None, launch: LaunchOptions) -> list[Arm]:
 
 
 def _usual_modes(launch: LaunchOptions) -> Sequence[str]:
-    draft_model = launch.draft_model
+    usual, draft_model = [OFF, "auto", WITHOUT_MODEL], launch.draft_model
     if draft_model is None and launch.target is None:
         registry = load_registry()
-        draft_model = registry.pair(launch.pair or registry.default_pair).draft_model
-    of_model = () if draft_model is None else filter(uses_draft_model, DRAFTERS)
-    return [OFF, "auto", WITHOUT_MODEL, *of_model]
+        pair = registry.pair(launch.pair or registry.default_pair)
+        draft_model, drafter = pair.draft_model, registry.drafter_of(pair)
+        if drafter is not None and drafter.heads is not None:
+            return [*usual, *(["heads"] if drafter.heads.kind in DRAFTED else [])]
+    return usual if draft_model is None else [*usual, *filter(uses_draft_model, DRAFTERS)]
 
 
 def parse_arm(name: str, text: str, usual: LaunchOptions) -> Arm:

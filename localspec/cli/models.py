@@ -17,7 +17,7 @@ from localspec.config.own import write_keys
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
 from localspec.launch.rows import ModelRow, model_rows
 from localspec.models.architectures import how_it_drafts
-from localspec.models.entries import MODEL_NAME
+from localspec.models.entries import DRAFTED, HEADS, MODEL_NAME, ModelEntry
 from localspec.models.gguf import read_model
 from localspec.models.inventory import (
     Fact,
@@ -40,10 +40,11 @@ from localspec.storage.paths import config_dir, data_dir, shown
 @click.argument("words", nargs=-1)
 @json_option
 def search(words: tuple[str, ...], json_: bool) -> None:
-    """List the models that match all WORDS, or all models: chat models first, smallest first.
+    """List the models that match all WORDS, or all models: chat models first, this year's before others.
 
     Searches names and what models are good for. `*` marks models on this machine, `tools` models
-    that can call tools, `thinking` models that reason before they answer.
+    that can call tools, `thinking` models that reason before they answer, `heads` models with heads
+    that draft for them.
     """
     registry, text = load_registry(), " ".join(words).lower()
     rows = model_rows(registry)
@@ -65,7 +66,7 @@ def _row_facts(row: ModelRow, registry: Registry) -> dict[str, Any]:
         **fields(row.pair, "target draft draft_model"),
         "good_for": row.about or None,
         "caveat": row.pair.caveat or None,
-        **fields(row, "size_bytes draft_bytes tools thinking here draft_here"),
+        **fields(row, "size_bytes draft_bytes tools thinking heads year here draft_here"),
         "default": row.name == registry.default_pair,
     }
 
@@ -119,6 +120,9 @@ def show(name: str, json_: bool) -> None:
     if row is not None and row.pair is not None:
         facts |= {"good_for": row.about or None, "thinking": row.thinking}
         facts |= {"draft_model": row.pair.draft_model, "draft_bytes": row.draft_bytes}
+    target = registry.find(str(facts["name"]))
+    if target is not None:
+        facts["heads"] = [_heads(each, target) for each in registry.with_heads_for(target)] or None
     # The hub is not asked for it.
     drafts = suggest(name, registry) if registry.find(name) or facts.get("here", True) else []
     if json_:
@@ -133,6 +137,15 @@ def show(name: str, json_: bool) -> None:
     for at, each in enumerate(drafts):
         lines.append(("" if at else "drafts", f"{each.draft_model}: {'; '.join(each.reasons)}"))
     print_table(lines, whole=True)
+
+
+def _heads(entry: ModelEntry, target: ModelEntry) -> str:
+    """Return which heads a model has for a target, where, and who says so."""
+    assert entry.heads is not None, "only these are listed"  # noqa: S101
+    heads, size = entry.heads, size_text(entry.size_bytes) if entry.size_bytes else "size unknown"
+    where = "in its file" if entry is target else f"{entry.name}, {size}"
+    unused = "" if heads.kind in DRAFTED else ", which localspec does not draft with yet"
+    return f"{HEADS[heads.kind]} ({where}; {heads.source}, {heads.date}){unused}"
 
 
 def _row(name: str, model: str, registry: Registry) -> ModelRow | None:
@@ -162,7 +175,8 @@ def _text(key: str, value: object) -> str:
             return "; ".join(
                 f"{_SOURCES[kind]}: {name.replace('==', ' ')}" for kind, _, name in parts
             )
-    return ", ".join(map(str, value)) if isinstance(value, list) else shown(str(value))
+    between = "; " if key == "heads" else ", "
+    return between.join(map(str, value)) if isinstance(value, list) else shown(str(value))
 
 
 @click.command()

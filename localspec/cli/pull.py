@@ -47,7 +47,7 @@ class PullFlags:
     """Flags of `pull` alone.
 
     Args:
-        with_draft: Also download draft models that would not make answers faster on this machine.
+        with_draft: Also download draft models and heads that would not make answers faster on this machine.
         yes: Do not ask for confirmation.
         quiet: Show no progress and no memory forecast, and do not ask.
     """
@@ -66,7 +66,7 @@ def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None
     """Download each NAME, verify it, and print the paths of its files.
 
     NAME is a model that `localspec search` lists, or user/repo:QUANT on the Hugging Face hub. Its
-    draft model is downloaded, too, if it can make answers faster on this machine.
+    draft model or file of heads is downloaded, too, if it can make answers faster on this machine.
 
     Files that you have are not downloaded again, and an interrupted download resumes. Before a
     large download, `pull` reads the file's header and says whether the model will fit in free
@@ -198,8 +198,8 @@ def recommend_(code: bool, json_: bool) -> None:
 
     Recommends the largest model, or one nearly as large and much faster, that takes at most half of
     the RAM (85 % of a GPU's memory) and should write at least 8 tokens per second. Speeds are
-    predicted from how fast this machine reads memory, which is measured once an hour. Memory that
-    other programs use at the moment does not count.
+    predicted from how fast this machine reads memory, which is measured once an hour; with heads, from
+    published acceptance by kind of text. Memory that other programs use at the moment does not count.
     """
     registry = load_registry()
     purpose: Purpose = "code" if code else "chat"
@@ -235,6 +235,7 @@ def _reason(proposal: Recommendation) -> str:
     speed, memory = proposal.tokens_per_s, proposal.memory
     how = "measured on this machine" if proposal.is_measured else "estimated"
     foreseen = "speed unknown" if speed is None else f"≈ {rounded(speed)} tokens/s {how}"
+    foreseen += proposal.outlook
     note = {
         Suits.WELL: "",
         Suits.SLOW: ", slow here",
@@ -255,7 +256,7 @@ def _document(
                 "memory": each.memory.name,
                 "needed_bytes": each.needed_bytes,
                 "read_bytes": each.target.read_bytes,
-                **fields(each, "tokens_per_s is_measured"),
+                **fields(each, "tokens_per_s is_measured with_heads"),
                 "suits": each.suits.name.lower(),
                 "is_short": each.is_short,
                 "here": rows[each.pair].here,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
 from localspec.llama.devices import placed_on
+from localspec.models.architectures import Heads, heads_of
 from localspec.models.fit import (
     GPU_HEADROOM_BYTES,
     RAM_HEADROOM_BYTES,
@@ -15,7 +16,7 @@ from localspec.models.fit import (
     fit,
 )
 from localspec.models.gguf import GgufHeader
-from localspec.models.memory import model_shape
+from localspec.models.memory import heads_shape, model_shape, target_rows_bytes
 from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 
@@ -29,6 +30,8 @@ def plan_fit(
     options: LoadOptions | None = None,
     draft_options: LoadOptions | None = None,
     *,
+    heads: Heads | None = None,
+    adapter: GgufHeader | None = None,
     shrinks: bool = False,
 ) -> FitPlan | None:
     """Return how a pair fits into the memory that is free now; its `lines()` tell it to people.
@@ -40,6 +43,8 @@ def plan_fit(
         draft_model: the draft model's; None without one.
         options: how the target is loaded.
         draft_options: how the draft model is, if its layers go elsewhere.
+        heads: of the target, which draft; in the draft model's file, if they have one.
+        adapter: header of the draft model's adapter.
         shrinks: whether the context may be smaller than the options say, as where they say nothing.
 
     Returns:
@@ -52,9 +57,14 @@ def plan_fit(
     """
     options = options or LoadOptions()
     machine = free_memory(options, draft_options)
-    big = _load(target, options)
-    small = None if draft_model is None else _load(draft_model, draft_options or options)
-    if machine is None or big is None or (small is None and draft_model is not None):
+    big = _load(target, options, mtp=heads is not None and heads.is_mtp)
+    small = None
+    if heads is not None:
+        small = _load_of_heads(target, draft_model, heads, draft_options or options)
+    elif draft_model is not None:
+        small = _load(draft_model, draft_options or options, adapter)
+    drafts = draft_model is not None or heads is not None
+    if machine is None or big is None or (small is None and drafts):
         return None
     if options.cpu_moe:  # the experts of a layer go to a GPU for the passes of a prompt
         more = max((layer.experts_bytes for layer in big.shape.layers), default=0)
@@ -68,6 +78,7 @@ def context_with_room(
     draft_model: GgufHeader | None,
     options: LoadOptions,
     draft_options: LoadOptions | None = None,
+    heads: Heads | None = None,
 ) -> int | None:
     """Return how many tokens of context a conversation of no given size gets: as many as cost it little.
 
@@ -79,6 +90,7 @@ def context_with_room(
         draft_model: the draft model's; None without one.
         options: how they are loaded, of the usual context.
         draft_options: how the draft model is, if its layers go elsewhere.
+        heads: as in `plan_fit`.
 
     Returns:
         None where the usual one it is.
@@ -86,7 +98,7 @@ def context_with_room(
     Raises:
         ModelLoadError: the target does not fit, even with the usual one.
     """
-    usual = plan_fit(target, draft_model, options, draft_options)
+    usual = plan_fit(target, draft_model, options, draft_options, heads=heads)
     shape = model_shape(target)
     if usual is None or usual.shrunk or shape is None:
         return None
@@ -96,7 +108,7 @@ def context_with_room(
             break
         with suppress(ModelLoadError):
             larger = replace(options, n_ctx=n_ctx)
-            plan = plan_fit(target, draft_model, larger, draft_options)
+            plan = plan_fit(target, draft_model, larger, draft_options, heads=heads)
             layers = (usual.target_layers, usual.draft_layers)
             if plan is None or (plan.target_layers, plan.draft_layers) != layers:
                 continue
@@ -117,6 +129,7 @@ def sequences_that_fit(
     options: LoadOptions,
     draft_model: GgufHeader | None = None,
     draft_options: LoadOptions | None = None,
+    heads: Heads | None = None,
 ) -> int | None:
     """Return how many sequences the memory holds that is free now, the weights being loaded already.
 
@@ -125,16 +138,22 @@ def sequences_that_fit(
         options: how the contexts are made; `n_ctx` is that of each sequence.
         draft_model: the draft model's header, if it has as many sequences.
         draft_options: how it is loaded, if its layers go elsewhere.
+        heads: of the target, which have as many sequences, too; in the draft model's file, if they have one.
 
     Returns:
         None if it cannot be said.
     """
     machine = free_memory(options, draft_options)
     loads = [_load(target, options)]
-    loads += [] if draft_model is None else [_load(draft_model, draft_options or options)]
+    if heads is not None:
+        loads.append(_load_of_heads(target, draft_model, heads, draft_options or options))
+    elif draft_model is not None:
+        loads.append(_load(draft_model, draft_options or options))
     if machine is None or None in loads:
         return None
     free, for_each = [place.usable_bytes for place in machine.places], [0] * len(machine.places)
+    if heads is not None and loads[0] is not None:
+        for_each[0] = target_rows_bytes(loads[0].shape, heads)
     for load in filter(None, loads):
         alike = load.with_context(load.n_ctx, kv_type=options.kv_type)
         for at, use in enumerate(alike.usages(alike.most_layers, machine)):
@@ -177,7 +196,8 @@ def forecast(
         except (PairMismatch, ModelFileError) as error:
             problems.append(str(error))
     try:
-        plan = plan_fit(target, draft_model, options, draft_options)
+        heads = heads_of(target, draft_model)
+        plan = plan_fit(target, draft_model, options, draft_options, heads=heads)
     except ModelLoadError as error:
         return Outlook((), (*problems, str(error)))
     unknown = "takes an unknown amount of memory: the header or this system does not say"
@@ -201,8 +221,26 @@ def free_memory(options: LoadOptions, draft_options: LoadOptions | None = None) 
     return Machine(Place("RAM", ram, RAM_HEADROOM_BYTES), tuple(gpus.values()))
 
 
-def _load(header: GgufHeader, options: LoadOptions) -> ModelLoad | None:
+def _load(
+    header: GgufHeader,
+    options: LoadOptions,
+    adapter: GgufHeader | None = None,
+    *,
+    mtp: bool = False,
+) -> ModelLoad | None:
     """Return a model that is to be loaded; None where its header leaves out, or garbles, its sizes."""
-    shape = model_shape(header)
+    shape = model_shape(header, adapter, mtp=mtp)
     gpus = tuple(device.name for device in placed_on(options))
     return None if shape is None else ModelLoad(shape, options, gpus)
+
+
+def _load_of_heads(
+    target: GgufHeader, file: GgufHeader | None, heads: Heads, options: LoadOptions
+) -> ModelLoad | None:
+    """Return heads that are to be loaded; None where a header leaves out, or garbles, their sizes."""
+    shape = heads_shape(target, heads, file)
+    gpus = tuple(device.name for device in placed_on(options))
+    if shape is None:
+        return None
+    own = options.for_heads()
+    return ModelLoad(shape, own, gpus, heads=True, follows=heads.is_mtp)

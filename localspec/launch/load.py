@@ -54,6 +54,7 @@ from localspec.storage.paths import data_dir
 if TYPE_CHECKING:
     from localspec.decoding.drafters.spelling import Spelling
     from localspec.llama.heads import LlamaHeads
+    from localspec.llama.place_heads import PlaceHeads
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
@@ -67,10 +68,6 @@ _LEAST_CHUNK = 64
 
 _WHY_NOT = (
     "the target keeps a recurrent state, which cannot be rolled back: it runs without drafting"
-)
-_WHY_NOT_SEVERAL = (
-    "the target keeps a recurrent state, which llama.cpp rolls back for one answer at a time alone: "
-    "several run without drafting"
 )
 
 Report = Callable[[Loading | Measuring], None]
@@ -188,9 +185,9 @@ class _Loading:
     def runtime(self, parallel: int | None, observe: Observe | None) -> Runtime:
         """Load everything; see `load`."""
         plan = self.plan
-        target = self._model(
-            plan.target, plan.options, mtp=plan.heads is not None and plan.heads.is_mtp
-        )
+        mtp = plan.heads is not None and plan.heads.is_mtp
+        corrections = plan.corrections
+        target = self._model(plan.target, plan.options, mtp=mtp, corrections=corrections)
         options = self._trained_for(target, plan.options)
         if parallel == 1:
             branches = self._branches(target)
@@ -203,12 +200,12 @@ class _Loading:
                 branches=branches,
                 pass_s=self._pass_s,
             )
-            most_removed = alone = targets.native.most_removed
+            most_removed = targets.native.most_removed
         else:
-            most_removed, alone = self._most_removed(target, options)
+            most_removed, options = self._for_several(target, options)
         can_draft = most_removed > 0
         if not can_draft and plan.options.max_rows > 1:
-            self.notes.append(_WHY_NOT_SEVERAL if alone else _WHY_NOT)
+            self.notes.append(_WHY_NOT)
         draft_model = self._draft_model(options) if can_draft and plan.heads is None else None
         costs, safe = self._costs(target, draft_model, can_draft, parallel)
         if parallel != 1:
@@ -217,22 +214,20 @@ class _Loading:
                 self._let_go(draft_model)
                 draft_model = None
             rows = max(1, safe)
-            options = replace(options, max_rows=1)
             sharing, pass_s = not plan.exact, self._pass_s
             targets = LlamaSequences(
                 target, self.cancel, options, parallel, rows, sharing=sharing, pass_s=pass_s
             )
+            most_removed = targets.native.most_removed
         longest = 0
         if can_draft:
             longest = min(safe, targets.most_rows, most_removed + 1) - 1
             if plan.exact:
                 self.notes.append(self._price(min(longest, plan.options.max_rows - 1)))
-        draft_models: Sequences | None = None
-        if plan.heads is not None and can_draft:
-            draft_models = heads = self._heads(plan.heads, target, targets.views[0], options)
-            if costs is not None:
-                costs = self._with_heads(costs, heads)
-        if draft_model is not None:
+        draft_models: LlamaSequences | LlamaHeads | PlaceHeads | None = None
+        if longest > 0 and plan.heads is not None:
+            draft_models, costs = self._heads(plan.heads, target, targets.views, options, costs)
+        elif draft_model is not None:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=1)
             draft_models = self._draft_sequences(draft_model, small, parallel)
         self.notes += self._unforeseen(targets, draft_models, parallel)
@@ -246,7 +241,7 @@ class _Loading:
     def _assembled(
         self,
         targets: LlamaSequences,
-        draft_models: Sequences | None,
+        draft_models: "LlamaSequences | LlamaHeads | PlaceHeads | None",
         costs: PairCosts | None,
         longest: int,
         parallel: int,
@@ -304,11 +299,14 @@ class _Loading:
         return Runtime(assistant, drafting, known, targets.views[0], plan.target)
 
     def _unforeseen(
-        self, targets: LlamaSequences, draft_models: Sequences | None, parallel: int
+        self,
+        targets: LlamaSequences,
+        draft_models: "LlamaSequences | LlamaHeads | PlaceHeads | None",
+        parallel: int,
     ) -> Iterator[str]:
         """Return where llama.cpp took more than was planned; several sequences were not planned."""
         contexts = [targets.native.allocated]
-        if isinstance(draft_models, LlamaSequences):
+        if draft_models is not None:
             contexts.append(draft_models.native.allocated)
         taken = together([*(model.allocated for model in self.models), *contexts])
         return unforeseen(self.plan.uses if parallel == 1 else (), taken)
@@ -321,6 +319,7 @@ class _Loading:
         *,
         mtp: bool = False,
         is_heads: bool = False,
+        corrections: Mapping[str, int] | None = None,
     ) -> LlamaModel:
         name = self.plan.names[path]
         model = LlamaModel(
@@ -331,6 +330,7 @@ class _Loading:
             lora,
             mtp=mtp,
             is_heads=is_heads,
+            corrections=corrections,
         )
         self.models.append(model)
         return model
@@ -359,13 +359,16 @@ class _Loading:
         wanted = drafts and any(mode.kind == AUTO for mode in plan.modes)
         return MOST_BRANCHES if wanted and not (plan.exact and target.on_gpu) else 0
 
-    def _most_removed(self, model: LlamaModel, options: LoadOptions) -> tuple[int, int]:
-        """Find out on a small context how many tokens of a pass can be removed again, of each of several sequences and of one."""
-        context = LlamaContext(model, self.cancel, replace(options, n_ctx=256, max_rows=2))
+    def _for_several(self, model: LlamaModel, options: LoadOptions) -> tuple[int, LoadOptions]:
+        """Find out on a small context how many tokens of a pass can be removed again; return that, and how to make sequences.
+
+        Each has one row of its own, and snapshots, if they are needed, for the longest draft.
+        """
+        few = replace(options, n_ctx=256, max_rows=min(2, options.max_rows))
+        context = LlamaContext(model, self.cancel, few)
         try:
-            return (
-                context.native.most_removed if context.native.can_truncate else 0
-            ), context.native.most_removed
+            rows = 1 if context.native.can_truncate else options.snapshots + 1
+            return context.native.most_removed, replace(options, max_rows=rows)
         finally:
             context.close()
 
@@ -376,22 +379,62 @@ class _Loading:
         options = self.plan.draft_options or options
         return self._model(path, options, self.plan.draft_lora)
 
+    def _give_up_heads(self, error: ModelLoadError) -> None:
+        """Go on without heads; raises the error where they were wanted by name."""
+        if self.plan.needs_heads:
+            raise error
+        self.notes.append(f"running without heads: {error}")
+        self.plan = self.plan.undrafted()
+
     def _heads(
-        self, heads: Heads, target: LlamaModel, sequence: LlamaSequence, options: LoadOptions
-    ) -> "LlamaHeads":
-        """Return the heads that follow the target's sequence."""
+        self,
+        heads: Heads,
+        target: LlamaModel,
+        targets: Sequence[LlamaSequence],
+        options: LoadOptions,
+        costs: PairCosts | None,
+    ) -> "tuple[LlamaHeads | PlaceHeads | None, PairCosts | None]":
+        """Return the heads that follow the target's sequences, and what the pair costs; no heads where none were wanted by name and they are of no use."""
         from localspec.llama.heads import LlamaHeads  # noqa: PLC0415 - few targets have some
+        from localspec.llama.place_heads import PlaceHeads  # noqa: PLC0415 - likewise
 
         model, path = target, self.plan.draft_model
-        if not heads.is_mtp:
-            assert path is not None, "they are in a file"  # noqa: S101
-            model = self._model(path, options, is_heads=True)
-        return LlamaHeads(model, sequence, self.cancel, options, heads.layers)
+        try:
+            if not heads.is_mtp:
+                assert path is not None, "they are in a file"  # noqa: S101
+                model = self._model(path, self.plan.draft_options or options, is_heads=True)
+            own: LlamaHeads | PlaceHeads
+            if heads.block is not None or heads.shares_cache:
+                own = PlaceHeads(model, targets, self.cancel, options, heads.layers, heads.block)
+            else:
+                own = LlamaHeads(
+                    model,
+                    targets,
+                    self.cancel,
+                    options,
+                    heads.layers,
+                    heads.count,
+                    of_outputs=heads.of_outputs,
+                )
+        except ModelLoadError as error:
+            self._give_up_heads(error)
+            if model is not target:
+                self._let_go(model)
+            return None, costs
+        if costs is not None:
+            costs = self._with_heads(costs, own)
+            if self._is_idle(costs, len(targets)):
+                own.close()
+                if model is not target:
+                    self._let_go(model)
+                return None, costs
+        return own, costs
 
-    def _with_heads(self, costs: PairCosts, heads: "LlamaHeads") -> PairCosts:
+    def _with_heads(self, costs: PairCosts, heads: "LlamaHeads | PlaceHeads") -> PairCosts:
         name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)
         measured = calibrated_heads(heads, self._measuring(f"heads of {name}"))
-        return PairCosts(costs.target, measured.costs, costs.sure and measured.sure)
+        of_block = self.plan.heads is not None and self.plan.heads.block is not None
+        return PairCosts(costs.target, measured.costs, costs.sure and measured.sure, of_block)
 
     def _draft_sequences(
         self, model: LlamaModel, options: LoadOptions, parallel: int
@@ -454,10 +497,11 @@ class _Loading:
         assert costs is not None, "they are measured for several"  # noqa: S101
         holds = MOST_SEQUENCES
         if self.plan.fit:
-            headers = [read_model(model.path) for model in (target, draft_model) if model]
-            small = headers[1] if len(headers) > 1 else None
-            options, draft_options = replace(options, max_rows=1), self.plan.draft_options
-            fits = sequences_that_fit(headers[0], options, small, draft_options)
+            plan, small = self.plan, None
+            if plan.draft_model is not None and (draft_model is not None or plan.heads is not None):
+                small = read_model(plan.draft_model)
+            header, draft_options = read_model(target.path), plan.draft_options
+            fits = sequences_that_fit(header, options, small, draft_options, plan.heads)
             holds = holds if fits is None else min(fits, holds)
         if wanted is not None and wanted > holds:
             n_ctx = options.n_ctx or min(4096, target.n_ctx_train)
@@ -474,11 +518,11 @@ class _Loading:
         return number
 
     def _is_idle(self, costs: PairCosts | None, parallel: int) -> bool:
-        """Say whether only `auto` wants the draft model, and it never pays beside so many."""
-        modes, longest = self.plan.modes, self.plan.options.max_rows - 1
-        wanted = any(mode.needs_draft_model for mode in modes)
+        """Say whether only `auto` wants the draft model or the heads, and they never pay beside so many."""
+        plan = self.plan
+        wanted = any(mode.needs_draft_model or mode.needs_heads for mode in plan.modes)
         return not wanted and not (
-            costs is not None and draft_model_could_win(costs, longest, parallel)
+            costs is not None and draft_model_could_win(costs, plan.longest_draft, parallel)
         )
 
     def _price(self, longest: int) -> str:

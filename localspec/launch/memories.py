@@ -11,11 +11,12 @@ import numpy.typing as npt
 from msgspec import DecodeError, Struct
 
 from localspec.calibration.calibrated import stored_costs
+from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.errors import LocalspecError
 from localspec.llama.devices import offloads, placed_on
 from localspec.models.inventory import inventory
-from localspec.models.recommend import MOST_OF_GPU, MOST_OF_RAM, Memory
+from localspec.models.recommend import MOST_OF_GPU, MOST_OF_RAM, ON_A_CPU, ON_A_GPU, Memory
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.options import LoadOptions
@@ -46,20 +47,30 @@ def memories(registry: Registry) -> list[Memory]:
     result = []
     for gpu in gpus:
         size, most, gpu_free = gpu.total_bytes, MOST_OF_GPU, gpu.free_bytes
+        # What passes of several tokens cost on those without a memory of their own differs from one to the next.
+        usual: PassCosts | None = ON_A_GPU
         if gpu.shares_ram:  # what everything else has, too, is no GPU's to fill
-            size, most = total, MOST_OF_RAM
+            size, most, usual = total, MOST_OF_RAM, None
             gpu_free = gpu_free if free is None else min(gpu_free, free)
-        speed = speeds.gpus
-        result.append(Memory(gpu.name, size, speed.bytes_per_s, most, gpu_free, speed.tokens_per_s))
-    ram = speeds.ram
-    return [*result, Memory("RAM", total, ram.bytes_per_s, MOST_OF_RAM, free, ram.tokens_per_s)]
+        result.append(speeds.gpus.memory(gpu.name, size, most, gpu_free, usual))
+    return [*result, speeds.ram.memory("RAM", total, MOST_OF_RAM, free, ON_A_CPU)]
 
 
 class _Speed(Struct, frozen=True):
-    """How fast passes read a memory, and by sha256 the tokens per second of models whose passes were measured quiet."""
+    """How fast passes read a memory, and what those of models cost that were measured quiet: by sha256, and of the largest."""
 
     bytes_per_s: float | None = None
-    tokens_per_s: dict[str, float] = {}
+    passes: dict[str, PassCosts] = {}
+    largest: PassCosts | None = None
+
+    def memory(
+        self, name: str, size: int, most: float, free: int | None, usual: PassCosts | None
+    ) -> Memory:
+        """Return the memory that is so fast; `usual` is what passes cost where none of a large model were measured."""
+        speed, measured = self.bytes_per_s, self.largest
+        return Memory(
+            name, size, speed, most, free, self.passes, measured or usual, measured is not None
+        )
 
 
 class _Speeds(Struct, frozen=True):
@@ -93,20 +104,23 @@ def _speed(registry: Registry, options: LoadOptions, threads: int = 0) -> _Speed
     Of large models that are here, the fastest passes that were measured quiet count. Without any, so many threads copy
     memory for a moment, and the faster of that and of passes next to busy programs counts.
     """
-    quiet: dict[str, float] = {}
+    quiet: dict[str, PassCosts] = {}
+    largest_bytes, largest = _LEAST_BYTES - 1, None
     by_bytes: dict[bool, list[float]] = {True: [], False: []}
     for item in inventory(registry, Store(data_dir())):
         stored = None if item.path is None else stored_costs(item.path, options, Role.TARGET)
         if stored is None:
             continue
         if stored.sure:
-            quiet[item.entry.sha256] = 1 / stored.costs.of(1)
+            quiet[item.entry.sha256] = stored.costs
+            if item.entry.read_bytes > largest_bytes:
+                largest_bytes, largest = item.entry.read_bytes, stored.costs
         if item.entry.read_bytes >= _LEAST_BYTES:
             by_bytes[stored.sure].append(item.entry.read_bytes / stored.costs.of(1))
     speeds = by_bytes[True] or by_bytes[False]
     if threads and not by_bytes[True]:
         speeds.append(copied_per_second(threads))
-    return _Speed(max(speeds, default=None), quiet)
+    return _Speed(max(speeds, default=None), quiet, largest)
 
 
 def copied_per_second(threads: int) -> float:

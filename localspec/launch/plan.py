@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from localspec.calibration.calibrated import pair_costs, stored_costs
+from localspec.calibration.calibrated import pair_costs, stored_costs, stored_heads_costs
 from localspec.decoding.costs import DOUBT, WORTH_TRYING, PairCosts, draft_model_could_win
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
@@ -14,7 +14,16 @@ from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
-from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
+from localspec.models.architectures import (
+    Heads,
+    corrections,
+    heads_in,
+    heads_of,
+    mtp_layers,
+    why_no_drafts,
+    why_no_mtp,
+    why_no_target,
+)
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import PlaceUse
 from localspec.models.gguf import GgufHeader, read_header, read_model
@@ -46,8 +55,9 @@ class LoadPlan:
         notes: what was given up for want of memory, a sentence each.
         uses: what was planned to be taken of each place; empty where that is not known.
         draft_lora: file of an adapter for the draft model; None without one.
-        left_out: costs of a pair whose draft model is not loaded, since it never pays.
-        heads: of the target, which draft instead of a draft model; EAGLE-3 are in its file.
+        left_out: costs of a pair whose draft model or heads are not loaded, since they never pay.
+        heads: of the target, which draft instead of a draft model; in its file, where they are not MTP layers.
+        corrections: what the target's header should say instead, by keys.
     """
 
     target: Path
@@ -64,9 +74,23 @@ class LoadPlan:
     draft_lora: Path | None = None
     left_out: PairCosts | None = None
     heads: Heads | None = None
+    corrections: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def needs_heads(self) -> bool:
+        """Whether a mode cannot do without heads."""
+        return any(mode.needs_heads for mode in self.modes)
+
+    @property
+    def longest_draft(self) -> int:
+        """Most tokens of a draft that the draft model or the heads make."""
+        longest = self.options.max_rows - 1
+        if self.heads is not None and self.heads.count > 1:
+            return min(longest, self.heads.count)
+        return longest
 
     def undrafted(self) -> "LoadPlan":
-        """Return this without its draft model: looking up takes no memory to speak of."""
+        """Return this without its draft model, and without heads: looking up takes no memory to speak of."""
         lookup = draft_mode(WITHOUT_MODEL)
         modes = tuple(
             lookup if mode.needs_draft_model or mode.needs_heads else mode for mode in self.modes
@@ -120,13 +144,14 @@ def make_plan(
     modes = draft_modes(request)
     files, names, notes = _files(request, modes, on_download)
     headers = _headers(files, names)
+    headers, heads, about = _heads(request, headers, modes)
+    notes = [*([] if heads is not None and heads.is_mtp else notes), *about]
+    corrected = corrections(headers[0])
+    headers[0] = replace(headers[0], metadata={**headers[0].metadata, **corrected})
     shared_vocab, across = _shared_vocab(headers, named=request.draft_model is not None)
-    heads = _heads(headers, modes, parallel, exact=request.exact)
-    if heads is not None and heads.is_mtp:
-        # A draft model of the pair is of no use beside them.
-        files, headers = files[:1], headers[:1]
-    draft_model = files[1] if len(files) > 1 else None
-    options = _options(request, headers, modes, parallel, roomy=roomy, least_ctx=least_ctx)
+    draft_model = files[1] if len(headers) > 1 else None
+    adapter = _adapter(request, headers)
+    options = _options(request, headers, heads, modes, parallel, roomy=roomy, least_ctx=least_ctx)
     plan = LoadPlan(
         files[0],
         draft_model,
@@ -138,17 +163,16 @@ def make_plan(
         fit=request.fit,
         draft_options=None if draft_model is None else request.draft_load(options),
         notes=(*notes, *across),
-        draft_lora=_adapter(request, headers),
+        draft_lora=None if adapter is None else adapter[0],
         heads=heads,
+        corrections=corrected,
     )
-    # Of heads alone no need of memory is known; it is small.
-    sized = headers[:1] if heads is not None else headers
     shrinks = request.load.n_ctx is None
-    fitted = _fitted(plan, sized, shrinks=shrinks)
+    fitted = _fitted(plan, headers, adapter and adapter[1], shrinks=shrinks)
     left_out = _never_pays(fitted, parallel)
     if left_out is None:
         return fitted
-    return _fitted(replace(plan.undrafted(), left_out=left_out), sized[:1], shrinks=shrinks)
+    return _fitted(replace(plan.undrafted(), left_out=left_out), headers[:1], shrinks=shrinks)
 
 
 def _files(
@@ -159,7 +183,11 @@ def _files(
     references = _references(request, modes, registry)
     models = [look_up(each, registry, offline=request.offline) for each in references]
     notes: list[str] = []
-    named = request.draft_model is not None or any(mode.needs_draft_model for mode in modes)
+    last = models[-1]
+    in_file = isinstance(last, ModelEntry) and last.heads is not None
+    named = request.draft_model is not None or any(
+        mode.needs_draft_model or (mode.needs_heads and in_file) for mode in modes
+    )
     if len(models) > 1 and not named:
         # Few starts have a draft model to judge.
         from localspec.launch.worth import without_draft_model  # noqa: PLC0415
@@ -209,6 +237,7 @@ def _headers(files: Sequence[Path], names: Mapping[Path, str]) -> list[GgufHeade
 def _options(
     request: LaunchOptions,
     headers: Sequence[GgufHeader],
+    heads: Heads | None,
     modes: Sequence[DraftMode],
     parallel: int | None,
     *,
@@ -221,7 +250,7 @@ def _options(
     if roomy and request.fit and options.n_ctx is None:
         small = headers[1] if len(headers) > 1 else None
         draft_options = request.draft_load(options)
-        n_ctx = context_with_room(headers[0], small, options, draft_options)
+        n_ctx = context_with_room(headers[0], small, options, draft_options, heads)
         options = replace(options, n_ctx=n_ctx)
     if options.n_ctx is None and least_ctx > USUAL_N_CTX:
         shape = model_shape(headers[0])
@@ -230,8 +259,10 @@ def _options(
     return options
 
 
-def _adapter(request: LaunchOptions, headers: Sequence[GgufHeader]) -> Path | None:
-    """Return the file of the draft model's adapter, which is one for such a model; None without either."""
+def _adapter(
+    request: LaunchOptions, headers: Sequence[GgufHeader]
+) -> tuple[Path, GgufHeader] | None:
+    """Return the file of the draft model's adapter, which is one for such a model, and its header; None without either."""
     if request.draft_lora is None or len(headers) < 2:
         return None
     file = Path(request.draft_lora).expanduser()
@@ -246,38 +277,52 @@ def _adapter(request: LaunchOptions, headers: Sequence[GgufHeader]) -> Path | No
             f"{header.name} is an adapter for {header.architecture}, and {draft_model.name} is {draft_model.architecture}: "
             "use one that was trained for this draft model"
         )
-    return file
+    return file, header
 
 
 def _heads(
-    headers: Sequence[GgufHeader],
-    modes: Sequence[DraftMode],
-    parallel: int | None,
-    *,
-    exact: bool,
-) -> Heads | None:
-    """Return the heads that are to draft: those of the draft model's file, or MTP layers of the target's; None if none are.
+    request: LaunchOptions, headers: list[GgufHeader], modes: Sequence[DraftMode]
+) -> tuple[list[GgufHeader], Heads | None, list[str]]:
+    """Return the headers of what is loaded, the heads that are to draft, if any are, and notes about them.
+
+    Those of the draft model's file go before MTP layers of the target's, which go before a draft model that was not named.
 
     Raises:
         UsageError: a mode needs heads, and there are none, or needs a draft model that is none.
     """
+    target, notes = headers[0], list[str]()
     wanted = any(mode.needs_heads for mode in modes)
-    in_file = len(headers) > 1 and headers[1].architecture == EAGLE3
-    if in_file and any(mode.needs_draft_model for mode in modes):
-        raise UsageError(f"{headers[1].name} holds EAGLE-3 heads: use --draft heads")
-    if (wanted or in_file) and parallel != 1:
-        raise UsageError(
-            "heads draft for one answer at a time: use --parallel 1, or --draft lookup"
-        )
-    if in_file:
-        return Heads(eagle3_layers(headers[1]))
-    reason = why_no_mtp(headers[0], exact=exact)
+    auto = any(mode.kind == AUTO for mode in modes)
+    needs_model = any(mode.needs_draft_model for mode in modes)
+    named = request.draft_model is not None or request.draft_lora is not None
+    file = headers[1] if len(headers) > 1 else None
+    if file is not None and (in_file := heads_in(file)) is not None:
+        if needs_model:
+            raise UsageError(f"{file.name} holds heads of a target: use --draft heads")
+        unfit = "" if named or wanted else _why_unfit(target, file)
+        if not unfit:
+            return headers, in_file, notes
+        notes.append(f"{file.name} does not draft for {target.name}: {unfit}")
+        headers, file = headers[:1], None
+    reason = why_no_mtp(target, exact=request.exact)
     if wanted and reason is not None:
         raise UsageError(
-            f"{headers[0].name} {reason}: use --draft lookup, or EAGLE-3 heads as --draft-model"
+            f"{target.name} {reason}: use --draft lookup, or a file of heads as --draft-model"
         )
-    drafts = wanted or (len(headers) == 1 and any(mode.kind == AUTO for mode in modes))
-    return Heads() if drafts and reason is None and parallel == 1 else None
+    if wanted or (auto and not (file is not None and (named or needs_model))):
+        if reason is None:
+            return headers[:1], heads_of(target, exact=request.exact), notes
+        if mtp_layers(target) and why_no_drafts(target) is None:
+            notes.append(f"{target.name} {reason}: they do not draft")
+    return headers, None, notes
+
+
+def _why_unfit(target: GgufHeader, draft_model: GgufHeader) -> str:
+    """Return why two files are no pair; empty if they are one."""
+    from localspec.models.pairs import Fit, judge_headers  # noqa: PLC0415 - needs a pair
+
+    judged = judge_headers(target, draft_model)
+    return judged.reason if judged.verdict is Fit.INCOMPATIBLE else ""
 
 
 def _shared_vocab(headers: Sequence[GgufHeader], *, named: bool) -> tuple[int, tuple[str, ...]]:
@@ -313,31 +358,49 @@ def _shared_vocab(headers: Sequence[GgufHeader], *, named: bool) -> tuple[int, t
 
 
 def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
-    """Return what the pair costs where only `auto` wants the draft model, and it never pays.
+    """Return what the pair costs where only `auto` wants the draft model or the heads, and they never pay.
 
-    Where that is not sure, it is loaded, and measured with the target.
+    Where that is not sure, they are loaded, and measured with the target.
     """
-    options = plan.options
-    if plan.draft_model is None or any(mode.needs_draft_model for mode in plan.modes):
+    options, file = plan.options, plan.draft_model or plan.target
+    wanted = any(mode.needs_draft_model or mode.needs_heads for mode in plan.modes)
+    if (plan.draft_model is None and plan.heads is None) or wanted:
         return None
     target = stored_costs(plan.target, options, Role.TARGET)
-    draft_model = stored_costs(
-        plan.draft_model, plan.draft_options or options, Role.DRAFT_MODEL, plan.draft_lora
-    )
+    draft_options = plan.draft_options or options
+    if plan.heads is not None:
+        draft_model = stored_heads_costs(file, draft_options)
+    else:
+        draft_model = stored_costs(file, draft_options, Role.DRAFT_MODEL, plan.draft_lora)
     if target is None or draft_model is None or parallel is None:
         return None
-    costs = pair_costs(target, draft_model)
+    in_one_pass = plan.heads is not None and plan.heads.block is not None
+    costs = pair_costs(target, draft_model, in_one_pass=in_one_pass)
     by = WORTH_TRYING if costs.sure else WORTH_TRYING / DOUBT
-    could_win = draft_model_could_win(costs, options.max_rows - 1, parallel, by)
+    could_win = draft_model_could_win(costs, plan.longest_draft, parallel, by)
     return None if could_win else costs
 
 
-def _fitted(plan: LoadPlan, headers: list[GgufHeader], *, shrinks: bool = False) -> LoadPlan:
+def _fitted(
+    plan: LoadPlan,
+    headers: Sequence[GgufHeader],
+    adapter: GgufHeader | None = None,
+    *,
+    shrinks: bool = False,
+) -> LoadPlan:
     """Return the plan, less what the memory that is free does not hold; as it is where that is not to be looked at."""
     if not plan.fit:
         return plan
     small = headers[1] if len(headers) > 1 else None
-    fit = plan_fit(headers[0], small, plan.options, plan.draft_options, shrinks=shrinks)
+    fit = plan_fit(
+        headers[0],
+        small,
+        plan.options,
+        plan.draft_options,
+        heads=plan.heads,
+        adapter=adapter,
+        shrinks=shrinks,
+    )
     if fit is None:
         return plan
     options, draft_options = plan.options, plan.draft_options
@@ -356,7 +419,8 @@ def _fitted(plan: LoadPlan, headers: list[GgufHeader], *, shrinks: bool = False)
         notes=(*plan.notes, *fit.given_up),
         uses=fit.uses,
     )
-    return fitted if len(headers) == 1 or fit.draft_layers is not None else fitted.undrafted()
+    drafts = small is not None or plan.heads is not None
+    return fitted.undrafted() if drafts and fit.draft_layers is None else fitted
 
 
 def _for_many(options: LoadOptions) -> LoadOptions:

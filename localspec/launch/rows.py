@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from localspec.models.entries import ModelEntry, PairEntry
+from localspec.models.entries import HEADS, ModelEntry, PairEntry
 from localspec.models.ledger import IMPORTS
 from localspec.models.recommend import OVERHEAD_BYTES, Memory, best, recommend, rounded
 from localspec.models.registry import Registry, load_registry
@@ -39,6 +39,9 @@ class ModelRow:
         draft_here: whether all that it drafts with is on this machine.
         tools: whether it can call tools; None where that is not known.
         thinking: whether it writes thoughts unasked; None where that is not known.
+        heads: whether it has heads, in its file or in one of their own.
+        outlook: what they add to its speed, in words that follow it; empty where nothing says that.
+        year: in which it came out, of the latest; 0 of others.
         pair: its entry in the registry, or one that stands for the model alone.
     """
 
@@ -56,6 +59,9 @@ class ModelRow:
     draft_here: bool = True
     tools: bool | None = None
     thinking: bool | None = None
+    heads: bool = False
+    outlook: str = ""
+    year: int = 0
     pair: PairEntry | None = None
 
     @property
@@ -65,17 +71,17 @@ class ModelRow:
 
     @property
     def sizes(self) -> str:
-        """Size of the model, and of its draft model: `1.1 GB + 491 MB draft`."""
-        return (
-            f"{self.size} + {size_text(self.draft_bytes)} draft" if self.draft_bytes else self.size
-        )
+        """Size of the model, and of its draft model or heads: `1.1 GB + 491 MB draft`."""
+        if not self.draft_bytes:
+            return self.size
+        what = "heads" if self.heads else "draft"
+        return f"{self.size} + {size_text(self.draft_bytes)} {what}"
 
     @property
     def marks(self) -> str:
-        """What it can do: `tools`, `thinking`."""
-        return ", ".join(
-            mark for mark, has in (("tools", self.tools), ("thinking", self.thinking)) if has
-        )
+        """What it can do, and comes with: `tools`, `thinking`, `heads`."""
+        marks = {"tools": self.tools, "thinking": self.thinking, "heads": self.heads}
+        return ", ".join(mark for mark, has in marks.items() if has)
 
     @property
     def words(self) -> str:
@@ -102,7 +108,7 @@ class ModelRow:
         """All that is known, in a sentence's parts."""
         parts = [f"{self.size}, here" if self.here else f"{self.size} to download"]
         if self.tokens_per_s is not None:
-            parts.append(f"about {rounded(self.tokens_per_s)} tokens/s")
+            parts.append(f"about {rounded(self.tokens_per_s)} tokens/s{self.outlook}")
         parts += [self.about, self.marks]
         if self.drafts is not None:
             parts.append(
@@ -116,7 +122,7 @@ class ModelRow:
 def model_rows(registry: Registry, memories: Sequence[Memory] = ()) -> list[ModelRow]:
     """Return all models that there are, those that answer before draft models and those that make vectors.
 
-    Of each of these, the smallest comes first.
+    Of each of these, the latest come first, and of those the smallest.
 
     Args:
         registry: the known models.
@@ -137,7 +143,7 @@ def model_rows(registry: Registry, memories: Sequence[Memory] = ()) -> list[Mode
     free = [each.free_bytes for each in memories] or [free_ram_bytes()]
     most = max((each for each in free if each is not None), default=None)
     rows = [_row(*each, registry, memories, most) for each in pairs]
-    return sorted(rows, key=lambda row: (_rank(row), row.size_bytes or 0, row.name))
+    return sorted(rows, key=lambda row: (_rank(row), -row.year, row.size_bytes or 0, row.name))
 
 
 def choices(registry: Registry | None = None, memories: Sequence[Memory] = ()) -> list[ModelRow]:
@@ -159,6 +165,7 @@ def choices(registry: Registry | None = None, memories: Sequence[Memory] = ()) -
             proposed.index(row.name) if row.recommended else len(proposed),
             row.fits is False,
             row.name == registry.default_pair,  # a toy
+            -row.year,
             row.size_bytes or 0,
         ),
     )
@@ -185,6 +192,8 @@ def _kind_alone(entry: ModelEntry, registry: Registry) -> tuple[Kind, str]:
     """Return what kind of model one is that is no pair's target, and that in words."""
     if entry.embedding is not None:
         return "embedding", "embedding model, for `index add --vectors`"
+    if entry.heads is not None and entry.heads.target is not None:
+        return "draft", f"{HEADS[entry.heads.kind]} for {entry.heads.target}"
     drafted = _drafted_for(entry, registry)
     if drafted is not None:
         return "draft", f"draft model for {drafted}"
@@ -213,7 +222,8 @@ def _row(
 ) -> ModelRow:
     draft_model = registry.find(pair.draft_model) if pair.draft_model else None
     size = target.size_bytes if target is not None and target.is_known else None
-    speed = None if target is None else best(pair.name, target, memories)
+    drafter = registry.drafter_of(pair)
+    speed = None if target is None else best(pair.name, target, memories, drafter)
     here = _has(pair.target, target)
     fits = None
     if size is not None and free_bytes is not None:
@@ -226,13 +236,16 @@ def _row(
         pair.good_for,
         recommended,
         None if speed is None else speed.tokens_per_s,
-        _drafts(target, draft_model) if recommended else None,
+        _drafts(target, draft_model) if recommended and drafter is None else None,
         own=here and pair.name != registry.default_pair,
         kind=kind,
         draft_bytes=draft_model.size_bytes or None if draft_model is not None else None,
         draft_here=pair.draft_model is None or _has(pair.draft_model, draft_model),
         tools=None if target is None else target.tools,
         thinking=None if target is None else target.thinking,
+        heads=drafter is not None,
+        outlook="" if speed is None else speed.outlook,
+        year=(target.year if target is not None else None) or 0,
         pair=pair,
     )
 

@@ -13,19 +13,15 @@ from localspec.decoding.costs import (
 from localspec.decoding.model import Role
 from localspec.decoding.policy import LONGEST_DRAFT
 from localspec.llama.devices import offloads
-from localspec.models.entries import ModelEntry
+from localspec.models.entries import DRAFTED, HEADS, ModelEntry
 from localspec.models.inventory import inventory
+from localspec.models.recommend import ON_A_CPU
 from localspec.models.registry import load_registry
 from localspec.models.store import Store, is_here
 from localspec.options import LoadOptions
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, first_time
 
-# Qwen2.5-Coder 1.5B on two cores, docs/measurements/pass-costs.md: a draft model of a third of the
-# target's size does not pay with these, and one of a quarter may.
-_ON_A_CPU = PassCosts(
-    (1, 2, 4, 8, 16, 24, 32), (0.0278, 0.0486, 0.0792, 0.1288, 0.1625, 0.2422, 0.287)
-)
 _LEAST_BYTES = 400_000_000  # passes of less cost something else than reading weights
 
 
@@ -70,6 +66,8 @@ def why_idle(
         draft_model: its draft model, which `auto` may use and nothing else needs.
         options: how they would be loaded.
     """
+    if unused := _unused(draft_model):
+        return unused
     models = _absent(target, draft_model)
     pays = None if models is None else draft_model_could_pay(*models, options)
     if models is None or pays:
@@ -89,6 +87,8 @@ def without_draft_model(
     Beside a target that is here nothing is fetched unasked: of what could pay there is one note, once. The arguments
     are those of `why_idle`.
     """
+    if _unused(draft_model):
+        return ""
     models = _absent(target, draft_model)
     if models is None:
         return None
@@ -97,6 +97,14 @@ def without_draft_model(
     if not draft_model_could_pay(*models, options) or not first_time(f"draft model of {name}"):
         return ""
     return f"{_described(models[1])} could make answers faster on this machine: {_how(name)}"
+
+
+def _unused(draft_model: ModelEntry | Path) -> str | None:
+    """Return that heads are of a kind that localspec does not draft with; None of all else."""
+    heads = None if isinstance(draft_model, Path) else draft_model.heads
+    if isinstance(draft_model, Path) or heads is None or heads.kind in DRAFTED:
+        return None
+    return f"{_described(draft_model)} is not downloaded, because localspec does not draft with {HEADS[heads.kind]} yet"
 
 
 def _absent(
@@ -110,7 +118,8 @@ def _absent(
 
 
 def _described(draft_model: ModelEntry) -> str:
-    return f"the draft model {draft_model.name} ({size_text(draft_model.size_bytes)})"
+    what = "the file of heads" if draft_model.heads else "the draft model"
+    return f"{what} {draft_model.name} ({size_text(draft_model.size_bytes)})"
 
 
 def _how(name: str) -> str:
@@ -132,7 +141,8 @@ def _costs(target: ModelEntry, options: LoadOptions) -> PassCosts | None:
             costs = _sure_costs(item.path, options)
             if costs is not None:
                 return costs
-    return _ON_A_CPU
+    # With these, a draft model of a third of the target's size does not pay, and one of a quarter may.
+    return ON_A_CPU
 
 
 def _sure_costs(path: Path, options: LoadOptions) -> PassCosts | None:

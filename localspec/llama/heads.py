@@ -4,147 +4,255 @@ A head takes the token at a place, and a hidden row of the place before it. Wher
 the target's; where the head drafts on its own, it is the row that the head left itself. Multi-token prediction (MTP) is layers of the
 target's own file; EAGLE-3 is a file of its own, whose rows are three of the target's layer inputs, brought together by an encoder.
 
+Of several MTP layers, each drafts one token: the first the next one, the second the one after that. Each has keys and values of its own for
+what the target computed, and reads the drafted tokens again, so that no draft is longer than there are layers.
+
 What the heads hold of a text begins where the target's rows begin, which are kept of its latest tokens alone.
 
 Source: `common_speculative_impl_draft_mtp` and `…_eagle3` of llama.cpp, whose pairs of token and row these are; Li et al.
 2025, arXiv:2503.01840.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits, Pass
-from localspec.decoding.scheduler import SequenceView
+from localspec.decoding.scheduler import NO_ROWS
 from localspec.errors import PassFailed
 from localspec.llama.batch import Batch, Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaSequence
-from localspec.llama.staging import (
-    Rows,
-    hidden_rows,
-    keep_hidden_rows,
-    keep_layer_inputs,
-    layer_inputs,
+from localspec.llama.staging import Rows, hidden_rows, keep_hidden_rows, use_mtp_layer
+from localspec.llama.target_rows import (
+    TargetRows,
+    common_prefix,
+    follow,
+    row_width,
+    unfollow,
 )
-from localspec.options import LoadOptions
+from localspec.options import HEADS_MEMORY, LoadOptions
 
-_MEMORY = 512
-"""Tokens of which at least the target's rows are kept; at most twice as many."""
-_N_BATCH = 64
-"""Most tokens of a pass of the heads: some of their graphs compute logits of every token, wanted or not."""
-_ROWS = 11
-"""Most rows of logits that a pass of heads gives."""
-
-
-class TargetRows:
-    """What a target computed of the latest tokens that it evaluated, by their places.
-
-    Args:
-        target: whose passes are looked at; it has its context for itself.
-        read: returns the rows of the last pass, given its number of tokens.
-
-    Attributes:
-        begin: place of the first token of which there is a row.
-    """
-
-    def __init__(self, target: LlamaSequence, read: Callable[[int], Rows]) -> None:
-        self._read = read
-        self._tokens: list[int] = []
-        self._rows: list[Rows] = []
-        self.begin = 0
-        target.native.on_pass = self._take
-
-    def _take(self, parts: Sequence[Part]) -> None:
-        (part,) = parts
-        rows, place = self._read(len(part.tokens)), part.n_past - self.begin
-        if not 0 <= place <= len(self._tokens):
-            self.begin, place = part.n_past, 0
-        del self._tokens[place:], self._rows[place:]
-        self._tokens += part.tokens
-        self._rows += list(rows)
-        if len(self._tokens) > 2 * _MEMORY:
-            gone = len(self._tokens) - _MEMORY
-            self.begin += gone
-            del self._tokens[:gone], self._rows[:gone]
-
-    def end(self, tokens: Sequence[int]) -> int:
-        """Return the place after the last row that is of `tokens`, from the first row on; `begin` if there is none."""
-        return self.begin + _common(self._tokens, list(tokens[self.begin :]))
-
-    def rows(self, begin: int, end: int) -> list[Rows]:
-        """Return the rows of some places, each of shape (width,)."""
-        return self._rows[max(0, begin - self.begin) : max(0, end - self.begin)]
+_MARGIN = 11
+"""Tokens of which the target's rows are to be known before heads draft."""
 
 
 class LlamaHeads:
-    """Heads of a target, as the sequences of a draft model: there is one.
+    """Heads of a target, as the sequences of a draft model: one for each of the target's.
 
     Args:
         model: where the heads' weights are: the target's own model for MTP, loaded with these layers.
-        target: the target's sequence, whose passes they follow from here on.
+        targets: the target's sequences, all of one context, whose passes they follow from here on.
         cancel: stops passes when set.
         options: how to make their context.
         layers: of the target, whose inputs they take; none takes its last hidden rows.
+        count: how many MTP layers there are.
+        of_outputs: whether their graph leaves hidden rows of those tokens alone whose logits are wanted.
 
     Attributes:
         model: where their weights are.
-        fresh: tokens of a text that they begin with, where they would have to evaluate more; see `Window`.
+        native: makes their passes.
+        count: how many MTP layers there are; 1 for others.
+        is_mtp: whether they are MTP layers.
+        width: floats that go in beside a token.
+        views: every sequence as a model of its own.
 
     Raises:
         ModelLoadError: llama.cpp cannot make their context, or has no such interface.
     """
 
-    truncate_s = 0.0
-    in_chunks = 0
-    fresh = 2 * _MEMORY
-
     def __init__(
         self,
         model: LlamaModel,
-        target: LlamaSequence,
+        targets: Sequence[LlamaSequence],
         cancel: CancelFlag,
         options: LoadOptions,
         layers: Sequence[int] = (),
+        count: int = 1,
+        *,
+        of_outputs: bool = False,
     ) -> None:
-        handle, width = target.native.handle, int(native.llama_model_n_embd(target.model.handle))
-        self.model = model
-        self._is_eagle3 = bool(layers)
-        if layers:
-            for layer in layers:
-                keep_layer_inputs(handle, layer)
-
-            def read(tokens: int) -> Rows:
-                taken = [layer_inputs(handle, layer, tokens, width) for layer in layers]
-                return np.hstack(taken)
-
-        else:
-            width = int(native.llama_model_n_embd_out(target.model.handle))
-            keep_hidden_rows(handle)
-
-            def read(tokens: int) -> Rows:
-                return hidden_rows(handle, tokens, width)
-
+        self.model, self.count, self.is_mtp = model, count, not layers
+        self._targets, self._layers, self._of_outputs = targets, layers, of_outputs
+        features = row_width(targets[0], layers)
         # A row that goes in is as wide as one that comes out.
-        self._width = int(native.llama_model_n_embd(model.handle)) if layers else width
-        self._native = _HeadsContext(model, target, cancel, options, self._width, mtp=not layers)
-        keep_hidden_rows(self._native.handle)
-        self._features = (
-            Batch(_N_BATCH, width=width * len(layers), with_tokens=False) if layers else None
-        )
-        self._rows = TargetRows(target, read)
+        self.width = features if self.is_mtp else int(native.llama_model_n_embd(model.handle))
+        self.native = _HeadsContext(model, targets, cancel, options, self.width, mtp=self.is_mtp)
+        keep_hidden_rows(self.native.handle, of_all=not of_outputs)
+        self._features: Batch | None = None
+        if layers:
+            room, numbers = self.native.n_batch, len(targets)
+            self._features = Batch(room, numbers, width=features, with_tokens=False)
+        latest = follow(targets, layers)
+        self.views = [HeadSequence(self, *each) for each in enumerate(latest)]
+        self.n_batch, self.most_rows = self.native.n_batch, self.native.max_rows
+
+    @property
+    def chunk(self) -> int:
+        """Tokens of a text that the next pass takes."""
+        return self.n_batch
+
+    def missing(self, slot: int, request: Pass) -> int:
+        """Return how many tokens of a request are to be evaluated; see `Sequences`."""
+        end = len(request.tokens) - request.rows
+        return len(request.tokens) - self.views[slot].common_prefix(request.tokens[:end])
+
+    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+        """Evaluate the next `count` tokens of a request, without rows; see `Sequences`.
+
+        Of a part of a text, the whole says where to start: it alone tells how late they may begin.
+        """
+        tokens = list(request.tokens)
+        view = self.views[slot]
+        start = view.common_prefix(tokens[: len(tokens) - request.rows])
+        view.prefill(tokens[: start + count], start)
+
+    def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
+        """Return the logits of requests of several sequences, in this order; see `Sequences`.
+
+        Raises:
+            Cancelled: the flag was set.
+            PassFailed: llama.cpp reports a failure, or the target has not computed what they go on from.
+        """
+        steps = [
+            self.views[slot].last_step(list(request.tokens), request.rows)
+            for slot, request in requests
+        ]
+        groups = list(self._groups(steps))
+        answers = dict[int, Logits]()
+        for group in groups:
+            self.run(group)
+            start, rows = 0, self.native.rows(sum(step.part.rows for step in group))
+            if len(groups) > 1:
+                rows = rows.copy()  # the next pass overwrites them
+            for step in group:
+                start += step.part.rows
+                answers[step.view.number] = rows[start - step.rows : start]
+        return [answers[slot] for slot, _ in requests]
+
+    def _groups(self, steps: "Sequence[HeadStep]") -> "Iterator[list[HeadStep]]":
+        """Yield what one pass evaluates: steps of one layer, as many as it has room for, neighbours side by side."""
+        group: list[HeadStep] = []
+        rows = tokens = 0
+        for step in sorted(steps, key=lambda each: (each.layer, each.view.number)):
+            rows, tokens = rows + step.part.rows, tokens + len(step.part.tokens)
+            same = not group or group[0].layer == step.layer
+            if not same or rows > self.most_rows or tokens > self.n_batch:
+                yield group
+                group, rows, tokens = [], step.part.rows, len(step.part.tokens)
+            group.append(step)
+        yield group
+
+    def run(self, group: "Sequence[HeadStep]") -> None:
+        """Make a pass of steps of one layer."""
+        if self.count > 1:
+            use_mtp_layer(self.native.handle, group[0].layer)
+        try:
+            self.native.decode([step.part for step in group])
+        except (Cancelled, PassFailed):
+            for step in group:
+                step.view.forget([])
+            raise
+        parts = [step.part for step in group]
+        counts = [part.rows if self._of_outputs else len(part.tokens) for part in parts]
+        wanted = any(step.rows for step in group)
+        hidden = hidden_rows(self.native.handle, sum(counts), self.width) if wanted else NO_ROWS
+        end = 0
+        for step, count in zip(group, counts, strict=True):
+            end += count
+            step.view.evaluated(step, hidden[end - 1] if step.rows else None)
+
+    def encoded(self, number: int, features: Rows) -> Rows:
+        """Return what the encoder makes of rows of the target, if there is one."""
+        if self._features is None or not len(features):
+            return features
+        # Of no meaning to an encoder, but compared with its memory.
+        n_past = self.native.held(number)
+        part = Part(number, [0] * len(features), n_past, len(features), features)
+        if native.llama_encode(self.native.handle, self._features.fill([part])) != 0:
+            raise PassFailed("llama.cpp could not encode what the target computed: use --draft off")
+        return hidden_rows(self.native.handle, len(features), self.width)
+
+    def close_ranks(self, running: Collection[int]) -> None:
+        """Do nothing: each stays where it is."""
+
+    def blank_pass(self, width: int) -> None:
+        """Make a pass over so many tokens that mean nothing, and forget them: what takes as long as any other."""
+        context = self.native
+        self.views[0].forget([])
+        rows = np.zeros((width, self.width), np.float32)
+        if self._features is not None:
+            rows = self.encoded(0, np.zeros((width, self._features.width), np.float32))
+        given = min(width if self._features is not None else 1, self.most_rows)
+        for layer in range(self.count if width > 1 else 1):
+            if self.count > 1:
+                use_mtp_layer(context.handle, layer)
+            context.remove(0, 0)
+            context.decode([Part(0, [0] * width, 0, given, rows)])
+        hidden_rows(context.handle, given if self._of_outputs else width, self.width)
+        context.clear(0)
+
+    def close(self) -> None:
+        """Free the context, and follow the target no more; closing twice is harmless."""
+        with suppress(PassFailed):  # the target may be closed
+            unfollow(self._targets, self._layers)
+        self.native.close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadStep:
+    """What one pass evaluates of a sequence.
+
+    Args:
+        view: the sequence.
+        part: its tokens, with as many rows of logits as the graph has to give.
+        rows: how many at the end are wanted.
+        layer: of several, the one that is run.
+        settled: place up to which the rows that went in are the target's.
+    """
+
+    view: "HeadSequence"
+    part: Part
+    rows: int
+    layer: int
+    settled: int
+
+
+class HeadSequence:
+    """What heads hold of one text, and the function from tokens to logits.
+
+    Args:
+        heads: make the passes.
+        number: of the sequence.
+        target: rows of the target's sequence.
+
+    Attributes:
+        fresh: tokens of a text that they begin with, where they would have to evaluate more; see `Window`.
+        longest: most tokens of a draft.
+        in_one_pass: whether one pass gives all of them.
+    """
+
+    truncate_s = 0.0
+    in_chunks = 0
+    in_one_pass = False
+
+    def __init__(self, heads: LlamaHeads, number: int, target: TargetRows) -> None:
+        self._heads, self.number, self._target = heads, number, target
+        self._native, self._count = heads.native, heads.count
+        # The first token that they can evaluate: EAGLE-3 has no row for what is before a text.
+        self._first = int(not heads.is_mtp)
+        self.longest = self._count if self._count > 1 else self._native.n_ctx
+        self.fresh = 2 * HEADS_MEMORY
         self._tokens: list[int] = []
-        self._begin = self._by_target = 0
-        self._last: Rows | None = None
+        self._begin = self._settled = 0
+        self._own: dict[int, Rows] = {}  # by their places, rows that heads left
         self.n_ctx, self.n_vocab = self._native.n_ctx, self._native.n_vocab
-        self.most_rows = self._native.max_rows
-        self.n_batch = self._native.n_batch
-        self.views: Sequence[SequenceView] = (self,)
 
     @property
     def n_cached(self) -> int:
@@ -153,30 +261,35 @@ class LlamaHeads:
 
     def knows(self, tokens: Sequence[int]) -> bool:
         """Whether the target's rows reach so far that a token can be drafted to follow `tokens`."""
-        begin = self._rows.begin
-        most = len(tokens) - 2 - _ROWS
-        reaches = begin <= most or (begin == 0 and not self._is_eagle3)
-        return reaches and self._rows.end(tokens) >= len(tokens) - 1
+        begin = self._target.begin
+        most = len(tokens) - 2 - _MARGIN
+        reaches = begin <= most or (begin == 0 and not self._first)
+        return reaches and self._target.end(tokens) >= len(tokens) - 1
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         """Return how many of `tokens`, from the first on, need not be evaluated."""
         tokens = list(tokens)
-        by_target = self._rows.end(tokens)
-        same = _common(self._tokens, tokens)
-        if self._by_target <= by_target:
-            same = min(same, self._by_target)  # what they drafted, the target has computed since
-        last = self._last is not None and same == len(self._tokens)
+        by_target = self._target.end(tokens)
+        same = common_prefix(self._tokens, tokens)
+        if self._settled <= by_target:
+            same = min(same, self._settled)  # what they drafted, the target has computed since
+        elif self._count > 1:
+            same = min(same, by_target)
         fresh = len(tokens) - self.fresh
-        if same > self._begin and same >= fresh and (last or self._rows.begin < same):
+        known = self._target.begin < same or same - 1 in self._own
+        if same > self._begin and same >= fresh and known:
             return same
-        first = self._rows.begin + bool(self._is_eagle3 or self._rows.begin)
+        first = self._target.begin + bool(self._first or self._target.begin)
         return min(max(first, fresh), len(tokens))
 
-    def prefill(self, tokens: Sequence[int]) -> int:
-        """Evaluate `tokens` ahead; see `LanguageModel`."""
-        missing = len(tokens) - self.common_prefix(tokens)
+    def prefill(self, tokens: Sequence[int], start: int | None = None) -> int:
+        """Evaluate `tokens` ahead, from a place on if one is given; see `LanguageModel`."""
+        tokens = list(tokens)
+        start = self.common_prefix(tokens) if start is None else start
+        missing = len(tokens) - start
         if missing:
-            self._evaluate(list(tokens), rows=0)
+            self._rewind(tokens, start)
+            self._catch_up(tokens, len(tokens))
         return missing
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
@@ -186,124 +299,107 @@ class LlamaHeads:
             Cancelled: the flag was set.
             PassFailed: llama.cpp reports a failure, or the target has not computed what they go on from.
         """
-        return self._evaluate(list(tokens), rows)
+        step = self.last_step(list(tokens), rows)
+        self._heads.run([step])
+        return self._native.rows(step.part.rows)[step.part.rows - rows :]
 
     def truncate(self, n_past: int) -> None:
         """Forget everything beyond the first `n_past` tokens."""
         if n_past >= len(self._tokens):
             return
         if n_past <= self._begin:
-            self._forget(self._tokens[:n_past])
+            self.forget(self._tokens[:n_past])
             return
-        self._native.remove(0, n_past - self._is_eagle3)
+        self._native.remove(self.number, n_past - self._first)
         del self._tokens[n_past:]
-        self._by_target, self._last = min(self._by_target, n_past), None
+        self._settled = min(self._settled, n_past)
+        self._own = {place: row for place, row in self._own.items() if place < n_past}
 
-    def _forget(self, skipped: list[int]) -> None:
+    def forget(self, skipped: list[int]) -> None:
         """Forget everything; the text begins with these tokens, which are not evaluated."""
-        self._native.clear(0)
-        self._tokens, self._last = list(skipped), None
-        self._begin = self._by_target = len(skipped)
+        self._native.clear(self.number)
+        self._tokens, self._own = list(skipped), {}
+        self._begin = self._settled = len(skipped)
 
-    @property
-    def chunk(self) -> int:
-        """Tokens of a text that the next pass takes."""
-        return self.n_batch
+    def last_step(self, tokens: list[int], rows: int) -> HeadStep:
+        """Evaluate what the last pass has no room for; return what is left to it."""
+        self._rewind(tokens, self.common_prefix(tokens[: len(tokens) - rows]))
+        settled = min(self._target.end(tokens) + 1, len(tokens))
+        if self._count > 1:
+            # All layers read what the target has computed, and one of them what it has not.
+            layer = len(tokens) - settled
+            if layer >= self._count:
+                raise PassFailed(f"{self._count} MTP layers draft no more tokens than they are")
+            self._catch_up(tokens, settled - 1)
+            return self._step(tokens, len(tokens), rows, layer)
+        most = self._heads.n_batch
+        if self._first and rows:
+            # Of a graph that computes all rows, all are asked for: else the first are handed over for the last.
+            most = max(rows, min(most, self._heads.most_rows))
+        if len(tokens) - len(self._tokens) > most:
+            self._catch_up(tokens, len(tokens) - rows)
+        return self._step(tokens, len(tokens), rows)
 
-    def missing(self, slot: int, request: Pass) -> int:  # noqa: ARG002 - there is one
-        """Return how many tokens of a request are to be evaluated; see `Sequences`."""
-        end = len(request.tokens) - request.rows
-        return len(request.tokens) - self.common_prefix(request.tokens[:end])
-
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:  # noqa: ARG002 - likewise
-        """Evaluate the next `count` tokens of a request, without rows; see `Sequences`."""
-        start = self.common_prefix(request.tokens[: len(request.tokens) - request.rows])
-        self._evaluate(list(request.tokens[: start + count]), 0, start)
-
-    def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
-        """Return the logits of requests, of which there is one; see `Sequences`."""
-        return [self.logits(request.tokens, request.rows) for _, request in requests]
-
-    def close_ranks(self, running: Collection[int]) -> None:
-        """Do nothing: there is one."""
-
-    def _evaluate(self, tokens: list[int], rows: int, start: int | None = None) -> Logits:
-        """Evaluate what is missing of `tokens`, and return the last rows.
-
-        Of a part of a text, the whole says where to start: it alone tells how late they may begin.
-        """
-        if start is None:
-            start = self.common_prefix(tokens[: len(tokens) - rows])
+    def _rewind(self, tokens: list[int], start: int) -> None:
+        """Forget what is not of `tokens`, and whatever is to be evaluated again; rows that heads left of the text stay."""
+        same = common_prefix(self._tokens, tokens)
+        own = {place: row for place, row in self._own.items() if place < same}
         if (
             start > len(self._tokens)
             or self._tokens[:start] != tokens[:start]
             or start <= self._begin
         ):
-            self._forget(tokens[:start])
+            self.forget(tokens[:start])
         self.truncate(start)
-        while (left := len(tokens) - len(self._tokens)) > self.n_batch or (
-            # Of a graph that computes all rows, all are asked for: else the first are handed over for the last.
-            rows and left > max(rows, self.most_rows) and self._is_eagle3
-        ):
-            self._decode(tokens, min(self.n_batch, left - rows), 0)
-        given = self._decode(tokens, len(tokens) - len(self._tokens), rows)
-        return self._native.rows(given)[given - rows :] if rows else np.empty((0, 0), np.float32)
+        self._own = own
 
-    def _decode(self, tokens: list[int], count: int, rows: int) -> int:
-        """Evaluate the next `count` of `tokens`; return how many rows of logits there are, the wanted ones at the end."""
+    def _catch_up(self, tokens: list[int], end: int) -> None:
+        """Evaluate tokens up to a place, without rows."""
+        while (start := len(self._tokens)) < end:
+            until = min(end, start + self._heads.n_batch)
+            for layer in reversed(range(self._count)):
+                self.truncate(start)
+                self._heads.run([self._step(tokens, until, 0, layer)])
+
+    def _step(self, tokens: list[int], end: int, rows: int, layer: int = 0) -> HeadStep:
+        """Return the step that evaluates what is missing up to a place."""
         start = len(self._tokens)
-        by_target = min(self._rows.end(tokens) + 1, start + count)
-        given = count if rows and self._is_eagle3 else rows
-        embeddings = self._embeddings(start, count, by_target)
-        n_past = start - self._is_eagle3
-        try:
-            self._native.decode([Part(0, tokens[start : start + count], n_past, given, embeddings)])
-        except (Cancelled, PassFailed):
-            self._forget([])
-            raise
-        self._tokens += tokens[start : start + count]
-        if self._by_target == start:
-            self._by_target = max(start, by_target)
-        self._last = hidden_rows(self._native.handle, count, self._width)[-1]
-        return given
+        count = end - start
+        settled = min(self._target.end(tokens) + 1, end)
+        given = count if rows and self._first else rows
+        n_past = start - self._first
+        part = Part(
+            self.number, tokens[start:end], n_past, given, self._before(start, end, settled)
+        )
+        return HeadStep(self, part, rows, layer, settled)
 
-    def _embeddings(self, start: int, count: int, by_target: int) -> Rows:
+    def _before(self, start: int, end: int, settled: int) -> Rows:
         """Return what goes in beside tokens: the rows of the places before them."""
         zeros = int(start == 0)  # nothing is before the first
-        rows_before = self._rows.rows(start + zeros - 1, by_target - 1)
-        if self._features is not None and rows_before:
-            rows_before = list(self._encoded(np.stack(rows_before)))
-        if by_target < start + count and count == 1 and self._last is not None:
-            rows_before = [self._last]
-        if zeros + len(rows_before) != count:
+        by_target = self._target.rows(start + zeros - 1, settled - 1)
+        rows = [np.zeros(self._heads.width, np.float32)] * zeros
+        if by_target:
+            rows += list(self._heads.encoded(self.number, np.stack(by_target)))
+        own = range(max(start, settled) - 1, end - 1)
+        rows += [self._own[place] for place in own if place in self._own]
+        if len(rows) != end - start:
             raise PassFailed(
-                f"the heads need what the target computed of {count} tokens, and {len(rows_before)} are known"
+                f"the heads need what the target computed of {end - start} tokens, and {len(rows)} are known"
             )
-        return np.stack([*[np.zeros(self._width, np.float32)] * zeros, *rows_before])
+        return np.stack(rows)
 
-    def _encoded(self, features: Rows) -> Rows:
-        """Return what an encoder makes of the target's layer inputs."""
-        assert self._features is not None, "it encodes"  # noqa: S101
-        n_past = self._native.held(0)  # of no meaning to an encoder, but compared with its memory
-        part = Part(0, [0] * len(features), n_past, len(features), features)
-        if native.llama_encode(self._native.handle, self._features.fill([part])) != 0:
-            raise PassFailed("llama.cpp could not encode what the target computed: use --draft off")
-        return hidden_rows(self._native.handle, len(features), self._width)
-
-    def blank_pass(self, width: int) -> None:
-        """Make a pass over so many tokens that mean nothing, and forget them: what takes as long as any other."""
-        self._forget([])
-        rows = np.zeros((width, self._width), np.float32)
-        if self._features is not None:
-            rows = self._encoded(np.zeros((width, self._features.width), np.float32))
-        given = width if self._is_eagle3 else 1
-        self._native.decode([Part(0, [0] * width, 0, min(given, self.most_rows), rows)])
-        hidden_rows(self._native.handle, width, self._width)
-        self._native.clear(0)
-
-    def close(self) -> None:
-        """Free the context; closing twice is harmless."""
-        self._native.close()
+    def evaluated(self, step: HeadStep, hidden: Rows | None) -> None:
+        """Take in what a pass has evaluated, and the hidden row of its last token."""
+        start = len(self._tokens)
+        self._tokens += step.part.tokens
+        end = len(self._tokens)
+        if self._settled == start:
+            # Of several layers, the last token was read by one alone.
+            self._settled = max(start, step.settled - (self._count > 1 and step.rows > 0))
+        if step.layer == 0:
+            self._own = {}
+        if hidden is not None:
+            self._own[end - 1] = hidden
 
 
 class _HeadsContext(NativeContext):
@@ -312,7 +408,7 @@ class _HeadsContext(NativeContext):
     def __init__(
         self,
         model: LlamaModel,
-        target: LlamaSequence,
+        targets: Sequence[LlamaSequence],
         cancel: CancelFlag,
         options: LoadOptions,
         width: int,
@@ -320,9 +416,9 @@ class _HeadsContext(NativeContext):
         mtp: bool,
     ) -> None:
         self._embedding_width = width
-        self._target, self._mtp = target.native.handle, mtp
-        n_ctx = target.n_ctx
-        super().__init__(model, cancel, replace(options, n_ctx=n_ctx, n_batch=_N_BATCH), _ROWS)
+        self._target, self._mtp = targets[0].native.handle, mtp
+        own = replace(options.for_heads(len(targets)), n_ctx=targets[0].n_ctx)
+        super().__init__(model, cancel, own, own.max_rows, len(targets))
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
         params = super()._params(options, rows)
@@ -333,11 +429,3 @@ class _HeadsContext(NativeContext):
 
     def _truncates(self) -> bool:
         return True
-
-
-def _common(some: list[int], others: list[int]) -> int:
-    """Return how many tokens two texts begin with that are the same."""
-    shorter = min(len(some), len(others))
-    if some[:shorter] == others[:shorter]:
-        return shorter
-    return next(at for at in range(shorter) if some[at] != others[at])

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,6 +50,7 @@ class LlamaModel:
         lora: file of an adapter that every context has; None without one.
         mtp: whether its layers for multi-token prediction are loaded, too.
         is_heads: whether the file has heads of another model, not a model.
+        corrections: what the file's header should say instead, by keys.
 
     Attributes:
         on_gpu: whether layers are offloaded.
@@ -72,6 +73,7 @@ class LlamaModel:
         *,
         mtp: bool = False,
         is_heads: bool = False,
+        corrections: Mapping[str, int] | None = None,
     ) -> None:
         initialise()
         clear_log()
@@ -84,6 +86,11 @@ class LlamaModel:
         params.use_extra_bufts = options.repack
         params.load_mode = LOAD_MODES[options.loading(on_gpu=self.on_gpu)]
         params.load_mtp = mtp
+        values = (native.llama_model_kv_override * (len(corrections or ()) + 1))()
+        for each, (key, number) in zip(values, (corrections or {}).items(), strict=False):
+            each.tag, each.key = native.LLAMA_KV_OVERRIDE_TYPE_INT, key.encode()
+            each.value.val_i64 = number
+        params.kv_overrides = values
 
         def progress(share: float, _user_data: object) -> bool:
             if on_progress is not None:

@@ -8,7 +8,7 @@ import mmap
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ class NativeContext:
         n_vocab: width of a row of logits.
         most_branches: most branches of a pass; none where a state is recurrent, or there are several sequences.
         can_truncate: whether a part of a sequence can be removed; of a recurrent state, none can.
-        n_snapshots: how many tokens of a sequence's last pass can be removed where no other part can; once, before the
+        n_snapshots: how many tokens of a sequence's last pass can be removed where no other part can; once, before its
             next pass. llama.cpp does not check that they are of that pass.
         most_removed: how many tokens of a pass can be removed again; 0 where a recurrent state has no snapshots.
         on_pass: called after every pass with its parts, while what it computed is still there.
@@ -119,6 +119,8 @@ class NativeContext:
         numbers = n_sequences + self.most_branches
         self._batch = Batch(self.n_batch, numbers, width=self._embedding_width)
         self._views: dict[tuple[int, int], Logits] = {}
+        # Recurrent sequences that have their own cells; and which of those are empty, whatever is in the cell.
+        self._has_cells, self._cleared = False, set[int]()
         self.copies_wait = False
         self.on_pass: Callable[[Sequence[Part]], None] | None = None
         wanted = _wanted_n_ctx(model, options)
@@ -127,6 +129,9 @@ class NativeContext:
         self.n_snapshots = int(native.llama_n_rs_seq(handle))
         self.can_truncate = self.n_snapshots == 0 and self._truncates()
         self.most_removed = self.n_ctx if self.can_truncate else self.n_snapshots
+        self._has_cells = self.n_snapshots > 0 and n_sequences > 1
+        if self._has_cells:
+            self._take_cells(range(n_sequences))
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
         model = self.model
@@ -139,9 +144,8 @@ class NativeContext:
         params.n_seq_max = self._n_sequences + self.most_branches
         params.kv_unified = self.most_branches > 0
         params.n_outputs_max = rows
-        # Where there are several, states change places, and snapshots stay behind. Of most architectures there are none.
-        if self._n_sequences == 1:
-            params.n_rs_seq = min(options.snapshots, max(0, n_ctx - 2))
+        # Of most architectures there are none.
+        params.n_rs_seq = min(options.snapshots, max(0, n_ctx - 2))
         params.n_threads = self._threads
         params.n_threads_batch = self._threads_batch
         params.type_k = params.type_v = KV_TYPES[options.kv_type]
@@ -149,9 +153,25 @@ class NativeContext:
         params.flash_attn_type = -1 if attention is None else attention
         params.offload_kqv = options.kv_offload
         params.no_perf = True
-        params.abort_callback = ctypes.cast(_STRLEN, native.ggml_abort_callback)
+        params.abort_callback = _ABORT_CALLBACK
         params.abort_callback_data = ctypes.c_void_p(self._cancel.address)
         return params
+
+    def _take_cells(self, sequences: Sequence[int]) -> None:
+        """Give each of these sequences the cell of its own number, with a token that means nothing in it; no cell is free but theirs.
+
+        llama.cpp puts the state of a sequence into the first free cell. Where the cells of a pass are not in the order of its
+        sequences it exchanges states, and leaves their snapshots behind. So no sequence is ever without its cell, but in the pass
+        that begins it.
+        """
+        parts = [Part(sequence, [0], n_past=0, rows=0) for sequence in sequences]
+        native.llama_set_abort_callback(self.handle, native.ggml_abort_callback(), None)
+        code = native.llama_decode(self.handle, self._batch.fill(parts))
+        flag = ctypes.c_void_p(self._cancel.address)
+        native.llama_set_abort_callback(self.handle, _ABORT_CALLBACK, flag)
+        if code != _OK:
+            raise PassFailed(self._explain(code, parts))
+        self._cleared.update(sequences)
 
     def _adapt(self, model: LlamaModel) -> None:
         """Let the passes have the model's adapter."""
@@ -219,6 +239,8 @@ class NativeContext:
                 handle, min(self._threads, most), min(self._threads_batch, most)
             )
         start_s = time.monotonic()
+        if self._cleared:
+            self._empty_cells(parts)
         forked = parts[0] if parts and parts[0].branches else None
         if forked is not None:
             self._fork(forked)
@@ -233,9 +255,23 @@ class NativeContext:
             if self.on_pass is not None:
                 self.on_pass(parts)
             return
+        self._fail(code, parts)
+
+    def _fail(self, code: int, parts: Sequence[Part]) -> NoReturn:
+        """Raise what a pass ended in."""
+        if self._has_cells:
+            without = [each.sequence for each in parts if not self.held(each.sequence)]
+            if without:
+                self._take_cells(without)
         if code == _ABORTED:
             raise Cancelled
         raise PassFailed(self._explain(code, parts))
+
+    def _empty_cells(self, parts: Sequence[Part]) -> None:
+        """Empty the cells of those sequences that a pass begins with."""
+        for sequence in self._cleared & {part.sequence for part in parts}:
+            self._cleared.remove(sequence)
+            native.llama_memory_seq_rm(self._memory(), sequence, -1, -1)
 
     def _fork(self, part: Part) -> None:
         """Let every branch of a part have what comes before the part; llama.cpp only notes it at the cells."""
@@ -265,6 +301,8 @@ class NativeContext:
 
     def held(self, sequence: int) -> int:
         """Return how many tokens of a sequence llama.cpp's memory holds."""
+        if sequence in self._cleared:
+            return 0
         return int(native.llama_memory_seq_pos_max(self._memory(), sequence)) + 1
 
     def remove(self, sequence: int, n_past: int) -> bool:
@@ -280,6 +318,8 @@ class NativeContext:
         if self._n_sequences == 1:
             native.llama_memory_clear(self._memory(), False)
             self._followed = [0] * self.most_branches
+        elif self._has_cells:
+            self._cleared.add(sequence)
         else:
             native.llama_memory_seq_rm(self._memory(), sequence, -1, -1)
 
@@ -314,7 +354,15 @@ class NativeContext:
     def put_back(self, sequence: int, copy: mmap.mmap) -> bool:
         """Have a sequence hold what was copied, instead of what it held; say whether that was possible."""
         place = (ctypes.c_uint8 * len(copy)).from_buffer(copy)
-        return bool(native.llama_state_seq_set_data(self.handle, place, len(copy), sequence))
+        read = native.llama_state_seq_set_data(self.handle, place, len(copy), sequence)
+        self.filled(sequence)
+        return bool(read)
+
+    def filled(self, sequence: int) -> None:
+        """Note that llama.cpp was to put a state into a sequence."""
+        self._cleared.discard(sequence)
+        if self._has_cells and not self.held(sequence):
+            self._take_cells([sequence])
 
     def close(self) -> None:
         """Free the context; closing twice is harmless."""
@@ -342,4 +390,4 @@ def _wanted_n_ctx(model: LlamaModel, options: LoadOptions) -> int:
 # llama.cpp asks its abort callback once per graph node, on every pass. Entering Python that
 # often would take the GIL hundreds of times a pass, so the callback is libc's own strlen over the flag's two bytes:
 # 0 while the flag is clear, 1 once it is set. No Python runs, and no lock is taken.
-_STRLEN = ctypes.CDLL(None).strlen
+_ABORT_CALLBACK = ctypes.cast(ctypes.CDLL(None).strlen, native.ggml_abort_callback)

@@ -56,6 +56,10 @@ class LlamaSequence:
         """Number of tokens that are evaluated and kept."""
         return len(self._cached)
 
+    def cached_from(self, place: int) -> list[int]:
+        """Return the tokens that are kept, from a place on."""
+        return self._cached[place:]
+
     def assume(self, tokens: Sequence[int], in_chunks: int = 0) -> bool:
         """Take it that llama.cpp's memory holds these tokens, as after it was put back; forget all if it does not.
 

@@ -27,12 +27,13 @@ _FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
         (_CONTEXT, ctypes.c_uint32, _BOOL),
     ),
     "llama_get_embeddings_layer_inp": ("P13llama_contextj", _FLOATS, (_CONTEXT, ctypes.c_uint32)),
+    "llama_set_nextn_layer_offset": ("P13llama_contexti", None, (_CONTEXT, ctypes.c_int32)),
 }
 
 
-def keep_hidden_rows(context: int) -> None:
-    """Have every pass of a context keep the hidden row of each of its tokens, whether or not its logits are wanted."""
-    _call("llama_set_embeddings_nextn", context, True, False)
+def keep_hidden_rows(context: int, *, keep: bool = True, of_all: bool = True) -> None:
+    """Have every pass of a context keep hidden rows: of each of its tokens, or of those alone whose logits are wanted."""
+    _call("llama_set_embeddings_nextn", context, keep, not of_all)
 
 
 def hidden_rows(context: int, tokens: int, width: int) -> Rows:
@@ -40,14 +41,19 @@ def hidden_rows(context: int, tokens: int, width: int) -> Rows:
     return _copied(_call("llama_get_embeddings_nextn", context), tokens, width)
 
 
-def keep_layer_inputs(context: int, layer: int) -> None:
+def keep_layer_inputs(context: int, layer: int, *, keep: bool = True) -> None:
     """Have every pass keep what enters a layer. llama.cpp ends the process where the architecture has no such hook."""
-    _call("llama_set_embeddings_layer_inp", context, layer, True)
+    _call("llama_set_embeddings_layer_inp", context, layer, keep)
 
 
 def layer_inputs(context: int, layer: int, tokens: int, width: int) -> Rows:
     """Return a copy of what entered a layer in the last pass, shape (tokens, width)."""
     return _copied(_call("llama_get_embeddings_layer_inp", context, layer), tokens, width)
+
+
+def use_mtp_layer(context: int, number: int) -> None:
+    """Have every pass of a context of MTP layers run one of them; llama.cpp ends the process where there are fewer."""
+    _call("llama_set_nextn_layer_offset", context, number)
 
 
 def _call(name: str, *arguments: Any) -> Any:

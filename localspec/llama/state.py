@@ -152,6 +152,7 @@ def restore_state(context: LlamaSequence, directory: Path, identity: str) -> Jso
     read = native.llama_state_seq_load_file(
         handle, os.fsencode(path), number, tokens, len(tokens), ctypes.byref(count)
     )
+    context.native.filled(number)
     held = list(tokens[: count.value]) if read else []
     if not context.assume(held) or not held:
         raise StateUnfitError("llama.cpp does not take it")

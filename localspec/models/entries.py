@@ -24,13 +24,26 @@ PARAMETERS = r"[0-9]+(\.[0-9]+)?[MB]"
 
 DEFAULT_QUANT = "Q4_K_M"
 
+HEADS = {
+    "mtp": "MTP layers",
+    "assistant": "Gemma 4's assistant",
+    "eagle3": "EAGLE-3 heads",
+    "dflash": "a DFlash draft",
+}
+"""Kinds of heads in words."""
+DRAFTED = frozenset({"mtp", "eagle3"})
+"""Those that localspec drafts with."""
+
 Purpose = Literal["chat", "code"]
+HeadsKind = Literal["mtp", "assistant", "eagle3", "dflash"]
 Name = Annotated[str, Meta(pattern=rf"\A(?:{NAME})\Z")]
 Repo = Annotated[str, Meta(pattern=rf"\A(?:{REPO})\Z")]
 Segments = Annotated[str, Meta(pattern=rf"\A(?:{SEGMENTS})\Z")]
 Sha256 = Annotated[str, Meta(pattern=rf"\A{SHA256}\Z")]
 Phrase = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]+\Z")]
 Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]  # sizes end up in file offsets
+Day = Annotated[str, Meta(pattern=r"\A\d{4}-\d\d(-\d\d)?\Z")]
+Share = Annotated[float, Meta(ge=0.001, le=0.999)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +157,44 @@ class Embedding(_Table, frozen=True):
     passage: _Before = ""
 
 
+class Chances(_Table, frozen=True, kw_only=True):
+    """Of each drafted token to be accepted once those before it are, by the kind of text; None where no source says it."""
+
+    code: Share | None = None
+    chat: Share | None = None
+    creative: Share | None = None
+    thoughts: Share | None = None
+
+
+class HeadsEntry(_Table, frozen=True, kw_only=True):
+    """Heads that draft for one model: layers of its own file, or a file that holds nothing else.
+
+    Args:
+        kind: `mtp`, `assistant` (Gemma 4's), `eagle3` or `dflash`, which includes DFlash 2 and DSpark.
+        source: who read in the file's header, or says of this very file, that it has them.
+        date: of the source; a month where it has no day.
+        target: the model that they are for, where the file holds them alone; None where it is this one.
+        step: the share of a pass of the target that a step of theirs takes; None is by the size of their file.
+        chances: how often they are right, as published.
+        published: by whom, and of which setting; empty without chances.
+    """
+
+    kind: HeadsKind
+    source: Phrase
+    date: Day
+    target: Annotated[str, Meta(pattern=rf"\A(?:{MODEL_NAME})\Z")] | None = None
+    step: Share | None = None
+    chances: Chances = Chances()
+    published: Phrase = ""
+
+
 class ModelFacts(_Table, frozen=True, kw_only=True):
     """What is known of a model beside its bytes.
 
     Args:
+        year: in which it came out, of the latest; None of others. Lists begin with these.
+        source: who publishes size, sha256 and revision of this very file; empty where a comment of the registry says it.
+        date: of the source; a month where it has no day.
         params: the size label, such as `0.5B`; None where no source gives it.
         active: of those, how many a token reads, such as `3.3B`; None where it reads them all.
         context: the longest context in tokens; None where no source gives it.
@@ -157,8 +204,12 @@ class ModelFacts(_Table, frozen=True, kw_only=True):
         good_for: what it is, in a phrase, where it is no pair's and no chat model; else empty.
         tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
         embedding: of a model that makes vectors of texts, and writes none; None of others.
+        heads: that its file has; None where it has none, or no source says so.
     """
 
+    year: Annotated[int, Meta(ge=2020, le=2100)] | None = None
+    source: Phrase = ""
+    date: Day | None = None
     params: Annotated[str, Meta(pattern=r"\A[0-9][0-9A-Za-z.]*\Z")] | None = None
     active: Annotated[str, Meta(pattern=rf"\A(?:{PARAMETERS})\Z")] | None = None
     context: Positive | None = None
@@ -168,6 +219,7 @@ class ModelFacts(_Table, frozen=True, kw_only=True):
     good_for: Phrase = ""
     tokenizer: Sha256 | None = None
     embedding: Embedding | None = None
+    heads: HeadsEntry | None = None
 
 
 class ModelEntry(ModelFacts, frozen=True):
@@ -205,6 +257,11 @@ class ModelEntry(ModelFacts, frozen=True):
     def is_known(self) -> bool:
         """Whether it is known what its bytes have to be."""
         return self.sha256 != "" and self.size_bytes > 0
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes texts: a model that makes vectors does not, nor do heads alone."""
+        return self.embedding is None and (self.heads is None or self.heads.target is None)
 
     @property
     def base(self) -> str:
@@ -252,7 +309,11 @@ class PairEntry(_Table, frozen=True):
     draft_model: _Reference | None = None
     good_for: Phrase = ""
     caveat: Phrase = ""
-    recommend: Purpose | None = None
+    recommend: Purpose | Literal["both"] | None = None
+
+    def suits(self, purpose: Purpose) -> bool:
+        """Return whether it may be proposed for a purpose by default."""
+        return self.recommend in {purpose, "both"}
 
 
 def parameters(label: str) -> float:

@@ -73,11 +73,15 @@ class ModelLoad:
         shape: its sizes.
         options: how it is loaded; `gpu_layers` None puts as many layers on GPUs as fit.
         gpus: names of the GPUs that its layers may go to, in llama.cpp's order.
+        heads: in place of a draft model, whether they are heads of the target.
+        follows: whether these are layers of the target's file, its last ones, which are where those are.
     """
 
     shape: ModelShape
     options: LoadOptions
     gpus: tuple[str, ...] = ()
+    heads: bool = False
+    follows: bool = False
 
     @property
     def n_ctx(self) -> int:
@@ -232,7 +236,8 @@ def fit(
     for n_ctx in sizes:
         big, small = target.with_context(n_ctx), None
         if draft_model is not None:
-            small = draft_model.with_context(n_ctx, kv_type=target.options.kv_type, max_rows=1)
+            rows = draft_model.options.max_rows if draft_model.heads else 1
+            small = draft_model.with_context(n_ctx, kv_type=target.options.kv_type, max_rows=rows)
         for drafter in (small, None) if small else (None,):
             plan = _place(big, drafter, machine)
             if plan is not None:
@@ -255,6 +260,10 @@ def _place(target: ModelLoad, draft_model: ModelLoad | None, machine: Machine) -
             replace(gpu, free_bytes=max(0, gpu.free_bytes - used.total_bytes))
             for gpu, used in zip(machine.gpus, big[1:], strict=True)
         )
+        if draft_model is not None and draft_model.follows:
+            # llama.cpp counts them with the target's, right before the last projection.
+            most = len(draft_model.shape.layers) + 1
+            draft_counts = [most if target_layers >= most else 0]
         for draft_layers in draft_counts:
             small = [Usage()] * len(big)
             if draft_model is not None and draft_layers is not None:
@@ -274,7 +283,7 @@ def _placed(plan: FitPlan, target: ModelLoad, draft_model: ModelLoad | None) -> 
         ("the target has", target, plan.target_layers),
         ("the draft model", draft_model, plan.draft_layers),
     ):
-        if load is not None and layers is not None and plan.gpus:
+        if load is not None and layers is not None and plan.gpus and not load.follows:
             share = f"{layers} of {len(load.shape.layers) + 1} layers on {' and '.join(load.gpus)}"
             parts.append(f"{who} {share if layers else 'all layers on the CPU'}")
     return ", ".join(parts)
@@ -294,8 +303,9 @@ def _notes(
     """
     if small is not None and plan.draft_layers is None:
         needed = size_text(predict(small.shape, small.options)[0].total_bytes)
+        what, need = ("its heads", "they need") if small.heads else ("the draft model", "it needs")
         yield (
-            "running without the draft model, which costs speed but changes no text: it needs "
+            f"running without {what}, which costs speed but changes no text: {need} "
             f"{needed} more, and {machine.ram.name} has {size_text(machine.ram.free_bytes)} free in total"
         )
     if plan.n_ctx < full:
@@ -303,7 +313,9 @@ def _notes(
     if target.options.gpu_layers is None and plan.target_layers < target.most_layers:
         on_gpu = f"{plan.target_layers} of {target.most_layers} layers of the target are on the GPU"
         yield f"{on_gpu}: {_free(target, machine)}"
-    free_draft = small is not None and small.gpus and small.options.gpu_layers is None
+    free_draft = (
+        small is not None and small.gpus and small.options.gpu_layers is None and not small.follows
+    )
     if small is not None and free_draft and plan.draft_layers == 0:
         yield f"the draft model runs on the CPU: {_free(small, machine)}"
 

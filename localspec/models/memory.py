@@ -11,14 +11,14 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localspec.models.architectures import WITH_SNAPSHOTS
+from localspec.models.architectures import WITH_SNAPSHOTS, Heads, mtp_layers
 from localspec.models.gguf import GgufHeader, TensorInfo
 from localspec.models.gguf_encoding import GGML_TYPES, Value
-from localspec.options import LoadOptions
+from localspec.options import HEADS_MEMORY, LoadOptions
 from localspec.resources import Usage
 
 _LAYER = re.compile(r"blk\.(\d+)\.(.+)")
@@ -65,6 +65,7 @@ class ModelShape:
         masks: attention masks that a pass needs; two where some layers see only a window.
         input_bytes: the embedding, and what else belongs to no layer.
         output_bytes: the last projection; where it is the embedding again, `tied` is true.
+        every_row: whether a pass computes logits of every token, wanted or not.
     """
 
     name: str
@@ -79,6 +80,7 @@ class ModelShape:
     input_bytes: int
     output_bytes: int
     tied: bool
+    every_row: bool = False
 
     @property
     def weights_bytes(self) -> int:
@@ -86,8 +88,18 @@ class ModelShape:
         return self.input_bytes + self.output_bytes + sum(x.weights_bytes for x in self.layers)
 
 
-def model_shape(header: GgufHeader) -> ModelShape | None:
-    """Return a model's shape; None where the header leaves out, or garbles, what it takes."""
+def model_shape(
+    header: GgufHeader, adapter: GgufHeader | None = None, *, mtp: bool = False
+) -> ModelShape | None:
+    """Return a model's shape; None where the header leaves out, or garbles, what it takes.
+
+    Args:
+        header: the model's.
+        adapter: of a LoRA adapter that it has; None without one.
+        mtp: whether its MTP layers are loaded, too. What they keep of a text is no part of the model, see `heads_shape`.
+    """
+    if adapter is not None:
+        header = replace(header, tensors=(*header.tensors, *adapter.tensors))
     keys = _Keys(header)
     n_layers, n_embd = keys.number("block_count"), keys.number("embedding_length")
     if not 0 < n_layers <= _MOST_LAYERS or n_embd == 0:
@@ -96,8 +108,12 @@ def model_shape(header: GgufHeader) -> ModelShape | None:
     embedding = next((t for t in header.tensors if t.name == "token_embd.weight"), None)
     if tensors is None or embedding is None or len(embedding.shape) != 2:
         return None
-    n_heads = max(keys.per_layer("attention.head_count", n_layers))
+    n_heads = keys.most_heads(n_layers)
     head_width = n_embd // max(n_heads, 1)
+    layers = list(_layers(keys, tensors, head_width))
+    for place in range(max(0, n_layers - mtp_layers(header)), n_layers):
+        own = layers[place] if mtp else replace(layers[place], weights_bytes=0, matrices={})
+        layers[place] = replace(own, k_width=0, v_width=0, state_bytes=0)
     experts = keys.number("expert_used_count") * keys.number("expert_feed_forward_length")
     outside = [t for t in header.tensors if not _LAYER.match(t.name)]
     output_bytes = _total(t for t in outside if t.name.startswith("output"))
@@ -110,10 +126,54 @@ def model_shape(header: GgufHeader) -> ModelShape | None:
         q_width=n_heads * (keys.number("attention.key_length") or head_width),
         n_vocab=embedding.shape[1],
         masks=2 if keys.number("attention.sliding_window") else 1,
-        layers=tuple(_layers(keys, tensors, head_width)),
+        layers=tuple(layers),
         input_bytes=_total(outside) - output_bytes,
         output_bytes=output_bytes,
         tied=not any(t.name == "output.weight" for t in outside),
+    )
+
+
+def target_rows_bytes(target: ModelShape, heads: Heads) -> int:
+    """Return what the stored rows of one sequence of the target take, in RAM."""
+    return 2 * HEADS_MEMORY * 4 * target.n_embd * max(1, len(heads.layers))
+
+
+def heads_shape(target: GgufHeader, heads: Heads, file: GgufHeader | None) -> ModelShape | None:
+    """Return the shape of what heads take beside their target; None where a header leaves out, or garbles, it.
+
+    The weights of MTP layers are the target's, see `model_shape`. The stored rows of the target belong to no layer.
+
+    Args:
+        target: the target's header.
+        heads: which there are.
+        file: of heads that have a file of their own.
+    """
+    header = target if file is None else file
+    keys, big = _Keys(header), model_shape(target)
+    n_layers = keys.number("block_count")
+    tensors = _by_layer(header.tensors, n_layers) if 0 < n_layers <= _MOST_LAYERS else None
+    if big is None or tensors is None:
+        return None
+    n_embd, n_heads = keys.number("embedding_length"), keys.most_heads(n_layers)
+    head_width = n_embd // max(n_heads, 1)
+    layers = list(_layers(keys, tensors, head_width))
+    if heads.is_mtp:
+        layers = [replace(layer, weights_bytes=0, matrices={}) for layer in layers[-heads.count :]]
+    if heads.shares_cache:
+        layers = [replace(layer, k_width=0, v_width=0) for layer in layers]
+    outside = [] if file is None else [t for t in file.tensors if not _LAYER.match(t.name)]
+    output_bytes = _total(t for t in outside if t.name.startswith("output"))
+    return replace(
+        big,
+        n_embd=n_embd,
+        n_ff=max(keys.per_layer("feed_forward_length", n_layers)),
+        n_heads=n_heads,
+        q_width=n_heads * (keys.number("attention.key_length") or head_width),
+        layers=tuple(layers),
+        input_bytes=_total(outside) - output_bytes + target_rows_bytes(big, heads),
+        output_bytes=output_bytes,
+        tied=False,
+        every_row=not heads.is_mtp,
     )
 
 
@@ -189,6 +249,10 @@ class _Keys:
             return [_whole(value)] * n_layers
         numbers = [_whole(item) for item in value[:n_layers].tolist()]
         return numbers + [0] * (n_layers - len(numbers))
+
+    def most_heads(self, n_layers: int) -> int:
+        """Return the most query heads of a layer."""
+        return max(self.per_layer("attention.head_count", n_layers))
 
     def state_bytes(self) -> int:
         """Return the 32-bit state of a recurrent layer: past inputs of its convolution, and more."""
@@ -315,7 +379,7 @@ def compute_bytes(
         on_gpu: whether some layers are on a GPU.
     """
     tokens, flash_attention = _widest(options, on_gpu)
-    rows = min(options.max_rows, tokens)
+    rows = tokens if shape.every_row else min(options.max_rows, tokens)
     kv_width = max((x.k_width + x.v_width for x in shape.layers), default=0)
     mask = _mask_bytes(shape, options, on_gpu)
     feed_forward = mask + 4 * (held * shape.n_embd + 3 * shape.n_ff)

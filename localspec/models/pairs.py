@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, PairMismatch
-from localspec.models.architectures import EAGLE3, why_no_draft_model
+from localspec.models.architectures import heads_in, why_no_draft_model
 from localspec.models.entries import ModelEntry, PairEntry, shards_of
 from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.names import look_up
@@ -107,7 +107,7 @@ def judge_headers(target: GgufHeader, draft: GgufHeader) -> Compatibility:
 
 def percent_across(target: GgufHeader, draft: GgufHeader) -> float:
     """Return how much two vocabularies share where a model is to draft across them; 0 where it can draft in no case."""
-    if why_no_draft_model(target, draft) is not None or draft.architecture == EAGLE3:
+    if why_no_draft_model(target, draft) is not None or heads_in(draft) is not None:
         return 0.0
     return shared_percent(target.tokenizer, draft.tokenizer)
 
@@ -322,7 +322,7 @@ def suggest(target: str, registry: Registry) -> list[Suggestion]:
     drafts = [
         _suggestion(each, side, mark, size_bytes / each.size_bytes, pairs.get(each.name))
         for each in registry.models.values()
-        if each.name not in names and each.is_known and each.embedding is None
+        if each.name not in names and each.is_known and (each.writes or each.name in pairs)
     ]
     return sorted(filter(None, drafts), key=_rank)
 

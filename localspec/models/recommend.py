@@ -2,14 +2,19 @@
 
 Pure: a registry, and memories with their size and how fast they are read; proposals out. What happens to be
 free at the moment changes no proposal. A pass of one token reads its weights once, and everything else of it
-takes little time beside that.
+takes little time beside that. What heads add is foreseen from what passes of several tokens cost, and from how
+often the heads are right, as others published it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from localspec.models.entries import ModelEntry, Purpose
+from msgspec.structs import asdict
+
+from localspec.decoding.costs import DOUBT, WORTH_TRYING, PassCosts
+from localspec.decoding.drafters.worth import best_length
+from localspec.models.entries import DRAFTED, ModelEntry, Purpose
 from localspec.models.registry import Registry
 
 ENOUGH_PER_S = 8.0
@@ -27,6 +32,22 @@ SPEED_COUNTS = 0.1
 UNKNOWN_PER_S = 100.0
 """A memory that was not measured is a GPU's, and fast."""
 PROPOSALS = 3
+LONGEST = 7
+"""Tokens that heads are foreseen to draft: so many a recurrent state can be rolled back."""
+
+ON_A_CPU = PassCosts(
+    (1, 2, 4, 8, 16, 24, 32), (0.0278, 0.0486, 0.0792, 0.1288, 0.1625, 0.2422, 0.287)
+)
+"""Qwen2.5-Coder 1.5B on two cores (docs/measurements/pass-costs.md). Machines with more cores make cheaper passes."""
+ON_A_GPU = PassCosts((1, 3, 6), (1.0, 1.36, 1.91))
+"""Qwen3.6-27B on a V100, in passes of one token: from speeds and accepted shares at two lengths (bradrlaw/ai-server#12)."""
+
+_TEXTS = {
+    "code": "on code",
+    "chat": "in chat",
+    "creative": "in creative writing",
+    "thoughts": "in its thoughts",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +60,9 @@ class Memory:
         bytes_per_s: how fast passes read it; None where it was not measured.
         most: the share of it that a model may take.
         free_bytes: what is free at the moment; None where that is not known.
-        tokens_per_s: how fast models are that were measured in it on a quiet machine, by sha256.
+        passes: costs of models that were measured in it on a quiet machine, by sha256.
+        usual: what passes of other models cost by width, in any unit; None where they may be of any kind.
+        is_usual_measured: whether those were measured in it, too.
     """
 
     name: str
@@ -47,7 +70,9 @@ class Memory:
     bytes_per_s: float | None
     most: float = MOST_OF_RAM
     free_bytes: int | None = None
-    tokens_per_s: Mapping[str, float] = field(default_factory=dict)
+    passes: Mapping[str, PassCosts] = field(default_factory=dict)
+    usual: PassCosts | None = None
+    is_usual_measured: bool = False
 
 
 class Suits(IntEnum):
@@ -67,12 +92,14 @@ class Recommendation:
         memory: where its target would be.
         target: what the registry says of it.
         suits: how well.
+        drafter: the model whose heads draft for it, which may be the target; None without any.
     """
 
     pair: str
     memory: Memory
     target: ModelEntry
     suits: Suits
+    drafter: ModelEntry | None = None
 
     @property
     def needed_bytes(self) -> int:
@@ -93,7 +120,52 @@ class Recommendation:
     @property
     def is_measured(self) -> bool:
         """Whether the speed was measured with this model; else it is estimated by how fast its memory is read."""
-        return self.target.sha256 in self.memory.tokens_per_s
+        return self.target.sha256 in self.memory.passes
+
+    @property
+    def with_heads(self) -> Mapping[str, float] | None:
+        """Tokens per second with its heads by the kind of text, where they pay; None where no figures say that.
+
+        None is also what lies between: where costs that were not measured here leave open whether they pay at all.
+        """
+        heads = None if self.drafter is None else self.drafter.heads
+        speed, memory = self.tokens_per_s, self.memory
+        costs, is_sure = memory.passes.get(self.target.sha256), True
+        # How many experts a wide pass reads is not known before it was measured.
+        if costs is None and self.target.active is None:
+            costs, is_sure = memory.usual, memory.is_usual_measured
+        if self.drafter is None or heads is None or speed is None or costs is None:
+            return None
+        step = heads.step
+        if step is None and heads.target is not None and self.drafter.is_known:
+            step = self.drafter.read_bytes / self.target.read_bytes
+        if step is None:
+            return None
+        # A pass of theirs drafts a token, one of a block drafter all of them.
+        passes = [min(n, 1) if heads.kind == "dflash" else n for n in range(LONGEST + 1)]
+        rounds = [costs.of(n + 1) / costs.of(1) + passes[n] * step for n in range(LONGEST + 1)]
+        gains = {
+            kind: best_length([chance] * LONGEST, rounds)[1]
+            for kind, chance in asdict(heads.chances).items()
+            if chance is not None
+        }
+        doubt = 1.0 if is_sure else DOUBT
+        pays = {k: speed * gain for k, gain in gains.items() if gain >= WORTH_TRYING * doubt}
+        is_open = any(gain > WORTH_TRYING / doubt for gain in gains.values())
+        return pays if pays or (gains and not is_open) else None
+
+    @property
+    def outlook(self) -> str:
+        """What its heads add, as a part of a sentence that begins with a comma; empty without any."""
+        speeds = self.with_heads
+        if self.drafter is None or self.tokens_per_s is None:
+            return ""
+        if speeds is None:
+            return ", its heads may make it faster"
+        if not speeds:
+            return ", its heads would not make it faster"
+        texts = [f"{rounded(speed)} {_TEXTS[kind]}" for kind, speed in speeds.items()]
+        return ", about " + ", ".join([texts[0].replace(" ", " with its heads ", 1), *texts[1:]])
 
 
 def recommend(
@@ -112,27 +184,32 @@ def recommend(
     proposals = [
         suited
         for pair in registry.pairs.values()
-        if pair.recommend == purpose
+        if pair.suits(purpose)
         and (target := registry.find(pair.target)) is not None
-        and (suited := best(pair.name, target, memories)) is not None
+        and (suited := best(pair.name, target, memories, registry.drafter_of(pair))) is not None
     ]
     return tuple(sorted(proposals, key=_rank)[:PROPOSALS])
 
 
-def best(name: str, target: ModelEntry, memories: Iterable[Memory]) -> Recommendation | None:
+def best(
+    name: str, target: ModelEntry, memories: Iterable[Memory], drafter: ModelEntry | None = None
+) -> Recommendation | None:
     """Return how a model would run in the memory that it suits best; None where it fits into none.
 
     Args:
         name: of its pair, or its own.
         target: the model.
         memories: as for `recommend`.
+        drafter: the model whose heads draft for it; of a kind that is not drafted with, they do not count.
     """
-    proposals = _proposals(name, target, memories) if target.is_known else ()
+    if drafter is None or drafter.heads is None or drafter.heads.kind not in DRAFTED:
+        drafter = None
+    proposals = _proposals(name, target, memories, drafter) if target.is_known else ()
     return min(proposals, key=lambda each: each.suits, default=None)
 
 
 def _proposals(
-    pair: str, target: ModelEntry, memories: Iterable[Memory]
+    pair: str, target: ModelEntry, memories: Iterable[Memory], drafter: ModelEntry | None
 ) -> Iterator[Recommendation]:
     for memory in memories:
         needed, speed = target.size_bytes + OVERHEAD_BYTES, _speed(target, memory)
@@ -143,12 +220,14 @@ def _proposals(
             suits = Suits.TIGHT
         elif speed is not None and speed < ENOUGH_PER_S:
             suits = Suits.SLOW
-        yield Recommendation(pair, memory, target, suits)
+        yield Recommendation(pair, memory, target, suits, drafter)
 
 
 def _speed(target: ModelEntry, memory: Memory) -> float | None:
-    estimated = None if memory.bytes_per_s is None else memory.bytes_per_s / target.read_bytes
-    return memory.tokens_per_s.get(target.sha256, estimated)
+    measured = memory.passes.get(target.sha256)
+    if measured is not None:
+        return 1 / measured.of(1)
+    return None if memory.bytes_per_s is None else memory.bytes_per_s / target.read_bytes
 
 
 def _rank(proposal: Recommendation) -> tuple[int, float]:

@@ -81,9 +81,26 @@ class Registry:
         """Return the pairs, and the models that write, by name."""
         return {**self.pairs, **self.writing().models}
 
+    def drafter_of(self, pair: PairEntry) -> ModelEntry | None:
+        """Return the model whose heads draft for a pair: its target, or a file that holds them alone; None without any."""
+        draft_model = self.find(pair.draft_model) if pair.draft_model else None
+        if draft_model is not None:
+            return draft_model if draft_model.heads else None
+        target = self.find(pair.target)
+        has_heads = target is not None and target.heads is not None and target.heads.target is None
+        return target if has_heads else None
+
+    def with_heads_for(self, target: ModelEntry) -> list[ModelEntry]:
+        """Return the models that have heads for a target, itself first."""
+        own = [target] if target.heads and target.heads.target is None else []
+        apart = [each for each in self.models.values() if each.heads and each.heads.target]
+        return own + [
+            each for each in apart if each.heads and self.find(each.heads.target or "") == target
+        ]
+
     def writing(self) -> "Registry":
-        """Return what is left without models that make vectors and write nothing."""
-        models = {name: each for name, each in self.models.items() if each.embedding is None}
+        """Return what is left without models that write nothing."""
+        models = {name: each for name, each in self.models.items() if each.writes}
         return replace(self, models=models)
 
     def find(self, name: str) -> ModelEntry | None:
@@ -215,6 +232,11 @@ def parse_registry(text: str, name: str, below: Registry | None = None) -> Regis
     read = [_model(key, table, file) for key, table in top.models.items()]
     models = {f"{each.base}:{each.quant.lower()}": each for each in (*base.models.values(), *read)}
     named, pairs = Registry(_named(models.values()), {}, ""), dict(base.pairs)
+    for each in read:
+        target = each.heads.target if each.heads else None
+        if target is not None and named.find(target) is None:
+            problem = f"is {target[:80]!r}: {_unknown('model', target, named.models)}"
+            raise key_error(file, problem, "models", each.full_name, "heads", "target")
     for key, table in top.pairs.items():
         pairs[key] = _pair(key, table, file, named)
     default_pair = base.default_pair if top.default_pair is None else top.default_pair

@@ -4,6 +4,7 @@ Imports only the standard library, and little of it: the start of the chat waits
 """
 
 from localspec.options.launch import LaunchOptions as LaunchOptions
+from localspec.options.load import HEADS_MEMORY as HEADS_MEMORY
 from localspec.options.load import KV_TYPES as KV_TYPES
 from localspec.options.load import LOAD_MODES as LOAD_MODES
 from localspec.options.load import QUANTISED_KV_TYPES as QUANTISED_KV_TYPES

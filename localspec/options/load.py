@@ -14,6 +14,12 @@ KV_TYPES = {"f32": 0, "f16": 1, "bf16": 30, **QUANTISED_KV_TYPES}
 _MOST_SNAPSHOTS = 7
 """What passes of eight tokens need, beyond which kernels change on GPUs; each takes as much memory as the state."""
 
+HEADS_MEMORY = 512
+"""Tokens of each sequence of which a target's rows are kept for its heads; at most twice as many."""
+
+_HEADS_BATCH, _HEADS_ROWS, _MORE_ROWS = 64, 11, 4
+"""Tokens of a pass of heads, and rows of logits: for one sequence, and for each other one."""
+
 SPLITS = {"layers": 1, "tensor": 3, "none": 0}
 """llama.cpp's `split_mode` by our name for it."""
 
@@ -115,6 +121,14 @@ class LoadOptions:
     def snapshots(self) -> int:
         """How many states of a pass a recurrent model keeps beside the last, if it can: so many tokens can be rejected."""
         return max(0, min(self.max_rows - 1, _MOST_SNAPSHOTS, self.chunk(on_gpu=False) - 2))
+
+    def for_heads(self, count: int = 1) -> "LoadOptions":
+        """Return how the context of heads is made that draft for so many sequences.
+
+        Their passes are narrow, since some of their graphs compute logits of every token, wanted or not.
+        """
+        rows = min(_HEADS_BATCH, _HEADS_ROWS + _MORE_ROWS * (count - 1))
+        return replace(self, n_batch=_HEADS_BATCH, max_rows=rows)
 
     def attention(self, *, on_gpu: bool) -> bool | None:
         """Return `flash_attention`, or what suits where the layers are; None lets llama.cpp decide.

@@ -46,8 +46,10 @@ class Catalogue:
             )
         registry, store = load_registry(), Store(data_dir())
         entry = _launch(name, self.first.launch, registry, store)
-        if entry is None and _embeds(registry, name):
-            raise NotFound(f"model {name[:80]!r} makes vectors of texts, and answers nobody")
+        known = registry.find(name)
+        if entry is None and known is not None and not known.writes:
+            what = "holds heads of another" if known.embedding is None else "makes vectors of texts"
+            raise NotFound(f"model {name[:80]!r} {what}, and writes no answers")
         if entry is None and registry.knows(name):
             raise NotFound(
                 f"model {name[:80]!r} is not on this machine: run `localspec pull {registry.name(name)}`"
@@ -101,11 +103,6 @@ def _launch(
     return pair.name, whole
 
 
-def _embeds(registry: Registry, name: str) -> bool:
-    entry = registry.find(name)
-    return entry is not None and entry.embedding is not None
-
-
 def _answers(entry: ModelEntry | None) -> bool:
     """Return whether a model is on the disk and writes texts."""
-    return entry is not None and entry.embedding is None and is_here(entry)
+    return entry is not None and entry.writes and is_here(entry)

@@ -150,7 +150,9 @@ def tailoring_job(name: str, request: LaunchOptions) -> TailoringJob:
         return path
 
     target = file(pair.target)
-    draft_model = None if pair.draft_model is None else file(pair.draft_model, " --with-draft")
+    drafter, draft_model = registry.drafter_of(pair), None
+    if pair.draft_model is not None and (drafter is None or drafter.heads is None):
+        draft_model = file(pair.draft_model, " --with-draft")
     request = replace(request, pair=None, target=pair.target, draft_model=None, exact=False)
     return TailoringJob(pair, target, draft_model, request)
 

@@ -341,7 +341,7 @@ def _passage_hints(front: Front) -> dict[str, str]:
 
 
 async def think(front: Front, argument: str) -> None:
-    """Show or hide thoughts and long questions; set how long the model thinks."""
+    """Show or hide thoughts and long questions; with a word or number, set how the model thinks."""
     if argument:
         await set_(front, f"think {argument}")
     else:

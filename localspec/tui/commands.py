@@ -86,7 +86,7 @@ COMMANDS: Sequence[Command] = (
     Command("export", actions.export, "[md|json] [FILE]", arguments=("md", "json")),
     Command("set", actions.set_, "[NAME VALUE]", "f4", arguments=(actions.MODEL, *SETTINGS)),
     Command(
-        *("think", actions.think, "[on|off|low|medium|high|N]", "ctrl+t"),
+        *("think", actions.think, "[on|off|low|…|N]", "ctrl+t"),
         arguments=THINK,
         while_busy=True,
         rare=True,

@@ -79,6 +79,7 @@ def test_arms_that_differ_in_the_mode_alone_share_their_models() -> None:
         ("model:3,off", LaunchOptions(), ["off", "model:3"]),
         (None, LaunchOptions(), ["off", "auto", "lookup"]),
         (None, LaunchOptions(pair="qwen3-8b"), ["off", "auto", "lookup", "model"]),
+        (None, LaunchOptions(pair="qwen3.5-4b"), ["off", "auto", "lookup", "heads"]),
         (None, LaunchOptions(target="a", draft_model="b"), ["off", "auto", "lookup", "model"]),
         (None, LaunchOptions(target="a"), ["off", "auto", "lookup"]),
     ]:

@@ -64,6 +64,7 @@ def test_search_lists_matches_and_knows_pairs_and_draft_models(
     assert qwen == ["qwen3-4b", "qwen3-4b-2507"]
     assert_one_complaint(localspec("search", "frobnicate", env=bare_machine), 3)
     lines = localspec("search", env=bare_machine).out.splitlines()
+    assert names(lines[0] + "\n" + lines[1]) == ["qwen3.5-0.8b", "lfm2.5-1.2b"]
     marked = {line.split()[0]: " · tools" in line for line in lines}
     known = json.loads(localspec("search", "--json", env=bare_machine).out)
     tools = {each["name"]: each["tools"] for each in known}
@@ -74,6 +75,21 @@ def test_search_lists_matches_and_knows_pairs_and_draft_models(
         assert (
             dict(line.split(None, 1) for line in facts if line[0] != " ").get("tools") == tools_line
         )
+    facts = json.loads(localspec("show", "qwen3.8-27b", "--json", env=bare_machine).out)
+    own, apart = facts["heads"]
+    assert own.startswith("MTP layers (in its file; tildaslashalef/nuclis, ")
+    assert own.endswith(", 2026-09-05)")
+    assert apart.startswith("a DFlash draft (qwen3.8-27b-dflash2, 1.1 GB; ")
+    text = localspec("show", "qwen3.8-27b", env=bare_machine).out
+    assert "; a DFlash draft" in " ".join(text.split())
+    facts = json.loads(localspec("show", "phi4-mini", "--json", env=bare_machine).out)
+    assert facts["heads"] is None
+    rows = {each["name"]: each for each in known}
+    assert [rows[name]["heads"] for name in ("qwen3.5-4b", "qwen3.5-2b", "gemma4-12b")] == [
+        True, False, True,
+    ]  # fmt: skip
+    assert (known[0]["year"], rows["gemma4-12b-assistant"]["kind"]) == (2026, "draft")
+    assert rows["gemma4-12b-assistant"]["good_for"] == "Gemma 4's assistant for gemma4-12b"
     (tmp_path / "models.toml").write_text(
         '[pairs.mine]\ntarget = "/models/t.gguf"\ndraft_model = "smollm2-135m"\n'
         '[pairs.odd]\ntarget = "~nobody-of-this-name/a.gguf"\ndraft_model = "/gone/b.gguf"\n'
@@ -286,17 +302,17 @@ def test_a_file_on_the_hub_keeps_the_name_it_was_pulled_by(machine: ToyMachine) 
             Memory("RAM", 32 * GB, 60e9, free_bytes=14 * GB),
             "gemma4-26b-a4b",
             [
-                "* gemma4-26b-a4b  14.4 GB  ≈ 28 tokens/s estimated, 15.1 GB RAM, more than is free now: ",
-                "  gpt-oss-20b     12.1 GB  ≈ 29 tokens/s estimated, 12.7 GB RAM: ",
-                "  gemma4-12b      7.0 GB   ≈ 8.6 tokens/s estimated, 7.6 GB RAM: ",
+                "* gemma4-26b-a4b  14.2 GB + 252 MB heads  ≈ 28 tokens/s estimated, 14.9 GB RAM, more than is free now: ",
+                "  gemma4-12b      6.7 GB + 254 MB heads   ≈ 8.9 tokens/s estimated, 7.3 GB RAM: ",
+                "  gemma4-e4b      4.2 GB + 60 MB heads    ≈ 25 tokens/s estimated, 4.8 GB RAM: ",
             ],
             "`localspec chat gemma4-26b-a4b`",
         ),
         (
             Memory("RAM", 2 * GB, 60e9),
             "",
-            ["  gemma3-1b  806 MB  ≈ 74 tokens/s estimated, 1.4 GB RAM, more than 50% of it: "],
-            "`localspec pull gemma3-1b`",
+            ["  qwen3.5-0.8b  533 MB  ≈ 113 tokens/s estimated, 1.2 GB RAM, more than 50% of it: "],
+            "`localspec pull qwen3.5-0.8b`",
         ),
     ],
 )

@@ -110,6 +110,32 @@ def test_with_workers_there_is_no_forecast(machine: ToyMachine) -> None:
     assert Path(done.out.strip()).read_bytes() == machine.models["toy"]
 
 
+HEADS = """
+[models."toy-heads".heads]
+kind = "eagle3"
+target = "toy"
+source = "a test"
+date = "2026-11"
+[pairs.both]
+target = "toy"
+draft_model = "toy-heads"
+"""
+
+
+def test_heads_in_a_file_of_their_own_come_with_their_model(machine: ToyMachine) -> None:
+    machine.offer("toy-heads", model_file())
+    machine.pairs = HEADS
+    done = machine.run("pull", "both", **SMALL)
+    assert done.code == 0, done.err
+    paths = [Path(line) for line in done.out.splitlines()]
+    assert [path.read_bytes() for path in paths] == [*machine.models.values()]
+    machine.assert_only_verified()
+    assert "stays, because pair both uses it" in machine.run("rm", "toy-heads").err
+    # Without them their model is another name's.
+    assert machine.run("rm", "both").code == 0
+    assert [path.exists() for path in paths] == [False, False]
+
+
 def test_a_split_model_is_judged_by_all_its_headers(machine: ToyMachine) -> None:
     small = machine.models["toy"]
     for number in (1, 2):

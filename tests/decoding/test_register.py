@@ -125,7 +125,8 @@ def test_a_drafter_of_another_package_is_found_by_its_entry_point_and_drafts(mod
 class Heads(CachedModel):
     """What stands for heads of the target."""
 
-    fresh = 1024
+    fresh = longest = 1024
+    in_one_pass = False
 
 
 @pytest.mark.parametrize(

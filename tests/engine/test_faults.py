@@ -348,7 +348,7 @@ def test_what_is_asked_of_a_deaf_engine_waits_for_it(tmp_path: Path) -> None:
 @pytest.mark.first(1)
 @pytest.mark.parametrize("polite", [True, False])
 def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None:
-    with raw({"chunk_s": 5.0}) as process:  # all of it would take five minutes
+    with raw({"chunk_s": 1.0}) as process:  # all of it would take a minute
         say(process, LOAD)
         say(process, encode(Request(1, (Message.user("x" * 3900),), GREEDY)))
         while reply(process, "ReplyEvents")["events"][-1]["type"] != "Prefilling":

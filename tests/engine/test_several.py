@@ -29,7 +29,7 @@ RIVERS = {
     "Volga": "No.",
 }
 STORY = "x" * 150
-LONG = {"answers": {**RIVERS, "story": STORY}, "pass_s": 0.01}
+LONG = {"answers": {**RIVERS, "story": STORY}, "pass_s": 0.003}
 
 
 @pytest.fixture

@@ -8,17 +8,24 @@ from random import Random
 import numpy as np
 import pytest
 
+from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.model import Pass, Role
 from localspec.launch.drafting import draft_mode
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.llama import safe_widths as module
 from localspec.llama.model import LlamaModel
+from localspec.llama.native_context import NativeContext
 from localspec.llama.safe_widths import Rewound, differences_at, safe_widths
 from localspec.llama.sequence import LlamaContext
+from localspec.llama.sequences import LlamaSequences
+from localspec.messages import Message
 from localspec.models.gguf import read_header
 from localspec.models.memory import model_shape, predict
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.chat.answers import answers
+from tests.decoding.planting import plant
 from tests.llama import tiny_models
 from tests.llama.test_memory_agrees import logged
 from tests.llama.tiny_mamba import SUPPRESSED, write
@@ -97,6 +104,80 @@ def test_hybrids_draft_and_under_exact_no_byte_of_the_text_changes(
         assert drafted > accepted > 0
 
 
+def check_several_are_as_alone(model: LlamaModel) -> None:
+    """Draft, reject, begin anew, cancel and leave idle; assert that rows are those of texts alone."""
+    for seed in range(16):
+        check_sequences_are_as_alone(model, Random(seed))
+
+
+def check_sequences_are_as_alone(model: LlamaModel, random: Random, rounds: int = 12) -> None:
+    cancel = CancelFlag()
+    several = LlamaSequences(model, cancel, EXACT, 4, 32)
+    alone = [LlamaContext(model) for _ in range(4)]
+    texts = [[random.randrange(256) for _ in range(random.randint(2, 30))] for _ in alone]
+    for _ in range(rounds):
+        running = random.sample(range(4), random.randint(1, 4))
+        requests = []
+        for slot in running:
+            if random.random() < 0.15:
+                texts[slot] = [random.randrange(256) for _ in range(random.randint(2, 30))]
+            several.views[slot].prefill(texts[slot][:-1])
+            draft = [random.randrange(256) for _ in range(random.randint(0, 5))]
+            request = Pass(Role.TARGET, [*texts[slot], *draft], len(draft) + 1)
+            requests.append((slot, request))
+        if random.random() < 0.2:
+            cancel.set()
+            with pytest.raises(Cancelled):
+                several.together(requests)
+            cancel.clear()
+            for slot in running:
+                several.views[slot].prefill(texts[slot][:-1])
+        answers = several.together(requests)
+        for (slot, request), rows in zip(requests, answers, strict=True):
+            expected = alone[slot].logits(request.tokens, request.rows)
+            np.testing.assert_allclose(rows, expected, atol=ROUNDING)
+            end = len(request.tokens) - random.randint(0, request.rows - 1)
+            texts[slot] = [*request.tokens[:end], random.randrange(256)]
+    several.close()
+    for each in alone:
+        each.close()
+
+
+def test_snapshots_stay_with_their_sequences(
+    model: LlamaModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_several_are_as_alone(model)
+    monkeypatch.setattr(NativeContext, "_take_cells", lambda *_: None)
+    plant(monkeypatch, NativeContext.clear, "elif self._has_cells:", "elif False:")
+    with pytest.raises(AssertionError):
+        check_several_are_as_alone(model)
+
+
+def test_several_answers_at_a_time_draft_and_are_as_alone(
+    hybrid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(hybrid.parent))  # measured widths stay
+    texts: dict[int, set[tuple[int, ...]]] = {}
+    drafted = 0
+    for draft, parallel in (("off", 1), ("lookup:7", 3), ("auto", 3)):
+        options = {"exact": True, "fit": False, "load": LoadOptions(n_ctx=512, threads=1)}
+        launch = LaunchOptions(target=str(hybrid), draft=draft, **options)  # type: ignore[arg-type]
+        runtime = load(make_plan(launch, parallel=parallel), parallel=parallel)
+        reply = ReplyOptions(SamplingParams(temperature=0.8, top_k=3), seed=1, max_tokens=60)
+        requests = (
+            Request(number, (Message.user(f"abc and so {number}"),), reply, deterministic=True)
+            for number in range(5)
+        )
+        for answered in answers(runtime.assistant, requests):
+            assert answered.reply is not None, answered.error
+            texts.setdefault(answered.key, set()).add(answered.reply.tokens)
+            drafted += answered.reply.acceptance.accepted
+        runtime.assistant.close()
+    assert [len(each) for each in texts.values()] == [1] * 5
+    if hybrid.stem != "lfm2":
+        assert drafted > 0
+
+
 def test_memory_of_snapshots_is_predicted(hybrid: Path) -> None:
     shape = model_shape(read_header(hybrid))
     assert shape is not None
@@ -108,11 +189,6 @@ def test_memory_of_snapshots_is_predicted(hybrid: Path) -> None:
         assert predict(shape, options)[0].kv_bytes == pytest.approx(taken[-1], abs=2 * 5300)
     model.close()
     assert taken[1] > 1.05 * taken[0]
-    launch = LaunchOptions(target=str(hybrid), draft="lookup", load=LoadOptions(n_ctx=256))
-    runtime = load(make_plan(launch, parallel=2), parallel=2)
-    assert runtime.drafting.longest == 0
-    assert any("one answer at a time" in note for note in runtime.assistant.notes)
-    runtime.assistant.close()
 
 
 def test_widths_within_snapshots(model: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:

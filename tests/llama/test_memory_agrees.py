@@ -8,14 +8,21 @@ import llama_cpp.llama_cpp as native
 import numpy as np
 import pytest
 
+from localspec.decoding.cancel import CancelFlag
+from localspec.llama.allocated import together
 from localspec.llama.backend import clear_log, initialise, log_lines
+from localspec.llama.heads import LlamaHeads
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
+from localspec.models.architectures import heads_of
 from localspec.models.gguf import read_header
-from localspec.models.memory import ModelShape, model_shape, predict
+from localspec.models.memory import ModelShape, heads_shape, model_shape, predict, target_rows_bytes
 from localspec.options import KV_TYPES, QUANTISED_KV_TYPES, LoadOptions
 from localspec.resources import Usage
+from tests.llama import tiny_models
+from tests.llama.tiny_gguf import write_model
 from tests.models import shapes
+from tests.models.gguf_builder import Content
 
 USUAL = LoadOptions(4096, max_rows=1, n_batch=512, flash_attention=True, load_mode="copy")
 PROMPT = "The capital of France is"
@@ -44,8 +51,8 @@ def logged_usage(weights_bytes: float) -> Usage:
     return Usage(round(weights_bytes), round(logged("(?:KV|RS)")), round(logged("compute")))
 
 
-def planned_usage(path: Path, options: LoadOptions) -> Usage:
-    """Let llama.cpp plan model and context without allocating what they need.
+def planned_usage(path: Path, options: LoadOptions, *, mtp: bool = False) -> list[Usage]:
+    """Let llama.cpp plan model and context without allocating what they need, and the context of its MTP layers.
 
     Its log gives no size to buffers that it does not allocate, but says what a cache would take.
     """
@@ -54,23 +61,32 @@ def planned_usage(path: Path, options: LoadOptions) -> Usage:
     params = native.llama_model_default_params()
     params.no_alloc = True
     params.load_mode = params.n_gpu_layers = 0
-    params.use_extra_bufts = False
+    params.use_extra_bufts, params.load_mtp = False, mtp
     model = native.llama_model_load_from_file(str(path).encode(), params)
     assert model, "\n".join(log_lines())
-    context_params = native.llama_context_default_params()
+    weights, usages = native.llama_model_size(model), list[Usage]()
+    for kind, own in enumerate((options, options.for_heads())[: 1 + mtp]):
+        clear_log()
+        context = native.llama_init_from_model(model, context_params(own, kind))
+        assert context, "\n".join(log_lines())
+        cache = round(logged("llama_(?:kv_cache|memory_recurrent):", "size"))
+        usages.append(replace(logged_usage(0 if kind else weights), kv_bytes=cache))
+        native.llama_free(context)
+    native.llama_model_free(model)
+    return usages
+
+
+def context_params(options: LoadOptions, kind: int) -> native.llama_context_params:
+    context_params: native.llama_context_params = native.llama_context_default_params()
     context_params.n_ctx = options.n_ctx or 0
     context_params.n_batch = context_params.n_ubatch = options.n_batch or 0
     context_params.n_seq_max = 1
     context_params.n_outputs_max = options.max_rows
     context_params.type_k = context_params.type_v = KV_TYPES[options.kv_type]
     context_params.flash_attn_type = -1 if options.flash_attention else 0
-    context = native.llama_init_from_model(model, context_params)
-    assert context, "\n".join(log_lines())
-    cache = round(logged("llama_kv_cache:", "size"))
-    usage = replace(logged_usage(native.llama_model_size(model)), kv_bytes=cache)
-    native.llama_free(context)
-    native.llama_model_free(model)
-    return usage
+    context_params.ctx_type = native.LLAMA_CONTEXT_TYPE_MTP if kind else 0
+    context_params.n_rs_seq = 0 if kind else options.snapshots
+    return context_params
 
 
 def shape_of(path: Path) -> ModelShape:
@@ -89,13 +105,57 @@ def check_within_2_percent(usage: Usage, real: Usage) -> None:
     assert usage.compute_bytes == pytest.approx(real.compute_bytes, rel=0.11)
 
 
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1], OPTIONS[5]], ids=str)
+@pytest.mark.parametrize("size", [shapes.STEP35, shapes.QWEN35], ids=lambda size: size.arch)
+def test_mtp_layers_too_large_for_a_test_are_predicted_with_their_target(
+    size: shapes.Proportions, options: LoadOptions, tmp_path: Path
+) -> None:
+    header = read_header(shapes.sparse_model(tmp_path / "model.gguf", size))
+    heads, target = heads_of(header), model_shape(header, mtp=True)
+    assert heads is not None
+    assert target is not None
+    own = heads_shape(header, heads, None)
+    assert own is not None
+    predicted = [predict(target, options)[0], predict(own, options.for_heads())[0]]
+    kept = target_rows_bytes(target, heads)
+    assert predicted[1].weights_bytes == kept, "their weights are the target's"
+    real = planned_usage(tmp_path / "model.gguf", options, mtp=True)
+    assert predicted[1].kv_bytes == pytest.approx(real[1].kv_bytes, rel=0.001)
+    total = sum(each.total_bytes - each.output_bytes for each in predicted) - kept
+    assert total == pytest.approx(sum(each.total_bytes for each in real), rel=0.02)
+
+
+def test_an_adapter_is_predicted_with_its_model(tmp_path: Path) -> None:
+    path, adapter = tiny_models.write_llama(tmp_path / "model.gguf"), tmp_path / "adapter.gguf"
+    values: dict[str, Content] = {
+        "general.type": "adapter",
+        "adapter.type": "lora",
+        "adapter.lora.alpha": 1.0,
+    }
+    pairs = {
+        f"blk.{layer}.{name}.weight.lora_{half}": shape
+        for layer in range(4)
+        for name in ("attn_q", "ffn_down")
+        for half, shape in (("a", (96 if "ffn" in name else 64, 4096)), ("b", (4096, 64)))
+    }
+    write_model(adapter, "llama", values, pairs)
+    headers = read_header(path), read_header(adapter)
+    shapes_of = [model_shape(headers[0], *with_it) for with_it in ((), (headers[1],))]
+    alone, adapted = (each.weights_bytes for each in shapes_of if each is not None)
+    model = LlamaModel(path, LoadOptions(gpu_layers=0), lora=adapter)
+    taken = logged("LoRA")
+    model.close()
+    assert adapted - alone == pytest.approx(taken, rel=0.02)
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size.arch}-{size.layers}-{size.n_embd}")
 def test_models_too_large_for_a_test_are_predicted_as_llama_cpp_plans_them(
     size: shapes.Proportions, options: LoadOptions, tmp_path: Path
 ) -> None:
     path = shapes.sparse_model(tmp_path / "model.gguf", size)
-    check_within_2_percent(predict(shape_of(path), options)[0], planned_usage(path, options))
+    (real,) = planned_usage(path, options)
+    check_within_2_percent(predict(shape_of(path), options)[0], real)
 
 
 def check_a_load_is_predicted(path: Path, options: LoadOptions) -> bytes:
@@ -124,3 +184,30 @@ def test_smollm2_answers_with_each_cache_in_the_memory_that_was_predicted(
 def test_the_coder_pair_takes_what_was_predicted(qwen_paths: tuple[Path, Path]) -> None:
     for path in qwen_paths:
         check_a_load_is_predicted(path, LoadOptions(gpu_layers=0))
+
+
+@pytest.mark.weights
+def test_eagle3_heads_of_smollm2_take_what_was_predicted(
+    smollm2_path: Path, tmp_path: Path
+) -> None:
+    layers, options = (2, 15, 27), LoadOptions(4096, gpu_layers=0)
+    file = tiny_models.write_eagle3(tmp_path / "heads.gguf", target=smollm2_path, layers=layers)
+    headers = read_header(smollm2_path), read_header(file)
+    kind = heads_of(*headers)
+    assert kind is not None
+    own, target = heads_shape(headers[0], kind, headers[1]), model_shape(headers[0])
+    assert own is not None
+    assert target is not None
+    model, heads_model = LlamaModel(smollm2_path, options), LlamaModel(file, options, is_heads=True)
+    targets = LlamaContext(model)
+    heads = LlamaHeads(heads_model, [targets], CancelFlag(), options, layers)
+    taken = together(
+        [model.allocated, heads_model.allocated, targets.native.allocated, heads.native.allocated]
+    )
+    real = taken["RAM"].total_bytes - taken["RAM"].output_bytes
+    predicted = [predict(target, options)[0], predict(own, options.for_heads())[0]]
+    total = sum(each.total_bytes - each.output_bytes for each in predicted)
+    total -= target_rows_bytes(target, kind)
+    assert total == pytest.approx(real, rel=0.02)
+    heads_model.close()
+    model.close()

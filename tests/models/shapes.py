@@ -25,6 +25,7 @@ class Proportions:
     tied: bool = False
     norms: tuple[str, ...] = ()
     more: tuple[tuple[str, Content], ...] = ()
+    mtp: int = 0  # of the layers
 
 
 NORMS = ("attn_q_norm", "attn_k_norm")
@@ -36,6 +37,20 @@ LLAMA_14B = Proportions("llama", 48, 5120, 13824, 40, 8, 128, 152064)
 GEMMA3_4B = Proportions(
     "gemma3", 34, 2560, 10240, 8, 4, 256, 262144, True, (*NORMS, "post_attention_norm", "post_ffw_norm"),
     (("attention.sliding_window", 1024),),
+)  # fmt: skip
+STEP35 = Proportions(
+    "step35", 35, 2048, 6144, 32, 8, 128, 128896, mtp=3,
+    more=(
+        ("attention.sliding_window", 512), ("attention.sliding_window_pattern", [1, 0] * 17 + [1]),
+        ("expert_feed_forward_length", 1280), ("nextn_predict_layers", 3),
+    ),
+)  # fmt: skip
+QWEN35 = Proportions(
+    "qwen35", 33, 2560, 9216, 16, 4, 256, 248320, True, (*NORMS, "post_attention_norm"), mtp=1,
+    more=(
+        ("rope.dimension_sections", [11, 11, 10, 0]), ("ssm.conv_kernel", 4), ("ssm.inner_size", 4096),
+        ("ssm.state_size", 128), ("ssm.time_step_rank", 32), ("ssm.group_count", 16), ("nextn_predict_layers", 1),
+    ),
 )  # fmt: skip
 
 
@@ -91,7 +106,35 @@ def _tensors(size: Proportions) -> list[tuple[str, tuple[int, ...], int]]:
         "ffn_down": (ff, embd),
     }
     for layer in range(size.layers):
-        tensors += [(f"blk.{layer}.{name}.weight", at, Q4_K) for name, at in matrices.items()]
-        for norm in ("attn_norm", "ffn_norm", *size.norms):
+        own: dict[str, tuple[int, ...]] = {**matrices}
+        norms = ["attn_norm", "ffn_norm", *size.norms]
+        if size.arch == "qwen35":
+            own["attn_q"] = (embd, 2 * q)
+            norms.remove("ffn_norm")
+            if layer < size.layers - size.mtp and layer % 4 < 3:
+                own, linear = _linear_attention(own, dict(size.more), embd)
+                tensors += [(f"blk.{layer}.{name}", at, F32) for name, at in linear.items()]
+                norms = [name for name in norms if name not in NORMS]
+        if layer >= size.layers - size.mtp:
+            own["nextn.eh_proj"] = (2 * embd, embd)
+            norms += ["nextn.enorm", "nextn.hnorm"]
+        tensors += [(f"blk.{layer}.{name}.weight", at, Q4_K) for name, at in own.items()]
+        for norm in norms:
             tensors.append((f"blk.{layer}.{norm}.weight", (widths.get(norm, embd),), F32))
     return tensors
+
+
+def _linear_attention(
+    matrices: Mapping[str, tuple[int, ...]], values: Mapping[str, Content], embd: int
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """Return the matrices of a layer of linear attention, and its smaller tensors."""
+    inner, state, heads, groups, kernel = (
+        int(str(values[f"ssm.{name}"]))
+        for name in ("inner_size", "state_size", "time_step_rank", "group_count", "conv_kernel")
+    )
+    channels = inner + 2 * groups * state
+    own = {name: at for name, at in matrices.items() if not name.startswith("attn_")}
+    own |= {"attn_qkv": (embd, channels), "attn_gate": (embd, inner), "ssm_out": (inner, embd)}
+    own |= {"ssm_beta": (embd, heads), "ssm_alpha": (embd, heads)}
+    small = {"ssm_conv1d.weight": (kernel, channels), "ssm_dt.bias": (heads,), "ssm_a": (heads,)}
+    return own, small | {"ssm_norm.weight": (state,)}

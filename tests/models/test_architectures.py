@@ -5,13 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from localspec.decoding.draft_block import DraftBlock
 from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.architectures import (
     Heads,
-    eagle3_layers,
+    corrections,
+    heads_in,
+    heads_of,
     how_it_drafts,
     why_no_draft_model,
     why_no_drafts,
@@ -34,10 +38,21 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "vectors": lambda path: tiny_models.write_llama(path, pooling=1),
     "qwen35": tiny_models.write_qwen35,
     "mtp": lambda path: tiny_models.write_qwen35(path, mtp=1),
+    "promised": lambda path: tiny_models.write_qwen35(path, lacking=1),
     "two mtp": lambda path: tiny_models.write_qwen35(path, mtp=2),
+    "step35": lambda path: tiny_models.write_windowed(path, mtp=3),
+    "mimo2": lambda path: tiny_models.write_windowed(path, mtp=2, architecture="mimo2"),
     "lfm2": tiny_models.write_lfm2,
     "mamba": tiny_mamba.write,
     "eagle3": tiny_models.write_eagle3,
+    "dflash": tiny_models.write_dflash,
+    "dflash2": lambda path: tiny_models.write_dflash(path, kind="dflash2"),
+    "dspark": lambda path: tiny_models.write_dflash(path, kind="dspark"),
+    "dspark with a bonus": lambda path: tiny_models.write_dflash(
+        path, kind="dspark", anchored=False
+    ),
+    "gemma4": tiny_models.write_gemma4,
+    "assistant": tiny_models.write_assistant,
 }
 Models = dict[str, Path]
 
@@ -68,7 +83,7 @@ def plan(target: Path, draft: str, draft_model: Path | None = None, parallel: in
 
 def test_eagle3_heads_fit_where_there_are_hooks_and_the_form_is_right(models: Models) -> None:
     heads = header(models["eagle3"])
-    assert eagle3_layers(heads) == (1, 2, 3)
+    assert heads_in(heads) == Heads((1, 2, 3))
     for architecture in ("llama", "qwen3", "qwen35", "lfm2", "gpt-oss", "gemma4"):
         assert why_no_draft_model(header(models["llama"], architecture), heads) is None
     for architecture in WITHOUT_HOOKS:
@@ -83,12 +98,58 @@ def test_eagle3_heads_fit_where_there_are_hooks_and_the_form_is_right(models: Mo
         ({}, {"embedding_length": 32}, "lack output.weight and token_embd.weight"),
         ({}, {"block_count": 2}, "form"),
         ({"block_count": 3}, {}, "[1, 2, 3]"),
-        ({}, {"architecture": "dflash"}, "does not draft"),
-        ({}, {"architecture": "gemma4-assistant"}, "does not draft"),
     ]
     for target, draft, word in cases:
         pair = header(models["llama"], **target), header(models["eagle3"], **draft)
         assert word in (why_no_draft_model(*pair) or "")
+
+
+def test_blocks_and_assistants_fit_targets_of_their_form_alone(models: Models) -> None:
+    blocks = header(models["dflash"])
+    unmasked = {each: value for each, value in blocks.metadata.items() if "mask" not in each}
+    assert why_no_draft_model(header(models["llama"]), replace(blocks, metadata=unmasked))
+    cases: dict[str, list[tuple[dict[str, Any], dict[str, Any], str]]] = {
+        "llama dflash": [
+            ({}, {"embedding_length": 128}, "width 128"),
+            ({"architecture": "qwen2"}, {}, "no hooks for them in qwen2"),
+            ({"block_count": 3}, {}, "[0, 1, 3]"),
+            ({}, {"target_layers": "none"}, "layers []"),
+            ({}, {"block_size": 1}, "form"),
+            ({}, {"block_size": 65}, "form"),
+            ({}, {"hyper_connection.count": 4}, "form"),
+            ({}, {"attention.value_length": 16}, "form"),
+            ({}, {"attention.sliding_window": 64}, "form"),
+        ],
+        "gemma4 assistant": [
+            ({"architecture": "gemma3"}, {}, "no hooks for them in gemma3"),
+            ({}, {"embedding_length_out": 128}, "width 128"),
+            ({}, {"nextn_predict_layers": 1}, "form"),
+            ({}, {"attention.key_length": 64}, "form"),
+            ({}, {"attention.head_count_kv": 1}, "form"),
+            ({"attention.sliding_window_pattern": np.array([0, 1, 0, 1])}, {}, "form"),
+        ],
+    }
+    for names, refused in cases.items():
+        target, heads = names.split()
+        for changed, draft, word in [({}, {}, ""), *refused]:
+            pair = header(models[target], **changed), header(models[heads], **draft)
+            assert word in (why_no_draft_model(*pair) or "")
+            assert (why_no_draft_model(*pair) is None) is (not word)
+
+
+def test_what_a_block_gives_is_read_from_the_header(models: Models) -> None:
+    def block(name: str) -> DraftBlock | None:
+        heads = heads_in(header(models[name]))
+        assert heads is not None
+        assert heads.layers == (0, 1, 3)
+        return heads.block
+
+    assert block("dflash") == DraftBlock(8, 255)
+    assert block("dflash2") == DraftBlock(8, 255, top_k=4)
+    assert block("dspark") == DraftBlock(8, 255, skipped=0)
+    assert block("dspark with a bonus") == DraftBlock(8, 255)
+    assert heads_in(header(models["assistant"])) == Heads(shares_cache=True)
+    assert heads_in(header(models["llama"])) is None
 
 
 def test_what_may_be_a_target_and_how_it_drafts_is_read_from_the_header(models: Models) -> None:
@@ -98,8 +159,20 @@ def test_what_may_be_a_target_and_how_it_drafts_is_read_from_the_header(models: 
     assert why_no_target(header(models["llama"])) is None
     assert why_no_mtp(header(models["mtp"])) is None
     assert "no MTP layers" in (why_no_mtp(header(models["qwen35"])) or "")
-    assert "no MTP layers" in (why_no_mtp(header(models["qwen35"], nextn_predict_layers=1)) or "")
+    promised = header(models["qwen35"], nextn_predict_layers=1)
+    assert "promises" in (why_no_mtp(promised) or "")
+    assert "not in the file" in (how_it_drafts(promised) or "")
+    lacking = header(models["promised"])
+    assert corrections(lacking) == {"qwen35.nextn_predict_layers": 0, "qwen35.block_count": 4}
+    assert not corrections(header(models["mtp"]))
+    assert not corrections(header(models["promised"], nextn_predict_layers=1 << 31))
     assert "2 MTP layers" in (why_no_mtp(header(models["two mtp"])) or "")
+    step, mimo = header(models["step35"]), header(models["mimo2"])
+    assert heads_of(step, exact=True) == Heads(count=3, of_outputs=True)
+    assert heads_of(mimo) == Heads(count=2, of_outputs=True)
+    assert "--exact" in (why_no_mtp(mimo, exact=True) or "")
+    split = replace(mimo, tensors=tuple(t for t in mimo.tensors if "attn_qkv" not in t.name))
+    assert "not in the file" in (why_no_mtp(split) or "")
     glm = header(models["mtp"], "glm4moe")
     assert why_no_mtp(glm) is None
     assert "--exact" in (why_no_mtp(glm, exact=True) or "")
@@ -109,20 +182,66 @@ def test_what_may_be_a_target_and_how_it_drafts_is_read_from_the_header(models: 
     assert why_no_drafts(header(models["lfm2"])) is None
     assert how_it_drafts(header(models["llama"])) is None
     for name, words in (
-        ("mtp", "7 tokens, one answer at a time; has an MTP layer: --draft heads"),
+        ("mtp", "7 tokens; has an MTP layer to draft with"),
+        ("step35", "has 3 MTP layers to draft with"),
         ("lfm2", "7 tokens"),
         ("mamba", "cannot roll back"),
         ("eagle3", "width 64"),
+        ("dflash", "width 64"),
+        ("assistant", "width 64"),
     ):
         assert words in (how_it_drafts(header(models[name])) or "")
 
 
+@pytest.mark.parametrize("parallel", [1, 4])
 @pytest.mark.parametrize("draft", ["heads", "auto"])
-def test_heads_are_planned_where_there_are_some(models: Models, draft: str) -> None:
-    assert plan(models["mtp"], draft).heads == Heads()
-    assert plan(models["llama"], draft, models["eagle3"]).heads == Heads((1, 2, 3))
-    assert plan(models["llama"], "auto").heads is None
-    assert plan(models["mtp"], "lookup").heads is None
+def test_heads_are_planned_where_there_are_some(models: Models, draft: str, parallel: int) -> None:
+    assert plan(models["mtp"], draft, parallel=parallel).heads == Heads()
+    eagle3 = plan(models["llama"], draft, models["eagle3"], parallel)
+    assert eagle3.heads == Heads((1, 2, 3))
+    block = plan(models["llama"], draft, models["dflash"], parallel)
+    assert block.heads == Heads((0, 1, 3), DraftBlock(8, 255))
+    assistant = plan(models["gemma4"], draft, models["assistant"], parallel)
+    assert assistant.heads == Heads(shares_cache=True)
+    assert plan(models["llama"], "auto", parallel=parallel).heads is None
+    assert plan(models["mtp"], "lookup", parallel=parallel).heads is None
+    assert plan(models["mtp"], "auto", models["lfm2"]).heads is None, "the other one was named"
+
+
+def test_own_heads_go_before_a_draft_model_that_nobody_named(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = models["mtp"].parent
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(folder))
+    for target, draft_model, kind, note in (
+        ("mtp", "lfm2", Heads(), None),
+        ("llama", "eagle3", Heads((1, 2, 3)), None),
+        ("mamba", "eagle3", None, "no hooks for them in mamba"),
+        ("two mtp", "lfm2", None, "runs a single one"),
+    ):
+        names = f'target = "{models[target]}"\ndraft_model = "{models[draft_model]}"\n'
+        (folder / "models.toml").write_text(f"[pairs.mine]\n{names}")
+        made = make_plan(LaunchOptions("mine", fit=False, load=LoadOptions(n_ctx=256)))
+        assert made.heads == kind
+        if kind == Heads():
+            assert made.draft_model is None
+        assert [note or ""] == [note for each in made.notes if note and note in each] or not note
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("promised", "not in the file"), ("two mtp", "runs a single one")]
+)
+def test_promised_heads_that_cannot_draft_are_told_in_one_line_where_no_heads_were_named(
+    models: Models, name: str, word: str
+) -> None:
+    path = models[name]
+    made = plan(path, "auto")
+    assert made.heads is None
+    (note,) = made.notes
+    assert word in note
+    assert "\n" not in note
+    with pytest.raises(UsageError, match=word):
+        plan(path, "heads")
 
 
 @pytest.mark.parametrize(
@@ -133,9 +252,9 @@ def test_heads_are_planned_where_there_are_some(models: Models, draft: str) -> N
         ("mamba", "heads", "eagle3", 1, PairMismatch, "no hooks for them in mamba"),
         ("llama", "heads", None, 1, UsageError, "no MTP layers"),
         ("two mtp", "heads", None, 1, UsageError, "2 MTP layers"),
-        ("mtp", "heads", None, 4, UsageError, "one answer at a time"),
-        ("llama", "auto", "eagle3", 4, UsageError, "one answer at a time"),
         ("llama", "model", "eagle3", 1, UsageError, "--draft heads"),
+        ("llama", "model", "dflash", 1, UsageError, "--draft heads"),
+        ("llama", "auto", "assistant", 1, PairMismatch, "no hooks for them in llama"),
     ],
 )
 def test_what_cannot_draft_ends_in_one_line_before_anything_is_loaded(

@@ -3,9 +3,20 @@
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_heads
 
-from localspec.models.entries import ModelEntry, PairEntry, Purpose, parameters
-from localspec.models.recommend import MOST_OF_GPU, Memory, Suits, recommend
+from localspec.decoding.costs import PassCosts
+from localspec.models.entries import Chances, HeadsEntry, ModelEntry, PairEntry, Purpose, parameters
+from localspec.models.recommend import (
+    MOST_OF_GPU,
+    ON_A_CPU,
+    ON_A_GPU,
+    Memory,
+    Recommendation,
+    Suits,
+    best,
+    recommend,
+)
 from localspec.models.registry import Registry, load_registry
 
 GB, GB_PER_S = 10**9, 1e9
@@ -23,27 +34,26 @@ def gpu(total_gb: float, gb_per_s: float | None) -> Memory:
 # A system counts a few per cent more bytes than what was bought has gigabytes. Each with why the first, and not a larger one.
 MACHINES = {
     # Nothing leaves half of it to others.
-    "2 GB, CPU": ([ram(2, 8)], ["gemma3-1b"]),
+    "2 GB, CPU": ([ram(2, 8)], ["qwen3.5-0.8b"]),
     # 2 GB may be taken.
-    "4 GB, CPU": ([ram(4, 15)], ["qwen3-1.7b", "gemma3-1b", "qwen3-4b-2507"]),
-    "8 GB, CPU": ([ram(8, 30)], ["qwen3-4b-2507", "qwen3-1.7b", "gemma3-1b"]),
-    # qwen3-8b would fit, at 7.0 tokens/s; of gemma4-e4b a token reads 4.5 of 8 billion parameters.
-    "16 GB, CPU": ([ram(16, 35)], ["gemma4-e4b", "qwen3-4b-2507", "qwen3-1.7b"]),
-    # Of mixtures of experts a token reads a seventh; the dense 14B does 6.7 tokens/s.
-    "32 GB, CPU": ([ram(32, 60)], ["gemma4-26b-a4b", "gpt-oss-20b", "gemma4-12b"]),
-    "64 GB, CPU": ([ram(64, 60)], ["qwen3-30b-a3b-2507", "gemma4-26b-a4b", "gpt-oss-20b"]),
-    "128 GB, CPU": ([ram(134, 200)], ["gpt-oss-120b", "qwen3-30b-a3b-2507", "qwen3-32b"]),
-    # A GPU that nobody measured is taken to be fast.
-    "8 GB GPU": ([gpu(8, None), ram(16, 40)], ["gemma4-e4b", "qwen3-8b", "qwen3-4b-2507"]),
-    # 20.4 GB may be taken, which the dense 32B just misses.
+    "4 GB, CPU": ([ram(4, 15)], ["qwen3.5-2b", "qwen3.5-0.8b"]),
+    "8 GB, CPU": ([ram(8, 30)], ["gemma4-e2b", "qwen3.5-2b", "qwen3.5-0.8b"]),
+    # Of gemma4-e4b a token reads 4.5 of 8 billion parameters; gemma4-12b would do 5.2 tokens/s.
+    "16 GB, CPU": ([ram(16, 35)], ["gemma4-e4b", "gemma4-e2b", "qwen3.5-2b"]),
+    # Of mixtures of experts a token reads a seventh.
+    "32 GB, CPU": ([ram(32, 60)], ["gemma4-26b-a4b", "gemma4-12b", "gemma4-e4b"]),
+    "64 GB, CPU": ([ram(64, 60)], ["qwen3.6-35b-a3b", "gemma4-26b-a4b", "gemma4-12b"]),
+    "128 GB, CPU": ([ram(134, 200)], ["qwen3.6-35b-a3b", "gemma4-26b-a4b", "gemma4-31b"]),
+    # A GPU that was not measured is taken to be fast.
+    "8 GB GPU": ([gpu(8, None), ram(16, 40)], ["gemma4-e4b", "gemma4-e2b", "qwen3.5-2b"]),
+    # 20.3 GB may be taken, which the mixture of 35B misses.
     "24 GB GPU": (
         [gpu(23.9, 900), ram(32, 60)],
-        ["qwen3-30b-a3b-2507", "gemma4-26b-a4b", "gpt-oss-20b"],
+        ["gemma4-26b-a4b", "gemma4-31b", "gemma4-12b"],
     ),
     # Its memory is everybody's.
-    "16 GB, Apple": ([ram(16, 100)], ["gemma4-12b", "gemma4-e4b", "qwen3-8b"]),
-    # The dense 32B is larger by a fifteenth, and a tenth as fast.
-    "64 GB, Apple": ([ram(64, 400)], ["qwen3-30b-a3b-2507", "qwen3-32b", "gemma4-26b-a4b"]),
+    "16 GB, Apple": ([ram(16, 100)], ["gemma4-12b", "gemma4-e4b", "gemma4-e2b"]),
+    "64 GB, Apple": ([ram(64, 400)], ["qwen3.6-35b-a3b", "gemma4-26b-a4b", "gemma4-31b"]),
 }
 
 
@@ -54,8 +64,10 @@ def test_the_largest_that_fits_and_is_fast_enough_comes_first(machine: str) -> N
     assert [each.pair for each in proposals] == wanted
     assert proposals[0].suits is (Suits.TIGHT if machine == "2 GB, CPU" else Suits.WELL)
     assert proposals[0].memory is memories[0]
-    coders = recommend(load_registry(), [ram(12, 60)], "code")
-    assert [each.pair for each in coders[:2]] == ["qwen2.5-coder-7b", "qwen2.5-coder-1.5b"]
+    coders = recommend(load_registry(), [ram(14, 60)], "code")
+    assert [each.pair for each in coders[:2]] == ["qwen3.5-9b", "qwen3.5-4b"]
+    for proposal in (*proposals, *coders):
+        assert proposal.target.year == 2026
 
 
 def registry_of(sizes: dict[str, int]) -> Registry:
@@ -95,8 +107,119 @@ def test_what_suits_less_follows_and_what_is_free_changes_nothing() -> None:
     memory = ram(24, 48)
     proposed = [
         recommend(load_registry(), [replace(memory, free_bytes=free * GB)])
-        for free in (1, 5, 12, 19, 23)
+        for free in (1, 4, 12, 19, 23)
     ]
     assert len({tuple(each.pair for each in proposals) for proposals in proposed}) == 1
     assert [proposals[0].is_short for proposals in proposed] == [True, True, False, False, False]
     assert not recommend(load_registry(), [memory])[0].is_short
+
+
+CHANCES = Chances(code=0.84, thoughts=0.6)
+
+
+def with_heads(memory: Memory, heads: HeadsEntry, active: str | None = None) -> Recommendation:
+    """Return how a model of 10 GB that carries such heads runs in a memory."""
+    target = ModelEntry("m", 10 * GB, "0" * 64, heads=heads, params="30B", active=active)
+    proposal = best("m", target, [memory], target)
+    assert proposal is not None
+    return proposal
+
+
+def heads_of(kind: str = "mtp", step: float | None = 0.1, chances: Chances = CHANCES) -> HeadsEntry:
+    return HeadsEntry(kind=kind, source="test", date="2026-11", step=step, chances=chances)  # type: ignore[arg-type]
+
+
+CHEAP, DEAR = PassCosts((1, 8), (1.0, 1.2)), PassCosts((1, 8), (1.0, 8.0))
+
+
+@pytest.mark.parametrize(
+    ("memory", "heads", "active", "outlook"),
+    [
+        # Measured: what pays is said of each kind of text.
+        (
+            replace(gpu(24, 200), passes={"0" * 64: PassCosts((1, 8), (0.05, 0.06))}),
+            heads_of(),
+            None,
+            ", about 50 with its heads on code, 31 in its thoughts",
+        ),
+        (
+            replace(gpu(24, 200), usual=CHEAP, is_usual_measured=True),
+            heads_of(),
+            None,
+            ", about 50 with its heads on code, 31 in its thoughts",
+        ),
+        (
+            replace(ram(24, 90), usual=DEAR, is_usual_measured=True),
+            heads_of(),
+            None,
+            ", its heads would not make it faster",
+        ),
+        # Foreseen by another machine's costs: only what is clear.
+        (
+            replace(gpu(24, 200), usual=ON_A_GPU),
+            heads_of(),
+            None,
+            ", about 34 with its heads on code, 25 in its thoughts",
+        ),
+        (
+            replace(ram(24, 90), usual=ON_A_CPU),
+            heads_of(),
+            None,
+            ", its heads may make it faster",
+        ),
+        # Nothing is known of what passes cost, of the step, of chances, or of how many experts a pass reads.
+        (gpu(24, 200), heads_of(), None, ", its heads may make it faster"),
+        (
+            replace(gpu(24, 200), usual=CHEAP),
+            heads_of(step=None),
+            None,
+            ", its heads may make it faster",
+        ),
+        (
+            replace(gpu(24, 200), usual=CHEAP),
+            heads_of(chances=Chances()),
+            None,
+            ", its heads may make it faster",
+        ),
+        (
+            replace(gpu(24, 200), usual=CHEAP, is_usual_measured=True),
+            heads_of(),
+            "3B",
+            ", its heads may make it faster",
+        ),
+        # Without a speed there is nothing to add to.
+        (gpu(24, None), heads_of(), None, ""),
+    ],
+)
+def test_what_heads_add_is_foreseen_where_figures_say_it(
+    memory: Memory, heads: HeadsEntry, active: str | None, outlook: str
+) -> None:
+    assert with_heads(memory, heads, active).outlook == outlook
+
+
+def test_the_speed_with_heads_is_that_of_the_best_length() -> None:
+    flat = replace(gpu(24, 200), usual=PassCosts((1, 8), (1.0, 1.0)), is_usual_measured=True)
+    certain = heads_of(step=0.5, chances=Chances(chat=0.9))
+    speeds = with_heads(flat, certain).with_heads
+    # One token: 1.9 / 1.5; two: 2.71 / 2; three: 3.439 / 2.5; four: 4.0951 / 3; five: 4.68559 / 3.5.
+    assert speeds is not None
+    assert speeds.keys() == {"chat"}
+    assert speeds["chat"] == pytest.approx(20 * 3.439 / 2.5)
+
+
+def test_heads_in_a_file_of_their_own_take_a_step_of_its_size() -> None:
+    memory = replace(gpu(24, 200), usual=CHEAP, is_usual_measured=True)
+    target = ModelEntry("m", 10 * GB, "0" * 64)
+    apart = replace_heads(heads_of(step=None), target="m")
+    file = ModelEntry("m-heads", GB, "1" * 64, heads=apart)
+    same = with_heads(memory, heads_of(step=0.1))
+    proposal = best("m", target, [memory], file)
+    assert proposal is not None
+    assert proposal.outlook == same.outlook
+    # Of a kind that is not drafted with, and of a size that is still to be learnt, nothing is promised.
+    unused = ModelEntry("m-heads", GB, "1" * 64, heads=replace_heads(apart, kind="dspark"))
+    for drafter, outlook in ((unused, ""), (ModelEntry("m-heads", heads=apart), "may make")):
+        proposal = best("m", target, [memory], drafter)
+        assert proposal is not None
+        assert outlook in proposal.outlook
+        assert bool(outlook) is bool(proposal.outlook)

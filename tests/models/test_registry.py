@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lab.fuzz.target import load
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
-from localspec.models.entries import Embedding, HubSource, ModelEntry, WheelSource
+from localspec.models.entries import Chances, Embedding, HubSource, ModelEntry, WheelSource
 from localspec.models.registry import Registry, load_registry, parse_registry
 
 VALID = """
@@ -33,6 +33,7 @@ draft = "lookup"
 good_for = "tests"
 """.format(sha="0" * 64)
 LICENCE = 'licence = "apache-2.0"\n'
+HEADS = 'heads = {kind = "mtp", source = "a test", date = "2026-11"}\n'
 
 
 def changed(old: str = "", new: str = "") -> Registry:
@@ -74,6 +75,18 @@ def test_an_entry_is_read_whole() -> None:
             "presence_penalty is not a known option",
         ),
         (LICENCE, 'active = "some"\n', "models.toy.active cannot be 'some'"),
+        (LICENCE, "heads = true\n", "models.toy.heads must be a table"),
+        (LICENCE, "heads = {}\n", r"models.toy.heads.kind is missing"),
+        (LICENCE, HEADS.replace("mtp", "medusa"), r"heads.kind is 'medusa': choose one of"),
+        (LICENCE, HEADS.replace("2026-11", "soon"), "models.toy.heads.date cannot be 'soon'"),
+        (LICENCE, HEADS.replace("}", ", step = 1.5}"), r"models.toy.heads.step must be"),
+        (LICENCE, HEADS.replace("}", ", target = 'x'}"), r"heads.target is 'x': there is no model"),
+        (
+            LICENCE,
+            HEADS.replace("}", ", chances = {poems = 0.5}}"),
+            r"chances.poems is not a known",
+        ),
+        (LICENCE, "year = 26\n", "models.toy.year must be"),
         (LICENCE, 'embedding = { question = "x" }\n', r"embedding\.question is not a known key"),
         ("size_bytes = 10", "size_bytes = 0", "models.toy.size_bytes must be"),
         ("size_bytes = 10", "size_bytes = true", "models.toy.size_bytes must be"),
@@ -130,6 +143,27 @@ def test_an_unusable_key_is_named_with_the_file(old: str, new: str, key: str) ->
         changed(old, new)
     assert "my.toml" in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+def test_heads_are_a_files_own_or_alone_in_one_and_draft_for_a_pair() -> None:
+    own = changed(LICENCE, HEADS)
+    toy = own.model("toy")
+    assert own.drafter_of(own.pair("p")) is toy
+    assert own.with_heads_for(toy) == [toy]
+    apart = VALID + (
+        '[models."toy-heads:Q8_0"]\nrepo = "owner/Toy-GGUF"\nfile = "heads.gguf"\n'
+        + HEADS.replace("}", ", target = 'toy', chances = {code = 0.8}}")
+    )
+    alone = parse_registry(apart, "my.toml")
+    toy, file = alone.model("toy"), alone.model("toy-heads")
+    assert alone.drafter_of(alone.pair("p")) is None
+    assert alone.with_heads_for(toy) == [file]
+    assert alone.with_heads_for(file) == []
+    assert list(alone.writing().models) == ["toy"]
+    assert len({toy, file}) == 2, "they are keys of dictionaries"
+    pair = apart.replace('draft = "lookup"', 'draft_model = "toy-heads"')
+    both = parse_registry(pair, "my.toml")
+    assert both.drafter_of(both.pair("p")) == file
 
 
 def test_an_alias_means_a_pair_or_a_model_and_of_a_wrong_name_similar_ones_are_listed() -> None:
@@ -235,10 +269,19 @@ def test_the_registry_of_the_program_is_sound() -> None:
         assert any(isinstance(source, HubSource) for source in model.sources)
         assert model.active is None or model.read_bytes < model.size_bytes
     vectors = {name: each for name, each in registry.models.items() if each.embedding is not None}
+    for model in (each for each in registry.models.values() if each.heads):
+        assert model.heads is not None
+        assert model.is_known
+        assert model.source
+        assert model.date
+        assert (model.heads.step is None) is (model.heads.target is not None)
+        assert (model.heads.chances == Chances()) is (model.heads.published == "")
     for pair in registry.pairs.values():
         target = registry.model(pair.target)
         assert not {pair.target, pair.draft_model} & vectors.keys()
-        assert pair.recommend is None or target.is_known
+        assert pair.recommend is None or (target.is_known and target.year == 2026)
+        drafter = registry.drafter_of(pair)
+        assert drafter is None or drafter in registry.with_heads_for(target)
         if pair.draft_model is not None:
             assert registry.model(pair.draft_model).size_bytes * 2 < target.size_bytes
     for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"):

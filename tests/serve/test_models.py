@@ -24,7 +24,9 @@ revision = "0000000000000000000000000000000000000000"
 sha256 = "{digest}"
 size_bytes = {size}
 """
-_REST = """embedding = { query = "query: " }
+_REST = """heads = { kind = "eagle3", target = "big", source = "a test", date = "2026-11" }
+[models.vectors.embedding]
+query = "query: "
 [pairs.both]
 target = "big"
 draft_model = "small"
@@ -55,6 +57,7 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
     (data / "blobs").mkdir(parents=True)
     settings.mkdir()
     contents = {"big": b"big", "small": b"small", "absent": b"absent!", "vectors": b"vectors!"}
+    contents["heads"] = b"heads!!!!"
     models = (
         _MODEL.format(name=name, digest=sha256(each), size=len(each))
         for name, each in contents.items()
@@ -63,7 +66,7 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
     (settings / "models.toml").write_text(text)
     own = ModelEntry("own", 4, sha256(b"mine"), origin="/elsewhere/own.gguf")
     IMPORTS.write(data, {own.name: own})
-    for content in (b"big", b"small", b"mine", b"vectors!"):
+    for content in (b"big", b"small", b"mine", b"vectors!", b"heads!!!!"):
         (data / "blobs" / sha256(content)).write_bytes(content)
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(data))
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(settings))
@@ -104,6 +107,7 @@ def test_what_cannot_answer_says_why_and_no_path_is_looked_at(
         ("absent", "localspec pull absent"),
         ("neither", "localspec pull neither"),
         ("vectors", "makes vectors"),
+        ("heads", "holds heads of another"),
     ]:
         with pytest.raises(NotFound, match=word):
             catalogue.find(name)

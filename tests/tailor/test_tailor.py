@@ -198,6 +198,15 @@ def kept(data: Path, content: bytes = b"a tailored model") -> str:
     return path.name
 
 
+def test_heads_of_a_pair_are_not_tailored(data: Path) -> None:
+    own = data.parent / "settings" / "models.toml"
+    file = '[models.h]\nrepo = "a/h"\nfile = "h.gguf"\n'
+    heads = 'heads = { kind = "eagle3", source = "a test", date = "2026-11" }\n'
+    own.write_text(own.read_text().replace("draft_model", 'draft_model = "h" #') + file + heads)
+    job = tailoring_job("tiny", LaunchOptions())
+    assert (job.pair.draft_model, job.draft_model) == ("h", None)
+
+
 def test_undo_and_rm_remove_entry_and_file(data: Path) -> None:
     sha256 = kept(data)
     assert load_registry().pairs["tiny"].draft_model == "tiny-tailored"
