@@ -112,7 +112,7 @@ async def test_a_setting_is_changed_and_a_wrong_one_refused(chat: Chat) -> None:
     await chat.until_text("temperature        0.25")
     assert chat.session.settings.options.sampling.temperature == 0.25
     await back(chat)
-    chat.see(lacks="a dialog is open")
+    await chat.until(lambda: "a dialog is open" not in chat.text())
     await chat.run("/set top_p 7", shows="top_p is 7")
 
 
