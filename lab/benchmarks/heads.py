@@ -1,7 +1,7 @@
 """What heads propose on made models, one answer and four at a time, and what llama-server drafts on the same files.
 
 Models of some kilobytes with random weights: no figure of theirs says what real heads earn. Greedy, drafts of three tokens,
-kernels of `--exact` here and there. From the root of a checkout:
+or of a whole block, kernels of `--exact` here and there. From the root of a checkout:
 
     python -m lab.benchmarks.heads [--against PATH/llama-server] [--replies 200] [--counts 0.008]
 """
@@ -24,7 +24,7 @@ from tests.chat.answers import answers
 from tests.llama import tiny_models
 from tests.llama.tiny_gguf import TOKENS
 
-_LENGTH, _TOKENS, _CTX, _CHUNK = 3, 60, 1024, 128
+_TOKENS, _CTX, _CHUNK = 60, 1024, 128
 _WORDS = [
     "one",
     "another",
@@ -42,12 +42,13 @@ _WORDS = [
 
 
 class Kind(NamedTuple):
-    """A target, its heads, and what llama-server calls drafting with them."""
+    """A target, its heads, what llama-server calls drafting with them, and how many tokens a round they draft."""
 
     name: str
     target: Path
     heads: Path | None
     spec: str
+    length: int = 3
 
 
 class Counted(NamedTuple):
@@ -71,6 +72,23 @@ def kinds(folder: Path, counts: float) -> Iterator[Kind]:
     yield Kind("EAGLE-3, llama", llama, eagle3, "draft-eagle3")
     yield Kind("EAGLE-3, half the ids", llama, few, "draft-eagle3")
     yield Kind("EAGLE-3, qwen35", qwen35, eagle3, "draft-eagle3")
+    marked = tiny_models.write_llama(folder / "marked.gguf", counts, marked=True)
+    hybrid = tiny_models.write_qwen35(folder / "hybrid.gguf", counts, marked=True)
+    dflash = tiny_models.write_dflash(folder / "dflash.gguf")
+    mrope = tiny_models.write_dflash(folder / "mrope.gguf", mrope=True)
+    half = tiny_models.write_dflash(folder / "half.gguf", ids=range(0, 256, 2))
+    dflash2 = tiny_models.write_dflash(folder / "dflash2.gguf", kind="dflash2")
+    dspark = tiny_models.write_dflash(folder / "dspark.gguf", kind="dspark")
+    bonus = tiny_models.write_dflash(folder / "bonus.gguf", kind="dspark", anchored=False)
+    yield Kind("DFlash, llama", marked, dflash, "draft-dflash", 7)
+    yield Kind("DFlash, qwen35", hybrid, mrope, "draft-dflash", 7)
+    yield Kind("DFlash, half the ids", marked, half, "draft-dflash", 7)
+    yield Kind("DFlash 2", marked, dflash2, "draft-dflash", 7)
+    yield Kind("DSpark", marked, dspark, "draft-dspark", 8)
+    yield Kind("DSpark, bonus first", marked, bonus, "draft-dspark", 7)
+    gemma4 = tiny_models.write_gemma4(folder / "gemma4.gguf", counts)
+    assistant = tiny_models.write_assistant(folder / "assistant.gguf")
+    yield Kind("assistant of Gemma 4", gemma4, assistant, "draft-mtp")
 
 
 def prompts(count: int) -> list[str]:
@@ -105,7 +123,14 @@ def ours(kind: Kind, draft: str, texts: Sequence[str], parallel: int = 1) -> lis
 
 def theirs(server: Path, kind: Kind, texts: Sequence[str]) -> list[Counted]:
     """Return what llama-server writes and drafts."""
-    flags = ["-m", str(kind.target), "--spec-type", kind.spec, "--spec-draft-n-max", str(_LENGTH)]
+    flags = [
+        "-m",
+        str(kind.target),
+        "--spec-type",
+        kind.spec,
+        "--spec-draft-n-max",
+        str(kind.length),
+    ]
     flags += ["--spec-draft-p-min", "0", "-c", str(_CTX), "-t", "1", "-np", "1", "--no-warmup"]
     flags += ["-b", str(_CHUNK), "-ub", str(_CHUNK), "--no-repack", "-fa", "on"]
     flags += [*("-ctk", "bf16", "-ctv", "bf16"), *("-ctkd", "bf16", "-ctvd", "bf16")]
@@ -139,6 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path, help="llama-server")
     parser.add_argument("--replies", type=int, default=200)
+    parser.add_argument("--only", default="", help="a part of the names of kinds")
     parser.add_argument("--counts", type=float, nargs="+", default=[0.008])
     flags = parser.parse_args()
     texts = prompts(flags.replies)
@@ -148,9 +174,11 @@ def main() -> None:
     for counts in flags.counts:
         with tempfile.TemporaryDirectory() as folder:
             for kind in kinds(Path(folder), counts):
+                if flags.only not in kind.name:
+                    continue
                 plain = ours(kind, "off", texts)
-                alone = ours(kind, f"heads:{_LENGTH}", texts)
-                beside = ours(kind, f"heads:{_LENGTH}", texts, parallel=4)
+                alone = ours(kind, f"heads:{kind.length}", texts)
+                beside = ours(kind, f"heads:{kind.length}", texts, parallel=4)
                 row = [kind.name, f"{counts:g}"]
                 for counted in (alone, beside):
                     same = sum(a.tokens == b.tokens for a, b in zip(plain, counted, strict=True))
