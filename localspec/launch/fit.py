@@ -16,7 +16,7 @@ from localspec.models.fit import (
     fit,
 )
 from localspec.models.gguf import GgufHeader
-from localspec.models.memory import heads_shape, kept_rows_bytes, model_shape
+from localspec.models.memory import heads_shape, model_shape, target_rows_bytes
 from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 
@@ -153,7 +153,7 @@ def sequences_that_fit(
         return None
     free, for_each = [place.usable_bytes for place in machine.places], [0] * len(machine.places)
     if heads is not None and loads[0] is not None:
-        for_each[0] = kept_rows_bytes(loads[0].shape, heads)
+        for_each[0] = target_rows_bytes(loads[0].shape, heads)
     for load in filter(None, loads):
         alike = load.with_context(load.n_ctx, kv_type=options.kv_type)
         for at, use in enumerate(alike.usages(alike.most_layers, machine)):

@@ -268,7 +268,7 @@ class NativeContext:
         raise PassFailed(self._explain(code, parts))
 
     def _empty_cells(self, parts: Sequence[Part]) -> None:
-        """Empty the cells of those sequences that a pass begins anew."""
+        """Empty the cells of those sequences that a pass begins with."""
         for sequence in self._cleared & {part.sequence for part in parts}:
             self._cleared.remove(sequence)
             native.llama_memory_seq_rm(self._memory(), sequence, -1, -1)

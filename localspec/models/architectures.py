@@ -187,8 +187,9 @@ def mtp_layers(header: "GgufHeader") -> int:
 def corrections(header: "GgufHeader") -> dict[str, int]:
     """Return what a header should say instead, by keys, where llama.cpp refuses it for MTP layers that the file lacks."""
     count, blocks = mtp_layers(header), _number(header, "block_count")
-    layers = {each.name.split(".")[1] for each in header.tensors if each.name.startswith("blk.")}
-    lacks = layers.isdisjoint(map(str, range(blocks - count, blocks)))
+    names = (each.name.split(".") for each in header.tensors if each.name.startswith("blk."))
+    layers = (int(name[1]) for name in names if name[1].isdecimal())
+    lacks = all(layer < blocks - count for layer in layers) and count < blocks
     if count == 0 or not lacks or header.architecture not in _REFUSED_WITHOUT:
         return {}
     key = header.architecture

@@ -65,6 +65,7 @@ class ModelShape:
         masks: attention masks that a pass needs; two where some layers see only a window.
         input_bytes: the embedding, and what else belongs to no layer.
         output_bytes: the last projection; where it is the embedding again, `tied` is true.
+        every_row: whether a pass computes logits of every token, wanted or not.
     """
 
     name: str
@@ -79,6 +80,7 @@ class ModelShape:
     input_bytes: int
     output_bytes: int
     tied: bool
+    every_row: bool = False
 
     @property
     def weights_bytes(self) -> int:
@@ -110,8 +112,8 @@ def model_shape(
     head_width = n_embd // max(n_heads, 1)
     layers = list(_layers(keys, tensors, head_width))
     for place in range(max(0, n_layers - mtp_layers(header)), n_layers):
-        kept = layers[place] if mtp else replace(layers[place], weights_bytes=0, matrices={})
-        layers[place] = replace(kept, k_width=0, v_width=0, state_bytes=0)
+        own = layers[place] if mtp else replace(layers[place], weights_bytes=0, matrices={})
+        layers[place] = replace(own, k_width=0, v_width=0, state_bytes=0)
     experts = keys.number("expert_used_count") * keys.number("expert_feed_forward_length")
     outside = [t for t in header.tensors if not _LAYER.match(t.name)]
     output_bytes = _total(t for t in outside if t.name.startswith("output"))
@@ -131,15 +133,15 @@ def model_shape(
     )
 
 
-def kept_rows_bytes(target: ModelShape, heads: Heads) -> int:
-    """Return what the rows take that are kept of a sequence of the target, in RAM."""
+def target_rows_bytes(target: ModelShape, heads: Heads) -> int:
+    """Return what the stored rows of one sequence of the target take, in RAM."""
     return 2 * HEADS_MEMORY * 4 * target.n_embd * max(1, len(heads.layers))
 
 
 def heads_shape(target: GgufHeader, heads: Heads, file: GgufHeader | None) -> ModelShape | None:
     """Return the shape of what heads take beside their target; None where a header leaves out, or garbles, it.
 
-    The weights of MTP layers are the target's, see `model_shape`. The rows that are kept of the target belong to no layer.
+    The weights of MTP layers are the target's, see `model_shape`. The stored rows of the target belong to no layer.
 
     Args:
         target: the target's header.
@@ -168,9 +170,10 @@ def heads_shape(target: GgufHeader, heads: Heads, file: GgufHeader | None) -> Mo
         n_heads=n_heads,
         q_width=n_heads * (keys.number("attention.key_length") or head_width),
         layers=tuple(layers),
-        input_bytes=_total(outside) - output_bytes + kept_rows_bytes(big, heads),
+        input_bytes=_total(outside) - output_bytes + target_rows_bytes(big, heads),
         output_bytes=output_bytes,
         tied=False,
+        every_row=not heads.is_mtp,
     )
 
 
@@ -376,7 +379,7 @@ def compute_bytes(
         on_gpu: whether some layers are on a GPU.
     """
     tokens, flash_attention = _widest(options, on_gpu)
-    rows = min(options.max_rows, tokens)
+    rows = tokens if shape.every_row else min(options.max_rows, tokens)
     kv_width = max((x.k_width + x.v_width for x in shape.layers), default=0)
     mask = _mask_bytes(shape, options, on_gpu)
     feed_forward = mask + 4 * (held * shape.n_embd + 3 * shape.n_ff)

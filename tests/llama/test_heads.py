@@ -10,8 +10,10 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.model import Pass, Role
 from localspec.errors import ModelLoadError, PassFailed, UsageError
+from localspec.launch import load as loading
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama import heads as heads_module
@@ -24,7 +26,7 @@ from localspec.llama.sequences import LlamaSequences
 from localspec.llama.target_rows import TargetRows
 from localspec.models.architectures import Heads, heads_of, why_no_mtp
 from localspec.models.gguf import read_header
-from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.decoding.planting import plant
 from tests.llama import tiny_models
 from tests.llama.same_text import check_same_text
@@ -376,6 +378,54 @@ def test_heads_that_cannot_draft_leave_that_to_others_and_are_an_error_if_they_w
     with pytest.raises((UsageError, ModelLoadError)) as raised:
         opened("heads")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_auto_drafts_with_own_heads_and_lookup_in_the_same_replies(
+    parallel: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    wide = PassCosts((1, 2, 4, 8, 16, 32), (0.01, 0.0105, 0.011, 0.012, 0.014, 0.016))
+    costs = PairCosts(wide, PassCosts((1, 16), (0.0008, 0.0015)))
+    monkeypatch.setattr(loading._Loading, "_with_heads", lambda *_: costs)
+    target = tiny_models.write_qwen35(tmp_path / "target.gguf", COUNTS, mtp=1)
+    options = LoadOptions(n_ctx=512, threads=1)
+    launch = LaunchOptions(target=str(target), load=options)
+    assistant = load(make_plan(launch, parallel=parallel), parallel=parallel).assistant
+    sampling = SamplingParams(temperature=0.8, top_k=5)
+    replies = [
+        assistant.reply(f"abc and so on {seed}", ReplyOptions(sampling, seed=seed, max_tokens=120))
+        for seed in range(4)
+    ]
+    assistant.close()
+    drafted = [
+        {name for name, done in reply.acceptance.by_drafter.items() if done.accepted}
+        for reply in replies
+    ]
+    assert {"heads", "lookup"} in drafted
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_heads_that_cannot_pay_are_let_go_and_not_loaded_again(
+    parallel: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    for module in ("load", "plan"):
+        pays = f"localspec.launch.{module}.draft_model_could_win"
+        monkeypatch.setattr(pays, lambda costs, *_: costs.draft_model is None)
+    target = tiny_models.write_qwen35(tmp_path / "target.gguf", COUNTS, mtp=1)
+    load_options = LoadOptions(n_ctx=256, threads=1)
+    launch = LaunchOptions(target=str(target), fit=False, load=load_options)
+    for planned in (Heads(), None):
+        plan = make_plan(launch, parallel=parallel)
+        assert plan.heads == planned
+        runtime = load(plan, parallel=parallel)
+        assert runtime.assistant.models.draft_models is None
+        assert runtime.target.native.on_pass is None
+        assert runtime.costs is not None
+        assert runtime.costs.draft_model is not None
+        assert runtime.assistant.reply("abc", ReplyOptions(seed=1, max_tokens=5)).tokens
+        runtime.assistant.close()
 
 
 @pytest.mark.weights

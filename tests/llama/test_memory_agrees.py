@@ -8,12 +8,15 @@ import llama_cpp.llama_cpp as native
 import numpy as np
 import pytest
 
+from localspec.decoding.cancel import CancelFlag
+from localspec.llama.allocated import together
 from localspec.llama.backend import clear_log, initialise, log_lines
+from localspec.llama.heads import LlamaHeads
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.models.architectures import heads_of
 from localspec.models.gguf import read_header
-from localspec.models.memory import ModelShape, heads_shape, kept_rows_bytes, model_shape, predict
+from localspec.models.memory import ModelShape, heads_shape, model_shape, predict, target_rows_bytes
 from localspec.options import KV_TYPES, QUANTISED_KV_TYPES, LoadOptions
 from localspec.resources import Usage
 from tests.llama import tiny_models
@@ -114,7 +117,7 @@ def test_mtp_layers_too_large_for_a_test_are_predicted_with_their_target(
     own = heads_shape(header, heads, None)
     assert own is not None
     predicted = [predict(target, options)[0], predict(own, options.for_heads())[0]]
-    kept = kept_rows_bytes(target, heads)
+    kept = target_rows_bytes(target, heads)
     assert predicted[1].weights_bytes == kept, "their weights are the target's"
     real = planned_usage(tmp_path / "model.gguf", options, mtp=True)
     assert predicted[1].kv_bytes == pytest.approx(real[1].kv_bytes, rel=0.001)
@@ -181,3 +184,30 @@ def test_smollm2_answers_with_each_cache_in_the_memory_that_was_predicted(
 def test_the_coder_pair_takes_what_was_predicted(qwen_paths: tuple[Path, Path]) -> None:
     for path in qwen_paths:
         check_a_load_is_predicted(path, LoadOptions(gpu_layers=0))
+
+
+@pytest.mark.weights
+def test_eagle3_heads_of_smollm2_take_what_was_predicted(
+    smollm2_path: Path, tmp_path: Path
+) -> None:
+    layers, options = (2, 15, 27), LoadOptions(4096, gpu_layers=0)
+    file = tiny_models.write_eagle3(tmp_path / "heads.gguf", target=smollm2_path, layers=layers)
+    headers = read_header(smollm2_path), read_header(file)
+    kind = heads_of(*headers)
+    assert kind is not None
+    own, target = heads_shape(headers[0], kind, headers[1]), model_shape(headers[0])
+    assert own is not None
+    assert target is not None
+    model, heads_model = LlamaModel(smollm2_path, options), LlamaModel(file, options, is_heads=True)
+    targets = LlamaContext(model)
+    heads = LlamaHeads(heads_model, [targets], CancelFlag(), options, layers)
+    taken = together(
+        [model.allocated, heads_model.allocated, targets.native.allocated, heads.native.allocated]
+    )
+    real = taken["RAM"].total_bytes - taken["RAM"].output_bytes
+    predicted = [predict(target, options)[0], predict(own, options.for_heads())[0]]
+    total = sum(each.total_bytes - each.output_bytes for each in predicted)
+    total -= target_rows_bytes(target, kind)
+    assert total == pytest.approx(real, rel=0.02)
+    heads_model.close()
+    model.close()

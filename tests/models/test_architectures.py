@@ -13,6 +13,7 @@ from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.architectures import (
     Heads,
+    corrections,
     heads_in,
     heads_of,
     how_it_drafts,
@@ -161,6 +162,10 @@ def test_what_may_be_a_target_and_how_it_drafts_is_read_from_the_header(models: 
     promised = header(models["qwen35"], nextn_predict_layers=1)
     assert "promises" in (why_no_mtp(promised) or "")
     assert "not in the file" in (how_it_drafts(promised) or "")
+    lacking = header(models["promised"])
+    assert corrections(lacking) == {"qwen35.nextn_predict_layers": 0, "qwen35.block_count": 4}
+    assert not corrections(header(models["mtp"]))
+    assert not corrections(header(models["promised"], nextn_predict_layers=1 << 31))
     assert "2 MTP layers" in (why_no_mtp(header(models["two mtp"])) or "")
     step, mimo = header(models["step35"]), header(models["mimo2"])
     assert heads_of(step, exact=True) == Heads(count=3, of_outputs=True)

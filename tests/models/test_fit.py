@@ -209,3 +209,20 @@ def test_shares_count_instead_of_free_memory_and_tensors_are_split_evenly(big: M
     assert all(sum(split_layers(count, free)) == count for count in range(40))
     assert (split_layers(4, [0, 0]), split_layers(5, [])) == ((2, 2), ())
     assert 2 * first.target.weights_bytes == alone.weights_bytes
+
+
+@pytest.mark.parametrize(("gpu_mb", "on_gpu"), [(24_000, 2), (0, 0)])
+def test_heads_in_the_targets_file_are_where_its_last_layers_are(
+    big: ModelShape, gpu_mb: int, on_gpu: int
+) -> None:
+    own = replace(big, layers=big.layers[-1:], input_bytes=0, output_bytes=0)
+    place = machine(64_000, gpu_mb) if gpu_mb else machine(64_000)
+    gpus = tuple(gpu.name for gpu in place.gpus)
+    heads = ModelLoad(own, OPTIONS.for_heads(), gpus, heads=True, follows=True)
+    plan = fit_loads(ModelLoad(big, OPTIONS, gpus), heads, place)
+    assert plan.draft_layers == on_gpu
+    assert sum(use.draft_model.kv_bytes for use in plan.uses[on_gpu and 1 :]) > 0
+    tight = machine(need_mb(big) + 1)
+    plan = fit_loads(ModelLoad(big, OPTIONS), replace(heads, gpus=()), tight)
+    assert plan.draft_layers is None
+    assert "without its heads" in plan.given_up[0]
