@@ -213,3 +213,15 @@ def test_a_draft_model_that_is_too_dear_is_let_go_of() -> None:
     assert seconds - tokens < 1.5 * MOST_LOST, "as far as costs were foreseen"
     tokens, seconds, _ = played(policy, 0.4, 800, true, 0.65)
     assert seconds < tokens / 0.98
+
+
+@pytest.mark.parametrize("speed", [2.0, 0.5])
+def test_drafts_are_judged_by_what_a_plain_pass_takes_now(speed: float) -> None:
+    """Wide passes show that the machine has another speed; of a plain pass only plain ones do."""
+    policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=0.01)])
+    changed = PassCosts(FLAT.widths, tuple(seconds / speed for seconds in FLAT.seconds))
+    for costs, step_s in ((FLAT, 0.01),) * 2 + ((changed, 0.01 / speed),) * 5:
+        policy.begin([0, 0], GREEDY)
+        _, _, drafted = played(policy, 1.0, 60 * 32, costs, step_s)
+        assert 59 <= drafted <= 66, "nearly always"
+    assert policy._verify_s(31) == pytest.approx(RunningCosts(changed).upto(32), rel=0.15)

@@ -37,8 +37,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for token in range(request["n_predict"]):
             if behaviour == "breaks off" and token == 2:
                 return
-            if behaviour == "trickles":
-                time.sleep(0.2)
             self.say({{"content": "x", "tokens": [token], "stop": False}})
         figures = {{"prompt_ms": 250.0, "draft_n": 10, "draft_n_accepted": 7}}
         ended = request["n_predict"] + (behaviour == "eog")

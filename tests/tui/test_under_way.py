@@ -58,7 +58,7 @@ async def test_esc_stops_keeps_what_is_there_and_the_answer_goes_on(chat: Chat) 
     assert len(chat.contents[1]) > len(begun)
 
 
-@driven({"chunk_s": 3.0})
+@driven({"chunk_s": 1.0})
 async def test_esc_in_prefill_leaves_the_question_alone(chat: Chat) -> None:
     await chat.begin("long " * 200)
     await chat.until_text("reading")
