@@ -9,7 +9,7 @@ nominal speed that passes usually reach: two thirds, on a GPU three quarters.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from localspec.models.entries import DRAFTED, HEADS, ModelEntry, Purpose
+from localspec.models.entries import HEADS, ModelEntry, Purpose
 from localspec.models.recommend import (
     ENOUGH_PER_S,
     MOST_OF_GPU,
@@ -133,10 +133,9 @@ def heads_table(registry: Registry) -> Iterator[str]:
         if heads is None:
             continue
         target = registry.find(heads.target) if heads.target else entry
-        kind = HEADS[heads.kind] + ("" if heads.kind in DRAFTED else " (not used yet)")
         cells = [
             f"`{target.name if target else heads.target}`",
-            kind,
+            HEADS[heads.kind],
             f"{_file(entry)}",
             f"{heads.source} ({heads.date})",
             heads.published or "?",

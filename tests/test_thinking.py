@@ -132,7 +132,7 @@ def test_thoughts_end_after_their_budget_and_drafting_changes_no_token(
 def test_what_is_forced_is_drafted_and_accepted(smollm2_path: Path) -> None:
     made = drafted_by("forced", smollm2_path, smollm2_path)
     options = ReplyOptions(SamplingParams(temperature=0), 1, 40, think="16")
-    reply = replied(made, QUESTIONS[0], options)[0].reply
+    reply = replied(made, QUESTIONS[1], options)[0].reply
     end = closing(made)
     assert list(reply.tokens[16 : 16 + len(end)]) == end
     assert reply.acceptance.drafted == reply.acceptance.accepted == len(end)

@@ -200,13 +200,7 @@ draft_model = "h"
             ["t"],
             "the file of heads h (80 MB) is not downloaded, because it would not make this machine faster: ",
         ),
-        # Of a kind that is not drafted with it is of no use, whatever passes cost.
-        (
-            "unknown",
-            WIDE_IS_CHEAP,
-            ["t"],
-            "because localspec does not draft with a DFlash draft yet",
-        ),
+        ("dflash", WIDE_IS_CHEAP, ["t", "h"], ""),
     ],
 )
 def test_heads_in_a_file_of_their_own_are_pulled_where_they_could_pay(
@@ -218,10 +212,9 @@ def test_heads_in_a_file_of_their_own_are_pulled_where_they_could_pay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     registry = tmp_path / "models.toml"
-    registry.write_text(HEADS.replace("KIND", "dflash" if kind == "unknown" else kind))
+    registry.write_text(HEADS.replace("KIND", kind))
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
     monkeypatch.setattr(worth, "_costs", lambda *_: costs)
-    monkeypatch.setattr(worth, "DRAFTED", frozenset({"eagle3"}))
     pulled: list[str] = []
 
     def fetch(models: list[Any], **_: object) -> list[Path]:

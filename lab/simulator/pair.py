@@ -52,6 +52,7 @@ class VirtualModel:
     in_chunks: int = 0
     fresh: int = 1 << 20
     longest: int = 1 << 20
+    in_one_pass: bool = False
     _rows: Logits = field(init=False)
 
     def __post_init__(self) -> None:

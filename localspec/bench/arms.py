@@ -7,7 +7,6 @@ from typing import Any
 from localspec.decoding.drafters.register import DRAFTERS, WITHOUT_MODEL, uses_draft_model
 from localspec.errors import UsageError
 from localspec.launch.drafting import draft_mode
-from localspec.models.entries import DRAFTED
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, Option, changed, options_of
 
@@ -67,7 +66,7 @@ def _usual_modes(launch: LaunchOptions) -> Sequence[str]:
         pair = registry.pair(launch.pair or registry.default_pair)
         draft_model, drafter = pair.draft_model, registry.drafter_of(pair)
         if drafter is not None and drafter.heads is not None:
-            return [*usual, *(["heads"] if drafter.heads.kind in DRAFTED else [])]
+            return [*usual, "heads"]
     return usual if draft_model is None else [*usual, *filter(uses_draft_model, DRAFTERS)]
 
 

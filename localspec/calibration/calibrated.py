@@ -35,6 +35,7 @@ from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.llama.heads import LlamaHeads
+    from localspec.llama.place_heads import PlaceHeads
 
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
 OF_HEADS = Schedule(
@@ -148,7 +149,7 @@ def calibrated(
 
 
 def calibrated_heads(
-    heads: "LlamaHeads", on_progress: Callable[[float], None] = lambda _share: None
+    heads: "LlamaHeads | PlaceHeads", on_progress: Callable[[float], None] = lambda _share: None
 ) -> StoredCosts:
     """Return what passes of heads cost: from the cache at once, else measured in less than a second and stored."""
     key = key_of(_HEADS, heads.model.path, heads.model.options)
@@ -156,11 +157,14 @@ def calibrated_heads(
     return _costs(key, lambda _: sample(heads.blank_pass, OF_HEADS, clock, on_progress))[0]
 
 
-def pair_costs(target: StoredCosts, draft_model: StoredCosts | None) -> PairCosts:
-    """Return what passes of a pair cost, given what is stored of its models."""
+def pair_costs(
+    target: StoredCosts, draft_model: StoredCosts | None, *, in_one_pass: bool = False
+) -> PairCosts:
+    """Return what passes of a pair cost, given what is stored of its models, and whether one drafts all tokens."""
     if draft_model is None:
         return PairCosts(target.costs, None, target.sure)
-    return PairCosts(target.costs, draft_model.costs, target.sure and draft_model.sure)
+    sure = target.sure and draft_model.sure
+    return PairCosts(target.costs, draft_model.costs, sure, in_one_pass)
 
 
 def stored_costs(

@@ -17,7 +17,7 @@ from localspec.config.own import write_keys
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
 from localspec.launch.rows import ModelRow, model_rows
 from localspec.models.architectures import how_it_drafts
-from localspec.models.entries import DRAFTED, HEADS, MODEL_NAME, ModelEntry
+from localspec.models.entries import HEADS, MODEL_NAME, ModelEntry
 from localspec.models.gguf import read_model
 from localspec.models.inventory import (
     Fact,
@@ -144,8 +144,7 @@ def _heads(entry: ModelEntry, target: ModelEntry) -> str:
     assert entry.heads is not None, "only these are listed"  # noqa: S101
     heads, size = entry.heads, size_text(entry.size_bytes) if entry.size_bytes else "size unknown"
     where = "in its file" if entry is target else f"{entry.name}, {size}"
-    unused = "" if heads.kind in DRAFTED else ", which localspec does not draft with yet"
-    return f"{HEADS[heads.kind]} ({where}; {heads.source}, {heads.date}){unused}"
+    return f"{HEADS[heads.kind]} ({where}; {heads.source}, {heads.date})"
 
 
 def _row(name: str, model: str, registry: Registry) -> ModelRow | None:

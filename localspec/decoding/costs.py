@@ -59,11 +59,17 @@ class PairCosts:
         target: passes of the target, with the logits of every token, as verification asks for them.
         draft_model: passes of the draft model, with the logits of the last token; None without one.
         sure: whether both were measured while the machine was quiet.
+        in_one_pass: whether one pass gives a whole draft.
     """
 
     target: PassCosts
     draft_model: PassCosts | None = None
     sure: bool = True
+    in_one_pass: bool = False
+
+    def passes(self, length: int) -> int:
+        """Return how many passes of the draft model a draft of so many tokens takes."""
+        return min(length, 1) if self.in_one_pass else length
 
 
 class RunningCosts:
@@ -163,9 +169,12 @@ def draft_model_could_win(
     """
     if costs.draft_model is None:
         return False
-    verify_s = [costs.target.of(count * width) for width in range(1, longest + 2)]
     step_s = costs.draft_model.of(count)
-    return best_length([AT_BEST] * longest, verify_s, step_s)[1] > by / verify_s[0]
+    round_s = [
+        costs.target.of(count * (length + 1)) + costs.passes(length) * step_s
+        for length in range(longest + 1)
+    ]
+    return best_length([AT_BEST] * longest, round_s)[1] > by / round_s[0]
 
 
 def best_count(costs: PassCosts, most: int) -> int:

@@ -207,7 +207,7 @@ class AdaptivePolicy:
             if forecast.step_s:
                 plan = self._growing(drafter, forecast, verify_s, affordable_s)
             else:
-                length, expected = best_length(forecast.chances, verify_s, 0.0, affordable_s)
+                length, expected = best_length(forecast.chances, verify_s, affordable_s)
                 plan = Plan(drafter, length, expected, forecast)
             if plan.rate > rate and plan.draft_length:
                 best, rate = plan, plan.rate
@@ -222,11 +222,12 @@ class AdaptivePolicy:
         ready = self._checked >= _CHECKED or self._shares
         if not ready or forecast.start_s > _MOST_LATE * plain_s:
             return PLAIN
+        verify_s = verify_s[: len(forecast.chances) + 1]
         most = min(len(verify_s) - 1, 1 << min(ledger.rounds, 6))
-        while most and verify_s[most] + most * step_s > affordable_s:
+        while most and verify_s[most] + forecast.passes(most) * step_s > affordable_s:
             most -= 1
         for length, pass_s in enumerate(verify_s):
-            if length and _AT_BEST[length] * plain_s > pass_s + length * step_s:
+            if length and _AT_BEST[length] * plain_s > pass_s + forecast.passes(length) * step_s:
                 rate = ledger.tokens / ledger.steps / plain_s
                 return Plan(drafter, most, rate, forecast, verify_s[: most + 1], self.branches)
         return PLAIN

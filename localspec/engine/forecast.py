@@ -122,7 +122,7 @@ def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]
 def _predicted_s(each: Round, costs: PairCosts, now: float) -> float:
     verify_s = costs.target.of(each.width) * now
     if uses_passes(each.draft.drafter) and costs.draft_model is not None:
-        return verify_s + each.drafted * costs.draft_model.of(1) * now
+        return verify_s + costs.passes(each.drafted) * costs.draft_model.of(1) * now
     return verify_s + each.spent.drafting_s
 
 
@@ -151,4 +151,7 @@ def _best(costs: PairCosts, draft_model: PassCosts, chance: float) -> float:
     lengths = range(1, _LONGEST + 1)
     widths = {length + 1: costs.target.of(length + 1) / step_s for length in lengths}
     ratio = draft_model.of(1) / step_s
-    return max(expected_speed_up(chance, length, ratio, widths) for length in lengths)
+    return max(
+        expected_speed_up(chance, each, costs.passes(each) / each * ratio, widths)
+        for each in lengths
+    )

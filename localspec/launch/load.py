@@ -54,6 +54,7 @@ from localspec.storage.paths import data_dir
 if TYPE_CHECKING:
     from localspec.decoding.drafters.spelling import Spelling
     from localspec.llama.heads import LlamaHeads
+    from localspec.llama.place_heads import PlaceHeads
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
@@ -223,7 +224,7 @@ class _Loading:
             longest = min(safe, targets.most_rows, most_removed + 1) - 1
             if plan.exact:
                 self.notes.append(self._price(min(longest, plan.options.max_rows - 1)))
-        draft_models: LlamaSequences | LlamaHeads | None = None
+        draft_models: LlamaSequences | LlamaHeads | PlaceHeads | None = None
         if longest > 0 and plan.heads is not None:
             draft_models, costs = self._heads(plan.heads, target, targets.views, options, costs)
         elif draft_model is not None:
@@ -240,7 +241,7 @@ class _Loading:
     def _assembled(
         self,
         targets: LlamaSequences,
-        draft_models: "LlamaSequences | LlamaHeads | None",
+        draft_models: "LlamaSequences | LlamaHeads | PlaceHeads | None",
         costs: PairCosts | None,
         longest: int,
         parallel: int,
@@ -300,7 +301,7 @@ class _Loading:
     def _unforeseen(
         self,
         targets: LlamaSequences,
-        draft_models: "LlamaSequences | LlamaHeads | None",
+        draft_models: "LlamaSequences | LlamaHeads | PlaceHeads | None",
         parallel: int,
     ) -> Iterator[str]:
         """Return where llama.cpp took more than was planned; several sequences were not planned."""
@@ -392,24 +393,29 @@ class _Loading:
         targets: Sequence[LlamaSequence],
         options: LoadOptions,
         costs: PairCosts | None,
-    ) -> "tuple[LlamaHeads | None, PairCosts | None]":
+    ) -> "tuple[LlamaHeads | PlaceHeads | None, PairCosts | None]":
         """Return the heads that follow the target's sequences, and what the pair costs; no heads where none were wanted by name and they are of no use."""
         from localspec.llama.heads import LlamaHeads  # noqa: PLC0415 - few targets have some
+        from localspec.llama.place_heads import PlaceHeads  # noqa: PLC0415 - likewise
 
         model, path = target, self.plan.draft_model
         try:
             if not heads.is_mtp:
                 assert path is not None, "they are in a file"  # noqa: S101
                 model = self._model(path, self.plan.draft_options or options, is_heads=True)
-            own = LlamaHeads(
-                model,
-                targets,
-                self.cancel,
-                options,
-                heads.layers,
-                heads.count,
-                of_outputs=heads.of_outputs,
-            )
+            own: LlamaHeads | PlaceHeads
+            if heads.block is not None or heads.shares_cache:
+                own = PlaceHeads(model, targets, self.cancel, options, heads.layers, heads.block)
+            else:
+                own = LlamaHeads(
+                    model,
+                    targets,
+                    self.cancel,
+                    options,
+                    heads.layers,
+                    heads.count,
+                    of_outputs=heads.of_outputs,
+                )
         except ModelLoadError as error:
             self._give_up_heads(error)
             if model is not target:
@@ -424,10 +430,11 @@ class _Loading:
                 return None, costs
         return own, costs
 
-    def _with_heads(self, costs: PairCosts, heads: "LlamaHeads") -> PairCosts:
+    def _with_heads(self, costs: PairCosts, heads: "LlamaHeads | PlaceHeads") -> PairCosts:
         name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)
         measured = calibrated_heads(heads, self._measuring(f"heads of {name}"))
-        return PairCosts(costs.target, measured.costs, costs.sure and measured.sure)
+        of_block = self.plan.heads is not None and self.plan.heads.block is not None
+        return PairCosts(costs.target, measured.costs, costs.sure and measured.sure, of_block)
 
     def _draft_sequences(
         self, model: LlamaModel, options: LoadOptions, parallel: int

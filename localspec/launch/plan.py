@@ -15,9 +15,9 @@ from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
 from localspec.models.architectures import (
-    EAGLE3,
     Heads,
     corrections,
+    heads_in,
     heads_of,
     mtp_layers,
     why_no_drafts,
@@ -56,7 +56,7 @@ class LoadPlan:
         uses: what was planned to be taken of each place; empty where that is not known.
         draft_lora: file of an adapter for the draft model; None without one.
         left_out: costs of a pair whose draft model or heads are not loaded, since they never pay.
-        heads: of the target, which draft instead of a draft model; EAGLE-3 are in its file.
+        heads: of the target, which draft instead of a draft model; in its file, where they are not MTP layers.
         corrections: what the target's header should say instead, by keys.
     """
 
@@ -296,18 +296,18 @@ def _heads(
     needs_model = any(mode.needs_draft_model for mode in modes)
     named = request.draft_model is not None or request.draft_lora is not None
     file = headers[1] if len(headers) > 1 else None
-    if file is not None and file.architecture == EAGLE3:
+    if file is not None and (in_file := heads_in(file)) is not None:
         if needs_model:
-            raise UsageError(f"{file.name} holds EAGLE-3 heads: use --draft heads")
+            raise UsageError(f"{file.name} holds heads of a target: use --draft heads")
         unfit = "" if named or wanted else _why_unfit(target, file)
         if not unfit:
-            return headers, heads_of(target, file), notes
+            return headers, in_file, notes
         notes.append(f"{file.name} does not draft for {target.name}: {unfit}")
         headers, file = headers[:1], None
     reason = why_no_mtp(target, exact=request.exact)
     if wanted and reason is not None:
         raise UsageError(
-            f"{target.name} {reason}: use --draft lookup, or EAGLE-3 heads as --draft-model"
+            f"{target.name} {reason}: use --draft lookup, or a file of heads as --draft-model"
         )
     if wanted or (auto and not (file is not None and (named or needs_model))):
         if reason is None:
@@ -374,7 +374,8 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
         draft_model = stored_costs(file, draft_options, Role.DRAFT_MODEL, plan.draft_lora)
     if target is None or draft_model is None or parallel is None:
         return None
-    costs = pair_costs(target, draft_model)
+    in_one_pass = plan.heads is not None and plan.heads.block is not None
+    costs = pair_costs(target, draft_model, in_one_pass=in_one_pass)
     by = WORTH_TRYING if costs.sure else WORTH_TRYING / DOUBT
     could_win = draft_model_could_win(costs, plan.longest_draft, parallel, by)
     return None if could_win else costs

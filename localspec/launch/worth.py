@@ -13,7 +13,7 @@ from localspec.decoding.costs import (
 from localspec.decoding.model import Role
 from localspec.decoding.policy import LONGEST_DRAFT
 from localspec.llama.devices import offloads
-from localspec.models.entries import DRAFTED, HEADS, ModelEntry
+from localspec.models.entries import ModelEntry
 from localspec.models.inventory import inventory
 from localspec.models.recommend import ON_A_CPU
 from localspec.models.registry import load_registry
@@ -46,7 +46,8 @@ def draft_model_could_pay(
     if costs is None:
         return True
     step_s = costs.of(1) * draft_model.read_bytes / target.read_bytes
-    pair = PairCosts(costs, PassCosts((1,), (step_s,)))
+    in_one_pass = draft_model.heads is not None and draft_model.heads.in_one_pass
+    pair = PairCosts(costs, PassCosts((1,), (step_s,)), in_one_pass=in_one_pass)
     if draft_model_could_win(pair, LONGEST_DRAFT, by=WORTH_TRYING * DOUBT):
         return True
     return None if draft_model_could_win(pair, LONGEST_DRAFT, by=WORTH_TRYING / DOUBT) else False
@@ -66,8 +67,6 @@ def why_idle(
         draft_model: its draft model, which `auto` may use and nothing else needs.
         options: how they would be loaded.
     """
-    if unused := _unused(draft_model):
-        return unused
     models = _absent(target, draft_model)
     pays = None if models is None else draft_model_could_pay(*models, options)
     if models is None or pays:
@@ -87,8 +86,6 @@ def without_draft_model(
     Beside a target that is here nothing is fetched unasked: of what could pay there is one note, once. The arguments
     are those of `why_idle`.
     """
-    if _unused(draft_model):
-        return ""
     models = _absent(target, draft_model)
     if models is None:
         return None
@@ -97,14 +94,6 @@ def without_draft_model(
     if not draft_model_could_pay(*models, options) or not first_time(f"draft model of {name}"):
         return ""
     return f"{_described(models[1])} could make answers faster on this machine: {_how(name)}"
-
-
-def _unused(draft_model: ModelEntry | Path) -> str | None:
-    """Return that heads are of a kind that localspec does not draft with; None of all else."""
-    heads = None if isinstance(draft_model, Path) else draft_model.heads
-    if isinstance(draft_model, Path) or heads is None or heads.kind in DRAFTED:
-        return None
-    return f"{_described(draft_model)} is not downloaded, because localspec does not draft with {HEADS[heads.kind]} yet"
 
 
 def _absent(

@@ -50,18 +50,26 @@ class Batch:
         n_sequences: how many.
         width: floats that go in beside each token.
         with_tokens: whether there are tokens; else there are floats alone.
+        sections: of a place, where floats stand alone: 4 for M-RoPE, of which text has three that are equal, and a zero.
 
     Attributes:
         width: floats beside each token, or instead of it.
     """
 
     def __init__(
-        self, n_tokens: int, n_sequences: int = 1, *, width: int = 0, with_tokens: bool = True
+        self,
+        n_tokens: int,
+        n_sequences: int = 1,
+        *,
+        width: int = 0,
+        with_tokens: bool = True,
+        sections: int = 1,
     ) -> None:
         self.width = width
         self._tokens = np.zeros(n_tokens, dtype=np.int32)
         self._embedded = np.zeros((n_tokens if width else 0, width), np.float32)
-        self._positions = np.zeros(n_tokens, dtype=np.int32)
+        self._positions = np.zeros(sections * n_tokens, dtype=np.int32)
+        self._sections = sections
         self._wanted = np.zeros(n_tokens, dtype=np.int8)
         self._n_seqs = np.ones(n_tokens, dtype=np.int32)
         self._shared = False
@@ -96,6 +104,9 @@ class Batch:
             if part.branches or self._shared:
                 self._share(part, start, end)
             start = end
+        if self._sections > 1:
+            self._positions[start : 3 * start].reshape(2, start)[:] = self._positions[:start]
+            self._positions[3 * start : 4 * start] = 0
         self._struct.n_tokens = start
         return self._struct
 

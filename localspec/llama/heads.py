@@ -235,10 +235,12 @@ class HeadSequence:
     Attributes:
         fresh: tokens of a text that they begin with, where they would have to evaluate more; see `Window`.
         longest: most tokens of a draft.
+        in_one_pass: whether one pass gives all of them.
     """
 
     truncate_s = 0.0
     in_chunks = 0
+    in_one_pass = False
 
     def __init__(self, heads: LlamaHeads, number: int, target: TargetRows) -> None:
         self._heads, self.number, self._target = heads, number, target

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from localspec.decoding.draft_block import DraftBlock
+
 if TYPE_CHECKING:
     from localspec.models.gguf import GgufHeader
 
@@ -49,16 +51,22 @@ _MTP_TENSORS = {"mimo2": ("attn_qkv", "ffn_gate", "ffn_up", "ffn_down")}
 _OTHERWISE_WITH_MTP = _names("glm4moe mimo2")
 """Those whose last layer is computed of other tokens where their hidden rows are kept, and so perhaps rounds otherwise."""
 
+_WITH_LAST_OUTPUT = _names("mimo2 nemotron_h nemotron_h_moe")
+"""Those of them that keep what leaves their last layer, too."""
+
 _REFUSED_WITHOUT = _names("qwen35 qwen35moe qwen3next")
 """Those that llama.cpp refuses to load where their header promises MTP layers that the file lacks."""
 
-EAGLE3 = "eagle3"
+_EAGLE3, _DFLASH, _ASSISTANT = "eagle3", "dflash", "gemma4-assistant"
 _WITH_A_TARGET = {
-    EAGLE3: "EAGLE-3 heads",
-    "dflash": "a DFlash draft",
-    "gemma4-assistant": "an assistant of Gemma 4",
+    _EAGLE3: "EAGLE-3 heads",
+    _DFLASH: "a DFlash draft",
+    _ASSISTANT: "an assistant of Gemma 4",
 }
 """What a file of an architecture holds that is no model by itself."""
+_CACHE_SHARERS = frozenset({"gemma4"})
+"""Targets that let an assistant look into their cache."""
+_LARGEST_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +74,23 @@ class Heads:
     """Heads that a target has.
 
     Args:
-        layers: of the target, whose inputs they take, as EAGLE-3 does; empty where they are MTP layers of its own file.
+        layers: of the target, whose inputs they take, as EAGLE-3 and DFlash do.
+        block: what one pass drafts; None where each takes a token.
+        shares_cache: whether they look into the target's own cache, as Gemma 4's assistants do.
         count: how many MTP layers there are; 1 for others.
         of_outputs: whether their graph leaves hidden rows of those tokens alone whose logits are wanted.
     """
 
     layers: tuple[int, ...] = ()
+    block: DraftBlock | None = None
+    shares_cache: bool = False
     count: int = 1
     of_outputs: bool = False
 
     @property
     def is_mtp(self) -> bool:
         """Whether they are in the target's own file."""
-        return not self.layers
+        return not (self.layers or self.shares_cache)
 
 
 def why_no_target(header: "GgufHeader") -> str | None:
@@ -90,7 +102,7 @@ def why_no_target(header: "GgufHeader") -> str | None:
     held = _WITH_A_TARGET.get(header.architecture or "")
     if held is None:
         return None
-    return f"holds {held}, which work beside a model alone: give that as the target, and this as --draft-model"
+    return f"holds {held}, of use beside a model alone: give that as the target, and this as --draft-model"
 
 
 def why_no_drafts(header: "GgufHeader") -> str | None:
@@ -103,10 +115,19 @@ def why_no_drafts(header: "GgufHeader") -> str | None:
 def why_no_draft_model(target: "GgufHeader", draft: "GgufHeader") -> str | None:
     """Return why a file cannot draft for a target, whatever its tokenizer; None if nothing speaks against it."""
     architecture = draft.architecture or ""
-    if architecture == EAGLE3:
-        return _why_no_eagle3(target, draft)
     held = _WITH_A_TARGET.get(architecture)
-    return None if held is None else f"it holds {held}, which localspec does not draft with"
+    if held is None:
+        return None
+    if target.architecture not in (
+        _CACHE_SHARERS if architecture == _ASSISTANT else _WITH_LAYER_INPUTS
+    ):
+        return f"it holds {held}, and llama.cpp has no hooks for them in {target.architecture}"
+    width, n_embd = _target_width(draft), _number(target, "embedding_length")
+    if width != n_embd:
+        return f"it holds {held} for a target of width {width}, and this one has {n_embd}"
+    if architecture == _ASSISTANT:
+        return None if _fits_cache(target, draft) else _form(held)
+    return _why_not_followed(target, draft, held) or why_no_drafts(target)
 
 
 def why_no_mtp(header: "GgufHeader", *, exact: bool = False) -> str | None:
@@ -132,6 +153,30 @@ def why_no_mtp(header: "GgufHeader", *, exact: bool = False) -> str | None:
     if exact and architecture in _OTHERWISE_WITH_MTP:
         return "is computed otherwise where its MTP layer drafts, which --exact rules out"
     return why_no_drafts(header)
+
+
+def heads_in(draft: "GgufHeader") -> Heads | None:
+    """Return the heads that a file of its own holds; None if it is a model, or holds none of which the header says enough."""
+    architecture = draft.architecture
+    if architecture == _ASSISTANT:
+        return Heads(shares_cache=True)
+    if architecture == _DFLASH:
+        return Heads(tuple(_values(draft, "target_layers")), _block(draft))
+    return Heads(tuple(_values(draft, "target_layers"))) if architecture == _EAGLE3 else None
+
+
+def _block(draft: "GgufHeader") -> DraftBlock:
+    """Return what a pass of a DFlash draft gives: with a Markov head (DSpark), it begins with the latest token's own row."""
+    values, names = draft.metadata, {tensor.name for tensor in draft.tensors}
+    markov = "markov_w1.weight" in names
+    anchored = markov and values.get(f"{_DFLASH}.sample_from_anchor", True) is True
+    return DraftBlock(
+        _number(draft, "block_size"),
+        draft.number("tokenizer.ggml.mask_token_id") or 0,
+        skipped=0 if anchored else 1,
+        top_k=_number(draft, "selector_top_k"),
+        causal=values.get(f"{_DFLASH}.attention.causal") is True,
+    )
 
 
 def mtp_layers(header: "GgufHeader") -> int:
@@ -162,23 +207,16 @@ def heads_of(
         exact: as in `why_no_mtp`.
     """
     if file is not None:
-        return Heads(eagle3_layers(file)) if file.architecture == EAGLE3 else None
+        return heads_in(file)
     if why_no_mtp(target, exact=exact) is not None:
         return None
     return Heads(count=mtp_layers(target), of_outputs=target.architecture in _OF_OUTPUTS)
 
 
-def eagle3_layers(draft: "GgufHeader") -> tuple[int, ...]:
-    """Return which layers of the target EAGLE-3 heads look at; empty where the header does not say."""
-    value = draft.metadata.get(f"{EAGLE3}.target_layers")
-    return tuple(map(int, value.tolist())) if isinstance(value, np.ndarray) else ()
-
-
 def how_it_drafts(header: "GgufHeader") -> str | None:
     """Return what is special about drafting with a file, in a few words; None if nothing is."""
-    if header.architecture == EAGLE3:
-        width = _number(header, "target_hidden_size")
-        return f"EAGLE-3 heads for a target of width {width}: --draft-model with --draft heads"
+    if (held := _WITH_A_TARGET.get(header.architecture or "")) is not None:
+        return f"{held} for a target of width {_target_width(header)}: --draft-model with --draft heads"
     parts = [why_no_target(header) or why_no_drafts(header)]
     if header.architecture in WITH_SNAPSHOTS:
         parts.append("keeps a recurrent state: drafts of up to 7 tokens")
@@ -192,27 +230,71 @@ def how_it_drafts(header: "GgufHeader") -> str | None:
     return "; ".join(dict.fromkeys(filter(None, parts))) or None
 
 
-def _why_no_eagle3(target: "GgufHeader", draft: "GgufHeader") -> str | None:
-    if target.architecture not in _WITH_LAYER_INPUTS:
-        return (
-            f"it holds EAGLE-3 heads, and llama.cpp has no hooks for them in {target.architecture}"
-        )
-    own = {tensor.name: tensor for tensor in draft.tensors}
-    width, n_embd = _number(draft, "target_hidden_size"), _number(target, "embedding_length")
+def _why_not_followed(target: "GgufHeader", draft: "GgufHeader", held: str) -> str | None:
+    """Return why heads cannot take the inputs of a target's layers, or llama.cpp would end the process on them."""
+    layers = _values(draft, "target_layers")
     n_layers = _number(target, "block_count") - _number(target, "nextn_predict_layers")
-    layers = eagle3_layers(draft)
-    if width != n_embd:
-        return f"its EAGLE-3 heads are for a target of width {width}, and this one has {n_embd}"
-    if len(layers) != 3 or not all(0 <= layer < n_layers for layer in layers):
-        return f"its EAGLE-3 heads look at layers {list(layers)}, and the target has {n_layers}"
-    if _number(draft, "block_count") != 1 or (
-        "d2t" in own and own["d2t"].type_name.upper() != "I64"
-    ):
-        return "its EAGLE-3 heads are not of the form that llama.cpp takes"
+    last = n_layers - (target.architecture not in _WITH_LAST_OUTPUT)
+    if not layers or not all(0 <= layer <= last for layer in layers):
+        return f"it holds {held} for layers {layers}, and the target has {n_layers}"
+    own = {tensor.name: tensor for tensor in draft.tensors}
+    fits = _is_block if draft.architecture == _DFLASH else _is_eagle3
+    if not fits(draft) or ("d2t" in own and own["d2t"].type_name.upper() != "I64"):
+        return _form(held)
     lends = {"token_embd.weight", "output.weight"} - own.keys()
-    if lends and _number(draft, "embedding_length") != n_embd:
-        return f"its EAGLE-3 heads lack {' and '.join(sorted(lends))}, and the target's are of another width"
-    return why_no_drafts(target)
+    if lends and _number(draft, "embedding_length") != _number(target, "embedding_length"):
+        return f"it holds {held} that lack {' and '.join(sorted(lends))}, and the target's are of another width"
+    return None
+
+
+def _is_eagle3(draft: "GgufHeader") -> bool:
+    return len(_values(draft, "target_layers")) == 3 and _number(draft, "block_count") == 1
+
+
+def _is_block(draft: "GgufHeader") -> bool:
+    """Return whether llama.cpp takes a DFlash draft, and it was tried; DSpark for DeepSeek 4 was not."""
+    windows = _values(draft, "attention.sliding_window_pattern")
+    return (
+        2 <= _number(draft, "block_size") <= _LARGEST_BLOCK
+        and draft.number("tokenizer.ggml.mask_token_id") is not None
+        and (any(windows) or not _number(draft, "attention.sliding_window"))
+        and _number(draft, "attention.key_length") == _number(draft, "attention.value_length")
+        and not _number(draft, "hyper_connection.count")
+    )
+
+
+def _fits_cache(target: "GgufHeader", draft: "GgufHeader") -> bool:
+    """Return whether an assistant can look into a target's cache: at its last two layers, one of a window and one of all."""
+    n_layers, names = (
+        _number(draft, "block_count"),
+        ("key_length", "key_length_swa", "head_count_kv"),
+    )
+    pairs = [
+        [_values(each, f"attention.{name}")[-2:] for each in (target, draft)] for name in names
+    ]
+    return (
+        n_layers == _number(draft, "nextn_predict_layers") > 0
+        and _values(target, "attention.sliding_window_pattern")[-2:] == [1, 0]
+        and all({*own} <= {*theirs} for theirs, own in pairs)  # of each layer, or one for all
+    )
+
+
+def _target_width(draft: "GgufHeader") -> int:
+    """Return the width of a target that heads in a file of their own are for."""
+    name = {_EAGLE3: "target_hidden_size", _ASSISTANT: "embedding_length_out"}
+    return _number(draft, name.get(draft.architecture or "", "embedding_length"))
+
+
+def _form(held: str) -> str:
+    return f"it holds {held} of a form that llama.cpp or localspec does not take"
+
+
+def _values(header: "GgufHeader", key: str) -> list[int]:
+    """Return the whole numbers of a key: one, or one for each layer."""
+    value = header.metadata.get(f"{header.architecture}.{key}")
+    return (
+        [int(each) for each in np.atleast_1d(value)] if isinstance(value, np.ndarray | int) else []
+    )
 
 
 def _number(header: "GgufHeader", key: str) -> int:

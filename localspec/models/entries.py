@@ -31,8 +31,6 @@ HEADS = {
     "dflash": "a DFlash draft",
 }
 """Kinds of heads in words."""
-DRAFTED = frozenset({"mtp", "eagle3"})
-"""Those that localspec drafts with."""
 
 Purpose = Literal["chat", "code"]
 HeadsKind = Literal["mtp", "assistant", "eagle3", "dflash"]
@@ -186,6 +184,11 @@ class HeadsEntry(_Table, frozen=True, kw_only=True):
     step: Share | None = None
     chances: Chances = Chances()
     published: Phrase = ""
+
+    @property
+    def in_one_pass(self) -> bool:
+        """Whether one step of theirs gives a whole draft, instead of one token."""
+        return self.kind == "dflash"
 
 
 class ModelFacts(_Table, frozen=True, kw_only=True):

@@ -159,6 +159,8 @@ def heads_shape(target: GgufHeader, heads: Heads, file: GgufHeader | None) -> Mo
     layers = list(_layers(keys, tensors, head_width))
     if heads.is_mtp:
         layers = [replace(layer, weights_bytes=0, matrices={}) for layer in layers[-heads.count :]]
+    if heads.shares_cache:
+        layers = [replace(layer, k_width=0, v_width=0) for layer in layers]
     outside = [] if file is None else [t for t in file.tensors if not _LAYER.match(t.name)]
     output_bytes = _total(t for t in outside if t.name.startswith("output"))
     return replace(

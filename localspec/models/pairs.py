@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, PairMismatch
-from localspec.models.architectures import EAGLE3, why_no_draft_model
+from localspec.models.architectures import heads_in, why_no_draft_model
 from localspec.models.entries import ModelEntry, PairEntry, shards_of
 from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.names import look_up
@@ -107,7 +107,7 @@ def judge_headers(target: GgufHeader, draft: GgufHeader) -> Compatibility:
 
 def percent_across(target: GgufHeader, draft: GgufHeader) -> float:
     """Return how much two vocabularies share where a model is to draft across them; 0 where it can draft in no case."""
-    if why_no_draft_model(target, draft) is not None or draft.architecture == EAGLE3:
+    if why_no_draft_model(target, draft) is not None or heads_in(draft) is not None:
         return 0.0
     return shared_percent(target.tokenizer, draft.tokenizer)
 

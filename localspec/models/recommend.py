@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from localspec.decoding.costs import DOUBT, WORTH_TRYING, PassCosts
 from localspec.decoding.drafters.worth import best_length
-from localspec.models.entries import DRAFTED, ModelEntry, Purpose
+from localspec.models.entries import ModelEntry, Purpose
 from localspec.models.registry import Registry
 
 ENOUGH_PER_S = 8.0
@@ -142,7 +142,7 @@ class Recommendation:
         if step is None:
             return None
         # A pass of theirs drafts a token, one of a block drafter all of them.
-        passes = [min(n, 1) if heads.kind == "dflash" else n for n in range(LONGEST + 1)]
+        passes = [min(n, 1) if heads.in_one_pass else n for n in range(LONGEST + 1)]
         rounds = [costs.of(n + 1) / costs.of(1) + passes[n] * step for n in range(LONGEST + 1)]
         gains = {
             kind: best_length([chance] * LONGEST, rounds)[1]
@@ -200,10 +200,8 @@ def best(
         name: of its pair, or its own.
         target: the model.
         memories: as for `recommend`.
-        drafter: the model whose heads draft for it; of a kind that is not drafted with, they do not count.
+        drafter: the model whose heads draft for it; None without any.
     """
-    if drafter is None or drafter.heads is None or drafter.heads.kind not in DRAFTED:
-        drafter = None
     proposals = _proposals(name, target, memories, drafter) if target.is_known else ()
     return min(proposals, key=lambda each: each.suits, default=None)
 

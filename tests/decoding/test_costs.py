@@ -1,5 +1,7 @@
 """What passes cost, at first and as of now, and what follows for drafts and counts."""
 
+from dataclasses import replace
+
 import pytest
 
 from localspec.decoding.costs import (
@@ -115,6 +117,13 @@ def test_a_draft_model_could_win_only_where_its_passes_and_wide_ones_are_cheap_e
     target: PassCosts, draft_model: PassCosts | None, wins: bool
 ) -> None:
     assert draft_model_could_win(PairCosts(target, draft_model), 31) is wins
+
+
+def test_of_a_block_the_whole_draft_pays_for_one_pass() -> None:
+    as_dear = PairCosts(GPU, GPU)
+    assert not draft_model_could_win(as_dear, 31)
+    assert draft_model_could_win(replace(as_dear, in_one_pass=True), 31)
+    assert not draft_model_could_win(replace(as_dear, in_one_pass=True), 1)
 
 
 # Milliseconds of SmolLM2's passes of so many sequences, on two cores.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import Drafter, Plan
+from localspec.decoding.drafters.heads import HeadsDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Limits
@@ -276,6 +277,37 @@ def settled(drafter: ModelDrafter, accepted: int, count: int = 30, pass_s: float
     for _ in range(count):
         confirmed = (*draft.tokens[:accepted], 4)
         drafter.learn(Round(draft, Verdict(accepted, 4), confirmed, Spent(0.0, 3 * pass_s, 1.0)))
+
+
+class Heads(CachedModel):
+    """What stands for heads of a target."""
+
+    fresh = longest = 4
+    in_one_pass = False
+
+    def knows(self, tokens: Sequence[int]) -> bool:
+        return len(tokens) > 2
+
+
+@pytest.mark.parametrize("in_one_pass", [False, True])
+def test_heads_draft_no_further_than_they_can_and_a_block_counts_as_one_pass(
+    in_one_pass: bool,
+) -> None:
+    heads = Heads(always(3), 200)
+    heads.in_one_pass = in_one_pass
+    drafter = HeadsDrafter(heads, SharedIds(6), (), CHEAP)
+    assert drafter.forecast([3] * 2) is None
+    forecast = drafter.forecast([3] * 20)
+    assert forecast is not None
+    assert len(forecast.chances) == heads.longest
+    assert [forecast.passes(length) for length in (0, 1, 4)] == [0, 1, 1 if in_one_pass else 4]
+    worth = Plan(drafter, 4, 900.0, forecast, [0.001] * 5).worth()
+    assert worth is not None
+    assert worth.add(0.5) is in_one_pass, "a further token of a block takes no pass"
+    draft = propose(drafter, heads, [3] * 20, 9)
+    assert draft.tokens == (3,) * heads.longest
+    assert draft.passes == forecast.passes(4)
+    assert propose(drafter, heads, [3] * 2, 9).passes == 0
 
 
 def test_a_forecast_is_of_the_chances_as_the_text_is() -> None:

@@ -22,11 +22,12 @@ class Knowing(Unforeseen):
     chance: float = 0.9
     step_s: float = 0.0
     start_s: float = 0.0
+    in_one_pass: bool = False
     reserve: float = 0.0
     learnt: list[Round] = field(default_factory=list)
 
     def forecast(self, tokens: Sequence[int]) -> DraftForecast:
-        return DraftForecast([self.chance] * 31, self.step_s, self.start_s)
+        return DraftForecast([self.chance] * 31, self.step_s, self.start_s, self.in_one_pass)
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
@@ -92,7 +93,6 @@ def test_every_length_is_looked_at_and_a_draft_grows_while_it_pays() -> None:
     assert best_length([0.8, 0.8], verify_s)[1] == pytest.approx(2.44 / 2.4)
     assert best_length([0.3] * 9, verify_s) == (0, 1.0)
     assert best_length([0.99] * 31, verify_s, affordable_s=1.6)[0] == 3
-    assert best_length([0.99] * 31, verify_s, step_s=2.0)[0] == 0
     assert best_length([], verify_s) == (0, 1.0)
     verify_s = [FLAT.of(width) for width in range(1, 33)]
     worth = Worth(0.9, 0.1, verify_s, 3.0)
@@ -106,7 +106,13 @@ def test_every_length_is_looked_at_and_a_draft_grows_while_it_pays() -> None:
 
 
 def played(
-    policy: AdaptivePolicy, accepted: float, tokens: int, costs: PassCosts, step_s: float = 0.0
+    policy: AdaptivePolicy,
+    accepted: float,
+    tokens: int,
+    costs: PassCosts,
+    step_s: float = 0.0,
+    *,
+    in_one_pass: bool = False,
 ) -> tuple[int, float, int]:
     """Let a policy draft as it plans, with a share of each draft accepted; return tokens, seconds and drafted rounds."""
     said, seconds, drafted = 0, 0.0, 0
@@ -115,10 +121,11 @@ def played(
         length = plan.draft_length
         name = plan.drafter.name
         draft = Draft((1,) * length, (0.9,) * length, name if length else "off")
+        passes = min(length, 1) if in_one_pass else length
         if step_s and length:
-            draft = Draft((1,) * length, (0.9,) * length, name, passes=length)
+            draft = Draft((1,) * length, (0.9,) * length, name, passes=passes)
         right = int(accepted * length)
-        verify_s, draft_s = costs.of(length + 1), length * step_s
+        verify_s, draft_s = costs.of(length + 1), passes * step_s
         spent = Spent(draft_s=draft_s, verify_s=verify_s)
         policy.learn(Round(draft, Verdict(right, 2), (1,) * right + (2,), spent))
         said, seconds, drafted = said + right + 1, seconds + spent.round_s, drafted + bool(length)
@@ -132,6 +139,15 @@ def test_drafts_that_fail_lose_no_more_than_the_budget(step_s: float) -> None:
     said, seconds, drafted = played(policy, 0.0, 500, FLAT, step_s)
     assert drafted > 0
     assert seconds - said <= MOST_LOST
+
+
+@pytest.mark.parametrize("in_one_pass", [False, True])
+def test_a_dear_pass_pays_where_it_gives_the_whole_draft(in_one_pass: bool) -> None:
+    policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=1.2, in_one_pass=in_one_pass)])
+    policy.begin([0, 0], GREEDY)
+    said, seconds, drafted = played(policy, 1.0, 300, FLAT, 1.2, in_one_pass=in_one_pass)
+    assert (drafted > 0) is in_one_pass
+    assert not in_one_pass or seconds < said / 2
 
 
 def test_drafts_that_come_true_grow_and_beside_others_they_pay_a_pass() -> None:

@@ -126,6 +126,7 @@ class Heads(CachedModel):
     """What stands for heads of the target."""
 
     fresh = longest = 1024
+    in_one_pass = False
 
 
 @pytest.mark.parametrize(

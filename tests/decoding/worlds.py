@@ -388,8 +388,7 @@ class _SometimesKnows:
 
     def __init__(self, model: LanguageModel, whim: int) -> None:
         self._model, self._whim = model, whim
-
-    longest = 5
+        self.longest, self.in_one_pass = 1 + whim % 9, whim % 4 == 1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)

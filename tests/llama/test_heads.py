@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.model import Pass, Role
@@ -25,13 +24,12 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.target_rows import TargetRows
-from localspec.messages import Message
 from localspec.models.architectures import Heads, heads_of, why_no_mtp
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from tests.chat.answers import answers
 from tests.decoding.planting import plant
 from tests.llama import tiny_models
+from tests.llama.same_text import check_same_text
 from tests.support.bugs import Bug
 
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, max_rows=8).exact()
@@ -351,38 +349,7 @@ def test_drafting_with_heads_changes_no_byte_of_the_text(
     if heads is None and why_no_mtp(read_header(target), exact=True) is not None:
         pytest.skip("it is computed otherwise with its heads")
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(target.parent))  # measurements stay
-    sampling = SamplingParams(temperature=temperature, top_k=5)
-    prompts = [f"abc and so on, and {end}" for end in ("more", "then", "no more", "x")]
-    texts, accepted, drafted = [set[tuple[int, ...]]() for _ in prompts], 0, 0
-    for draft, parallel in (
-        ("off", 1),
-        ("heads:2", 1),
-        ("heads:7", 1),
-        ("auto", 1),
-        ("heads:3", 3),
-    ):
-        launch = LaunchOptions(
-            target=str(target),
-            draft_model=None if heads is None else str(heads),
-            draft=draft,
-            exact=True,
-            fit=False,
-            load=LoadOptions(n_ctx=512, threads=1),
-        )
-        assistant = load(make_plan(launch, parallel=parallel), parallel=parallel).assistant
-        options = ReplyOptions(sampling, seed=1, max_tokens=80)
-        requests = (
-            Request(number, (Message.user(prompt),), options, deterministic=True)
-            for number, prompt in enumerate(prompts)
-        )
-        for answered in answers(assistant, requests):
-            assert answered.reply is not None, answered.error
-            texts[answered.key].add(answered.reply.tokens)
-            if done := answered.reply.acceptance.by_drafter.get("heads"):
-                accepted, drafted = accepted + done.accepted, drafted + done.drafted
-        assistant.close()
-    assert [len(each) for each in texts] == [1] * len(prompts)
-    assert drafted > accepted > 0
+    check_same_text(target, heads, temperature)
 
 
 @pytest.mark.parametrize(
@@ -391,8 +358,8 @@ def test_drafting_with_heads_changes_no_byte_of_the_text(
 def test_heads_that_cannot_draft_leave_that_to_others_and_are_an_error_if_they_were_named(
     lacking: bool, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kinds = {"lacking": 1} if lacking else {"mtp": 1}
-    target = str(tiny_models.write_qwen35(tmp_path / "target.gguf", COUNTS, **kinds))
+    path, mtp = tmp_path / "target.gguf", int(not lacking)
+    target = str(tiny_models.write_qwen35(path, COUNTS, mtp=mtp, lacking=int(lacking)))
     options = LoadOptions(n_ctx=512, threads=1)
 
     def no_interface(*_: object) -> None:

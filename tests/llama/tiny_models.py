@@ -4,7 +4,7 @@ What surrounds the layers is the same in all of them. Where the layers count lit
 so that models predict each other's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +23,25 @@ _ADDS = ("attn_output", "ssm_out", "ffn_down", "out_proj")
 _TOKEN = np.hstack([np.eye(_N_EMBD), np.zeros((_N_EMBD, _N_EMBD))]).astype(np.float32)
 """Takes the first of two rows, that of the token."""
 
+_MARK, _BLOCK, _MASK, _CONV, _GROUP = 0.3, 8, 255, 3, 16
+
 Shapes = dict[str, tuple[int, ...]]
 
 
 def write_qwen35(
-    path: Path, counts: float = 0.3, seed: int = 1, *, mtp: int = 0, lacking: int = 0
+    path: Path,
+    counts: float = 0.3,
+    seed: int = 1,
+    *,
+    mtp: int = 0,
+    lacking: int = 0,
+    marked: bool = False,
 ) -> Path:
     """Write three layers of linear attention and one of attention, and return the path.
 
     `counts` is how much the layers count, the deviation of what they add; `mtp` the layers for the next token but one, and
-    `lacking` those that the header promises beside them.
+    `lacking` those that the header promises beside them. Where tokens are `marked`, all have the same first number: with it,
+    attention can look for a distance alone.
     """
     shapes = _around()
     for layer in range(4 + mtp):
@@ -48,7 +57,8 @@ def write_qwen35(
         ".nextn_predict_layers": mtp + lacking,
         ".attention.head_count_kv": _N_HEAD,
     }
-    return write_model(path, "qwen35", values, shapes, seed, _Shaped(counts), quantised=True)
+    shaped = _Shaped(counts, marked=marked)
+    return write_model(path, "qwen35", values, shapes, seed, shaped, quantised=True)
 
 
 def write_lfm2(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
@@ -68,7 +78,12 @@ def write_lfm2(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
 
 
 def write_llama(
-    path: Path, counts: float = 0.3, seed: int = 1, *, pooling: int | None = None
+    path: Path,
+    counts: float = 0.3,
+    seed: int = 1,
+    *,
+    pooling: int | None = None,
+    marked: bool = False,
 ) -> Path:
     """Write four layers of attention, and return the path; see `write_qwen35`. `pooling` is llama.cpp's number, in a file that has one."""
     shapes = _around()
@@ -81,7 +96,8 @@ def write_llama(
         )
 
     values = _sizes(4) | ({} if pooling is None else {".pooling_type": pooling})
-    return write_model(path, "llama", values, shapes, seed, _Shaped(counts), quantised=True)
+    shaped = _Shaped(counts, marked=marked)
+    return write_model(path, "llama", values, shapes, seed, shaped, quantised=True)
 
 
 def write_windowed(
@@ -151,8 +167,7 @@ def write_eagle3(
 
     def eagle3(name: str, weights: Weights) -> Weights:
         if name == "output.weight":
-            embedded = np.random.default_rng(seed).normal(0, 0.3, (TOKENS, width))
-            return np.take(_followed(embedded.astype(np.float32)), ids, axis=0)
+            return np.take(_followed(_embedded(seed, marked=False)), ids, axis=0)
         if name == "fc.weight":
             return weights * np.float32(counts)
         if name.endswith(("attn_q.weight", "attn_k.weight")):
@@ -166,6 +181,171 @@ def write_eagle3(
     values |= {".target_layers": list(layers), ".target_hidden_size": width}
     whole = {"d2t": list(ids)} if ids else {}
     return write_model(path, "eagle3", values, shapes, seed, eagle3, quantised=True, whole=whole)
+
+
+def write_dflash(
+    path: Path,
+    counts: float = 0.003,
+    seed: int = 1,
+    *,
+    kind: str = "dflash",
+    anchored: bool = True,
+    mrope: bool = False,
+    ids: Sequence[int] = (),
+) -> Path:
+    """Write a drafter of blocks for these models with marked tokens, and return the path; see `write_qwen35`.
+
+    Its attention looks at the place from which the text has come round to this one, for texts mostly turn in circles of eight.
+    `kind` is dflash, dspark, which has a Markov head and begins with the row of the latest token where it is `anchored`, or
+    dflash2, which has a selector; both know which token follows. `ids` are those that it drafts.
+    """
+    values = _sizes(2) | {
+        ".target_layers": [0, 1, 3],
+        ".block_size": _BLOCK,
+        "tokenizer.ggml.mask_token_id": _MASK,
+    }
+    values |= {".rope.dimension_sections": [_WIDTH // 2, 0, 0, 0]} if mrope else {}
+    anchored = anchored and kind == "dspark"
+    shapes: Shapes = {"fc.weight": (3 * _N_EMBD, _N_EMBD)}
+    shapes |= dict.fromkeys(("enc.output_norm.weight", "output_norm.weight"), (_N_EMBD,))
+    for layer in range(2):
+        shapes |= _named(layer, _attention(1))
+        shapes[f"blk.{layer}.ffn_norm.weight"] = shapes.pop(
+            f"blk.{layer}.post_attention_norm.weight"
+        )
+    own = _looking_back(8 if anchored else 9)
+    followed = _followed(_embedded(seed))[list(ids) or range(TOKENS)]
+    if ids:
+        shapes["output.weight"], own["output.weight"] = (_N_EMBD, len(ids)), followed
+    if kind == "dspark":
+        values[".sample_from_anchor"] = anchored
+        shapes |= {"markov_w1.weight": (_N_EMBD, TOKENS), "conf_proj.weight": (2 * _N_EMBD, 1)}
+        shapes["markov_w2.weight"] = (_N_EMBD, len(followed))
+        own |= {"markov_w1.weight": _embedded(seed), "markov_w2.weight": 4 * followed}
+    if kind == "dflash2":
+        values |= {".conv_kernel_size": _CONV, ".conv_group_size": _GROUP}
+        values |= {".selector_rank": _N_EMBD, ".selector_top_k": 4}
+        selector = {"predecessor": _embedded(seed), "successor": 4 * followed}
+        own |= {f"selector_{name}.weight": weights for name, weights in selector.items()}
+        own["selector_hidden.weight"] = np.tile(_TOKEN[0, :_N_EMBD], (_N_EMBD, 1))
+        shapes |= {name: own[name].shape[::-1] for name in own if name.startswith("selector_")}
+        shapes |= _convolutions()
+    shaped = _Shaped(counts)
+
+    def dflash(name: str, weights: Weights) -> Weights:
+        if name in own:
+            return own[name]
+        if name != "fc.weight" and "conv" not in name:
+            return shaped(name, weights)
+        quiet = weights * np.float32(counts)
+        if name == "fc.weight":
+            quiet[:, :_N_EMBD] = np.eye(_N_EMBD)
+        elif name.endswith("_base"):
+            quiet[:, 0] = 1  # of the place itself, before and behind the layer
+        return quiet
+
+    whole = {"d2t": list(ids)} if ids else {}
+    return write_model(path, "dflash", values, shapes, seed, dflash, quantised=True, whole=whole)
+
+
+def _convolutions() -> Shapes:
+    shapes: Shapes = {}
+    for name in ("attn_conv", "ffn_conv"):
+        block: Shapes = {f"{name}_base": (_N_EMBD, _CONV, 2)}
+        block[f"{name}_proj.weight"] = (_N_EMBD, 2 * _CONV * _N_EMBD // _GROUP)
+        shapes |= _named(0, block) | _named(1, block)
+    return shapes
+
+
+def _looking_back(distance: int) -> dict[str, Weights]:
+    """Return a layer of attention that takes over the marked token so many places before."""
+    first = np.eye(1, _N_EMBD, dtype=np.float32)
+    angles = distance * 10_000.0 ** (-2 * np.arange(_WIDTH // 2) / _WIDTH)
+    turned = np.concatenate([np.cos(angles) + np.sin(angles), np.cos(angles) - np.sin(angles)])
+    attention = {
+        "attn_q": np.outer(np.tile(turned, _N_HEAD), first),
+        "attn_k": np.outer(np.ones(_N_HEAD * _WIDTH), first),
+        "attn_v": np.eye(_N_EMBD),
+        "attn_output": np.eye(_N_EMBD),
+        "attn_q_norm": np.full(_WIDTH, 5.0),
+        "attn_k_norm": np.full(_WIDTH, 5.0),
+    }
+    return {f"blk.0.{name}.weight": each.astype(np.float32) for name, each in attention.items()}
+
+
+def write_gemma4(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
+    """Write four layers of attention, every other of a window, and return the path; see `write_qwen35`."""
+    shapes = _around() | {"rope_freqs.weight": (_WIDTH // 2,)}
+    for layer in range(4):
+        shapes |= _named(layer, _attention(1) | _GEMMA_NORMS)
+    values = _sizes(4) | _gemma_sizes(2)
+    return write_model(path, "gemma4", values, shapes, seed, _gemma(counts), quantised=True)
+
+
+def write_assistant(path: Path, counts: float = 0.003, seed: int = 1) -> Path:
+    """Write an assistant for a made Gemma 4, half as wide, and return the path; it knows which token follows. See `write_qwen35`."""
+    half, heads = _N_EMBD // 2, _N_HEAD * _WIDTH
+    narrowing = np.linalg.qr(np.random.default_rng(seed).normal(size=(_N_EMBD, half)))[0].T
+    block: Shapes = dict.fromkeys(("attn_norm.weight", "post_attention_norm.weight"), (half,))
+    block |= dict.fromkeys(("ffn_norm.weight", "post_ffw_norm.weight"), (half,))
+    block |= {"attn_q.weight": (half, heads), "attn_output.weight": (heads, half)}
+    block |= {"attn_q_norm.weight": (_WIDTH,), "layer_output_scale.weight": (1,)}
+    block |= dict.fromkeys(("ffn_gate.weight", "ffn_up.weight"), (half, _N_FF))
+    block |= {"ffn_down.weight": (_N_FF, half)}
+    shapes: Shapes = {"token_embd.weight": (half, TOKENS), "output_norm.weight": (half,)}
+    shapes |= {"rope_freqs.weight": (_WIDTH // 2,)}
+    shapes |= {"nextn.pre_projection.weight": (2 * _N_EMBD, half)}
+    shapes |= {"nextn.post_projection.weight": (half, _N_EMBD)}
+    shapes |= _named(0, block) | _named(1, block)
+    values = _sizes(2) | _gemma_sizes(1)
+    values |= {".embedding_length": half, ".embedding_length_out": _N_EMBD}
+    values |= {".nextn_predict_layers": 2}
+    shaped = _gemma(counts)
+
+    def assistant(name: str, weights: Weights) -> Weights:
+        if name == "token_embd.weight":
+            return _followed((_embedded(seed, marked=False) @ narrowing.T).astype(np.float32))
+        if name == "nextn.pre_projection.weight":
+            return np.hstack([narrowing, 4 * counts * weights[:, _N_EMBD:]]).astype(np.float32)
+        return np.ones_like(weights) if "scale" in name else shaped(name, weights)
+
+    return write_model(path, "gemma4-assistant", values, shapes, seed, assistant, quantised=True)
+
+
+_GEMMA_NORMS: Shapes = {f"{name}.weight": (_N_EMBD,) for name in ("ffn_norm", "post_ffw_norm")}
+
+
+def _gemma_sizes(pairs: int) -> dict[str, Content]:
+    """Return the sizes of a Gemma of so many pairs of layers: one of a window, and one of all."""
+    return {
+        ".embedding_length_per_layer_input": 0,
+        ".attention.sliding_window": 32,
+        ".attention.sliding_window_pattern": [1, 0] * pairs,
+        ".attention.head_count_kv": _N_HEAD,
+        ".attention.key_length_swa": _WIDTH,
+        ".attention.value_length_swa": _WIDTH,
+        ".rope.dimension_count_swa": _WIDTH,
+    }
+
+
+def _gemma(counts: float) -> Callable[[str, Weights], Weights]:
+    """Return what shapes a Gemma's weights: what its layers add is as large as the norms behind them say."""
+    shaped = _Shaped(counts)
+
+    def gemma(name: str, weights: Weights) -> Weights:
+        if name.endswith(("post_attention_norm.weight", "post_ffw_norm.weight")):
+            return np.full_like(weights, 300 * counts)
+        return np.ones_like(weights) if name == "rope_freqs.weight" else shaped(name, weights)
+
+    return gemma
+
+
+def _embedded(seed: int, *, marked: bool = True) -> Weights:
+    """Return the embedding of a target of this seed."""
+    embedded = np.random.default_rng(seed).normal(0, 0.3, (TOKENS, _N_EMBD)).astype(np.float32)
+    if marked:
+        embedded[:, 0] = _MARK
+    return embedded
 
 
 def _around(norm: str = "output_norm") -> Shapes:
@@ -258,12 +438,14 @@ def _short_convolution() -> Shapes:
 class _Shaped:
     """Lets a token be followed by its neighbour of eight, norms leave things as they are, and layers count as `counts` says."""
 
-    def __init__(self, counts: float) -> None:
-        self._counts = counts
+    def __init__(self, counts: float, *, marked: bool = False) -> None:
+        self._counts, self._marked = counts, marked
         self._embedded = np.zeros((TOKENS, _N_EMBD), dtype=np.float32)
 
     def __call__(self, name: str, weights: Weights) -> Weights:
         if name == "token_embd.weight":
+            if self._marked:
+                weights[:, 0] = _MARK
             self._embedded = weights
         if name == "output.weight":
             return _followed(self._embedded)

@@ -5,14 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from localspec.decoding.draft_block import DraftBlock
 from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.architectures import (
     Heads,
     corrections,
-    eagle3_layers,
+    heads_in,
     heads_of,
     how_it_drafts,
     why_no_draft_model,
@@ -43,6 +45,14 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "lfm2": tiny_models.write_lfm2,
     "mamba": tiny_mamba.write,
     "eagle3": tiny_models.write_eagle3,
+    "dflash": tiny_models.write_dflash,
+    "dflash2": lambda path: tiny_models.write_dflash(path, kind="dflash2"),
+    "dspark": lambda path: tiny_models.write_dflash(path, kind="dspark"),
+    "dspark with a bonus": lambda path: tiny_models.write_dflash(
+        path, kind="dspark", anchored=False
+    ),
+    "gemma4": tiny_models.write_gemma4,
+    "assistant": tiny_models.write_assistant,
 }
 Models = dict[str, Path]
 
@@ -73,7 +83,7 @@ def plan(target: Path, draft: str, draft_model: Path | None = None, parallel: in
 
 def test_eagle3_heads_fit_where_there_are_hooks_and_the_form_is_right(models: Models) -> None:
     heads = header(models["eagle3"])
-    assert eagle3_layers(heads) == (1, 2, 3)
+    assert heads_in(heads) == Heads((1, 2, 3))
     for architecture in ("llama", "qwen3", "qwen35", "lfm2", "gpt-oss", "gemma4"):
         assert why_no_draft_model(header(models["llama"], architecture), heads) is None
     for architecture in WITHOUT_HOOKS:
@@ -88,12 +98,58 @@ def test_eagle3_heads_fit_where_there_are_hooks_and_the_form_is_right(models: Mo
         ({}, {"embedding_length": 32}, "lack output.weight and token_embd.weight"),
         ({}, {"block_count": 2}, "form"),
         ({"block_count": 3}, {}, "[1, 2, 3]"),
-        ({}, {"architecture": "dflash"}, "does not draft"),
-        ({}, {"architecture": "gemma4-assistant"}, "does not draft"),
     ]
     for target, draft, word in cases:
         pair = header(models["llama"], **target), header(models["eagle3"], **draft)
         assert word in (why_no_draft_model(*pair) or "")
+
+
+def test_blocks_and_assistants_fit_targets_of_their_form_alone(models: Models) -> None:
+    blocks = header(models["dflash"])
+    unmasked = {each: value for each, value in blocks.metadata.items() if "mask" not in each}
+    assert why_no_draft_model(header(models["llama"]), replace(blocks, metadata=unmasked))
+    cases: dict[str, list[tuple[dict[str, Any], dict[str, Any], str]]] = {
+        "llama dflash": [
+            ({}, {"embedding_length": 128}, "width 128"),
+            ({"architecture": "qwen2"}, {}, "no hooks for them in qwen2"),
+            ({"block_count": 3}, {}, "[0, 1, 3]"),
+            ({}, {"target_layers": "none"}, "layers []"),
+            ({}, {"block_size": 1}, "form"),
+            ({}, {"block_size": 65}, "form"),
+            ({}, {"hyper_connection.count": 4}, "form"),
+            ({}, {"attention.value_length": 16}, "form"),
+            ({}, {"attention.sliding_window": 64}, "form"),
+        ],
+        "gemma4 assistant": [
+            ({"architecture": "gemma3"}, {}, "no hooks for them in gemma3"),
+            ({}, {"embedding_length_out": 128}, "width 128"),
+            ({}, {"nextn_predict_layers": 1}, "form"),
+            ({}, {"attention.key_length": 64}, "form"),
+            ({}, {"attention.head_count_kv": 1}, "form"),
+            ({"attention.sliding_window_pattern": np.array([0, 1, 0, 1])}, {}, "form"),
+        ],
+    }
+    for names, refused in cases.items():
+        target, heads = names.split()
+        for changed, draft, word in [({}, {}, ""), *refused]:
+            pair = header(models[target], **changed), header(models[heads], **draft)
+            assert word in (why_no_draft_model(*pair) or "")
+            assert (why_no_draft_model(*pair) is None) is (not word)
+
+
+def test_what_a_block_gives_is_read_from_the_header(models: Models) -> None:
+    def block(name: str) -> DraftBlock | None:
+        heads = heads_in(header(models[name]))
+        assert heads is not None
+        assert heads.layers == (0, 1, 3)
+        return heads.block
+
+    assert block("dflash") == DraftBlock(8, 255)
+    assert block("dflash2") == DraftBlock(8, 255, top_k=4)
+    assert block("dspark") == DraftBlock(8, 255, skipped=0)
+    assert block("dspark with a bonus") == DraftBlock(8, 255)
+    assert heads_in(header(models["assistant"])) == Heads(shares_cache=True)
+    assert heads_in(header(models["llama"])) is None
 
 
 def test_what_may_be_a_target_and_how_it_drafts_is_read_from_the_header(models: Models) -> None:
@@ -131,6 +187,8 @@ def test_what_may_be_a_target_and_how_it_drafts_is_read_from_the_header(models: 
         ("lfm2", "7 tokens"),
         ("mamba", "cannot roll back"),
         ("eagle3", "width 64"),
+        ("dflash", "width 64"),
+        ("assistant", "width 64"),
     ):
         assert words in (how_it_drafts(header(models[name])) or "")
 
@@ -141,6 +199,10 @@ def test_heads_are_planned_where_there_are_some(models: Models, draft: str, para
     assert plan(models["mtp"], draft, parallel=parallel).heads == Heads()
     eagle3 = plan(models["llama"], draft, models["eagle3"], parallel)
     assert eagle3.heads == Heads((1, 2, 3))
+    block = plan(models["llama"], draft, models["dflash"], parallel)
+    assert block.heads == Heads((0, 1, 3), DraftBlock(8, 255))
+    assistant = plan(models["gemma4"], draft, models["assistant"], parallel)
+    assert assistant.heads == Heads(shares_cache=True)
     assert plan(models["llama"], "auto", parallel=parallel).heads is None
     assert plan(models["mtp"], "lookup", parallel=parallel).heads is None
     assert plan(models["mtp"], "auto", models["lfm2"]).heads is None, "the other one was named"
@@ -191,6 +253,8 @@ def test_promised_heads_that_cannot_draft_are_told_in_one_line_where_no_heads_we
         ("llama", "heads", None, 1, UsageError, "no MTP layers"),
         ("two mtp", "heads", None, 1, UsageError, "2 MTP layers"),
         ("llama", "model", "eagle3", 1, UsageError, "--draft heads"),
+        ("llama", "model", "dflash", 1, UsageError, "--draft heads"),
+        ("llama", "auto", "assistant", 1, PairMismatch, "no hooks for them in llama"),
     ],
 )
 def test_what_cannot_draft_ends_in_one_line_before_anything_is_loaded(

@@ -19,11 +19,17 @@ class DraftForecast:
         step_s: seconds of the pass that each token takes; 0 asks for no pass. A draft of passes grows token by
             token, and ends where the next is not worth its pass.
         start_s: seconds before the first token.
+        in_one_pass: whether one such pass gives the whole draft, however long.
     """
 
     chances: Sequence[float]
     step_s: float = 0.0
     start_s: float = 0.0
+    in_one_pass: bool = False
+
+    def passes(self, length: int) -> int:
+        """Return how many passes a draft of so many tokens takes."""
+        return min(length, 1) if self.in_one_pass else length
 
 
 class Drafter(Protocol):
@@ -87,7 +93,9 @@ class Plan:
         if self.forecast is None or not self.verify_s:
             return None
         verify_s = self.verify_s[: self.draft_length + 1]  # there may be less room than planned
-        return Worth(self.forecast.chances[0], self.forecast.step_s, verify_s, self.rate)
+        # Once the pass is made that gives all of them, a further token costs none.
+        step_s = 0.0 if self.forecast.in_one_pass else self.forecast.step_s
+        return Worth(self.forecast.chances[0], step_s, verify_s, self.rate)
 
 
 class NoDrafter:

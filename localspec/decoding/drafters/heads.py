@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.drafter import Plan
+from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.model import LanguageModel, Logits, Pass
@@ -18,29 +18,41 @@ class HeadsOfTarget(LanguageModel, Protocol):
     Attributes:
         fresh: tokens of a text that they begin with, where they would have to evaluate more.
         longest: most tokens of a draft.
+        in_one_pass: whether one pass gives all of them.
     """
 
     fresh: int
     longest: int
+    in_one_pass: bool
 
     def knows(self, tokens: Sequence[int]) -> bool:
         """Return whether the target has computed what they need to draft after `tokens`."""
 
 
 class HeadsDrafter(ModelDrafter):
-    """Proposes what the heads of the target would choose, one pass a token; their ids are the target's.
+    """Proposes what the heads of the target would choose, one pass a token or one for all; their ids are the target's.
 
     Where in a text they begin is their own business, for they count places as the target does.
     """
 
     name = "heads"
 
+    def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:
+        """Return what a draft model would expect, no further than they draft; see `Drafter`."""
+        forecast, heads = super().forecast(tokens), cast(HeadsOfTarget, self.model)
+        if forecast is None:
+            return None
+        chances = forecast.chances[: heads.longest]
+        return replace(forecast, chances=chances, in_one_pass=heads.in_one_pass)
+
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
     ) -> Generator[Pass, Logits, Draft]:
         """Propose tokens, no more than they can."""
-        most = min(plan.draft_length, cast(HeadsOfTarget, self.model).longest)
-        return super().propose(tokens, replace(plan, draft_length=most), chooser)
+        heads = cast(HeadsOfTarget, self.model)
+        most = min(plan.draft_length, heads.longest)
+        draft = yield from super().propose(tokens, replace(plan, draft_length=most), chooser)
+        return replace(draft, passes=min(draft.passes, 1)) if heads.in_one_pass else draft
 
     def _read(self, tokens: Sequence[int]) -> Sequence[int] | None:
         return super()._read(tokens) if cast(HeadsOfTarget, self.model).knows(tokens) else None

@@ -12,7 +12,6 @@ _FURTHEST = 4.0
 def best_length(
     chances: Sequence[float],
     verify_s: Sequence[float],
-    step_s: float = 0.0,
     affordable_s: float = inf,
 ) -> tuple[int, float]:
     """Return the draft length with the highest rate, and that rate in tokens per second; 0 is plain decoding.
@@ -21,8 +20,7 @@ def best_length(
 
     Args:
         chances: of every drafted token, to be accepted when those before it were.
-        verify_s: seconds of the target's pass by the draft length, from 0 on; longer drafts are not considered.
-        step_s: seconds that drafting each token takes.
+        verify_s: seconds of a round by the draft length, from 0 on; longer drafts are not considered.
         affordable_s: rounds that take longer are not considered.
     """
     best, rate = 0, 1 / verify_s[0]
@@ -30,9 +28,8 @@ def best_length(
     for length, (chance, pass_s) in enumerate(zip(chances, verify_s[1:], strict=False), start=1):
         reach *= chance
         confirmed += reach
-        seconds = pass_s + length * step_s
-        if seconds <= affordable_s and confirmed > rate * seconds:
-            best, rate = length, confirmed / seconds
+        if pass_s <= affordable_s and confirmed > rate * pass_s:
+            best, rate = length, confirmed / pass_s
     return best, rate
 
 
