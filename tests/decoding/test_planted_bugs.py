@@ -98,7 +98,6 @@ BUGS = table(
         a draft follows the token before | call Pass 1 | Pass(Role.DRAFT_MODEL, visible[:-1] or visible, rows=1, more=draft)
     AnswerConstraint._follow
         a grammar's state that a rejected draft leaves behind | delete 1 | pass
-        a grammar's state is compared by length | compare | _ and len(self._tokens) != len(answer)
     candidates
         the grammar masks after top-k | call allowed_ids | (lambda ids: ids[allows(ids) & (row[ids] > -np.inf)])(top_ids(row, 1 if greedy else params.top_k))
     AnswerConstraint.allows
