@@ -22,7 +22,7 @@ class _Context:
     """As much of a context as restoring asks for."""
 
     model: Any = SimpleNamespace(options=LoadOptions(), on_gpu=False)
-    native = SimpleNamespace(handle=0)
+    native = SimpleNamespace(handle=0, filled=lambda _number: None)
     n_ctx = _N_CTX
     number = 0
 
