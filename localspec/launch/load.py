@@ -30,7 +30,7 @@ from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Sequences
 from localspec.engine.answering import StateLeftError
 from localspec.engine.protocol import Loading, Measuring, StateSaved
-from localspec.errors import ModelLoadError
+from localspec.errors import ModelLoadError, PassFailed
 from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
@@ -379,7 +379,7 @@ class _Loading:
         options = self.plan.draft_options or options
         return self._model(path, options, self.plan.draft_lora)
 
-    def _give_up_heads(self, error: ModelLoadError) -> None:
+    def _give_up_heads(self, error: ModelLoadError | PassFailed) -> None:
         """Go on without heads; raises the error where they were wanted by name."""
         if self.plan.needs_heads:
             raise error
@@ -399,11 +399,11 @@ class _Loading:
         from localspec.llama.place_heads import PlaceHeads  # noqa: PLC0415 - likewise
 
         model, path = target, self.plan.draft_model
+        own: LlamaHeads | PlaceHeads | None = None
         try:
             if not heads.is_mtp:
                 assert path is not None, "they are in a file"  # noqa: S101
                 model = self._model(path, self.plan.draft_options or options, is_heads=True)
-            own: LlamaHeads | PlaceHeads
             if heads.block is not None or heads.shares_cache:
                 own = PlaceHeads(model, targets, self.cancel, options, heads.layers, heads.block)
             else:
@@ -416,19 +416,20 @@ class _Loading:
                     heads.count,
                     of_outputs=heads.of_outputs,
                 )
-        except ModelLoadError as error:
+            if costs is not None:
+                costs = self._with_heads(costs, own)
+        except (ModelLoadError, PassFailed) as error:
             self._give_up_heads(error)
-            if model is not target:
-                self._let_go(model)
-            return None, costs
-        if costs is not None:
-            costs = self._with_heads(costs, own)
-            if self._is_idle(costs, len(targets)):
-                own.close()
-                if model is not target:
-                    self._let_go(model)
-                return None, costs
-        return own, costs
+            pays = False
+        else:
+            pays = costs is None or not self._is_idle(costs, len(targets))
+        if pays:
+            return own, costs
+        if own is not None:
+            own.close()
+        if model is not target:
+            self._let_go(model)
+        return None, costs
 
     def _with_heads(self, costs: PairCosts, heads: "LlamaHeads | PlaceHeads") -> PairCosts:
         name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)

@@ -80,6 +80,7 @@ class LlamaHeads:
     ) -> None:
         self.model, self.count, self.is_mtp = model, count, not layers
         self._targets, self._layers, self._of_outputs = targets, layers, of_outputs
+        self._cancel = cancel
         features = row_width(targets[0], layers)
         # A row that goes in is as wide as one that comes out.
         self.width = features if self.is_mtp else int(native.llama_model_n_embd(model.handle))
@@ -157,7 +158,7 @@ class LlamaHeads:
             self.native.decode([step.part for step in group])
         except (Cancelled, PassFailed):
             for step in group:
-                step.view.forget([])
+                step.view.undo()
             raise
         parts = [step.part for step in group]
         counts = [part.rows if self._of_outputs else len(part.tokens) for part in parts]
@@ -176,6 +177,8 @@ class LlamaHeads:
         n_past = self.native.held(number)
         part = Part(number, [0] * len(features), n_past, len(features), features)
         if native.llama_encode(self.native.handle, self._features.fill([part])) != 0:
+            if self._cancel.is_set:
+                raise Cancelled
             raise PassFailed("llama.cpp could not encode what the target computed: use --draft off")
         return hidden_rows(self.native.handle, len(features), self.width)
 
@@ -321,6 +324,10 @@ class HeadSequence:
         self._tokens, self._own = list(skipped), {}
         self._begin = self._settled = len(skipped)
 
+    def undo(self) -> None:
+        """Remove what a pass that failed left behind; the same pass can be made again."""
+        self._native.remove(self.number, max(0, len(self._tokens) - self._first))
+
     def last_step(self, tokens: list[int], rows: int) -> HeadStep:
         """Evaluate what the last pass has no room for; return what is left to it."""
         self._rewind(tokens, self.common_prefix(tokens[: len(tokens) - rows]))
@@ -397,7 +404,9 @@ class HeadSequence:
             # Of several layers, the last token was read by one alone.
             self._settled = max(start, step.settled - (self._count > 1 and step.rows > 0))
         if step.layer == 0:
-            self._own = {}
+            # What is still to be gone on from stays: where another sequence's part fails, the same pass is made again.
+            first = start - 1 if self._count == 1 else end if step.rows else end - 1
+            self._own = {place: row for place, row in self._own.items() if place >= first}
         if hidden is not None:
             self._own[end - 1] = hidden
 

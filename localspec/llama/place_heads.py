@@ -8,6 +8,7 @@ Source: `common_speculative_impl_draft_dflash` and `…_mtp` of llama.cpp.
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -110,7 +111,8 @@ class PlaceHeads:
 
     def close(self) -> None:
         """Free the context, and follow the target no more; closing twice is harmless."""
-        unfollow(self._targets, self._layers)
+        with suppress(PassFailed):  # the target may be closed
+            unfollow(self._targets, self._layers)
         self.native.close()
 
 

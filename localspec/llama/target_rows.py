@@ -46,7 +46,7 @@ class TargetRows:
             self.begin, place = part.n_past, 0
         del self._tokens[place:], self._rows[place:]
         self._tokens += part.tokens
-        self._rows += list(rows)
+        self._rows += [row.copy() for row in rows]  # a view would keep all rows of the pass
         if len(self._tokens) > 2 * HEADS_MEMORY:
             gone = len(self._tokens) - HEADS_MEMORY
             self.begin += gone

@@ -275,6 +275,8 @@ def _fits_cache(target: "GgufHeader", draft: "GgufHeader") -> bool:
     return (
         n_layers == _number(draft, "nextn_predict_layers") > 0
         and _values(target, "attention.sliding_window_pattern")[-2:] == [1, 0]
+        and 1
+        in _values(draft, "attention.sliding_window_pattern")  # else llama.cpp ends the process
         and all({*own} <= {*theirs} for theirs, own in pairs)  # of each layer, or one for all
     )
 

@@ -85,7 +85,8 @@ def _recent_at(context: Sequence[StoredMessage], request: StoredMessage) -> int:
 def options_for(options: ReplyOptions, n_ctx: int) -> ReplyOptions:
     """Return how a summary is made: in free words, in an eighth of the context, and not over and over."""
     most = max(_LEAST_TOKENS, n_ctx // _SUMMARY_SHARE)
-    return replace(ReplyOptions(options.sampling, options.seed, most), stop_loops=True)
+    made = ReplyOptions(options.sampling, options.seed, most)
+    return replace(made, stop_loops=True, think=options.think)
 
 
 def branched(message: StoredMessage, ids: Mapping[int, int]) -> str:

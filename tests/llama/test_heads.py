@@ -297,6 +297,39 @@ def test_heads_that_are_closed_leave_the_target_as_it_was(bench: Bench) -> None:
     np.testing.assert_allclose(row, alone.logits(text, rows=1), atol=OTHER_STATE)
 
 
+def test_a_pass_that_failed_can_be_made_again(bench: Bench) -> None:
+    """As the scheduler does it for those beside a cancelled one, at every token of a draft."""
+    random, cancel = Random(8), CancelFlag()
+    targets = LlamaSequences(bench.target, cancel, replace(OPTIONS, max_rows=8), 2, 16)
+    heads = bench.of(targets.views, cancel)
+    texts = [text_of(random, length) for length in (33, 50)]
+    most = min(3, heads.views[0].longest)
+    for failing in range(1 if bench.several else most):
+        drafts: list[list[int]] = [[], []]
+        for slot, text in enumerate(texts):
+            targets.views[slot].prefill(text[:-1])
+        alone = [bench.made(text) for text in texts]
+        for at in range(most):
+            requests = [
+                (slot, Pass(Role.DRAFT_MODEL, [*texts[slot], *drafts[slot]], 1)) for slot in (0, 1)
+            ]
+            if at == failing:
+                cancel.set()
+                with pytest.raises(Cancelled):
+                    heads.together(requests)
+                cancel.clear()
+            for (slot, request), row in zip(requests, heads.together(requests), strict=True):
+                expected = alone[slot][2].logits(request.tokens, rows=1)
+                np.testing.assert_allclose(row, expected, atol=OTHER_STATE, rtol=0)
+                drafts[slot].append(int(row[-1].argmax()))
+        for each in alone:
+            each[1].close()
+            each[0].close()
+        texts = [[*text, random.randrange(256)] for text in texts]
+    heads.close()
+    targets.close()
+
+
 def test_several_at_once_are_each_as_alone(bench: Bench) -> None:
     """Targets and heads, jointly and in any order: cut back, begun anew, idle for a while."""
     random, cancel, most = Random(6), CancelFlag(), 3
