@@ -109,7 +109,7 @@ class Outbox:
         with self._changed:
             while not self._may_leave():
                 # Between two looks at the clock the pause may end.
-                self._changed.wait(max(self._pause_s(), 0.001) if self._waiting else None)
+                self._changed.wait(self._pause_s() or (0.001 if self._waiting else None))
             waiting, self._waiting = self._waiting, {}
             events, self._events = self._events, {}
             if any(isinstance(event, Text) for parts in events.values() for event in parts):
