@@ -255,6 +255,7 @@ class HeadSequence:
         self._tokens: list[int] = []
         self._begin = self._settled = 0
         self._own: dict[int, Rows] = {}  # by their places, rows that heads left
+        self._seen: list[int] = []  # the text that those are of
         self.n_ctx, self.n_vocab = self._native.n_ctx, self._native.n_vocab
 
     @property
@@ -314,14 +315,14 @@ class HeadSequence:
             self.forget(self._tokens[:n_past])
             return
         self._native.remove(self.number, n_past - self._first)
-        del self._tokens[n_past:]
+        del self._tokens[n_past:], self._seen[n_past:]
         self._settled = min(self._settled, n_past)
         self._own = {place: row for place, row in self._own.items() if place < n_past}
 
     def forget(self, skipped: list[int]) -> None:
         """Forget everything; the text begins with these tokens, which are not evaluated."""
         self._native.clear(self.number)
-        self._tokens, self._own = list(skipped), {}
+        self._tokens, self._seen, self._own = list(skipped), list(skipped), {}
         self._begin = self._settled = len(skipped)
 
     def undo(self) -> None:
@@ -349,7 +350,7 @@ class HeadSequence:
 
     def _rewind(self, tokens: list[int], start: int) -> None:
         """Forget what is not of `tokens`, and whatever is to be evaluated again; rows that heads left of the text stay."""
-        same = common_prefix(self._tokens, tokens)
+        same = common_prefix(self._seen, tokens)
         own = {place: row for place, row in self._own.items() if place < same}
         if (
             start > len(self._tokens)
@@ -358,7 +359,7 @@ class HeadSequence:
         ):
             self.forget(tokens[:start])
         self.truncate(start)
-        self._own = own
+        self._own, self._seen = own, tokens[:same]
 
     def _catch_up(self, tokens: list[int], end: int) -> None:
         """Evaluate tokens up to a place, without rows."""
@@ -400,6 +401,8 @@ class HeadSequence:
         start = len(self._tokens)
         self._tokens += step.part.tokens
         end = len(self._tokens)
+        if end > len(self._seen):
+            self._seen = list(self._tokens)
         if self._settled == start:
             # Of several layers, the last token was read by one alone.
             self._settled = max(start, step.settled - (self._count > 1 and step.rows > 0))
