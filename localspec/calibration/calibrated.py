@@ -34,8 +34,7 @@ from localspec.storage.files import private_directory, read_bounded, write_atomi
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
-    from localspec.llama.heads import LlamaHeads
-    from localspec.llama.place_heads import PlaceHeads
+    from localspec.llama.draft_heads import DraftHeads
 
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
 OF_HEADS = Schedule(
@@ -149,7 +148,7 @@ def calibrated(
 
 
 def calibrated_heads(
-    heads: "LlamaHeads | PlaceHeads", on_progress: Callable[[float], None] = lambda _share: None
+    heads: "DraftHeads", on_progress: Callable[[float], None] = lambda _share: None
 ) -> StoredCosts:
     """Return what passes of heads cost: from the cache at once, else measured in less than a second and stored."""
     key = key_of(_HEADS, heads.model.path, heads.model.options)

@@ -53,8 +53,7 @@ from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.decoding.drafters.spelling import Spelling
-    from localspec.llama.heads import LlamaHeads
-    from localspec.llama.place_heads import PlaceHeads
+    from localspec.llama.draft_heads import DraftHeads
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
@@ -224,7 +223,7 @@ class _Loading:
             longest = min(safe, targets.most_rows, most_removed + 1) - 1
             if plan.exact:
                 self.notes.append(self._price(min(longest, plan.options.max_rows - 1)))
-        draft_models: LlamaSequences | LlamaHeads | PlaceHeads | None = None
+        draft_models: LlamaSequences | DraftHeads | None = None
         if longest > 0 and plan.heads is not None:
             draft_models, costs = self._heads(plan.heads, target, targets.views, options, costs)
         elif draft_model is not None:
@@ -241,7 +240,7 @@ class _Loading:
     def _assembled(
         self,
         targets: LlamaSequences,
-        draft_models: "LlamaSequences | LlamaHeads | PlaceHeads | None",
+        draft_models: "LlamaSequences | DraftHeads | None",
         costs: PairCosts | None,
         longest: int,
         parallel: int,
@@ -301,7 +300,7 @@ class _Loading:
     def _unforeseen(
         self,
         targets: LlamaSequences,
-        draft_models: "LlamaSequences | LlamaHeads | PlaceHeads | None",
+        draft_models: "LlamaSequences | DraftHeads | None",
         parallel: int,
     ) -> Iterator[str]:
         """Return where llama.cpp took more than was planned; several sequences were not planned."""
@@ -393,13 +392,13 @@ class _Loading:
         targets: Sequence[LlamaSequence],
         options: LoadOptions,
         costs: PairCosts | None,
-    ) -> "tuple[LlamaHeads | PlaceHeads | None, PairCosts | None]":
+    ) -> "tuple[DraftHeads | None, PairCosts | None]":
         """Return the heads that follow the target's sequences, and what the pair costs; no heads where none were wanted by name and they are of no use."""
         from localspec.llama.heads import LlamaHeads  # noqa: PLC0415 - few targets have some
         from localspec.llama.place_heads import PlaceHeads  # noqa: PLC0415 - likewise
 
         model, path = target, self.plan.draft_model
-        own: LlamaHeads | PlaceHeads | None = None
+        own: DraftHeads | None = None
         try:
             if not heads.is_mtp:
                 assert path is not None, "they are in a file"  # noqa: S101
@@ -431,7 +430,7 @@ class _Loading:
             self._let_go(model)
         return None, costs
 
-    def _with_heads(self, costs: PairCosts, heads: "LlamaHeads | PlaceHeads") -> PairCosts:
+    def _with_heads(self, costs: PairCosts, heads: "DraftHeads") -> PairCosts:
         name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)
         measured = calibrated_heads(heads, self._measuring(f"heads of {name}"))
         of_block = self.plan.heads is not None and self.plan.heads.block is not None

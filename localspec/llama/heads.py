@@ -13,10 +13,8 @@ Source: `common_speculative_impl_draft_mtp` and `…_eagle3` of llama.cpp, whose
 2025, arXiv:2503.01840.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import cast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,9 +23,9 @@ from localspec.decoding.model import Logits, Pass
 from localspec.decoding.scheduler import NO_ROWS
 from localspec.errors import PassFailed
 from localspec.llama.batch import Batch, Part
+from localspec.llama.draft_heads import DraftHeads, HeadsContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
-from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.staging import Rows, hidden_rows, keep_hidden_rows, use_mtp_layer
 from localspec.llama.target_rows import (
@@ -35,7 +33,6 @@ from localspec.llama.target_rows import (
     common_prefix,
     follow,
     row_width,
-    unfollow,
 )
 from localspec.options import HEADS_MEMORY, LoadOptions
 
@@ -43,7 +40,7 @@ _MARGIN = 11
 """Tokens of which the target's rows are to be known before heads draft."""
 
 
-class LlamaHeads:
+class LlamaHeads(DraftHeads):
     """Heads of a target, as the sequences of a draft model: one for each of the target's.
 
     Args:
@@ -78,49 +75,27 @@ class LlamaHeads:
         *,
         of_outputs: bool = False,
     ) -> None:
-        self.model, self.count, self.is_mtp = model, count, not layers
-        self._targets, self._layers, self._of_outputs = targets, layers, of_outputs
-        self._cancel = cancel
+        self.count, self.is_mtp = count, not layers
+        self._of_outputs, self._cancel = of_outputs, cancel
         features = row_width(targets[0], layers)
         # A row that goes in is as wide as one that comes out.
         self.width = features if self.is_mtp else int(native.llama_model_n_embd(model.handle))
-        self.native = _HeadsContext(model, targets, cancel, options, self.width, mtp=self.is_mtp)
-        keep_hidden_rows(self.native.handle, of_all=not of_outputs)
+        own = options.for_heads(len(targets))
+        context = HeadsContext(
+            model, targets, cancel, own, own.max_rows, self.width, of_target=self.is_mtp
+        )
+        super().__init__(model, targets, layers, context)
+        keep_hidden_rows(context.handle, of_all=not of_outputs)
         self._features: Batch | None = None
         if layers:
-            room, numbers = self.native.n_batch, len(targets)
+            room, numbers = self.n_batch, len(targets)
             self._features = Batch(room, numbers, width=features, with_tokens=False)
         latest = follow(targets, layers)
-        self.views = [HeadSequence(self, *each) for each in enumerate(latest)]
-        self.n_batch, self.most_rows = self.native.n_batch, self.native.max_rows
-
-    @property
-    def chunk(self) -> int:
-        """Tokens of a text that the next pass takes."""
-        return self.n_batch
-
-    def missing(self, slot: int, request: Pass) -> int:
-        """Return how many tokens of a request are to be evaluated; see `Sequences`."""
-        end = len(request.tokens) - request.rows
-        return len(request.tokens) - self.views[slot].common_prefix(request.tokens[:end])
-
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
-        """Evaluate the next `count` tokens of a request, without rows; see `Sequences`.
-
-        Of a part of a text, the whole says where to start: it alone tells how late they may begin.
-        """
-        tokens = list(request.tokens)
-        view = self.views[slot]
-        start = view.common_prefix(tokens[: len(tokens) - request.rows])
-        view.prefill(tokens[: start + count], start)
+        self.views: list[HeadSequence] = [HeadSequence(self, *each) for each in enumerate(latest)]
+        self.most_rows = context.max_rows
 
     def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
-        """Return the logits of requests of several sequences, in this order; see `Sequences`.
-
-        Raises:
-            Cancelled: the flag was set.
-            PassFailed: llama.cpp reports a failure, or the target has not computed what they go on from.
-        """
+        """Return the logits of requests, as few passes as they need; see `DraftHeads`."""
         steps = [
             self.views[slot].last_step(list(request.tokens), request.rows)
             for slot, request in requests
@@ -182,9 +157,6 @@ class LlamaHeads:
             raise PassFailed("llama.cpp could not encode what the target computed: use --draft off")
         return hidden_rows(self.native.handle, len(features), self.width)
 
-    def close_ranks(self, running: Collection[int]) -> None:
-        """Do nothing: each stays where it is."""
-
     def blank_pass(self, width: int) -> None:
         """Make a pass over so many tokens that mean nothing, and forget them: what takes as long as any other."""
         context = self.native
@@ -200,12 +172,6 @@ class LlamaHeads:
             context.decode([Part(0, [0] * width, 0, given, rows)])
         hidden_rows(context.handle, given if self._of_outputs else width, self.width)
         context.clear(0)
-
-    def close(self) -> None:
-        """Free the context, and follow the target no more; closing twice is harmless."""
-        with suppress(PassFailed):  # the target may be closed
-            unfollow(self._targets, self._layers)
-        self.native.close()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -412,32 +378,3 @@ class HeadSequence:
             self._own = {place: row for place, row in self._own.items() if place >= first}
         if hidden is not None:
             self._own[end - 1] = hidden
-
-
-class _HeadsContext(NativeContext):
-    """The context of heads: beside each token a row goes in, and its memory is a cache, whatever the target's is."""
-
-    def __init__(
-        self,
-        model: LlamaModel,
-        targets: Sequence[LlamaSequence],
-        cancel: CancelFlag,
-        options: LoadOptions,
-        width: int,
-        *,
-        mtp: bool,
-    ) -> None:
-        self._embedding_width = width
-        self._target, self._mtp = targets[0].native.handle, mtp
-        own = replace(options.for_heads(len(targets)), n_ctx=targets[0].n_ctx)
-        super().__init__(model, cancel, own, own.max_rows, len(targets))
-
-    def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
-        params = super()._params(options, rows)
-        params.n_rs_seq = 0
-        params.ctx_type = native.LLAMA_CONTEXT_TYPE_MTP if self._mtp else 0
-        params.ctx_other = cast(native.llama_context_p, self._target)
-        return params
-
-    def _truncates(self) -> bool:
-        return True

@@ -7,10 +7,8 @@ it looks into the target's, from the place of the latest token, whichever token 
 Source: `common_speculative_impl_draft_dflash` and `…_mtp` of llama.cpp.
 """
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import cast
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,9 +17,9 @@ from localspec.decoding.draft_block import DraftBlock
 from localspec.decoding.model import Logits, Pass
 from localspec.errors import PassFailed
 from localspec.llama.batch import Batch, Part
+from localspec.llama.draft_heads import DraftHeads, HeadsContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
-from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.staging import Rows, hidden_rows, keep_hidden_rows
 from localspec.llama.target_rows import (
@@ -29,7 +27,6 @@ from localspec.llama.target_rows import (
     common_prefix,
     follow,
     row_width,
-    unfollow,
 )
 from localspec.options import LoadOptions
 
@@ -38,7 +35,7 @@ _KNOWN = 12
 _UNKNOWN = "the heads need what the target has not computed of this text: use --draft off"
 
 
-class PlaceHeads:
+class PlaceHeads(DraftHeads):
     """Heads of a target, as the sequences of a draft model: one for each of the target's.
 
     Args:
@@ -69,55 +66,30 @@ class PlaceHeads:
         layers: Sequence[int] = (),
         block: DraftBlock | None = None,
     ) -> None:
-        self.model, self._targets, self._layers = model, targets, layers
-        width = row_width(targets[0], layers)
-        self.native = _PlaceContext(model, targets, cancel, options, width, block)
+        context = _PlaceContext(
+            model, targets, cancel, options, row_width(targets[0], layers), block
+        )
+        super().__init__(model, targets, layers, context)
         pairs = zip(targets, follow(targets, layers), strict=True)
         if block is None:
-            keep_hidden_rows(self.native.handle)
-            self.views: list[_Place] = [_AssistantPlace(self.native, *each) for each in pairs]
+            keep_hidden_rows(context.handle)
+            self.views: list[_Place] = [_AssistantPlace(context, *each) for each in pairs]
         else:
             self.views = [
-                _BlockPlace(self.native, *each, number, block) for number, each in enumerate(pairs)
+                _BlockPlace(context, *each, number, block) for number, each in enumerate(pairs)
             ]
-        self.n_batch = self.native.n_batch
-
-    @property
-    def chunk(self) -> int:
-        """Tokens of a text that the next pass takes."""
-        return self.n_batch
-
-    def missing(self, slot: int, request: Pass) -> int:
-        """Return how many tokens of a request are to be evaluated; see `Sequences`."""
-        end = len(request.tokens) - request.rows
-        return len(request.tokens) - self.views[slot].common_prefix(request.tokens[:end])
-
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
-        """Evaluate the next `count` tokens of a request, without rows; see `Sequences`."""
-        view, tokens = self.views[slot], request.tokens[: len(request.tokens) - request.rows]
-        start = view.common_prefix(tokens)  # of a part, it would be another
-        view.prefill(tokens[: start + count], start)
 
     def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
         """Return the logits of requests, one after the other; see `Sequences`."""
         return [self.views[slot].logits(each.tokens, each.rows) for slot, each in requests]
 
-    def close_ranks(self, running: Collection[int]) -> None:
-        """Do nothing: each makes passes of its own."""
-
     def blank_pass(self, width: int) -> None:
         """Do what drafting after so many new tokens takes, of tokens that mean nothing."""
         self.views[0].blank_pass(width)
 
-    def close(self) -> None:
-        """Free the context, and follow the target no more; closing twice is harmless."""
-        with suppress(PassFailed):  # the target may be closed
-            unfollow(self._targets, self._layers)
-        self.native.close()
 
-
-class _PlaceContext(NativeContext):
-    """The context of heads: its memory is a cache, whatever the target's is, or the target's own.
+class _PlaceContext(HeadsContext):
+    """The context of such heads, which takes in rows of the target without tokens.
 
     Attributes:
         is_shared: whether several sequences draft with it.
@@ -132,11 +104,9 @@ class _PlaceContext(NativeContext):
         width: int,
         block: DraftBlock | None,
     ) -> None:
-        self._target, self._shares_cache = targets[0].native.handle, block is None
-        self._embedding_width = width if block is None else 0
-        own = replace(options.for_heads(), n_ctx=targets[0].n_ctx)
         self.is_shared, rows = len(targets) > 1, 1 if block is None else block.size
-        super().__init__(model, cancel, own, rows, len(targets))
+        own, beside = options.for_heads(), width if block is None else 0
+        super().__init__(model, targets, cancel, own, rows, beside, of_target=block is None)
         if block is not None:
             native.llama_set_causal_attn(self.handle, block.causal)
             if block.top_k:
@@ -162,18 +132,8 @@ class _PlaceContext(NativeContext):
         """Return rows that mean nothing."""
         return np.zeros((count, self._features.width), np.float32)
 
-    def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
-        params = super()._params(options, rows)
-        params.n_rs_seq = 0
-        params.ctx_type = native.LLAMA_CONTEXT_TYPE_MTP if self._shares_cache else 0
-        params.ctx_other = cast(native.llama_context_p, self._target)
-        return params
 
-    def _truncates(self) -> bool:
-        return True
-
-
-class _Place:
+class _Place(ABC):
     """What heads draft from, and the function from tokens to logits. Until the target goes on, what follows is their own.
 
     Attributes:
@@ -238,17 +198,17 @@ class _Place:
             self._text = tokens
         return self._row(tokens[-1], drafted)
 
+    @abstractmethod
     def _start(self, tokens: list[int]) -> None:
         """Get ready to draft what follows `tokens`, the last of which the target has not computed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _row(self, token: int, drafted: int) -> Logits:
         """Return the row after a token, before which so many were drafted, itself among them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def blank_pass(self, width: int) -> None:
         """Do what drafting after so many new tokens takes; see `PlaceHeads`."""
-        raise NotImplementedError
 
 
 class _AssistantPlace(_Place):
