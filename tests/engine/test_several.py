@@ -232,7 +232,9 @@ def test_one_that_is_too_long_is_refused_and_the_others_go_on() -> None:
 
 
 def test_an_unforeseen_fault_ends_what_runs_and_not_the_models() -> None:
-    script = {"answers": RIVERS, "parallel": 3, "fails": {"Danube": ["model", 9]}}
+    fails = {"Danube": ["model", 9]}
+    # Slow enough that all four are asked before it fails.
+    script = {"answers": RIVERS, "parallel": 3, "fails": fails, "pass_s": 0.05}
     with double(script) as engine:
         numbers = asked(engine, "Rhine", "Danube", "Rhine", "Rhine")
         failed = hear_ends(engine, *numbers).of(Failed)
