@@ -87,7 +87,7 @@ class ChatTemplate:
         if think not in self._views:
             tagged = bool(thinking_tags(self.source))
             plan = thinking_plan(think, self.source, self._question, tagged=tagged)
-            note = f"{self._model}'s chat template {plan.note}" if plan.note else ""
+            note = printable_line(f"{self._model}'s chat template {plan.note}") if plan.note else ""
             view = copy(self)
             view.thinking = replace(plan, note=note)
             if len(self._views) == _MOST_VIEWS:

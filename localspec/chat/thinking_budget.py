@@ -25,6 +25,7 @@ class BudgetState:
         spent: tokens of thoughts so far.
         closing: ids that are forced next.
         answers: whether the answer has begun, so that no tag counts any more.
+        ended: whether thoughts were ended already, so that those that begin again are followed by the answer.
     """
 
     rule: Any = None
@@ -33,6 +34,7 @@ class BudgetState:
     spent: int = 0
     closing: tuple[int, ...] = ()
     answers: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +80,9 @@ class ThinkingBudget:
             rest, block = state.closing[1:], state.block
             if rest or block is None:
                 return replace(state, closing=rest)
-            more = block.more and not self.ending(block)[1]
+            more = block.more and not self._ending(state, block)[1]
             rule = state.rule if self.behind is None else self.behind(more)
-            return BudgetState(rule, spent=state.spent, answers=not more)
+            return BudgetState(rule, spent=state.spent, answers=not more, ended=True)
         if self.rule is not None:
             state = replace(state, rule=self.rule.step(state.rule, token))
         return self._bounded(self._followed(state, token))
@@ -125,12 +127,18 @@ class ThinkingBudget:
             return replace(state, text=b"", answers=True)
         return replace(state, block=self.tags[at], text=text[len(opens[at]) :])
 
+    def _ending(self, state: BudgetState, block: ThinkingTags) -> tuple[str, str]:
+        before, behind = self.ending(block)
+        if state.ended and block.more and not behind:
+            behind = next((each.open for each in self.tags if not each.close), "")
+        return before, behind
+
     def _bounded(self, state: BudgetState) -> BudgetState:
         """Return a state with the ids that end its thoughts, if they took all that they may."""
         block = state.block
         if block is None or block.words or state.spent < self.budget or _splits(state.text):
             return state
-        before, behind = self.ending(block)
+        before, behind = self._ending(state, block)
         text = state.text.decode("latin-1")  # tags are ASCII
         begun = overlap(text, block.close)
         if begun or text.endswith(before):

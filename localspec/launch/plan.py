@@ -296,6 +296,8 @@ def _heads(
     needs_model = any(mode.needs_draft_model for mode in modes)
     named = request.draft_model is not None or request.draft_lora is not None
     file = headers[1] if len(headers) > 1 else None
+    if wanted and not needs_model and not auto:
+        _require_use(request, file)
     if file is not None and (in_file := heads_in(file)) is not None:
         if needs_model:
             raise UsageError(f"{file.name} holds heads of a target: use --draft heads")
@@ -315,6 +317,14 @@ def _heads(
         if mtp_layers(target) and why_no_drafts(target) is None:
             notes.append(f"{target.name} {reason}: they do not draft")
     return headers, None, notes
+
+
+def _require_use(request: LaunchOptions, file: GgufHeader | None) -> None:
+    """Raise UsageError where something is named that heads alone have no use for."""
+    if request.draft_lora is not None:
+        raise UsageError("heads take no adapter: use --draft heads without --draft-lora")
+    if file is not None and request.draft_model is not None and heads_in(file) is None:
+        raise UsageError(f"{file.name} holds no heads: use --draft model, or another --draft-model")
 
 
 def _why_unfit(target: GgufHeader, draft_model: GgufHeader) -> str:

@@ -48,7 +48,7 @@ def think_of(
 
     Args:
         effort: OpenAI's `reasoning_effort`.
-        variables: `chat_template_kwargs`; of these, a switch that is off counts first, then a budget, then an effort.
+        variables: `chat_template_kwargs`; of these, a switch or an effort that is off counts first, then a budget, then an effort.
         budget: most tokens of thoughts; less than none is no limit.
 
     Raises:
@@ -69,14 +69,14 @@ def think_of(
     switches = [given[each] for each in _SWITCHES if each in given]
     if False in switches:
         return "off"
-    budget, effort = given.get(_BUDGET, budget), given.get(_EFFORT, effort)
-    if budget is not None:
-        return "on" if budget < 0 else budget
-    if effort is None:
-        return "on" if switches else None
-    if effort not in _EFFORTS:
+    most: int | None = given.get(_BUDGET, budget)
+    effort = given.get(_EFFORT, effort)
+    if effort is not None and effort not in _EFFORTS:
         raise UsageError(f"{_EFFORT} is {cut(effort)}: choose one of {', '.join(_EFFORTS)}")
-    return _EFFORTS[effort]
+    level: str | None = None if effort is None else _EFFORTS[effort]
+    if level != "off" and most is not None and most >= 0:
+        return most
+    return level or ("on" if switches or most is not None else None)
 
 
 def schema_of(wanted: Any) -> tuple[Any, bool]:

@@ -217,6 +217,8 @@ def _messages(body: ResponsesBody) -> list[Message]:
             thoughts += content if isinstance(content, str) else ""
             continue
         message = _as_message(item)
+        if isinstance(message, dict) and message.get("role") not in {"assistant", "tool"}:
+            thoughts = ""  # of an answer that was never finished
         last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
         if thoughts and isinstance(message, dict) and message.get("role") == "assistant":
             message, last = {**message, "reasoning_content": thoughts}, {}

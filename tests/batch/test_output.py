@@ -26,8 +26,11 @@ from localspec.batch.record import (
     record_of,
     reply_fields,
 )
+from localspec.batch.request import Form
 from localspec.batch.source import Line
+from localspec.cli.batch import digest
 from localspec.errors import LocalspecError, UsageError
+from localspec.options import LaunchOptions, ReplyOptions
 from tests.batch.toy import MODELS, RECEIPT, reply, run
 from tests.support.checks import refuses
 
@@ -242,6 +245,8 @@ def test_what_is_no_record_is_refused() -> None:
             read_record(record if isinstance(record, bytes) else json.dumps(record).encode())
     assert options_digest({"a": 1, "b": (2,)}) == options_digest({"b": [2], "a": 1})
     assert options_digest({"a": 1}) != options_digest({"a": 2})
+    # Of an output that an earlier version began: another digest would have all of it answered again.
+    assert digest(Form(ReplyOptions()), LaunchOptions()) == "e80a34aee91c50f1"
     assert RECEIPT.difference(replace(RECEIPT, seed=2, build="2")) == "another seed and another build"  # fmt: skip
 
 

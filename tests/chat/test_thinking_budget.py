@@ -126,6 +126,9 @@ def test_control_tokens_and_channels_end_as_they_are_written() -> None:
     again = ids(f"{thoughts}aa{'x' * 17}{thoughts}{'b' * 40}")
     text = text_of(written(budget(2, *CHANNELS, ending=("", "")), again))
     assert text.startswith(f"{thoughts}aa<|end|><|start|>assistant{thoughts}<|end|>")
+    # Those that begin again are the last ones: the answer follows.
+    assert final[1] in text
+    assert text.count(thoughts) == 2
     words = "<|channel|>commentary<|message|>"
     assert text_of(written(budget(1, *CHANNELS), ids(words + "abcd"))) == words + "abcd"
 

@@ -31,6 +31,7 @@ from tests.decoding.planting import plant
 from tests.llama import tiny_models
 from tests.llama.same_text import check_same_text
 from tests.support.bugs import Bug
+from tests.support.checks import refuses
 
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, max_rows=8).exact()
 COUNTS = 0.008
@@ -414,6 +415,34 @@ def test_heads_that_cannot_draft_leave_that_to_others_and_are_an_error_if_they_w
     with pytest.raises((UsageError, ModelLoadError)) as raised:
         opened("heads")
     assert "\n" not in str(raised.value)
+
+
+def test_heads_that_fail_while_they_are_measured_are_left_out_unless_they_were_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    target = str(tiny_models.write_qwen35(tmp_path / "target.gguf", COUNTS, mtp=1))
+    launch = LaunchOptions(target=target, fit=False, load=LoadOptions(n_ctx=512, threads=1))
+
+    def fails(*_: object) -> None:
+        raise PassFailed("there is no memory for a pass")
+
+    monkeypatch.setattr(LlamaHeads, "blank_pass", fails)
+    runtime = load(make_plan(replace(launch, draft="auto")))
+    assert "no memory for a pass" in " ".join(runtime.assistant.notes)
+    assert runtime.assistant.reply("abc", ReplyOptions(seed=1, max_tokens=8)).tokens
+    runtime.assistant.close()
+    with pytest.raises(PassFailed):
+        load(make_plan(replace(launch, draft="heads", further=("auto",))))
+
+
+def test_what_heads_have_no_use_for_is_refused_where_it_was_named(tmp_path: Path) -> None:
+    target = tiny_models.write_qwen35(tmp_path / "target.gguf", COUNTS, mtp=1)
+    small = tiny_models.write_llama(tmp_path / "small.gguf", COUNTS)
+    launch = LaunchOptions(target=str(target), draft="heads", fit=False)
+    refuses("holds no heads", make_plan, replace(launch, draft_model=str(small)))
+    adapter = replace(launch, draft_model=str(small), draft_lora=str(small))
+    refuses("no adapter", make_plan, adapter)
 
 
 @pytest.mark.parametrize("parallel", [1, 3])

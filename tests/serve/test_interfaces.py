@@ -246,7 +246,8 @@ def test_thoughts_that_are_sent_back_are_part_of_their_answer(server: Served) ->
     thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "So."}]}
     turns = [user("why?"), thought, {"role": "assistant", "content": "It is."}, user("and?")]
     broken = [{"type": "reasoning", "content": 5}, {"type": "reasoning", "summary": []}]
-    assert server.post(RESPONSES, input=[*broken, *turns]).status_code == 200
+    unfinished = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    assert server.post(RESPONSES, input=[*broken, unfinished, *turns]).status_code == 200
     assert server.request.messages[1] == Message.assistant("It is.", "So.")
 
 

@@ -105,10 +105,10 @@ def test_kept_turns_are_a_quarter_at_most_and_never_the_first(talk: SavedConvers
 
 
 def test_summary_is_made_in_free_words_and_in_bounds() -> None:
-    asked = ReplyOptions(SamplingParams(temperature=0.3), 7, regex="a+", stop=("x",))
+    asked = ReplyOptions(SamplingParams(temperature=0.3), 7, regex="a+", stop=("x",), think="off")
     made = options_for(asked, 4096)
     assert (made.sampling, made.seed, made.max_tokens) == (asked.sampling, 7, 512)
-    assert (made.regex, made.stop, made.stop_loops) == (None, (), True)
+    assert (made.regex, made.stop, made.stop_loops, made.think) == (None, (), True, "off")
 
 
 CHANGED = ("the Rhine?", "/compact", "/compact edit", "/compact Mine.", "/copy")

@@ -12,7 +12,7 @@ from localspec.messages import Message
 from localspec.session.compaction import REQUEST
 from localspec.session.conversation import SavedConversation
 from tests.tui.answers import streamed
-from tests.tui.driving import Chat, drive
+from tests.tui.driving import Chat, drive, driven
 from tests.tui.scripted import Window, window
 
 
@@ -24,6 +24,23 @@ def test_the_summary_of_another_window_is_no_reason_to_make_none(tmp_path: Path)
             there.answer("They said hello.")
         here.ask("MOON?")
         assert not here.session.talk.has_tried_summary
+
+
+@driven()
+async def test_a_question_beside_another_window_says_that_it_is_a_branch(
+    chat: Chat, tmp_path: Path
+) -> None:
+    await chat.ask("one")
+    other = SavedConversation(History(tmp_path / "history"))
+    other.open(1)
+    other.say(Message.user("meanwhile"))
+    other.history.close()
+    await chat.begin("two")
+    await chat.until_text("in another window")
+    await chat.until_rest()
+    assert len(chat.session.talk.messages[2].siblings) == 2
+    await chat.ask("three")
+    assert "another window" not in chat.text()
 
 
 def test_the_screen_shows_the_answer_of_its_own_window(tmp_path: Path) -> None:
