@@ -47,6 +47,7 @@ from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
+from localspec.serve.embeddings import Embeddings
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
@@ -183,7 +184,7 @@ async def served_here(
     """
     launch, metrics = settings.launch, Metrics()
     line = ProgressLine(enabled=not serving.quiet)
-    backend = _backend(launch, metrics, line, serving)
+    backend, service = _backend(launch, metrics, line, serving), None
     try:
         with line:
             ready = await backend.start()
@@ -198,6 +199,8 @@ async def served_here(
         await server.serve(sockets=list(listeners))
     finally:
         await backend.close()
+        if service is not None:
+            await service.embeddings.close()
     return 0
 
 
@@ -225,7 +228,11 @@ def _service(backend: Backend, ready: Ready, settings: Settings, serving: ServeF
     first = ServedModel(names[0], launch, settings.reply)
     residence = Residence(backend, first, serving.keep_alive, serving.max_queue, serving.max_wait)
     catalogue = Catalogue(first, names, settings.reply_of, serving.pin)
-    return Service(backend, residence, catalogue, int(time.time()), first, serving.tool_rules)
+    embeddings = Embeddings(
+        catalogue, serving.keep_alive, serving.max_queue, serving.max_wait, notice
+    )
+    since, rules = int(time.time()), serving.tool_rules
+    return Service(backend, residence, catalogue, since, first, rules, embeddings)
 
 
 def _guard(keys: Mapping[str, str], gate: str, serving: ServeFlags) -> Guard:

@@ -9,7 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any, Self, TypeVar
@@ -32,6 +32,7 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
+from localspec.serve.embeddings import Embeddings
 from localspec.serve.http import CLIENT, GATE, code_of, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel
 
@@ -84,6 +85,7 @@ class Service:
         since: when the server was started, in Unix seconds.
         model: the model that answers.
         rules: for calls of any request, beside its own.
+        embeddings: makes vectors of texts.
     """
 
     backend: Backend
@@ -91,7 +93,8 @@ class Service:
     catalogue: Catalogue
     since: int
     model: ServedModel
-    rules: CallPolicy = field(default_factory=CallPolicy)
+    rules: CallPolicy
+    embeddings: Embeddings
 
     @property
     def name(self) -> str:

@@ -6,14 +6,18 @@ A request never starts a download, and no path is looked at because a request na
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from localspec.launch.names import named_models
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store, is_here
-from localspec.options import LaunchOptions, ReplyOptions
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
 from localspec.storage.paths import data_dir
+
+_USUAL = ("bge-small-en-v1.5", "bge-reranker-v2-m3")
+"""What to fetch where no model makes vectors, and where none makes scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +52,9 @@ class Catalogue:
         entry = _launch(name, self.first.launch, registry, store)
         known = registry.find(name)
         if entry is None and known is not None and not known.writes:
-            what = "holds heads of another" if known.embedding is None else "makes vectors of texts"
+            kinds = known.embedding
+            what = "holds heads of another" if kinds is None else "makes vectors of texts"
+            what = "ranks texts" if kinds is not None and kinds.ranks else what
             raise NotFound(f"model {name[:80]!r} {what}, and writes no answers")
         if entry is None and registry.knows(name):
             raise NotFound(
@@ -63,11 +69,47 @@ class Catalogue:
             return self.first
         return ServedModel(called, launch, self.options_of(called))
 
+    def embedder(self, name: str, *, ranks: bool = False) -> ServedModel:
+        """Return the model of a name as one that makes vectors; an empty one is the first's that does nothing else.
+
+        Args:
+            name: of any model: that of one for text does so, too.
+            ranks: look for one that makes scores, where no name is given.
+
+        Raises:
+            NotFound: there is none, or it is not on the disk.
+        """
+        registry, store = load_registry(), Store(data_dir())
+        imports = IMPORTS.load(store.root)
+        name = name or next(_embedders(registry, store, ranks=ranks), _USUAL[ranks])
+        if self.pinned and name not in self.names:
+            raise NotFound(
+                f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
+            )
+        pair = registry.pairs.get(registry.name(name))
+        entry = imports.get(name) or registry.find(name if pair is None else pair.target)
+        if name in self.names:
+            target, _ = named_models(self.first.launch, registry)
+        elif entry is None:
+            raise NotFound(f"there is no model {name[:80]!r}: ask for one that /v1/models lists")
+        elif not is_here(entry):
+            raise NotFound(
+                f"model {name[:80]!r} is not on this machine: run `localspec pull {entry.name}`"
+            )
+        else:
+            target = entry.name
+        load = replace(self.first.launch.load, n_ctx=None, kv_type=LoadOptions().kv_type)
+        launch = LaunchOptions(target=target, load=load, offline=True, fit=self.first.launch.fit)
+        return ServedModel(name, launch, ReplyOptions())
+
     def listed(self) -> list[str]:
-        """Return the names that requests may have, those of the first before the others."""
+        """Return the names that requests may have, those of the first before the others, and in the end what writes no texts."""
         names = dict.fromkeys(self.names)
         if not self.pinned:
-            names |= dict.fromkeys(_here(load_registry(), Store(data_dir())))
+            registry, store = load_registry(), Store(data_dir())
+            names |= dict.fromkeys(_here(registry, store))
+            for ranks in (False, True):
+                names |= dict.fromkeys(_embedders(registry, store, ranks=ranks))
         return list(names)
 
 
@@ -78,6 +120,13 @@ def _here(registry: Registry, store: Store) -> Iterator[str]:
             yield pair.name
     for entry in (*registry.models.values(), *IMPORTS.load(store.root).values()):
         if _answers(entry):
+            yield entry.name
+
+
+def _embedders(registry: Registry, store: Store, *, ranks: bool) -> Iterator[str]:
+    """Yield the names of models on the disk that make vectors, or scores, and nothing else."""
+    for entry in (*registry.models.values(), *IMPORTS.load(store.root).values()):
+        if entry.embedding is not None and entry.embedding.ranks == ranks and is_here(entry):
             yield entry.name
 
 

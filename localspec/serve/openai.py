@@ -82,7 +82,8 @@ async def models(_: HttpRequest, service: Service) -> Response:
 async def model(request: HttpRequest, service: Service) -> Response:
     """Describe one of them."""
     name = request.path_params["name"]
-    await asyncio.to_thread(service.catalogue.find, name)
+    if name not in await asyncio.to_thread(service.catalogue.listed):
+        await asyncio.to_thread(service.catalogue.find, name)
     return JSONResponse(_model(name, service.since))
 
 

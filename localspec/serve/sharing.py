@@ -22,6 +22,7 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Detokenize,
+    Embed,
     Failed,
     FrameError,
     Hello,
@@ -139,7 +140,7 @@ class _Program:
                 self.cancelled.add(number)
                 if number in self.numbers:
                     self.backend.cancel(self.numbers[number])
-            case Request() | Count() | Tokenize() | Detokenize():
+            case Request() | Count() | Tokenize() | Detokenize() | Embed():
                 task = asyncio.create_task(self._answer(command))
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)

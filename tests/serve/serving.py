@@ -21,6 +21,7 @@ from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
+from localspec.serve.embeddings import Embeddings
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
@@ -169,7 +170,8 @@ def served(
             residence = Residence(backend, first, keep_alive_s, most)
             catalogue = Named(first, ("a-pair",), lambda _: GREEDY, others=others)
             rules_ = rules or CallPolicy()
-            service = Service(backend, residence, catalogue, 0, first, rules_)
+            vectors = Embeddings(catalogue, keep_alive_s, most)
+            service = Service(backend, residence, catalogue, 0, first, rules_, vectors)
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
             app = application(service, metrics, let_in)
             config = uvicorn.Config(
