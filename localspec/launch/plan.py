@@ -194,6 +194,10 @@ def _files(
         alone = without_draft_model(name, models[0], models[1], request.target_load)
         if alone is not None:
             references, models, notes = references[:1], models[:1], [alone] if alone else []
+    if isinstance(models[0], ModelEntry) and models[0].older:
+        from localspec.launch.worth import newer_file  # noqa: PLC0415 - few files are
+
+        notes += newer_file(models[0], registry)
     store = Store(data_dir())
     files = [each if isinstance(each, Path) else store.path_of(each) for each in models]
     stored = [each for each in files if each is not None]
