@@ -54,7 +54,9 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         figures = {
             "status": state,
             "model": service.loaded.name,
-            "under_way": backend.under_way + service.residence.waiting,
+            "under_way": backend.under_way
+            + service.residence.waiting
+            + service.embeddings.under_way,
             "running": metrics.running,
             "waiting": metrics.waiting + service.residence.waiting,
         }

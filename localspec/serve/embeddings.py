@@ -65,6 +65,11 @@ class Embeddings:
         self._backend = Backend(engine, LaunchOptions(), most)
         self._residence = Residence(self._backend, None, keep_alive_s, most, max_wait_s)
 
+    @property
+    def under_way(self) -> int:
+        """Requests that run or wait."""
+        return self._backend.under_way + self._residence.waiting
+
     async def embed(
         self,
         name: str,

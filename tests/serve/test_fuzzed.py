@@ -9,13 +9,14 @@ import pytest
 
 from tests.serve.serving import COUNT, FIM, Served, bodies, served, turn, user
 
-_PATHS = (*bodies(""), COUNT, "/tokenize", "/detokenize")
+_PATHS = (*bodies(""), COUNT, "/tokenize", "/detokenize", "/v1/embeddings", "/rerank")
 _KEYS = (
     *("model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "seed"),
     *("stop", "stop_sequences", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),
     *("frequency_penalty", "repeat_penalty", "logit_bias", "logprobs", "localspec", "tools"),
     *("response_format", "suffix", "system", "messages", "content", "tokens", "with_pieces"),
     *("input_prefix", "input_suffix", "input_extra", "n_predict", "response_fields"),
+    *("dimensions", "encoding_format", "query", "documents", "texts", "top_n", "return_text"),
     *("input", "instructions", "text", "include", "top_logprobs", "previous_response_id"),
 )
 _INNER = ("role", "content", "type", "text", "schema", "json_schema", "include_usage", "draft", "5")
