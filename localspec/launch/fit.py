@@ -1,9 +1,11 @@
 """Asks this machine for its free memory, and plans how a pair fits into it."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
+from localspec.engine.protocol import Held
+from localspec.errors import ModelFileError, ModelLoadError, NoRoom, PairMismatch
 from localspec.llama.devices import placed_on
 from localspec.models.architectures import Heads, heads_of
 from localspec.models.fit import (
@@ -33,6 +35,7 @@ def plan_fit(
     heads: Heads | None = None,
     adapter: GgufHeader | None = None,
     shrinks: bool = False,
+    machine: Machine | None = None,
 ) -> FitPlan | None:
     """Return how a pair fits into the memory that is free now; its `lines()` tell it to people.
 
@@ -46,6 +49,7 @@ def plan_fit(
         heads: of the target, which draft; in the draft model's file, if they have one.
         adapter: header of the draft model's adapter.
         shrinks: whether the context may be smaller than the options say, as where they say nothing.
+        machine: what is free; None asks for that.
 
     Returns:
         None where it cannot be said: the system does not tell what is free, or a header leaves
@@ -56,7 +60,7 @@ def plan_fit(
         UsageError: the options name a device that is not there.
     """
     options = options or LoadOptions()
-    machine = free_memory(options, draft_options)
+    machine = machine or free_memory(options, draft_options)
     big = _load(target, options, mtp=heads is not None and heads.is_mtp)
     small = None
     if heads is not None:
@@ -130,8 +134,9 @@ def sequences_that_fit(
     draft_model: GgufHeader | None = None,
     draft_options: LoadOptions | None = None,
     heads: Heads | None = None,
+    machine: Machine | None = None,
 ) -> int | None:
-    """Return how many sequences the memory holds that is free now, the weights being loaded already.
+    """Return how many sequences the memory holds, the weights being loaded already.
 
     Args:
         target: the model's header.
@@ -139,11 +144,12 @@ def sequences_that_fit(
         draft_model: the draft model's header, if it has as many sequences.
         draft_options: how it is loaded, if its layers go elsewhere.
         heads: of the target, which have as many sequences, too; in the draft model's file, if they have one.
+        machine: what is free; None asks for that.
 
     Returns:
         None if it cannot be said.
     """
-    machine = free_memory(options, draft_options)
+    machine = machine or free_memory(options, draft_options)
     loads = [_load(target, options)]
     if heads is not None:
         loads.append(_load_of_heads(target, draft_model, heads, draft_options or options))
@@ -165,6 +171,86 @@ def sequences_that_fit(
             for_each[0] += for_each[at]
     counts = [left // each for left, each in zip(free, for_each, strict=True) if each]
     return max(0, min(counts, default=0))
+
+
+def require_room(
+    headers: Sequence[GgufHeader],
+    options: LoadOptions,
+    draft_options: LoadOptions | None,
+    heads: Heads | None,
+    beside: Held,
+    parallel: int,
+    *,
+    adapter: GgufHeader | None = None,
+    shrinks: bool = False,
+) -> None:
+    """Require that a pair fits into the memory that is free now as well as it would without what others hold.
+
+    Args:
+        headers: of the target, and of the draft model if there is one.
+        options: as in `plan_fit`, as are `draft_options`, `heads`, `adapter` and `shrinks`.
+        draft_options: see there.
+        heads: see there.
+        beside: what others hold that could be let go.
+        parallel: how many sequences there are to be.
+        adapter: see there.
+        shrinks: see there.
+
+    Raises:
+        NoRoom: it does not.
+        ModelLoadError: it would not fit without the others either.
+    """
+    machine = free_memory(options, draft_options)
+    if machine is None:
+        return
+    target, small = headers[0], headers[1] if len(headers) > 1 else None
+
+    def extent(machine: Machine) -> tuple[int | None, ...]:
+        """Return how much of the pair a memory holds."""
+        fitted = plan_fit(
+            target, small, options, draft_options,
+            heads=heads, adapter=adapter, shrinks=shrinks, machine=machine,
+        )  # fmt: skip
+        if fitted is None:
+            return ()
+        left = [
+            replace(
+                use.place,
+                free_bytes=max(
+                    0,
+                    use.place.free_bytes - use.target.weights_bytes - use.draft_model.weights_bytes,
+                ),
+            )
+            for use in fitted.uses
+        ]
+        drafts = fitted.draft_layers is not None
+        count = sequences_that_fit(
+            target,
+            replace(options, n_ctx=fitted.n_ctx),
+            small if drafts else None,
+            draft_options,
+            heads if drafts else None,
+            Machine(left[0], tuple(left[1:])),
+        )
+        holds = parallel if count is None else min(count, parallel)
+        return fitted.n_ctx, fitted.target_layers, fitted.draft_layers, holds
+
+    ram = machine.ram
+    now = Machine(
+        replace(ram, free_bytes=max(0, ram.free_bytes - beside.mapped_bytes)), machine.gpus
+    )
+    alone = extent(Machine(_with(now.ram, beside), tuple(_with(gpu, beside) for gpu in now.gpus)))
+    try:
+        fits = extent(now) == alone
+    except ModelLoadError as error:
+        raise NoRoom(str(error)) from None
+    if not fits:
+        raise NoRoom(f"{target.name} would have to give something up beside what is loaded")
+
+
+def _with(place: Place, held: Held) -> Place:
+    """Return a place once what is held of it is free."""
+    return replace(place, free_bytes=place.free_bytes + held.places.get(place.name, 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ async def infill(request: HttpRequest, service: Service) -> Answers:
     if body.seed is not None and body.seed < 0:
         body.seed = None
     options = await reply_options(body, service.options, body.n_predict)
-    draft = body.draft(exact=service.backend.exact)
+    draft = body.draft(exact=service.exact)
     prompts = choices([Request(0, (), options, infill=gap)], body.n_cmpl or body.n or 1, draft)
     form = InfillForm(service, body.response_fields)
     return Answers(service, prompts, form, body.stream, body.n_predict == 0)
@@ -117,7 +117,7 @@ class InfillForm(AnswerForm):
 
 
 def _filled(done: Finished, content: str, at: int, service: Service) -> dict[str, Any]:
-    reply, ready = done.reply, service.backend.ready
+    reply, ready = done.reply, service.residence.ready(service.model)
     evaluated = reply.prompt_tokens - reply.cached_tokens
     return {
         "index": at,

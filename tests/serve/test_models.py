@@ -43,6 +43,7 @@ FIRST = ServedModel(
     "first",
     LaunchOptions(target="/somewhere/first.gguf", load=LoadOptions(n_ctx=99)),
     ReplyOptions(),
+    ("also",),
 )
 
 
@@ -72,7 +73,7 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(settings))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.gguf").write_bytes(b"GGUF")
-    return Catalogue(FIRST, ("first", "also"), lambda name: ReplyOptions(seed=len(name)))
+    return Catalogue((FIRST,), lambda name: ReplyOptions(seed=len(name)))
 
 
 def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None:
@@ -91,8 +92,8 @@ def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None
     assert catalogue.find("own").launch == replace(like, target="own")
     assert catalogue.find("own").options.seed == 3
     launch = LaunchOptions(pair="both", draft_model="small")
-    first = ServedModel("both", launch, ReplyOptions())
-    of_a_pair = replace(catalogue, first=first, names=("both", "big"))
+    first = ServedModel("both", launch, ReplyOptions(), ("big",))
+    of_a_pair = replace(catalogue, models=(first,))
     for name in ("", "both", "Both", "mine", "big"):
         assert of_a_pair.find(name) is first
     assert of_a_pair.find("own").launch == LaunchOptions(target="own", offline=True), (
