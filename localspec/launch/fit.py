@@ -136,7 +136,7 @@ def sequences_that_fit(
     heads: Heads | None = None,
     machine: Machine | None = None,
 ) -> int | None:
-    """Return how many sequences the memory holds, the weights being loaded already.
+    """Return how many sequences the memory holds, all weights but those of a file of heads being loaded.
 
     Args:
         target: the model's header.
@@ -160,10 +160,12 @@ def sequences_that_fit(
     free, for_each = [place.usable_bytes for place in machine.places], [0] * len(machine.places)
     if heads is not None and loads[0] is not None:
         for_each[0] = target_rows_bytes(loads[0].shape, heads)
+        free[0] += for_each[0]  # the shape of heads has those of one sequence
     for load in filter(None, loads):
         alike = load.with_context(load.n_ctx, kv_type=options.kv_type)
         for at, use in enumerate(alike.usages(alike.most_layers, machine)):
             free[at] -= use.compute_bytes + use.output_bytes
+            free[at] -= use.weights_bytes if load.heads else 0
             for_each[at] += use.kv_bytes
     for at, gpu in enumerate(machine.gpus, 1):
         if gpu.shares_ram:
@@ -184,11 +186,11 @@ def require_room(
     adapter: GgufHeader | None = None,
     shrinks: bool = False,
 ) -> None:
-    """Require that a pair fits into the memory that is free now as well as it would without what others hold.
+    """Require that the memory that is free now holds as much of a pair as it would without what others hold.
 
     Args:
         headers: of the target, and of the draft model if there is one.
-        options: as in `plan_fit`, as are `draft_options`, `heads`, `adapter` and `shrinks`.
+        options: this and the rest as in `plan_fit`.
         draft_options: see there.
         heads: see there.
         beside: what others hold that could be let go.
@@ -200,57 +202,68 @@ def require_room(
         NoRoom: it does not.
         ModelLoadError: it would not fit without the others either.
     """
+    target, small = headers[0], headers[1] if len(headers) > 1 else None
     machine = free_memory(options, draft_options)
     if machine is None:
         return
-    target, small = headers[0], headers[1] if len(headers) > 1 else None
 
     def extent(machine: Machine) -> tuple[int | None, ...]:
         """Return how much of the pair a memory holds."""
-        fitted = plan_fit(
-            target, small, options, draft_options,
-            heads=heads, adapter=adapter, shrinks=shrinks, machine=machine,
-        )  # fmt: skip
-        if fitted is None:
+        plan = plan_fit(
+            target,
+            small,
+            options,
+            draft_options,
+            heads=heads,
+            adapter=adapter,
+            shrinks=shrinks,
+            machine=machine,
+        )
+        if plan is None:
             return ()
-        left = [
-            replace(
-                use.place,
-                free_bytes=max(
-                    0,
-                    use.place.free_bytes - use.target.weights_bytes - use.draft_model.weights_bytes,
-                ),
-            )
-            for use in fitted.uses
-        ]
-        drafts = fitted.draft_layers is not None
+        drafter = None if plan.draft_layers is None else small
         count = sequences_that_fit(
             target,
-            replace(options, n_ctx=fitted.n_ctx),
-            small if drafts else None,
+            replace(options, n_ctx=plan.n_ctx),
+            drafter,
             draft_options,
-            heads if drafts else None,
-            Machine(left[0], tuple(left[1:])),
+            None if plan.draft_layers is None else heads,
+            _without_weights(plan, of_draft_model=heads is None),
         )
-        holds = parallel if count is None else min(count, parallel)
-        return fitted.n_ctx, fitted.target_layers, fitted.draft_layers, holds
+        sequences = parallel if count is None else min(count, parallel)
+        return plan.n_ctx, plan.target_layers, plan.draft_layers, sequences
 
-    ram = machine.ram
-    now = Machine(
-        replace(ram, free_bytes=max(0, ram.free_bytes - beside.mapped_bytes)), machine.gpus
+    now = _more(machine.ram, -beside.mapped_bytes)
+    shared = sum(beside.places.get(gpu.name, 0) for gpu in machine.gpus if gpu.shares_ram)
+    alone = Machine(
+        _more(now, beside.places.get(now.name, 0) + shared),
+        tuple(_more(gpu, beside.places.get(gpu.name, 0)) for gpu in machine.gpus),
     )
-    alone = extent(Machine(_with(now.ram, beside), tuple(_with(gpu, beside) for gpu in now.gpus)))
+    most = extent(alone)
     try:
-        fits = extent(now) == alone
+        fits = extent(Machine(now, machine.gpus)) == most
     except ModelLoadError as error:
         raise NoRoom(str(error)) from None
     if not fits:
         raise NoRoom(f"{target.name} would have to give something up beside what is loaded")
 
 
-def _with(place: Place, held: Held) -> Place:
-    """Return a place once what is held of it is free."""
-    return replace(place, free_bytes=place.free_bytes + held.places.get(place.name, 0))
+def _without_weights(plan: FitPlan, *, of_draft_model: bool) -> Machine:
+    """Return what a plan leaves free once its weights are loaded."""
+    places = (
+        _more(
+            use.place,
+            -use.target.weights_bytes - use.draft_model.weights_bytes * of_draft_model,
+        )
+        for use in plan.uses
+    )
+    ram, *gpus = places
+    return Machine(ram, tuple(gpus))
+
+
+def _more(place: Place, more_bytes: int) -> Place:
+    """Return a place with so many more bytes free."""
+    return replace(place, free_bytes=max(0, place.free_bytes + more_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +296,8 @@ def forecast(
             problems.append(str(error))
     try:
         heads = heads_of(target, draft_model)
+        if heads is not None and heads.is_mtp:
+            draft_model = None  # as a plan has it, see `launch.plan`
         plan = plan_fit(target, draft_model, options, draft_options, heads=heads)
     except ModelLoadError as error:
         return Outlook((), (*problems, str(error)))

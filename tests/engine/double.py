@@ -211,7 +211,9 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         if draft_mode(mode).kind == "off":
             return plain_policy()
         if not drafts:
-            raise errors.UsageError(f"draft mode {mode!r} needs a draft model: none is loaded")
+            raise errors.UsageError(
+                f"draft mode {mode!r} needs a draft model: no draft model is loaded"
+            )
         return FixedPolicy(KnowingDrafter(script), drafts)
 
     held = Held({"RAM": document.get("held", 0)})
