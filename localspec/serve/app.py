@@ -57,6 +57,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
             "under_way": residence.under_way,
             "running": metrics.running(),
             "waiting": metrics.waiting() + waiting.total(),
+            "reading": metrics.reading,
             "models": {
                 name: {
                     "status": each,
