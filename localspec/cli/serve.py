@@ -93,11 +93,11 @@ class ServeFlags:
         socket: Unix socket to listen on; only you can connect to it.
         background: Serve in the background: return when ready. See ps and stop.
         api_key_file: File of API keys, one per line: [NAME] KEY [gate=usual|off|FILE]; # begins a comment. Every request must carry one. Required for other machines.
-        models: More models to load at the start, A,B,…; without MODEL, the first is the default.
+        models: Load these, too, at the start; without MODEL, the first is the default.
         cors: Allow web pages from this origin, https://HOST:PORT; can be repeated.
         parallel: Requests to answer at a time; auto: as many as are faster and fit in memory. Default: 4.
         max_queue: Most requests that run or wait; others get 429. Default: 64.
-        keep_alive: Unload a model after this time without a request: 10m, 30s, 2h, 0, or never. Default: 10m.
+        keep_alive: Unload a model after this time without a request: 10m, 30s, 2h, 0, or never; 10m by default.
         pin: Serve only the models named here; requests for others get 404.
         max_wait: Longest time that a request may wait; then it gets 503. Default: no limit.
         forget: Do not keep evaluated prompts on disk, where they are reused, also after a restart.
