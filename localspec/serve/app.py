@@ -4,6 +4,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -36,6 +37,19 @@ _POSTS: dict[str, Handler] = {
     "/tokenize": llama_server.tokenize,
     "/detokenize": llama_server.detokenize,
 }
+_PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+}
+"""A page for people; it holds no data, so that it needs no key."""
+_PAGE_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
@@ -63,8 +77,14 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
     async def measured(_: Request) -> Response:
         return Response(metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
+    async def page(request: Request) -> Response:
+        name, kind = _PAGE[request.url.path]
+        text = (Path(__file__).parent / "page" / name).read_bytes()
+        return Response(text, media_type=kind, headers=_PAGE_HEADERS)
+
     app = Starlette(
         routes=[
+            *(Route(path, page) for path in _PAGE),
             Route("/health", health),
             Route("/metrics", measured),
             *(
@@ -75,7 +95,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         ],
         exception_handlers={HTTPException: _wrong_address, Exception: _fault},
     )
-    return guarded(app, guard, metrics.refuse)
+    return guarded(app, guard, metrics.refuse, _PAGE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,6 +51,7 @@ class Metrics:
         self._requests = counter("requests", "Requests by what became of them.", "outcome")
         self._refused = counter("refused", "Requests refused, by HTTP status.", "status")
         self._tokens = counter("tokens", "Tokens: prompt, cached, completion.", "kind")
+        self._seconds = counter("seconds", "Seconds of answers: prefill, decode.", "kind")
         by = ("drafter", "workload")
         self._rounds = counter("rounds", "Rounds by drafter and kind of text.", *by)
         self._drafted = counter(
@@ -133,6 +134,8 @@ class Metrics:
         self._tokens.labels("prompt").inc(reply.prompt_tokens)
         self._tokens.labels("cached").inc(reply.cached_tokens)
         self._tokens.labels("completion").inc(reply.completion_tokens)
+        self._seconds.labels("prefill").inc(reply.prefill_s)
+        self._seconds.labels("decode").inc(reply.decode_s)
         workload = "chat" if job is None else workload_of(job.request.question, reply.text)
         for name, stats in reply.acceptance.by_drafter.items():
             self._rounds.labels(name, workload).inc(stats.rounds)
