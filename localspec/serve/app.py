@@ -33,6 +33,7 @@ _POSTS: dict[str, Handler] = {
     "/v1/responses": responses.responses,
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
+    "/completion": llama_server.completion,
     "/infill": llama_server.infill,
     "/tokenize": llama_server.tokenize,
     "/detokenize": llama_server.detokenize,

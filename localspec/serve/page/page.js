@@ -185,8 +185,9 @@ async function list(loaded) {
   const chosen = $("model").value;
   $("model").replaceChildren();
   for (const each of data) {
-    const state = each.state || (each.id === loaded ? "loaded" : "");
-    add($("model"), "option", visible(state ? `${each.id} (${state})` : each.id)).value = each.id;
+    const state = each.status ? each.status.value : each.id === loaded ? "loaded" : "unloaded";
+    const name = visible(state === "unloaded" ? each.id : `${each.id} (${state})`);
+    add($("model"), "option", name).value = each.id;
   }
   $("model").value = data.some((each) => each.id === chosen) ? chosen : data.length ? data[0].id : "";
 }
@@ -212,9 +213,10 @@ async function look() {
     const names = { ok: "is loaded", loading: "is being loaded", unloaded: "is loaded with the next message", lost: "is lost" };
     $("state").textContent = visible(`${health.model} ${names[health.status] || health.status}${health.reason ? `: ${health.reason}` : ""}`);
     $("requests").textContent = `${health.running} running, ${health.waiting} waiting`;
-    if (listed !== health.status + health.model) {
+    const states = JSON.stringify([health.status, health.model, Object.entries(health.models || {}).map(([name, each]) => [name, each.status])]);
+    if (listed !== states) {
       await list(health.status === "ok" ? health.model : "");
-      listed = health.status + health.model;
+      listed = states;
     }
     const metrics = await (await request("metrics")).text();
     const { tokens_total: tokens = {}, seconds_total: seconds = {} } = sums(metrics, "kind");
