@@ -123,6 +123,8 @@ def show(name: str, json_: bool) -> None:
     target = registry.find(str(facts["name"]))
     if target is not None:
         facts["heads"] = [_heads(each, target) for each in registry.with_heads_for(target)] or None
+        newer = registry.newer(target)
+        facts["newer"] = None if newer is None else f"{newer.name}, {size_text(newer.size_bytes)}"
     # The hub is not asked for it.
     drafts = suggest(name, registry) if registry.find(name) or facts.get("here", True) else []
     if json_:

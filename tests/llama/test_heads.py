@@ -381,7 +381,7 @@ def test_drafting_with_heads_changes_no_byte_of_the_text(
 ) -> None:
     target, heads = files
     if heads is None and (reason := why_no_mtp(read_header(target), exact=True)) is not None:
-        assert "--exact rules out" in reason  # as it is, and not for another reason
+        assert "--exact rules that out" in reason  # as it is, and not for another reason
         plan = make_plan(LaunchOptions(target=str(target), draft="auto", exact=True, fit=False))
         assert plan.heads is None
         return
@@ -390,7 +390,7 @@ def test_drafting_with_heads_changes_no_byte_of_the_text(
 
 
 @pytest.mark.parametrize(
-    ("lacking", "word"), [(True, "not in the file"), (False, "without heads: no such")]
+    ("lacking", "word"), [(True, "not in the file"), (False, "the heads do not draft: no such")]
 )
 def test_heads_that_cannot_draft_leave_that_to_others_and_are_an_error_if_they_were_named(
     lacking: bool, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -415,6 +415,17 @@ def test_heads_that_cannot_draft_leave_that_to_others_and_are_an_error_if_they_w
     with pytest.raises((UsageError, ModelLoadError)) as raised:
         opened("heads")
     assert "\n" not in str(raised.value)
+
+
+def test_a_draft_model_that_lacks_the_mtp_layers_of_its_header_is_loaded(tmp_path: Path) -> None:
+    small = tiny_models.write_qwen35(tmp_path / "small.gguf", COUNTS, lacking=1)
+    target = tiny_models.write_llama(tmp_path / "target.gguf", COUNTS)
+    options = LoadOptions(n_ctx=512, threads=1)
+    launch = LaunchOptions(target=str(target), draft_model=str(small), load=options)
+    runtime = load(make_plan(launch))
+    assert "recurrent state" in " ".join(runtime.assistant.notes)  # so it does not draft
+    assert runtime.assistant.reply("abc", ReplyOptions(seed=1, max_tokens=8)).tokens
+    runtime.assistant.close()
 
 
 def test_heads_that_fail_while_they_are_measured_are_left_out_unless_they_were_named(
