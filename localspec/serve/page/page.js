@@ -78,12 +78,18 @@ function turn(who, text = "") {
   return { article, name, body, node };
 }
 
-/** Appends to a node, and stays at the end where the reader is. */
-function grow(node, text) {
+/** Changes the conversation, and stays at its end where the reader is. */
+function change(how) {
   const log = $("log");
   const follows = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-  node.appendData(visible(text));
+  how();
   if (follows) log.scrollTop = log.scrollHeight;
+}
+
+/** Shows a whole text, its code in blocks of their own. */
+function block(body, text) {
+  body.replaceChildren();
+  text.split(/^```.*\n?/m).forEach((part, at) => add(body, at % 2 ? "pre" : "div", visible(part.trimEnd())));
 }
 
 /** Shows which buttons do something now. */
@@ -128,11 +134,11 @@ async function answer() {
           thoughts = document.createTextNode("");
           add(folded, "div", thoughts, "text");
         }
-        grow(thoughts, delta.reasoning_content);
+        change(() => thoughts.appendData(visible(delta.reasoning_content)));
       }
       if (delta.content) {
         text += delta.content;
-        grow(shown.node, delta.content);
+        change(() => shown.node.appendData(visible(delta.content)));
       }
       if (event.timings) note.textContent = figures(event);
     }
@@ -142,6 +148,7 @@ async function answer() {
     note.textContent = problem ? "broken off" : "stopped";
   }
   running = null;
+  change(() => block(shown.body, text));
   if (text || whole) messages.push({ role: "assistant", content: text });
   else takeBack(shown.article);
   $("problem").textContent = visible(problem);
