@@ -284,9 +284,10 @@ class Assistant:
         self._events = [] if number is None else [e for e in self._events if e[0] != number]
         return taken
 
-    def prompt_tokens(self, conversation: Conversation) -> list[int]:
-        """Return the ids of a conversation, up to where the reply begins."""
-        return conversation.prompt_tokens(self.template, self.models.tokenizer)
+    def prompt_tokens(self, conversation: Conversation, think: str | None = None) -> list[int]:
+        """Return the ids of a conversation, up to where the reply begins, which is to `think` so."""
+        template = self.template.thinking_as(think)
+        return conversation.prompt_tokens(template, self.models.tokenizer)
 
     def close(self) -> None:
         """Free the models."""

@@ -114,6 +114,8 @@ class Job:
             tokens = self.conversation.prompt_tokens(chat, models.tokenizer)
         else:
             tokens = raw_tokens(request.raw or "", models.tokenizer)
+            if (think := request.options.think) is not None:
+                self._note = f"no chat template is used, so think {think} changes nothing"
         if not tokens:
             raise UsageError("the prompt has no tokens: write something")
         if len(tokens) >= n_ctx:

@@ -187,7 +187,7 @@ class Answering:
     def _shortened(self, request: Request) -> tuple[Request, int]:
         """Return a request without the oldest messages that do not fit, and how many these are."""
         messages, n_ctx = request.messages, self._assistant.models.target.n_ctx
-        length = partial(self._length, tools=request.tools)
+        length = partial(self._length, tools=request.tools, think=request.options.think)
         dropped = dropped_to_fit(messages, n_ctx, request.options.max_tokens, length)
         system = messages[:1] if messages[0].role == "system" else ()
         left = (*system, *messages[len(system) + dropped :])
@@ -236,7 +236,7 @@ class Answering:
         models = self._assistant.models
         if isinstance(question, Count):
             _require_question(question.messages)
-            tokens = self._length(question.messages, question.tools)
+            tokens = self._length(question.messages, question.tools, question.think)
             return Counted(question.id, tokens, models.target.n_ctx)
         if isinstance(question, Tokenize):
             text = checked_text(question.text, "the text")
@@ -301,9 +301,12 @@ class Answering:
         self._chance = chance_of_acceptance(by_draft_model(rounds)) or self._chance
         return gained
 
-    def _length(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
+    def _length(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+    ) -> int:
         request = Request(0, tuple(messages), tools=tuple(tools))
-        return len(self._assistant.prompt_tokens(self._assistant.known.conversation(request)))
+        conversation = self._assistant.known.conversation(request)
+        return len(self._assistant.prompt_tokens(conversation, think))
 
 
 def failure(number: int | None, error: Exception) -> Failed:

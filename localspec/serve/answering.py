@@ -170,7 +170,8 @@ class Service:
         try:
             if request.raw is None:
                 tools = [each for each in request.tools if policy.offers(each.name)]
-                tokens = await self.backend.count(request.messages, tools)
+                think = request.options.think
+                tokens = await self.backend.count(request.messages, tools, think)
             else:
                 raw = await self.backend.tokens(Tokenize(0, request.raw, add_special=True))
                 tokens = len(raw.tokens)
@@ -181,11 +182,13 @@ class Service:
                 f"the prompt has {tokens} tokens and the context holds {ready.n_ctx}: shorten it, or raise --ctx"
             )
 
-    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
-        """Return how many tokens a conversation takes, once the model is there."""
+    async def count(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+    ) -> int:
+        """Return how many tokens a conversation takes, once the model is there, where the reply is to `think` so."""
         async with self.residence.use(self.model):
             offered = [each for each in tools if self.rules.offers(each.name)]
-            return await self.backend.count(messages, offered)
+            return await self.backend.count(messages, offered, think)
 
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids, once the model is there."""

@@ -41,6 +41,8 @@ _UNSUPPORTED: Mapping[str, Any] = {
     # the prompt
     **dict.fromkeys(("chat_template", "continue_final_message", "documents", "lora")),
     "chat_template_kwargs": {"enable_thinking": True},
+    "reasoning_effort": "none",
+    "reasoning_budget_tokens": -1,
     # what OpenAI and Anthropic run themselves
     **dict.fromkeys(("web_search_options", "mcp_servers", "audio")),
     "modalities": ["text"],

@@ -8,6 +8,7 @@ import pytest
 
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta
+from localspec.engine.protocol import Count
 from localspec.messages import ToolCall
 from localspec.serve.blocks import Blocks
 from localspec.serve.tools import anthropic_messages, anthropic_offer, openai_offer
@@ -125,8 +126,36 @@ def test_how_to_think_is_read_in_each_interfaces_form(
         (CHAT, {"chat_template_kwargs": {"thinking": "no"}}, "takes true or false"),
         (CHAT, {"chat_template_kwargs": {"thinking_budget": True}}, "takes a whole number"),
         (CHAT, {"chat_template_kwargs": [1]}, "chat_template_kwargs"),
-        (CHAT, {"reasoning_budget_tokens": 1 << 40}, "think is"),
-        (RESPONSES, {"reasoning": {"effort": "hard"}}, "reasoning_effort is 'hard'"),
+        (
+            CHAT,
+            {"reasoning_budget_tokens": 1 << 40},
+            "reasoning_budget_tokens is 1099511627776: it",
+        ),
+        (
+            CHAT,
+            {"chat_template_kwargs": {"thinking_budget": 1 << 40}},
+            "chat_template_kwargs.thinking_budget is 1099511627776: it takes",
+        ),
+        (
+            CHAT,
+            {"chat_template_kwargs": {"reasoning_effort": "hard"}},
+            "chat_template_kwargs.reasoning_effort is 'hard'",
+        ),
+        (RESPONSES, {"reasoning": {"effort": "hard"}}, "reasoning.effort is 'hard'"),
+        (
+            MESSAGES,
+            {"thinking": {"type": "enabled", "budget_tokens": 1 << 40}},
+            "thinking.budget_tokens is 1099511627776: it takes",
+        ),
+        (
+            MESSAGES,
+            {"thinking": {"type": "enabled"}, "output_config": {"effort": "hard"}},
+            "output_config.effort is 'hard'",
+        ),
+        (COUNT, {"thinking": {"type": "always"}}, "always"),
+        (TEXT, {"reasoning_effort": "low"}, "reasoning_effort is not supported"),
+        (TEXT, {"reasoning_budget_tokens": 9}, "reasoning_budget_tokens is not supported"),
+        (RESPONSES, {"reasoning_effort": "low"}, "reasoning_effort is not supported"),
         (MESSAGES, {"thinking": {"type": "always"}}, "always"),
         (TEXT, {"chat_template_kwargs": {"enable_thinking": False}}, "not supported"),
     ],
@@ -134,7 +163,16 @@ def test_how_to_think_is_read_in_each_interfaces_form(
 def test_how_to_think_is_refused_where_it_is_wrong(
     server: Served, path: str, more: dict[str, Any], word: str
 ) -> None:
-    server.refuse(path, word, **BODIES[path], **more)
+    server.refuse(path, word, **BODIES.get(path, {"messages": [user("hello")]}), **more)
+
+
+def test_tokens_are_counted_of_a_prompt_for_the_thoughts_that_are_wanted(server: Served) -> None:
+    for thinking, think in ((None, None), ({"type": "disabled"}, "off")):
+        answer = server.post(COUNT, messages=[user("hello")], thinking=thinking)
+        assert answer.status_code == 200, answer.text
+        question = server.asked[-1]
+        assert isinstance(question, Count)
+        assert question.think == think
 
 
 @EVERY

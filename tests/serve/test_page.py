@@ -131,7 +131,7 @@ def test_a_person_asks_reads_what_streams_and_stops_it(tab: Any, tmp_path: Path)
     with served(SCRIPT, others=(MARKUP,)) as server:
         person = Person(tab, server)
         person.see("#state", "a-pair is loaded")
-        assert tab.locator("option").all_inner_texts() == ["a-pair (loaded)", MARKUP]
+        assert until(lambda: tab.locator("option").all_inner_texts() == ["a-pair (loaded)", MARKUP])
         person.write("Name a river.")
         person.see("article", "The Rhine.", last=True)
         person.rest()
