@@ -83,7 +83,7 @@ async def _continued(body: InfillBody, service: Service, prompt: Request) -> Ans
         body.seed = None
     options = await reply_options(body, service.options, body.n_predict)
     draft = body.draft(exact=service.backend.exact)
-    prompt = msgspec.structs.replace(prompt, options=options)
+    prompt = msgspec.structs.replace(prompt, options=options, keep=body.keep)
     prompts = choices([prompt], body.n_cmpl or body.n or 1, draft)
     form = InfillForm(service, body.response_fields)
     return Answers(service, prompts, form, body.stream, body.n_predict == 0)
