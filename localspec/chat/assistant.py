@@ -375,6 +375,7 @@ class Assistant:
     def _make_ready(self, request: Request, slot: int, tokens: list[int]) -> None:
         """Have a sequence hold what is of use for a prompt, as far as the request lets it."""
         view = self.models.targets.views[slot]
+        view.copies = request.keep is None
         if request.deterministic:  # a chunk that begins elsewhere is another one
             view.truncate(min(view.common_prefix(tokens), len(tokens) - 1))
             view.truncate(view.in_chunks)

@@ -322,7 +322,7 @@ class RunAnswer:
 
     def _answer(self, *, own: bool) -> RunOutcome | None:
         interrupts, line = Interrupts(), ProgressLine(enabled=not self._output.quiet)
-        text = self._request.raw or "".join(each.text for each in self._request.messages)
+        text = str(self._request.raw or "".join(each.text for each in self._request.messages))
 
         def progress(moment: Notice) -> None:
             if isinstance(moment, Downloading):

@@ -173,7 +173,8 @@ class Answering:
         """Have a request answered."""
         dropped = 0
         if request.raw is not None:
-            checked_text(request.raw, "the prompt")
+            if isinstance(request.raw, str):
+                checked_text(request.raw, "the prompt")
         elif request.infill is None:
             _require_question(request.messages)
             if request.drop_oldest:
@@ -243,13 +244,7 @@ class Answering:
             special = question.add_special
             ids = models.tokenizer.tokenize(text, add_special=special, parse_special=True)
         else:
-            ids = list(question.tokens)
-        most = models.target.n_vocab - 1
-        wrong = next((each for each in ids if not 0 <= each <= most), None)
-        if wrong is not None:
-            raise UsageError(
-                f"token {wrong} is none of {self.target_name}: give ids from 0 to {most}"
-            )
+            ids = models.checked_ids(question.tokens)
         pieces = (models.tokenizer.piece(each, special=True) for each in ids)
         return Tokens(question.id, tuple(ids), tuple(each.decode("latin-1") for each in pieces))
 

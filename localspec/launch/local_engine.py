@@ -102,7 +102,7 @@ class LocalEngine(Engine):
     def prompt_length(self, request: Request) -> int:
         """Return how many tokens a prompt has."""
         assistant = self._runtime.assistant
-        if request.raw is not None:
+        if isinstance(request.raw, str):
             return len(raw_tokens(request.raw, assistant.models.tokenizer))
         conversation = assistant.known.conversation(request)
         return len(assistant.prompt_tokens(conversation, request.options.think))

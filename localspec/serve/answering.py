@@ -22,7 +22,7 @@ from starlette.types import Scope, Send
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import Delta, Finished, Prefilling, Started, StreamEvent
+from localspec.chat.events import Delta, Echo, Finished, Prefilling, Started, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.engine import Busy
@@ -67,6 +67,11 @@ class PromptProgress:
             self.done = self.cached
         elif isinstance(event, Prefilling):
             self.done = self.cached + event.done_tokens
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """How many tokens there are, and how many are read; none while it has not begun."""
+        return {"prompt_tokens": self.total, "read_tokens": self.done} if self.total else {}
 
     def __str__(self) -> str:
         """Return it in a line."""
@@ -153,7 +158,7 @@ class Service:
                     for event in notice.events:
                         if not isinstance(event, Delta):
                             progress.note(event)
-                        elif not empty:
+                        elif not empty or isinstance(event, Echo):
                             yield event
 
     async def check(self, request: Request) -> None:
@@ -173,8 +178,10 @@ class Service:
                 think = request.options.think
                 tokens = await self.backend.count(request.messages, tools, think)
             else:
-                raw = await self.backend.tokens(Tokenize(0, request.raw, add_special=True))
-                tokens = len(raw.tokens)
+                ids = request.raw
+                if isinstance(ids, str):
+                    ids = (await self.backend.tokens(Tokenize(0, ids, add_special=True))).tokens
+                tokens = len(ids)
         except Busy:  # it is one of those that are under way itself
             return
         if tokens >= ready.n_ctx:
@@ -225,7 +232,7 @@ class AnswerForm(ABC):
         """Return the events that come after all answers."""
         return ()
 
-    def ping(self, number: int) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
+    def ping(self, number: int, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
         """Return the events of the n-th ping beside its comment."""
         return ()
 
@@ -303,7 +310,7 @@ class Answers:
                     happened = first or await events.next(PING_EVERY_S)
                     first = None
                     if happened is None:
-                        ping = _encoded(self.form.ping(next(pings))) or "\n"
+                        ping = _encoded(self.form.ping(next(pings), progress)) or "\n"
                         await write(f": {progress}\n{ping}")
                         continue
                     left -= isinstance(happened[1], Finished)

@@ -96,6 +96,7 @@ async def messages(request: HttpRequest, service: Service) -> Answers:
         _messages(body),
         options,
         draft=body.draft(exact=service.backend.exact),
+        keep=body.keep,
         tools=offer.tools,
         call_policy=offer.policy,
     )
@@ -164,10 +165,10 @@ class MessageForm(AnswerForm):
             yield {"type": "message_delta", "delta": self._ending(event.reply), **self._end(event)}
             yield {"type": "message_stop"}
 
-    def ping(self, number: int) -> Iterable[Body]:
-        """Return a ping, or now and then an event that changes nothing."""
+    def ping(self, number: int, progress: PromptProgress) -> Iterable[Body]:
+        """Return a ping with how far the prompt is read, or now and then an event that changes nothing."""
         if number % _DELTA_EVERY:
-            yield {"type": "ping"}
+            yield {"type": "ping", **progress.figures}
         else:
             nothing = {"stop_reason": None, "stop_sequence": None}
             yield {"type": "message_delta", "delta": nothing, "usage": {"output_tokens": 0}}

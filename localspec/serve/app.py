@@ -55,6 +55,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
             "under_way": backend.under_way + service.residence.waiting,
             "running": metrics.running,
             "waiting": metrics.waiting + service.residence.waiting,
+            "reading": metrics.reading,
         }
         if backend.lost:
             figures["reason"] = backend.lost

@@ -73,7 +73,9 @@ async def infill(request: HttpRequest, service: Service) -> Answers:
         body.seed = None
     options = await reply_options(body, service.options, body.n_predict)
     draft = body.draft(exact=service.backend.exact)
-    prompts = choices([Request(0, (), options, infill=gap)], body.n_cmpl or body.n or 1, draft)
+    prompts = choices(
+        [Request(0, (), options, infill=gap, keep=body.keep)], body.n_cmpl or body.n or 1, draft
+    )
     form = InfillForm(service, body.response_fields)
     return Answers(service, prompts, form, body.stream, body.n_predict == 0)
 

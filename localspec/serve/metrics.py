@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,6 +10,7 @@ from localspec.chat.events import Delta, Finished, Reply, RoundDone, Started
 from localspec.chat.request import Request
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyEvents
 from localspec.launch.observe import workload_of
+from localspec.serve.answering import PromptProgress
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -28,6 +29,7 @@ class _UnderWay:
     since_s: float
     began: bool = False
     wrote: bool = False
+    progress: PromptProgress = field(default_factory=PromptProgress)
 
 
 class Metrics:
@@ -80,6 +82,12 @@ class Metrics:
         return sum(each.began for each in self._under_way.values())
 
     @property
+    def reading(self) -> list[dict[str, int]]:
+        """How far the prompts are that are being read."""
+        jobs = self._under_way.values()
+        return [each.progress.figures for each in jobs if each.began and not each.wrote]
+
+    @property
     def waiting(self) -> int:
         """Requests that wait for a sequence."""
         return len(self._under_way) - self.running
@@ -121,6 +129,8 @@ class Metrics:
         if job is None:
             return
         seconds = self._clock() - job.since_s
+        for each in notice.events:
+            job.progress.note(each)
         if not job.began and any(isinstance(each, Started) for each in notice.events):
             job.began = True
             self._waited_s.observe(seconds)

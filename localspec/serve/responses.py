@@ -84,6 +84,7 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
         steady(_messages(body)),
         options,
         draft=body.draft(exact=service.backend.exact),
+        keep=body.keep,
         logprobs=logprobs_of("top_logprobs", (body.top_logprobs or 0) if wanted else None),
         tools=offer.tools,
         call_policy=offer.policy,

@@ -51,11 +51,78 @@ def test_what_is_not_supported_is_refused_by_name_unless_it_changes_nothing(
         ("structured_outputs", {"regex": "x"}, {}),
         ("mirostat", 2, 0),
         ("typical_p", 0.5, 1.0),
-        ("min_tokens", 5, 0),
+        ("stop_token_ids", [5], []),
     ]
     for name, value, nothing in rows:
         server.refuse(path, f"{name} is not supported", **{**BODIES[path], name: value})
         assert server.post(path, **BODIES[path], **{name: nothing}).status_code == 200
+
+
+@EVERY
+def test_fields_that_every_interface_takes(server: Served, path: str) -> None:
+    assert server.post(path, **BODIES[path], service_tier="flex", cache_prompt=True).status_code == 200  # fmt: skip
+    usual = server.request
+    assert (usual.keep, usual.options.min_tokens, usual.options.ignore_eos) == (None, 0, False)
+    more = {"cache_prompt": False, "min_tokens": 15, "ignore_eos": True}
+    assert server.post(path, **BODIES[path], **more).status_code == 200
+    request = server.request
+    assert (request.keep, request.options.min_tokens, request.options.ignore_eos) == (0, 15, True)
+    rows: list[tuple[str, Any, str]] = [
+        ("min_tokens", -1, "0 or more"),
+        ("min_tokens", 21, "min_tokens 21 and max_tokens 20"),
+        ("min_tokens", 2**200, "min_tokens"),
+        ("ignore_eos", "yes", "ignore_eos"),
+        ("cache_prompt", 1, "cache_prompt"),
+    ]
+    for name, value, word in rows:
+        server.refuse(path, word, **{**BODIES[path], name: value})
+
+
+@EVERY
+def test_an_answer_ends_no_sooner_than_it_may(server: Served, path: str) -> None:
+    def length(**more: Any) -> int:
+        done = server.post(path, **{**BODIES[path], LIMITS[path]: 30}, **more).json()
+        usage = done.get("usage", done)
+        (tokens,) = (usage[name] for name in ("completion_tokens", "output_tokens", "tokens_predicted") if name in usage)  # fmt: skip
+        return int(tokens)
+
+    usual = length()
+    assert usual < 20
+    assert length(min_tokens=usual - 1) == usual
+    assert length(min_tokens=usual + 5) >= usual + 5
+    assert length(ignore_eos=True) == 30
+
+
+def test_nothing_that_was_evaluated_before_is_used_where_that_is_not_wanted(server: Served) -> None:
+    def cached(**more: Any) -> int:
+        usage = server.chat("hello, as often before", **more).json()["usage"]
+        return int(usage["prompt_tokens_details"]["cached_tokens"])
+
+    cached()
+    assert cached() > 20
+    assert cached(cache_prompt=False) == 0
+    assert cached() > 20
+
+
+def test_what_an_answer_is_expected_to_be_like_is_counted(server: Served) -> None:
+    def details(content: Any) -> Any:
+        body = {"max_tokens": 30, "seed": 1, "prediction": {"type": "content", "content": content}}
+        done = server.chat("hello", **body).json()
+        assert done["choices"][0]["message"]["content"] == plain
+        return done["usage"]["completion_tokens_details"]
+
+    done = server.chat("hello", max_tokens=30, seed=1).json()
+    plain, tokens = done["choices"][0]["message"]["content"], done["usage"]["completion_tokens"]
+    assert "completion_tokens_details" not in done["usage"]
+    # What ends the answer is a token, and in no text.
+    for content in (plain, [{"type": "text", "text": each} for each in (plain[:2], plain[2:])]):
+        assert details(content) == {
+            "accepted_prediction_tokens": tokens - 1,
+            "rejected_prediction_tokens": 0,
+        }
+    assert details("Another text.")["accepted_prediction_tokens"] < 4
+    for wrong in ("x", {"type": "content"}, {"type": "code", "content": "x"}, {"content": 3}):
+        server.refuse(CHAT, "prediction", messages=[user("hello")], prediction=wrong)
 
 
 @EVERY
