@@ -270,9 +270,9 @@ def written(event: Fields) -> str:
     """Return the text of an answer, or of an event, in any of the forms that editors read."""
     if "choices" not in event:
         return str(event.get("content", ""))
-    choice = event["choices"][0] if event["choices"] else {"text": ""}
-    part = choice.get("message") or choice.get("delta") or {"content": choice.get("text")}
-    return part.get("content") or ""
+    choice: Fields = event["choices"][0] if event["choices"] else {}
+    part: Fields = choice.get("message") or choice.get("delta") or {}
+    return part.get("content") or choice.get("text") or ""
 
 
 @pytest.mark.parametrize("name", REQUESTS)
