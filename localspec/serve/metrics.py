@@ -67,6 +67,7 @@ class Metrics:
             "localspec_model_loaded", "Whether a model is loaded.", ("model",), registry=registry
         )
         self._tokens = counter("tokens", "Tokens: prompt, cached, completion.", "kind")
+        self._seconds = counter("seconds", "Seconds of answers: prefill, decode.", "kind")
         by = ("drafter", "workload")
         self._rounds = counter("rounds", "Rounds by drafter and kind of text.", *by)
         self._drafted = counter(
@@ -172,6 +173,8 @@ class Metrics:
         for kind in ("prompt", "cached", "completion"):
             count: int = getattr(reply, f"{kind}_tokens")
             self._labelled(self._tokens, model, kind).inc(count)
+        for kind in ("prefill", "decode"):
+            self._labelled(self._seconds, model, kind).inc(getattr(reply, f"{kind}_s"))
         workload = "chat" if job is None else workload_of(job.request.question, reply.text)
         for name, stats in reply.acceptance.by_drafter.items():
             self._labelled(self._rounds, model, name, workload).inc(stats.rounds)

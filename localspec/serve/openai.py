@@ -54,7 +54,7 @@ class Prediction(msgspec.Struct, tag="content"):
 
 
 class CompletionBody(AnswerFields, kw_only=True):
-    """The body of both kinds of completions."""
+    """The body of both kinds of completions; `samplers`, which editors send, are ignored."""
 
     stream_options: StreamOptions = msgspec.field(default_factory=StreamOptions)
     max_tokens: int | None = None
@@ -64,6 +64,7 @@ class CompletionBody(AnswerFields, kw_only=True):
     logit_bias: dict[str, float] | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | bool | None = None
+    samplers: Any = None
 
 
 class ChatBody(CompletionBody, kw_only=True):
@@ -128,8 +129,11 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
             "functions and function_call are what tools and tool_choice have replaced: send those"
         )
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
-    messages = [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
     limit = first_given(body.max_completion_tokens, body.max_tokens, body.n_predict)
+    if limit == 0 and body.messages[-1:] == [{"role": "user", "content": ""}]:
+        # llama.vim has a prompt read while its instruction is not written yet; a stop takes its place.
+        body.messages[-1] = {"role": "user", "content": "."}
+    messages = [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
     think = think_of(body.reasoning_effort, body.chat_template_kwargs, body.reasoning_budget_tokens)
     options = await reply_options(body, service.options, limit, think=think)
     if body.top_logprobs and not body.logprobs:

@@ -269,6 +269,7 @@ def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
     assert value(metrics, "pass_tokens_count") == 6
     kinds = {"prompt": 10, "cached": 4, "completion": 9}
     assert {each: value(metrics, f'tokens_total{{kind="{each}"}}') for each in kinds} == kinds
+    assert value(metrics, 'seconds_total{kind="decode"}') == 0.5
 
 
 def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
