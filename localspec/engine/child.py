@@ -19,7 +19,7 @@ from typing import BinaryIO, NoReturn, Protocol
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.answering import Answering, Loaded, StateLeftError, failure, ready_of
-from localspec.engine.embedding import Embedding, LoadedEmbedder
+from localspec.engine.embedding import EmbeddingQueue, LoadedEmbedder
 from localspec.engine.outbox import Outbox
 from localspec.engine.protocol import (
     COMMANDS,
@@ -152,7 +152,7 @@ class Server:
         self._pipe = pipe
         self._outbox = outbox
         self._send = outbox.put
-        self._answering: Answering | Embedding | None = None
+        self._answering: Answering | EmbeddingQueue | None = None
         self._cancel = CancelFlag()
         self._changed = threading.Condition()
         self._waiting: deque[QueuedCommand] = deque()
@@ -274,7 +274,7 @@ class Server:
                     self._cancel.set()
             return entry
 
-    def _step(self, answering: Answering | Embedding) -> None:
+    def _step(self, answering: Answering | EmbeddingQueue) -> None:
         """Go on with what is being answered; a fault in a pass ends all of it, and not the models."""
         if self._ended:
             self._cancel.set()
@@ -335,13 +335,13 @@ class Server:
             self._send(LoadCancelled(None if stays is None else stays.target_name))
             return
         if isinstance(loaded, LoadedEmbedder):
-            self._answering = Embedding(loaded, self._send)
+            self._answering = EmbeddingQueue(loaded, self._send)
             self._send(self._answering.ready)
         else:
             self._answering = Answering(loaded, self._send)
             self._send(ready_of(loaded))
 
-    def _loaded(self) -> Answering | Embedding:
+    def _loaded(self) -> Answering | EmbeddingQueue:
         if self._answering is None:
             raise UsageError("no model loaded: choose one with F8 or /model")
         return self._answering

@@ -1,4 +1,4 @@
-"""Embedding: texts become vectors or scores, those of several questions in a pass, as the protocol's notices."""
+"""EmbeddingQueue: texts become vectors or scores, those of several questions in a pass, as the protocol's notices."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +18,7 @@ from localspec.engine.protocol import (
     Count,
     Detokenize,
     Embed,
+    Held,
     Notice,
     Ready,
     Tokenize,
@@ -84,15 +85,17 @@ class LoadedEmbedder:
         cancel: stops its passes.
         name: how the user calls it.
         load_s: seconds that loading took.
+        held: the memory that it holds.
     """
 
     model: Embeds
     cancel: CancelFlag
     name: str
     load_s: float
+    held: Held
 
 
-class Embedding:
+class EmbeddingQueue:
     """Answers `Embed`; a child has it in place of an `Answering`.
 
     Args:
@@ -104,7 +107,7 @@ class Embedding:
         self.target_name = loaded.name
         self._model = loaded.model
         self._flag = loaded.cancel
-        self._load_s = loaded.load_s
+        self._loaded = loaded
         self._send = send
         self._under_way: dict[int, _UnderWay] = {}
         self._turns = deque[int]()
@@ -113,8 +116,8 @@ class Embedding:
     @property
     def ready(self) -> Ready:
         """What clients get to know of what is loaded."""
-        n_ctx, load_s = self._model.longest, self._load_s
-        return Ready(self.target_name, None, OFF, n_ctx, (), load_s, thinks=False)
+        n_ctx, loaded = self._model.longest, self._loaded
+        return Ready(loaded.name, None, OFF, n_ctx, (), loaded.load_s, False, loaded.held)
 
     @property
     def busy(self) -> bool:

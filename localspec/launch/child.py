@@ -41,9 +41,14 @@ class RuntimeFactory:
         gc.collect()
         give_back_memory()
         if load.embeds:
-            return load_embedder(load.options, cancel, send)
+            return load_embedder(load.options, load.beside, cancel, send)
         # One conversation grows; several share the memory.
-        plan = make_plan(load.options, parallel=load.parallel, roomy=load.parallel == 1)
+        plan = make_plan(
+            load.options,
+            parallel=load.parallel,
+            roomy=load.parallel == 1,
+            beside=load.beside,
+        )
         runtime = load_plan(
             plan,
             cancel,

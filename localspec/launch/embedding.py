@@ -7,9 +7,10 @@ from pathlib import Path
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.embedding import LoadedEmbedder
-from localspec.engine.protocol import Loading
+from localspec.engine.protocol import Held, Loading
 from localspec.errors import ModelUnavailable
-from localspec.launch.fit import plan_fit
+from localspec.launch.fit import plan_fit, require_room
+from localspec.llama.allocated import together
 from localspec.llama.embedder import Embedder
 from localspec.llama.model import LlamaModel
 from localspec.models.gguf import read_model
@@ -23,11 +24,21 @@ _USUAL_N_CTX = 512
 
 
 def load_embedder(
-    options: LaunchOptions, cancel: CancelFlag, report: Callable[[Loading], None]
+    options: LaunchOptions,
+    beside: Held | None,
+    cancel: CancelFlag,
+    report: Callable[[Loading], None],
 ) -> LoadedEmbedder:
     """Load the target of a request, as far as the memory that is free holds it.
 
+    Args:
+        options: say what, and how.
+        beside: what others hold that could be let go, see `Load`.
+        cancel: stops it, and then the passes of what was loaded.
+        report: gets how far it is.
+
     Raises:
+        NoRoom: there would be more room without those others.
         Cancelled: `cancel` was set.
         ModelUnavailable: it is not here.
         ModelFileError: its file is no sound GGUF.
@@ -40,7 +51,10 @@ def load_embedder(
         raise ModelUnavailable(f"{name} is not on this machine: run `localspec pull {name}`")
     header, load = replace(read_model(path), name=name), options.load
     if options.fit:
-        plan = plan_fit(header, options=replace(load, n_ctx=_USUAL_N_CTX, n_batch=_USUAL_N_CTX))
+        usual = replace(load, n_ctx=_USUAL_N_CTX, n_batch=_USUAL_N_CTX)
+        if beside is not None:
+            require_room([header], usual, None, None, beside, 1)
+        plan = plan_fit(header, options=usual)
         if plan is not None and plan.gpus and load.gpu_layers is None:
             load = replace(load, gpu_layers=plan.target_layers)
     loaded = LlamaModel(path, load, cancel, lambda share: report(Loading(name, share)))
@@ -49,4 +63,6 @@ def load_embedder(
     except BaseException:
         loaded.close()
         raise
-    return LoadedEmbedder(embedder, cancel, name, time.monotonic() - started_s)
+    taken = together([loaded.allocated, embedder.allocated])
+    held = Held({place: usage.total_bytes for place, usage in taken.items()})
+    return LoadedEmbedder(embedder, cancel, name, time.monotonic() - started_s, held)

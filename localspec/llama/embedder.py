@@ -2,7 +2,7 @@
 
 import ctypes
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -155,6 +155,11 @@ class Embedder:
 
     def _tokens(self, text: str, *, parse_special: bool) -> list[int]:
         return self._vocabulary.tokenize(text, add_special=True, parse_special=parse_special)
+
+    @property
+    def allocated(self) -> Mapping[str, Usage]:
+        """What its caches and scratch took, by places."""
+        return self._native.allocated
 
     def close(self) -> None:
         """Free the model."""

@@ -25,16 +25,24 @@ class Catalogue:
     """The models that requests may name.
 
     Args:
-        first: what the server was started with.
-        names: of that.
+        models: what the server was started with; the first is that of requests which name none.
         options_of: returns how a model answers where a request does not say, by its name.
-        pinned: whether there is no other.
+        pinned: whether there are no others.
     """
 
-    first: ServedModel
-    names: tuple[str, ...]
+    models: tuple[ServedModel, ...]
     options_of: Callable[[str], ReplyOptions]
     pinned: bool = False
+
+    @property
+    def first(self) -> ServedModel:
+        """The model of requests that name none."""
+        return self.models[0]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what the server was started with."""
+        return [name for each in self.models for name in (each.name, *each.names)]
 
     def find(self, name: str) -> ServedModel:
         """Return the model of a name; an empty one is the first's.
@@ -42,8 +50,9 @@ class Catalogue:
         Raises:
             NotFound: there is none, or it is not on the disk.
         """
-        if not name or name in self.names:
-            return self.first
+        started = self._started(name) if name else self.first
+        if started is not None:
+            return started
         if self.pinned:
             raise NotFound(
                 f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
@@ -52,9 +61,9 @@ class Catalogue:
         entry = _launch(name, self.first.launch, registry, store)
         known = registry.find(name)
         if entry is None and known is not None and not known.writes:
-            kinds = known.embedding
-            what = "holds heads of another" if kinds is None else "makes vectors of texts"
-            what = "ranks texts" if kinds is not None and kinds.ranks else what
+            embedding = known.embedding
+            what = "holds heads of another" if embedding is None else "makes vectors of texts"
+            what = "ranks texts" if embedding is not None and embedding.ranks else what
             raise NotFound(f"model {name[:80]!r} {what}, and writes no answers")
         if entry is None and registry.knows(name):
             raise NotFound(
@@ -65,31 +74,34 @@ class Catalogue:
                 f"there is no model {name[:80]!r}: ask for {self.first.name}, or another that /v1/models lists"
             )
         called, launch = entry
-        if called in self.names:
-            return self.first
-        return ServedModel(called, launch, self.options_of(called))
+        return self._started(called) or ServedModel(called, launch, self.options_of(called))
+
+    def _started(self, name: str) -> ServedModel | None:
+        """Return the model of a name, if the server was started with it."""
+        return next((each for each in self.models if name in (each.name, *each.names)), None)
 
     def embedder(self, name: str, *, ranks: bool = False) -> ServedModel:
-        """Return the model of a name as one that makes vectors; an empty one is the first's that does nothing else.
+        """Return the model of a name, to make vectors; an empty one is that of the first which does nothing else.
 
         Args:
-            name: of any model: that of one for text does so, too.
+            name: of any model: one that writes makes vectors, too.
             ranks: look for one that makes scores, where no name is given.
 
         Raises:
             NotFound: there is none, or it is not on the disk.
         """
         registry, store = load_registry(), Store(data_dir())
-        imports = IMPORTS.load(store.root)
         name = name or next(_embedders(registry, store, ranks=ranks), _USUAL[ranks])
-        if self.pinned and name not in self.names:
+        started = self._started(name)
+        if self.pinned and started is None:
             raise NotFound(
                 f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
             )
         pair = registry.pairs.get(registry.name(name))
-        entry = imports.get(name) or registry.find(name if pair is None else pair.target)
-        if name in self.names:
-            target, _ = named_models(self.first.launch, registry)
+        known = registry.find(name if pair is None else pair.target)
+        entry = IMPORTS.load(store.root).get(name) or known
+        if started is not None:
+            target, _ = named_models(started.launch, registry)
         elif entry is None:
             raise NotFound(f"there is no model {name[:80]!r}: ask for one that /v1/models lists")
         elif not is_here(entry):
@@ -98,12 +110,13 @@ class Catalogue:
             )
         else:
             target = entry.name
-        load = replace(self.first.launch.load, n_ctx=None, kv_type=LoadOptions().kv_type)
-        launch = LaunchOptions(target=target, load=load, offline=True, fit=self.first.launch.fit)
-        return ServedModel(name, launch, ReplyOptions())
+        like = self.first.launch
+        load = replace(like.load, n_ctx=None, kv_type=LoadOptions().kv_type)
+        launch = LaunchOptions(target=target, load=load, offline=True, fit=like.fit)
+        return ServedModel(target, launch, ReplyOptions(), embeds=True)
 
     def listed(self) -> list[str]:
-        """Return the names that requests may have, those of the first before the others, and in the end what writes no texts."""
+        """Return the names that requests may have: of what the server was started with, of others that write, and of what makes vectors."""
         names = dict.fromkeys(self.names)
         if not self.pinned:
             registry, store = load_registry(), Store(data_dir())

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from localspec.errors import UsageError
 from localspec.serve.answering import Service, unless_gone
 from localspec.serve.bodies import body_of
-from localspec.serve.embeddings import Embedded, Text
+from localspec.serve.embeddings import Embedded, Text, embed
 
 
 class EmbeddingBody(msgspec.Struct):
@@ -49,9 +49,7 @@ class RerankBody(msgspec.Struct):
 async def embeddings(request: HttpRequest, service: Service) -> Response:
     """Return a vector of each text."""
     body = await body_of(request, EmbeddingBody)
-    if body.dimensions is not None and body.dimensions < 1:
-        raise UsageError(f"dimensions is {body.dimensions}: give 1 or more")
-    work = service.embeddings.embed(body.model, _texts(body.input), dimensions=body.dimensions)
+    work = embed(service, body.model, _texts(body.input), dimensions=body.dimensions)
     done = await unless_gone(request, work)
     return await _answer(_listed, done, body.encoding_format == "base64")
 
@@ -86,7 +84,7 @@ async def rerank(request: HttpRequest, service: Service) -> Response:
     most = len(texts) if body.top_n is None else body.top_n
     if most < 1 and texts:
         raise UsageError(f"top_n is {most}: give 1 or more")
-    done = await unless_gone(request, service.embeddings.embed(body.model, texts, query=body.query))
+    done = await unless_gone(request, embed(service, body.model, texts, query=body.query))
     return await _answer(_ranked, done, body, texts, most)
 
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.answering import StateLeftError
-from localspec.engine.embedding import Embedding, LoadedEmbedder
-from localspec.engine.protocol import Count, Embed, Failed, Notice, Vectors
+from localspec.engine.embedding import EmbeddingQueue, LoadedEmbedder
+from localspec.engine.protocol import Count, Embed, Failed, Held, Notice, Vectors
 from localspec.errors import ModelLoadError, UsageError
 
 
@@ -56,8 +56,8 @@ class Asked:
 
     def __init__(self, *, ranks: bool = False) -> None:
         self.model, self.flag, self.sent = Letters(ranks=ranks), CancelFlag(), list[Notice]()
-        loaded = LoadedEmbedder(self.model, self.flag, "letters", 0.5)
-        self.embedding = Embedding(loaded, self.sent.append)
+        loaded = LoadedEmbedder(self.model, self.flag, "letters", 0.5, Held({"RAM": 7}))
+        self.embedding = EmbeddingQueue(loaded, self.sent.append)
 
     def rows(self, number: int) -> list[list[float]]:
         """Go on until nothing is left, and return the rows of a question."""
@@ -84,6 +84,7 @@ def test_texts_of_several_questions_share_passes_and_each_gets_its_own_rows_in_o
     assert len(asked.model.passes_made) <= 3
     ready = asked.embedding.ready
     assert (ready.target, ready.n_ctx, ready.load_s) == ("letters", 20, 0.5)
+    assert ready.held.places == {"RAM": 7}
 
 
 def test_a_small_question_does_not_wait_for_a_large_one() -> None:

@@ -17,6 +17,7 @@ _KEYS = (
     *("response_format", "suffix", "system", "messages", "content", "tokens", "with_pieces"),
     *("input_prefix", "input_suffix", "input_extra", "n_predict", "response_fields"),
     *("dimensions", "encoding_format", "query", "documents", "texts", "top_n", "return_text"),
+    *("min_tokens", "ignore_eos", "cache_prompt", "prediction", "prompt", "echo", "service_tier"),
     *("input", "instructions", "text", "include", "top_logprobs", "previous_response_id"),
 )
 _INNER = ("role", "content", "type", "text", "schema", "json_schema", "include_usage", "draft", "5")
