@@ -7,8 +7,15 @@ give up on a silent server, and send the request again.
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -42,8 +49,7 @@ HEADERS_WITHIN_S = 1.0
 CHECKED_WITHIN_S = 5.0
 """An engine in a long pass hears nothing."""
 PING_EVERY_S = 5.0
-_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
-_JSON = json.JSONEncoder(separators=(",", ":"))
+JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(slots=True)
@@ -84,6 +90,7 @@ class Service:
         since: when the server was started, in Unix seconds.
         model: the model that answers.
         rules: for calls of any request, beside its own.
+        keep_alive_s: how long the model stays in memory after this request and later ones; None leaves that as it is.
     """
 
     backend: Backend
@@ -92,6 +99,7 @@ class Service:
     since: int
     model: ServedModel
     rules: CallPolicy = field(default_factory=CallPolicy)
+    keep_alive_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -145,7 +153,7 @@ class Service:
             rounds=False,
         )
         answers = self.backend.answers(request)
-        async with self.residence.use(self.model), aclosing(answers) as notices:
+        async with self.resident(), aclosing(answers) as notices:
             async for notice in notices:
                 if isinstance(notice, Finished):
                     yield _emptied(notice) if empty else notice
@@ -156,6 +164,14 @@ class Service:
                         elif not empty:
                             yield event
 
+    @asynccontextmanager
+    async def resident(self) -> AsyncIterator[None]:
+        """Keep the model in memory while this lasts, once it is there, and after that as long as the request says."""
+        async with self.residence.use(self.model):
+            if self.keep_alive_s is not None:
+                self.residence.keep(self.model, self.keep_alive_s)
+            yield
+
     async def check(self, request: Request) -> None:
         """Look for errors in a prompt that waits; one for a model that is not loaded waits unseen.
 
@@ -165,6 +181,8 @@ class Service:
         """
         ready = self.backend.ready
         if ready is None or self.residence.loaded != self.model or request.infill is not None:
+            return
+        if request.drop_oldest:
             return
         policy = request.call_policy.under(self.rules)
         try:
@@ -202,8 +220,23 @@ def _emptied(done: Finished) -> Finished:
 class AnswerForm(ABC):
     """Writes the answers to one request as an interface has them; an event of a stream is a JSON object."""
 
+    media_type = "text/event-stream; charset=utf-8"
+    """Of a stream."""
     end = ""
     """Comes last in a stream, unless an error does."""
+
+    def encoded(self, events: Iterable[Body]) -> str:
+        """Return events as server-sent events; one with a type bears it as its name."""
+        lines = []
+        for each in events:
+            lines += [f"event: {each['type']}\n"] if "type" in each else []
+            lines += ["data: ", JSON.encode(each), "\n\n"]
+        return "".join(lines)
+
+    def waiting(self, progress: PromptProgress, number: int) -> str:
+        """Return what a stream has as its n-th ping."""
+        ping = self.encoded(self.ping(number)) or "\n"
+        return f": {progress}\n{ping}"
 
     def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
         """Return the events that come before all others."""
@@ -291,24 +324,25 @@ class Answers:
                         for each in self.prompts:
                             await self.service.check(each)
                 first = await events.next(0)
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            media_type = self.form.media_type.encode()
+            headers = [(b"content-type", media_type), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             try:
-                if opening := _encoded(self.form.opening(progress)):
+                if opening := self.form.encoded(self.form.opening(progress)):
                     await write(opening)
                 left, pings = len(self.prompts), count(1)
                 while left:
                     happened = first or await events.next(PING_EVERY_S)
                     first = None
                     if happened is None:
-                        ping = _encoded(self.form.ping(next(pings))) or "\n"
-                        await write(f": {progress}\n{ping}")
+                        await write(self.form.waiting(progress, next(pings)))
                         continue
                     left -= isinstance(happened[1], Finished)
-                    if text := _encoded(self.form.pieces(*happened)):
+                    if text := self.form.encoded(self.form.pieces(*happened)):
                         await write(text)
-                await write(_encoded(self.form.closing()) + self.form.end, more=False)
+                await write(self.form.encoded(self.form.closing()) + self.form.end, more=False)
             except LocalspecError as error:
-                await write(_encoded([_error(request.scope, error)]), more=False)
+                await write(self.form.encoded([_error(request.scope, error)]), more=False)
 
     def _events(self, request: HttpRequest, progress: PromptProgress) -> "_Events":
         reply = partial(self.service.reply, request, progress=progress, empty=self.empty)
@@ -345,15 +379,6 @@ class _Events:
         else:
             self._next[asyncio.ensure_future(anext(self._replies[at]))] = at
         return at, event
-
-
-def _encoded(events: Iterable[Body]) -> str:
-    """Return server-sent events; one with a type bears it as its name."""
-    lines = []
-    for each in events:
-        lines += [f"event: {each['type']}\n"] if "type" in each else []
-        lines += ["data: ", _JSON.encode(each), "\n\n"]
-    return "".join(lines)
 
 
 def _error(scope: Scope, error: LocalspecError) -> Body:

@@ -5,6 +5,7 @@ those only if they came before it was: so every model has its turn, and changes 
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -67,7 +68,7 @@ class Residence:
         self.loaded: ServedModel | None = model
         self.resting: ServedModel | None = None
         self._backend = backend
-        self._keep_alive_s = keep_alive_s
+        self._usual_keep_alive_s = self._keep_alive_s = keep_alive_s
         self._most = most
         self._max_wait_s = max_wait_s
         self._users = 0
@@ -85,6 +86,20 @@ class Residence:
     def changing(self) -> bool:
         """Whether a model is being loaded, or let go."""
         return self._change is not None
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the model is unloaded if no request comes; None where it stays."""
+        if self._timer is not None:
+            return self._timer.when() - asyncio.get_running_loop().time()
+        return self._keep_alive_s
+
+    def keep(self, model: ServedModel, keep_alive_s: float) -> None:
+        """Keep a model, if it is the one in memory, so long after the last request, infinity for ever, until it is loaded again."""
+        if model == self.loaded:
+            self._keep_alive_s = None if keep_alive_s == math.inf else keep_alive_s
+            self._stop_timer()
+            self._advance()
 
     @asynccontextmanager
     async def use(self, model: ServedModel) -> AsyncIterator[None]:
@@ -156,6 +171,7 @@ class Residence:
 
     async def _load(self, model: ServedModel) -> None:
         self.loaded = self.resting = None
+        self._keep_alive_s = self._usual_keep_alive_s
         try:
             await self._backend.load(model.launch)
         except LocalspecError as error:

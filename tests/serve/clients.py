@@ -16,3 +16,4 @@ class _Package:
 
 openai: Any = _Package("openai")
 anthropic: Any = _Package("anthropic")
+ollama: Any = _Package("ollama")
