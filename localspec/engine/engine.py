@@ -107,9 +107,11 @@ class Respondent(ABC):
     ) -> AsyncGenerator[Answer]:
         """Yield the notices that answer a question, as they come."""
 
-    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
-        """Return how many tokens a conversation takes, with the functions that its model may call."""
-        return (await self._one(Count(0, tuple(messages), tuple(tools)), Counted)).tokens
+    async def count(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+    ) -> int:
+        """Return how many tokens a conversation takes, with the functions that its model may call, where the reply is to `think` so."""
+        return (await self._one(Count(0, tuple(messages), tuple(tools), think), Counted)).tokens
 
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids."""

@@ -47,11 +47,12 @@ class Load(Tagged, frozen=True):
 
 
 class Count(Tagged, frozen=True):
-    """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`."""
+    """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`. `think` is that of the reply."""
 
     id: int
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
+    think: str | None = None
 
 
 class Tokenize(Tagged, frozen=True):

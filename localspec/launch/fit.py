@@ -131,7 +131,7 @@ def sequences_that_fit(
     draft_options: LoadOptions | None = None,
     heads: Heads | None = None,
 ) -> int | None:
-    """Return how many sequences the memory holds that is free now, the weights being loaded already.
+    """Return how many sequences the memory holds that is free now, all weights but those of a file of heads being loaded.
 
     Args:
         target: the model's header.
@@ -154,10 +154,12 @@ def sequences_that_fit(
     free, for_each = [place.usable_bytes for place in machine.places], [0] * len(machine.places)
     if heads is not None and loads[0] is not None:
         for_each[0] = target_rows_bytes(loads[0].shape, heads)
+        free[0] += for_each[0]  # the shape of heads has those of one sequence
     for load in filter(None, loads):
         alike = load.with_context(load.n_ctx, kv_type=options.kv_type)
         for at, use in enumerate(alike.usages(alike.most_layers, machine)):
             free[at] -= use.compute_bytes + use.output_bytes
+            free[at] -= use.weights_bytes if load.heads else 0
             for_each[at] += use.kv_bytes
     for at, gpu in enumerate(machine.gpus, 1):
         if gpu.shares_ram:
@@ -197,6 +199,8 @@ def forecast(
             problems.append(str(error))
     try:
         heads = heads_of(target, draft_model)
+        if heads is not None and heads.is_mtp:
+            draft_model = None  # as a plan has it, see `launch.plan`
         plan = plan_fit(target, draft_model, options, draft_options, heads=heads)
     except ModelLoadError as error:
         return Outlook((), (*problems, str(error)))

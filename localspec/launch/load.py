@@ -185,8 +185,7 @@ class _Loading:
         """Load everything; see `load`."""
         plan = self.plan
         mtp = plan.heads is not None and plan.heads.is_mtp
-        corrections = plan.corrections
-        target = self._model(plan.target, plan.options, mtp=mtp, corrections=corrections)
+        target = self._model(plan.target, plan.options, mtp=mtp)
         options = self._trained_for(target, plan.options)
         if parallel == 1:
             branches = self._branches(target)
@@ -318,7 +317,6 @@ class _Loading:
         *,
         mtp: bool = False,
         is_heads: bool = False,
-        corrections: Mapping[str, int] | None = None,
     ) -> LlamaModel:
         name = self.plan.names[path]
         model = LlamaModel(
@@ -329,7 +327,7 @@ class _Loading:
             lora,
             mtp=mtp,
             is_heads=is_heads,
-            corrections=corrections,
+            corrections=self.plan.corrections.get(path),
         )
         self.models.append(model)
         return model
@@ -382,7 +380,7 @@ class _Loading:
         """Go on without heads; raises the error where they were wanted by name."""
         if self.plan.needs_heads:
             raise error
-        self.notes.append(f"running without heads: {error}")
+        self.notes.append(f"the heads do not draft: {error}")
         self.plan = self.plan.undrafted()
 
     def _heads(

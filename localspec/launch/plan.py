@@ -57,7 +57,7 @@ class LoadPlan:
         draft_lora: file of an adapter for the draft model; None without one.
         left_out: costs of a pair whose draft model or heads are not loaded, since they never pay.
         heads: of the target, which draft instead of a draft model; in its file, where they are not MTP layers.
-        corrections: what the target's header should say instead, by keys.
+        corrections: what the headers of files should say instead, by keys.
     """
 
     target: Path
@@ -74,7 +74,7 @@ class LoadPlan:
     draft_lora: Path | None = None
     left_out: PairCosts | None = None
     heads: Heads | None = None
-    corrections: Mapping[str, int] = field(default_factory=dict)
+    corrections: Mapping[Path, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def needs_heads(self) -> bool:
@@ -146,8 +146,6 @@ def make_plan(
     headers = _headers(files, names)
     headers, heads, about = _heads(request, headers, modes)
     notes = [*([] if heads is not None and heads.is_mtp else notes), *about]
-    corrected = corrections(headers[0])
-    headers[0] = replace(headers[0], metadata={**headers[0].metadata, **corrected})
     shared_vocab, across = _shared_vocab(headers, named=request.draft_model is not None)
     draft_model = files[1] if len(headers) > 1 else None
     adapter = _adapter(request, headers)
@@ -165,7 +163,7 @@ def make_plan(
         notes=(*notes, *across),
         draft_lora=None if adapter is None else adapter[0],
         heads=heads,
-        corrections=corrected,
+        corrections=dict(zip(files, map(corrections, headers), strict=False)),
     )
     shrinks = request.load.n_ctx is None
     fitted = _fitted(plan, headers, adapter and adapter[1], shrinks=shrinks)
@@ -196,6 +194,10 @@ def _files(
         alone = without_draft_model(name, models[0], models[1], request.target_load)
         if alone is not None:
             references, models, notes = references[:1], models[:1], [alone] if alone else []
+    if isinstance(models[0], ModelEntry) and models[0].older:
+        from localspec.launch.worth import newer_file  # noqa: PLC0415 - few files are
+
+        notes += newer_file(models[0], registry)
     store = Store(data_dir())
     files = [each if isinstance(each, Path) else store.path_of(each) for each in models]
     stored = [each for each in files if each is not None]
@@ -315,7 +317,7 @@ def _heads(
         if reason is None:
             return headers[:1], heads_of(target, exact=request.exact), notes
         if mtp_layers(target) and why_no_drafts(target) is None:
-            notes.append(f"{target.name} {reason}: they do not draft")
+            notes.append(f"its MTP layers do not draft: {target.name} {reason}")
     return headers, None, notes
 
 

@@ -29,7 +29,7 @@ from starlette.types import Scope, Send
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import Delta, Finished, Prefilling, Started, StreamEvent
+from localspec.chat.events import Delta, Echo, Finished, Prefilling, Started, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.engine import Busy
@@ -73,6 +73,11 @@ class PromptProgress:
             self.done = self.cached
         elif isinstance(event, Prefilling):
             self.done = self.cached + event.done_tokens
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """How many tokens there are, and how many are read; none while it has not begun."""
+        return {"prompt_tokens": self.total, "read_tokens": self.done} if self.total else {}
 
     def __str__(self) -> str:
         """Return it in a line."""
@@ -161,7 +166,7 @@ class Service:
                     for event in notice.events:
                         if not isinstance(event, Delta):
                             progress.note(event)
-                        elif not empty:
+                        elif not empty or isinstance(event, Echo):
                             yield event
 
     @asynccontextmanager
@@ -188,10 +193,13 @@ class Service:
         try:
             if request.raw is None:
                 tools = [each for each in request.tools if policy.offers(each.name)]
-                tokens = await self.backend.count(request.messages, tools)
+                think = request.options.think
+                tokens = await self.backend.count(request.messages, tools, think)
             else:
-                raw = await self.backend.tokens(Tokenize(0, request.raw, add_special=True))
-                tokens = len(raw.tokens)
+                ids = request.raw
+                if isinstance(ids, str):
+                    ids = (await self.backend.tokens(Tokenize(0, ids, add_special=True))).tokens
+                tokens = len(ids)
         except Busy:  # it is one of those that are under way itself
             return
         if tokens >= ready.n_ctx:
@@ -199,11 +207,13 @@ class Service:
                 f"the prompt has {tokens} tokens and the context holds {ready.n_ctx}: shorten it, or raise --ctx"
             )
 
-    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
-        """Return how many tokens a conversation takes, once the model is there."""
+    async def count(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+    ) -> int:
+        """Return how many tokens a conversation takes, once the model is there, where the reply is to `think` so."""
         async with self.residence.use(self.model):
             offered = [each for each in tools if self.rules.offers(each.name)]
-            return await self.backend.count(messages, offered)
+            return await self.backend.count(messages, offered, think)
 
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids, once the model is there."""
@@ -235,7 +245,7 @@ class AnswerForm(ABC):
 
     def waiting(self, progress: PromptProgress, number: int) -> str:
         """Return what a stream has as its n-th ping."""
-        ping = self.encoded(self.ping(number)) or "\n"
+        ping = self.encoded(self.ping(number, progress)) or "\n"
         return f": {progress}\n{ping}"
 
     def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
@@ -255,7 +265,7 @@ class AnswerForm(ABC):
         """Return the events that come after all answers."""
         return ()
 
-    def ping(self, number: int) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
+    def ping(self, number: int, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
         """Return the events of the n-th ping beside its comment."""
         return ()
 

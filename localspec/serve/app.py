@@ -4,6 +4,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,7 +24,6 @@ _GETS: dict[str, Handler] = {
     "/v1/models": openai.models,
     "/v1/models/{name:path}": openai.model,
     "/models": openai.models,
-    "/": ollama_models.here,
     "/api/tags": ollama_models.tags,
     "/api/ps": ollama_models.running,
     "/api/version": ollama_models.version,
@@ -36,6 +36,7 @@ _POSTS: dict[str, Handler] = {
     "/v1/responses": responses.responses,
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
+    "/completion": llama_server.completion,
     "/infill": llama_server.infill,
     "/tokenize": llama_server.tokenize,
     "/detokenize": llama_server.detokenize,
@@ -50,6 +51,19 @@ _METHODS: dict[str, dict[str, Handler]] = {
     "GET": _GETS,
     "POST": _POSTS,
     "DELETE": {"/api/delete": ollama_models.change},
+}
+_PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+}
+"""A page for people; it holds no data, so that it needs no key."""
+_PAGE_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
 }
 
 
@@ -70,6 +84,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
             "under_way": backend.under_way + service.residence.waiting,
             "running": metrics.running,
             "waiting": metrics.waiting + service.residence.waiting,
+            "reading": metrics.reading,
         }
         if backend.lost:
             figures["reason"] = backend.lost
@@ -78,8 +93,14 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
     async def measured(_: Request) -> Response:
         return Response(metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
+    async def page(request: Request) -> Response:
+        name, kind = _PAGE[request.url.path]
+        text = (Path(__file__).parent / "page" / name).read_bytes()
+        return Response(text, media_type=kind, headers=_PAGE_HEADERS)
+
     app = Starlette(
         routes=[
+            *(Route(path, page) for path in _PAGE),
             Route("/health", health),
             Route("/metrics", measured),
             *(
@@ -90,7 +111,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         ],
         exception_handlers={HTTPException: _wrong_address, Exception: _fault},
     )
-    return guarded(app, guard, metrics.refuse)
+    return guarded(app, guard, metrics.refuse, _PAGE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,6 +10,7 @@ from localspec.chat.events import Delta, Finished, Reply, RoundDone, Started
 from localspec.chat.request import Request
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyEvents
 from localspec.launch.observe import workload_of
+from localspec.serve.answering import PromptProgress
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -28,6 +29,7 @@ class _UnderWay:
     since_s: float
     began: bool = False
     wrote: bool = False
+    progress: PromptProgress = field(default_factory=PromptProgress)
 
 
 class Metrics:
@@ -51,6 +53,7 @@ class Metrics:
         self._requests = counter("requests", "Requests by what became of them.", "outcome")
         self._refused = counter("refused", "Requests refused, by HTTP status.", "status")
         self._tokens = counter("tokens", "Tokens: prompt, cached, completion.", "kind")
+        self._seconds = counter("seconds", "Seconds of answers: prefill, decode.", "kind")
         by = ("drafter", "workload")
         self._rounds = counter("rounds", "Rounds by drafter and kind of text.", *by)
         self._drafted = counter(
@@ -78,6 +81,12 @@ class Metrics:
     def running(self) -> int:
         """Requests that are being answered."""
         return sum(each.began for each in self._under_way.values())
+
+    @property
+    def reading(self) -> list[dict[str, int]]:
+        """How far the prompts are that are being read."""
+        jobs = self._under_way.values()
+        return [each.progress.figures for each in jobs if each.began and not each.wrote]
 
     @property
     def waiting(self) -> int:
@@ -121,6 +130,8 @@ class Metrics:
         if job is None:
             return
         seconds = self._clock() - job.since_s
+        for each in notice.events:
+            job.progress.note(each)
         if not job.began and any(isinstance(each, Started) for each in notice.events):
             job.began = True
             self._waited_s.observe(seconds)
@@ -133,6 +144,8 @@ class Metrics:
         self._tokens.labels("prompt").inc(reply.prompt_tokens)
         self._tokens.labels("cached").inc(reply.cached_tokens)
         self._tokens.labels("completion").inc(reply.completion_tokens)
+        self._seconds.labels("prefill").inc(reply.prefill_s)
+        self._seconds.labels("decode").inc(reply.decode_s)
         workload = "chat" if job is None else workload_of(job.request.question, reply.text)
         for name, stats in reply.acceptance.by_drafter.items():
             self._rounds.labels(name, workload).inc(stats.rounds)

@@ -129,7 +129,9 @@ async def _answers(
     most = logprobs_of("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
     options = await _options(body, service.options)
     draft = body.draft(exact=service.backend.exact)
-    prompt = msgspec.structs.replace(prompt, options=options, logprobs=most, draft=draft)
+    prompt = msgspec.structs.replace(
+        prompt, options=options, keep=body.keep, logprobs=most, draft=draft
+    )
     form = OllamaForm(service.name, chat=chat, logprobs=most is not None, notes=notes)
     return Answers(service, [prompt], form, body.stream, body.num_predict == 0)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from localspec import __version__
 from localspec.chat.call_finder import offers_tools
@@ -41,11 +41,6 @@ class NameBody(msgspec.Struct):
 
     model: str = ""
     name: str = ""
-
-
-async def here(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 - a handler's signature
-    """Say that there is a server: Ollama's clients look here, by HEAD or for these words."""
-    return PlainTextResponse("Ollama is running")
 
 
 async def version(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 - a handler's signature

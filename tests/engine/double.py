@@ -204,7 +204,9 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         if draft_mode(mode).kind == "off":
             return plain_policy()
         if not drafts:
-            raise errors.UsageError(f"draft mode {mode!r} needs a draft model: none is loaded")
+            raise errors.UsageError(
+                f"draft mode {mode!r} needs a draft model: no draft model is loaded"
+            )
         return FixedPolicy(KnowingDrafter(script), drafts)
 
     return Scripted(assistant, save, restore, policy, costs_of(document))

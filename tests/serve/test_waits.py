@@ -136,11 +136,17 @@ def test_while_a_prompt_is_read_a_line_says_how_far(path: str, tmp_path: Path) -
             assert (found := re.fullmatch(r": reading (\d+) of (\d+) tokens", ping))
             assert 0 <= int(found[1]) < int(found[2])
             if path == MESSAGES:
-                assert [next(lines), next(lines)] == ["event: ping", 'data: {"type":"ping"}']
+                assert next(lines) == "event: ping"
+                ping = json.loads(next(lines).removeprefix("data: "))
+                assert [*ping] == ["type", "prompt_tokens", "read_tokens"]
+                assert ping["read_tokens"] < ping["prompt_tokens"]
+            (reading,) = server.client.get("/health").json()["reading"]
+            assert 128 <= reading["read_tokens"] < reading["prompt_tokens"]
             (tmp_path / "go on").touch()
             rest = [line for line in lines if line and not line.startswith(":")]
         assert "_error" not in "".join(rest)
         assert rest[-1].startswith("data: ")
+        assert server.client.get("/health").json()["reading"] == []
 
 
 @pytest.mark.usefixtures("impatient")
@@ -298,6 +304,7 @@ def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
     assert value(metrics, "pass_tokens_count") == 6
     kinds = {"prompt": 10, "cached": 4, "completion": 9}
     assert {each: value(metrics, f'tokens_total{{kind="{each}"}}') for each in kinds} == kinds
+    assert value(metrics, 'seconds_total{kind="decode"}') == 0.5
 
 
 def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
