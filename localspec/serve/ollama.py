@@ -113,7 +113,7 @@ async def _resident(request: HttpRequest, service: Service, form: OllamaForm) ->
         return JSONResponse(form.empty("unload"))
 
     async def load() -> None:
-        async with service.resident():
+        async with service.use():
             pass
 
     await unless_gone(request, load())
@@ -128,7 +128,7 @@ async def _answers(
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_of("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
     options = await _options(body, service.options)
-    draft = body.draft(exact=service.backend.exact)
+    draft = body.draft(exact=service.exact)
     prompt = msgspec.structs.replace(
         prompt, options=options, keep=body.keep, logprobs=most, draft=draft
     )

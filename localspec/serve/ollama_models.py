@@ -62,15 +62,15 @@ async def tags(_: HttpRequest, service: Service) -> Response:
 
 
 async def running(_: HttpRequest, service: Service) -> Response:
-    """List the model in memory, if there is one."""
-    model, ready = service.residence.loaded, service.backend.ready
-    if model is None or ready is None:
-        return JSONResponse({"models": []})
-    left_s = service.residence.left_s
-    until = datetime.now(UTC) + (_NEVER if left_s is None else timedelta(seconds=left_s))
-    more = {"expires_at": until.isoformat(), "size_vram": 0, "context_length": ready.n_ctx}
-    listed = await asyncio.to_thread(_listed, model.name, model)
-    return JSONResponse({"models": [{**listed, **more}]})
+    """List the models in memory."""
+    now, models = datetime.now(UTC), list[Body]()
+    for each in service.residence.residents:
+        if (ready := service.residence.ready(each.model)) is not None:
+            left_s = each.left_s
+            until = now + (_NEVER if left_s is None else timedelta(seconds=left_s))
+            more = {"expires_at": until.isoformat(), "size_vram": 0, "context_length": ready.n_ctx}
+            models.append({**_listed(each.model.name, each.model), **more})
+    return JSONResponse({"models": models})
 
 
 async def show(request: HttpRequest, service: Service) -> Response:
@@ -164,7 +164,7 @@ def _described(service: Service) -> Body:
         header = read_model(path)
     template = (header and header.chat_template) or ""
     family = str(facts.get("architecture") or "")
-    ready = service.backend.ready if service.residence.loaded == model else None
+    ready = service.residence.ready(model)
     n_ctx = ready.n_ctx if ready else model.launch.load.n_ctx or (header and header.context_length)
     able = {"tools": offers_tools(template), "thinking": bool(thinking_tags(template))}
     values = {name: getattr(model.options.sampling, name) for name in _SAMPLING}
