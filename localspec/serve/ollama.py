@@ -45,7 +45,7 @@ class OllamaBody(AnswerFields, kw_only=True):
     top_logprobs: int | None = None
 
 
-class ChatBody(OllamaBody, kw_only=True):
+class OllamaChatBody(OllamaBody, kw_only=True):
     """A conversation to answer; without messages the model is loaded, or let go."""
 
     messages: list[Any] = msgspec.field(default_factory=list)
@@ -64,7 +64,7 @@ class GenerateBody(OllamaBody, kw_only=True):
 
 async def chat(request: HttpRequest, service: Service) -> Answers | Response:
     """Answer a conversation."""
-    body = await body_of(request, ChatBody, "options")
+    body = await body_of(request, OllamaChatBody, "options")
     service = _service(body, service)
     if not body.messages:
         return await _resident(request, service, OllamaForm(service.name, chat=True))
