@@ -3,8 +3,8 @@
     python -m lab.benchmarks.agent_turns [--model smollm2-135m|FILE] [--tokens 30000]
 
 The model is served with a context as long as it takes, which its file, a copy, is made to promise; its words are of no account.
-A prompt is a billing header with a checksum, a line with the date, files, and a question; what follows changes a line late in
-it, adds a turn, and last changes the date. The table has the tokens that were read, the seconds to the first token, and the share of both in the first reading.
+A prompt is a billing header with a checksum, a line with the date, files, and a question; what follows adds a turn, changes
+its last line, and last the date. The table has the tokens that were read, the seconds to the first token, and the shares of both in the first reading.
 """
 
 import argparse
@@ -13,9 +13,8 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -26,7 +25,6 @@ from localspec.models.pull import pull
 _READY = re.compile(r"serving .* at (http://\S+)/v1")
 _TIMEOUT_S = 3600.0
 _LENGTH = b"llama.context_length\x04\x00\x00\x00"
-_PROGRAM = "import sys; from localspec.cli.main import main; sys.exit(main())"
 
 
 def longer(path: Path, n_ctx: int, directory: Path) -> Path:
@@ -45,70 +43,69 @@ def files(characters: int) -> str:
     return "\n".join(each.read_text() for each in paths)[:characters]
 
 
+Row = tuple[str, int, int, float]
+"""What was done, tokens of its prompt, those that were read, and seconds to the first token."""
+
+
 class Agent:
-    """A conversation in Anthropic's form, and what its turns cost."""
+    """A conversation in Anthropic's form.
+
+    Args:
+        text: the files in its system prompt.
+
+    Attributes:
+        turns: after the system prompt; the last one is the user's.
+        said: the last answer.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self.turns: list[dict[str, Any]] = []
+        self.turns: list[dict[str, str]] = []
+        self.said = ""
 
-    def ask(self, client: httpx.Client, *, time: str, checksum: str, date: str) -> dict[str, Any]:
-        """Ask for a few tokens; return the answer."""
-        header = f"x-anthropic-billing-header: cc_version=2.1.42.834; cc_entrypoint=cli; cch={checksum};"  # fmt: skip
+    def ask(
+        self, name: str, client: httpx.Client, time: str, checksum: str = "65abc", day: int = 27
+    ) -> Row:
+        """Ask for a few tokens, and return what that cost."""
+        header = f"x-anthropic-billing-header: cc_version=2.1.42.834; cch={checksum};"
         *before, last = self.turns
-        last = {**last, "content": f"{last['content']}\n<env>the time is {time}</env>"}
+        last = {**last, "content": f"{last['content']}\nThe time is {time}."}
         body = {
-            "system": f"{header}\nToday is {date}.\n{self._text}",
+            "system": f"{header}\nToday is 2026-11-{day}.\n{self._text}",
             "messages": [*before, last],
             "max_tokens": 8,
             "temperature": 0,
         }
-        answer = client.post("/v1/messages", json=body)
-        answer.raise_for_status()
-        done: dict[str, Any] = answer.json()
-        return done
-
-
-def turns(model: Path, n_ctx: int, text: str) -> Iterator[tuple[str, int, int, float]]:
-    """Yield what was done, tokens of its prompt, those that were read, and seconds to the first token."""
-    command = [sys.executable, "-c", _PROGRAM, "serve", str(model), "--port", "0", "--ctx", str(n_ctx), "--parallel", "1"]  # fmt: skip
-    agent, how = Agent(text), {"time": "10:01", "checksum": "65abc", "date": "2026-11-27"}
-
-    def server() -> ServerProcess:
-        def address(printed: str) -> str | None:
-            match = _READY.search(printed)
-            return match[1] if match else None
-
-        return ServerProcess(command, address)
-
-    def row(name: str, client: httpx.Client) -> tuple[str, int, int, float]:
-        nonlocal answer
-        answer = agent.ask(client, **how)
-        usage = answer["usage"]
-        read, cached = usage["input_tokens"], usage["cache_read_input_tokens"]
+        answer = client.post("/v1/messages", json=body).raise_for_status().json()
+        self.said = "".join(each.get("text", "") for each in answer["content"]) or "I will look."
+        read, cached = (answer["usage"][f"{kind}input_tokens"] for kind in ("", "cache_read_"))
         return name, read + cached, read, answer["timings"]["first_token_s"]
 
-    answer: dict[str, Any] = {}
-    for restarted in (False, True):
-        running = server()
-        with closing(running), httpx.Client(base_url=running.address, timeout=_TIMEOUT_S) as client:
-            if not restarted:
-                agent.turns.append({"role": "user", "content": "Which file has the sampler?"})
-                yield row("first reading", client)
-                said = "".join(each.get("text", "") for each in answer["content"]) or "It has."
-                result = f"The file says:\n{text[:1200]}"
-                agent.turns += [{"role": "assistant", "content": said}, {"role": "user", "content": result}]  # fmt: skip
-                how["time"] = "10:02"
-                yield row("second turn", client)
-                how["time"] = "10:03"
-                yield row("its last line changed", client)
-            else:
-                how["time"] = "10:04"
-                yield row("after a restart, last line changed", client)
-                how["checksum"] = "77def"
-                yield row("checksum in the first line changed", client)
-                how["date"] = "2026-11-28"
-                yield row("date in the second line changed", client)
+
+@contextmanager
+def serving(model: Path, n_ctx: int) -> Iterator[httpx.Client]:
+    """Serve a model, and yield a client."""
+    command = [sys.executable, "-m", "localspec", "serve", str(model)]
+    command += ["--port", "0", "--ctx", str(n_ctx), "--parallel", "1"]
+    server = ServerProcess(command, lambda printed: (m := _READY.search(printed)) and m[1])
+    with closing(server), httpx.Client(base_url=server.address, timeout=_TIMEOUT_S) as client:
+        yield client
+
+
+def turns(model: Path, n_ctx: int, text: str) -> Iterator[Row]:
+    """Yield turns of an agent, the first reading of its prompt first."""
+    agent = Agent(text)
+    with serving(model, n_ctx) as client:
+        agent.turns.append({"role": "user", "content": "Which file has the sampler?"})
+        yield agent.ask("first reading", client, "10:01")
+        agent.turns.append({"role": "assistant", "content": agent.said})
+        agent.turns.append({"role": "user", "content": f"The file says:\n{text[:1200]}"})
+        yield agent.ask("second turn", client, "10:02")
+        yield agent.ask("its last line changed", client, "10:03")
+    with serving(model, n_ctx) as client:
+        yield agent.ask("after a restart, the last line changed", client, "10:04")
+        yield agent.ask("a checksum in the first line changed", client, "10:04", "77def")
+        yield agent.ask("the date in the second line changed", client, "10:04", "77def", 28)
 
 
 def main() -> None:
