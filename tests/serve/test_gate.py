@@ -48,6 +48,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     **{path: (path, body) for path, body in bodies("key", 300).items() if path != INFILL},
     **{f"calls {path}": (path, {**bodies("send", 300)[path], "tools": [TOOLS[path]]}) for path in TOOLS},
     "two answers": (CHAT, {**bodies("key")[CHAT], "n": 2}),
+    "/completion": ("/completion", {"prompt": bodies("key")[TEXT]["prompt"]}),
     "thoughts": (CHAT, bodies("think")[CHAT]),
 }  # fmt: skip
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
