@@ -110,7 +110,10 @@ def require_model(word: str) -> str:
 
 # section: (flags that `--help` shows, flags that only `--help-all` shows), by the names of their parameters.
 SECTIONS = {
-    "Model": (("model", "ctx", "offline"), ("pair", "target", "kv_type", "own")),
+    "Model": (
+        ("model", "models", "keep_alive", "pin", "ctx", "offline"),
+        ("pair", "target", "kv_type", "own"),
+    ),
     "Drafting": (
         ("draft", "draft_model", "exact"),
         ("draft_length", "draft_lora", "draft_device", "draft_gpu_layers"),

@@ -34,6 +34,7 @@ from localspec.engine.protocol import (
     Detokenize,
     Failed,
     FrameError,
+    Held,
     Notice,
     Ready,
     ReplyEvents,
@@ -60,6 +61,11 @@ class Loaded(Protocol):
     @property
     def costs(self) -> PairCosts | None:
         """What passes take, where that was measured."""
+        ...
+
+    @property
+    def held(self) -> Held:
+        """The memory that they hold."""
         ...
 
     def policy(self, mode: str, slot: int) -> Policy:
@@ -94,6 +100,7 @@ def ready_of(loaded: Loaded) -> Ready:
         notes=assistant.notes,
         load_s=assistant.load_s,
         thinks=thinks,
+        held=loaded.held,
     )
 
 

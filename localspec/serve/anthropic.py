@@ -95,7 +95,7 @@ async def messages(request: HttpRequest, service: Service) -> Answers:
         0,
         _messages(body),
         options,
-        draft=body.draft(exact=service.backend.exact),
+        draft=body.draft(exact=service.exact),
         keep=body.keep,
         tools=offer.tools,
         call_policy=offer.policy,

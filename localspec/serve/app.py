@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -63,21 +64,33 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
     """
 
     async def health(_: Request) -> Response:
-        backend, state = service.backend, service.state
-        figures = {
+        residence, state = service.residence, service.state
+        waiting = residence.waiting
+        figures: dict[str, Any] = {
             "status": state,
             "model": service.loaded.name,
-            "under_way": backend.under_way + service.residence.waiting,
-            "running": metrics.running,
-            "waiting": metrics.waiting + service.residence.waiting,
+            "under_way": residence.under_way,
+            "running": metrics.running(),
+            "waiting": metrics.waiting() + waiting.total(),
             "reading": metrics.reading,
+            "models": {
+                name: {
+                    "status": each,
+                    "running": metrics.running(name),
+                    "waiting": metrics.waiting(name) + waiting[name],
+                }
+                for name, each in residence.states.items()
+            },
         }
-        if backend.lost:
-            figures["reason"] = backend.lost
+        lost = {each.model.name: each.backend.lost for each in residence.residents}
+        for name, reason in lost.items():
+            if reason:
+                figures["models"][name]["reason"] = figures["reason"] = reason
         return JSONResponse(figures, 200 if state in {"ok", "unloaded"} else 503)
 
     async def measured(_: Request) -> Response:
-        return Response(metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+        text = metrics.text(service.residence.states)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def page(request: Request) -> Response:
         name, kind = _PAGE[request.url.path]

@@ -82,7 +82,7 @@ async def _continued(body: InfillBody, service: Service, prompt: Request) -> Ans
     if body.seed is not None and body.seed < 0:
         body.seed = None
     options = await reply_options(body, service.options, body.n_predict)
-    draft = body.draft(exact=service.backend.exact)
+    draft = body.draft(exact=service.exact)
     prompt = msgspec.structs.replace(prompt, options=options, keep=body.keep)
     prompts = choices([prompt], body.n_cmpl or body.n or 1, draft)
     form = InfillForm(service, body.response_fields)
@@ -128,7 +128,7 @@ class InfillForm(AnswerForm):
 
 
 def _filled(done: Finished, content: str, at: int, service: Service) -> dict[str, Any]:
-    reply, ready = done.reply, service.backend.ready
+    reply, ready = done.reply, service.residence.ready(service.model)
     evaluated = reply.prompt_tokens - reply.cached_tokens
     return {
         "index": at,

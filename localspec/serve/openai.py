@@ -98,22 +98,26 @@ class TextBody(CompletionBody, kw_only=True):
 async def models(_: HttpRequest, service: Service) -> Response:
     """List what may be named in a request, what is loaded before the others."""
     names = await asyncio.to_thread(service.catalogue.listed)
-    listed = [_model(name, service.since) for name in dict.fromkeys([service.loaded.name, *names])]
-    return JSONResponse({"object": "list", "data": listed})
+    states = service.states
+    listed = sorted(dict.fromkeys([*names, *states]), key=lambda name: states.get(name) != "loaded")
+    return JSONResponse({"object": "list", "data": [_model(each, service) for each in listed]})
 
 
 async def model(request: HttpRequest, service: Service) -> Response:
     """Describe one of them."""
     name = request.path_params["name"]
     await asyncio.to_thread(service.catalogue.find, name)
-    return JSONResponse(_model(name, service.since))
+    return JSONResponse(_model(name, service))
 
 
-def _model(name: str, since: int) -> dict[str, Any]:
-    """Return a model as OpenAI's clients and Anthropic's read it."""
+def _model(name: str, service: Service) -> dict[str, Any]:
+    """Return a model as OpenAI's clients and Anthropic's read it; its state as llama-server has it."""
+    since, state = service.since, service.states.get(name, "unloaded")
     openai = {"id": name, "object": "model", "created": since, "owned_by": "localspec"}
     when = datetime.fromtimestamp(since, UTC).isoformat()
-    return {**openai, "type": "model", "display_name": name, "created_at": when}
+    status = {"value": "unloaded", "failed": True} if state == "lost" else {"value": state}
+    anthropic = {"type": "model", "display_name": name, "created_at": when}
+    return {**openai, **anthropic, "status": status}
 
 
 async def chat_completions(request: HttpRequest, service: Service) -> Answers:
@@ -203,7 +207,7 @@ def _answers(
     limit: int | None,
     notes: Sequence[str] = (),
 ) -> Answers:
-    draft = body.draft(exact=service.backend.exact)
+    draft = body.draft(exact=service.exact)
     several = choices(prompts, body.n or 1, draft)
     made = form(
         service.name,

@@ -83,7 +83,7 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
         0,
         steady(_messages(body)),
         options,
-        draft=body.draft(exact=service.backend.exact),
+        draft=body.draft(exact=service.exact),
         keep=body.keep,
         logprobs=logprobs_of("top_logprobs", (body.top_logprobs or 0) if wanted else None),
         tools=offer.tools,

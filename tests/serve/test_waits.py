@@ -250,17 +250,17 @@ def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
     clock = Clock()
     metrics = Metrics(clock)
     metrics.ask(1, CODE_QUESTION)
-    assert (metrics.running, metrics.waiting) == (0, 1)
+    assert (metrics.running(), metrics.waiting()) == (0, 1)
     clock.now_s = 3.0
     metrics.see(ReplyEvents(1, (Started(10, 4),)))
-    assert (metrics.running, metrics.waiting) == (1, 0)
+    assert (metrics.running(), metrics.waiting()) == (1, 0)
     metrics.see(ReplyEvents(1, (Prefilling(3, 6),)))
     clock.now_s = 7.0
     metrics.see(ReplyEvents(1, (first,)))
     clock.now_s = 8.0
     metrics.see(ReplyEvents(1, (first,)))
     metrics.see(Finished(reply(), Message.assistant(""), id=1, widths=((1, 4), (5, 2))))
-    assert (metrics.running, metrics.waiting) == (0, 0)
+    assert (metrics.running(), metrics.waiting()) == (0, 0)
     assert value(metrics, "wait_seconds_sum") == 3.0
     assert value(metrics, "first_token_seconds_sum") == 7.0
     assert value(metrics, "first_token_seconds_count") == 1
@@ -294,9 +294,9 @@ def test_who_fails_or_dies_is_under_way_no_more() -> None:
     for number in range(3):
         metrics.ask(number, CODE_QUESTION)
     metrics.see(Failed(0, "UsageError", "no"))
-    assert metrics.waiting == 2
+    assert metrics.waiting() == 2
     metrics.see(EngineDied("gone"))
-    assert metrics.waiting == 0
+    assert metrics.waiting() == 0
     metrics.see(Finished(reply(StopReason.CANCELLED), Message.assistant(""), id=1))
     metrics.see(ReplyEvents(1, (Started(1, 0),)))
     assert value(metrics, 'requests_total{outcome="failed"}') == 1
