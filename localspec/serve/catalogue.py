@@ -18,6 +18,8 @@ from localspec.storage.paths import data_dir
 
 _USUAL = ("bge-small-en-v1.5", "bge-reranker-v2-m3")
 """What to fetch where no model makes vectors, and where none makes scores."""
+LATEST = ":latest"
+"""What Ollama's clients add to a name that has no tag."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +52,7 @@ class Catalogue:
         Raises:
             NotFound: there is none, or it is not on the disk.
         """
+        name = _without_latest(name)
         started = self._started(name) if name else self.first
         if started is not None:
             return started
@@ -91,7 +94,9 @@ class Catalogue:
             NotFound: there is none, or it is not on the disk.
         """
         registry, store = load_registry(), Store(data_dir())
-        name = name or next(_embedders(registry, store, ranks=ranks), _USUAL[ranks])
+        name = _without_latest(name) or next(
+            _embedders(registry, store, ranks=ranks), _USUAL[ranks]
+        )
         started = self._started(name)
         if self.pinned and started is None:
             raise NotFound(
@@ -124,6 +129,12 @@ class Catalogue:
             for ranks in (False, True):
                 names |= dict.fromkeys(_embedders(registry, store, ranks=ranks))
         return list(names)
+
+
+def _without_latest(name: str) -> str:
+    """Return a name as the registry or an import has it."""
+    bare = name.removesuffix(LATEST)
+    return name if bare != name and name in IMPORTS.load(data_dir()) else bare
 
 
 def _here(registry: Registry, store: Store) -> Iterator[str]:
