@@ -120,7 +120,7 @@ def test_litellm_asks_as_it_asks_ollama(kind: str) -> None:
     }
     env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     with served({"calls": True, "answers": answers}) as server:
-        words = [installed("litellm") / "python", "-c", LITELLM, server.url, kind]
+        words = [str(installed("litellm") / "python"), "-c", LITELLM, server.url, kind]
         done = subprocess.run(words, capture_output=True, check=False, text=True, env=env)
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout.splitlines()[-1])
