@@ -244,7 +244,7 @@ runpy.run_module("localspec.launch.child", run_name="__main__")
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says what engines hold")
 def test_real_engines_are_let_go_when_memory_is_short(smollm2_path: Path, tmp_path: Path) -> None:
-    room = smollm2_path.stat().st_size + (640 << 20)  # RAM that is kept free, and Python twice
+    room = smollm2_path.stat().st_size + (360 << 20)  # RAM that is kept free, and Python twice
     line = (sys.executable, "-P", "-c", NARROW % room)
     usual = {"load": LoadOptions(n_ctx=512, gpu_layers=0, threads=1), "draft": "off"}
     large = str(write_llama(tmp_path / "tiny.gguf"))
@@ -276,7 +276,7 @@ def test_real_engines_are_let_go_when_memory_is_short(smollm2_path: Path, tmp_pa
             text = await ask(residence, first)
             await ask(residence, tiny)
             assert residence.states == {"a": "loaded", "tiny": "loaded"}
-            with pytest.raises(ModelLoadError, match="2 sequences of 8192 tokens do not fit"):
+            with pytest.raises(ModelLoadError, match="fit"):
                 await ask(residence, too_large)
             assert residence.states == {"a": "loaded", "tiny": "loaded"}
             assert await ask(residence, again) == text
