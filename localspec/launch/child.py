@@ -41,13 +41,13 @@ class RuntimeFactory:
         gc.collect()
         give_back_memory()
         if load.embeds:
-            return load_embedder(load.options, load.beside, cancel, send)
+            return load_embedder(load.options, load.others, cancel, send)
         # One conversation grows; several share the memory.
         plan = make_plan(
             load.options,
             parallel=load.parallel,
             roomy=load.parallel == 1,
-            beside=load.beside,
+            others=load.others,
         )
         runtime = load_plan(
             plan,

@@ -9,7 +9,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.engine.embedding import LoadedEmbedder
 from localspec.engine.protocol import Held, Loading
 from localspec.errors import ModelUnavailable
-from localspec.launch.fit import plan_fit, require_room
+from localspec.launch.fit import PairToFit, require_room
 from localspec.llama.allocated import together
 from localspec.llama.embedder import Embedder
 from localspec.llama.model import LlamaModel
@@ -25,7 +25,7 @@ _USUAL_N_CTX = 512
 
 def load_embedder(
     options: LaunchOptions,
-    beside: Held | None,
+    others: Held | None,
     cancel: CancelFlag,
     report: Callable[[Loading], None],
 ) -> LoadedEmbedder:
@@ -33,7 +33,7 @@ def load_embedder(
 
     Args:
         options: say what, and how.
-        beside: what others hold that could be let go, see `Load`.
+        others: what others hold that could be let go, see `Load`.
         cancel: stops it, and then the passes of what was loaded.
         report: gets how far it is.
 
@@ -52,9 +52,10 @@ def load_embedder(
     header, load = replace(read_model(path), name=name), options.load
     if options.fit:
         usual = replace(load, n_ctx=_USUAL_N_CTX, n_batch=_USUAL_N_CTX)
-        if beside is not None:
-            require_room([header], usual, None, None, beside, 1)
-        plan = plan_fit(header, options=usual)
+        pair = PairToFit(header, None, usual, None, None, None, shrinks=False)
+        if others is not None:
+            require_room(pair, others, 1)
+        plan = pair.plan()
         if plan is not None and plan.gpus and load.gpu_layers is None:
             load = replace(load, gpu_layers=plan.target_layers)
     loaded = LlamaModel(path, load, cancel, lambda share: report(Loading(name, share)))
