@@ -92,6 +92,7 @@ class ServeFlags:
         pin: Serve only MODEL; requests for others get 404.
         max_wait: Longest time that a request may wait; then it gets 503. Default: no limit.
         forget: Do not keep evaluated prompts on disk, where they are reused, also after a restart.
+        until_stdin_ends: Stop when stdin ends, however the program that writes to it does.
         quiet: Print only errors on stderr.
     """
 
@@ -109,6 +110,7 @@ class ServeFlags:
         "SECONDS", type=click.FloatRange(0, min_open=True), callback=_ends
     )
     forget: bool = switch()
+    until_stdin_ends: bool = flag(default=False, is_flag=True, hidden=True)
     tool_rules: CallPolicy = tool_rules()
     quiet: bool = switch("-q", "--quiet")
 
@@ -181,6 +183,8 @@ async def served_here(
     Raises:
         LocalspecError: the models cannot be loaded; as the class of errors that says why.
     """
+    if serving.until_stdin_ends:
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _interrupt_at_end)
     launch, metrics = settings.launch, Metrics()
     line = ProgressLine(enabled=not serving.quiet)
     backend = _backend(launch, metrics, line, serving)
@@ -193,12 +197,19 @@ async def served_here(
             _tell(service, ready, addresses, len(keys))
         server = _server(service, metrics, _guard(keys, gate, serving))
         shared = await _shared(service, seen)
-        about = (service.name, addresses, service.since, shared, recorded())
-        seen.enter_context(announced(Running(os.getpid(), *about)))
+        about = (service.name, addresses, service.since, shared, recorded(), ready.n_ctx)
+        seen.enter_context(announced(Running(os.getpid(), *about, bool(keys))))
         await server.serve(sockets=list(listeners))
     finally:
         await backend.close()
     return 0
+
+
+def _interrupt_at_end() -> None:
+    """Interrupt this program if stdin has ended."""
+    if not os.read(sys.stdin.fileno(), 1):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        signal.raise_signal(signal.SIGINT)
 
 
 def _backend(
