@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from localspec.errors import ModelLoadError
+from localspec.engine.protocol import Held
+from localspec.errors import ModelLoadError, NoRoom
 from localspec.launch import fit as fitting
 from localspec.launch.fit import (
     context_with_room,
     forecast,
     free_memory,
     plan_fit,
+    require_room,
     sequences_that_fit,
 )
 from localspec.launch.plan import make_plan
@@ -221,3 +223,45 @@ def test_mtp_layers_that_a_file_lacks_are_no_layers_for_a_gpu(tmp_path: Path) ->
     assert whole is not None
     assert lacking is not None
     assert len(whole.layers) == len(lacking.layers)
+
+
+@pytest.mark.parametrize(
+    ("free_gb", "held", "parallel", "error"),
+    [
+        (20, {}, 1, None),
+        (4, {"RAM": 9 * GB}, 1, NoRoom),  # there are 4.2 GB of weights, and 0.5 GB a sequence
+        (4, {"RAM": GB // 2}, 1, ModelLoadError),
+        (6, {"RAM": 9 * GB}, 1, None),
+        (6, {"RAM": 9 * GB}, 8, NoRoom),
+        (6, {"RAM": GB // 8}, 8, None),  # alone it would have no more
+    ],
+)
+def test_what_fits_beside_others_as_well_as_alone_has_room(
+    headers: tuple[GgufHeader, GgufHeader],
+    monkeypatch: pytest.MonkeyPatch,
+    free_gb: int,
+    held: dict[str, int],
+    parallel: int,
+    error: type[ModelLoadError] | None,
+) -> None:
+    args = (headers[:1], LoadOptions(gpu_layers=0), None, None)
+    for mapped in (0, 4 * GB):  # which the system takes to be free
+        free = free_gb * GB + mapped
+        monkeypatch.setattr(fitting, "free_ram_bytes", lambda free=free: free)
+        if error is None:
+            require_room(*args, Held(held, mapped), parallel)
+        else:
+            with pytest.raises(error) as caught:
+                require_room(*args, Held(held, mapped), parallel)
+            assert type(caught.value) is error
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_draft_model_and_layers_on_a_gpu_are_not_given_up_for_others(
+    headers: tuple[GgufHeader, GgufHeader],
+) -> None:
+    small = (headers[1], headers[1])
+    long = LoadOptions(n_ctx=32768)
+    require_room(small, LoadOptions(), LoadOptions(), None, Held({"CUDA0": GB}), 1)
+    with pytest.raises(NoRoom):
+        require_room(headers, long, long, None, Held({"CUDA0": 9 * GB}), 1)

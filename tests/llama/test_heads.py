@@ -23,6 +23,7 @@ from localspec.llama.heads import HeadSequence, LlamaHeads
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
+from localspec.llama.staging import Rows
 from localspec.llama.target_rows import TargetRows
 from localspec.models.architectures import Heads, heads_of, why_no_mtp
 from localspec.models.gguf import read_header
@@ -331,8 +332,8 @@ def test_a_pass_that_failed_can_be_made_again(bench: Bench) -> None:
     targets.close()
 
 
-def test_several_at_once_are_each_as_alone(bench: Bench) -> None:
-    """Targets and heads, jointly and in any order: cut back, begun anew, idle for a while."""
+def check_several_at_once(bench: Bench) -> None:
+    """Assert that targets and heads are each as alone, jointly and in any order: cut back, begun from nothing, idle for a while."""
     random, cancel, most = Random(6), CancelFlag(), 3
     options = replace(OPTIONS, max_rows=8)
     targets = LlamaSequences(bench.target, cancel, options, 4, 32)
@@ -370,6 +371,34 @@ def test_several_at_once_are_each_as_alone(bench: Bench) -> None:
             alone[slot][0].close()
     heads.close()
     targets.close()
+
+
+def test_several_at_once_are_each_as_alone(bench: Bench) -> None:
+    check_several_at_once(bench)
+
+
+def mixed_rows(view: HeadSequence, begin: int, end: int) -> list[Rows]:
+    """Return the rows of the sequence before a view's, where it has as many."""
+    own, theirs = (
+        each._target.rows(begin, end) for each in (view, view._heads.views[view.number - 1])
+    )
+    return theirs if len(theirs) == len(own) else own
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_rows_of_several_are_not_mixed_up(
+    mixed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads whose logits differ by 5 and more where a row is another's; usually the token outweighs it."""
+    target = tiny_models.write_llama(tmp_path / "target.gguf", COUNTS)
+    bench = Bench(target, tiny_models.write_eagle3(tmp_path / "heads.gguf", 0.3))
+    if mixed:
+        plant(monkeypatch, H._before, "self._target.rows(", "mixed(self, ", {"mixed": mixed_rows})
+        with pytest.raises(AssertionError):
+            check_several_at_once(bench)
+    else:
+        check_several_at_once(bench)
+    bench.close()
 
 
 @pytest.mark.first(3)
