@@ -64,7 +64,7 @@ def plan_fit(
     big = _load(target, options, mtp=heads is not None and heads.is_mtp)
     small = None
     if heads is not None:
-        small = _load_of_heads(target, draft_model, heads, draft_options or options)
+        small = load_of_heads(target, draft_model, heads, draft_options or options)
     elif draft_model is not None:
         small = _load(draft_model, draft_options or options, adapter)
     drafts = draft_model is not None or heads is not None
@@ -152,7 +152,7 @@ def sequences_that_fit(
     machine = machine or free_memory(options, draft_options)
     loads = [_load(target, options)]
     if heads is not None:
-        loads.append(_load_of_heads(target, draft_model, heads, draft_options or options))
+        loads.append(load_of_heads(target, draft_model, heads, draft_options or options))
     elif draft_model is not None:
         loads.append(_load(draft_model, draft_options or options))
     if machine is None or None in loads:
@@ -335,7 +335,7 @@ def _load(
     return None if shape is None else ModelLoad(shape, options, gpus)
 
 
-def _load_of_heads(
+def load_of_heads(
     target: GgufHeader, file: GgufHeader | None, heads: Heads, options: LoadOptions
 ) -> ModelLoad | None:
     """Return heads that are to be loaded; None where a header leaves out, or garbles, their sizes."""
@@ -344,4 +344,6 @@ def _load_of_heads(
     if shape is None:
         return None
     own = options.for_heads()
+    if heads.shares_cache or heads.block is not None:  # see `llama.place_heads`
+        own = replace(own, max_rows=heads.block.size if heads.block else 1)
     return ModelLoad(shape, own, gpus, heads=True, follows=heads.is_mtp)

@@ -174,7 +174,7 @@ def heads_shape(target: GgufHeader, heads: Heads, file: GgufHeader | None) -> Mo
         input_bytes=_total(outside) - output_bytes + target_rows_bytes(big, heads),
         output_bytes=output_bytes,
         tied=False,
-        every_row=not heads.is_mtp,
+        every_row=bool(heads.layers),
     )
 
 

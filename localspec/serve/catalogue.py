@@ -15,6 +15,9 @@ from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
 from localspec.storage.paths import data_dir
 
+LATEST = ":latest"
+"""What Ollama's clients add to a name that has no tag."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalogue:
@@ -46,6 +49,8 @@ class Catalogue:
         Raises:
             NotFound: there is none, or it is not on the disk.
         """
+        if name.endswith(LATEST) and name not in IMPORTS.load(data_dir()):
+            name = name.removesuffix(LATEST)
         started = self._started(name) if name else self.first
         if started is not None:
             return started
