@@ -101,7 +101,7 @@ class ServeFlags:
         pin: Serve only the models named here; requests for others get 404.
         max_wait: Longest time that a request may wait; then it gets 503. Default: no limit.
         forget: Do not keep evaluated prompts on disk, where they are reused, also after a restart.
-        until_stdin_ends: Stop when stdin ends, however the program that writes to it does.
+        until_stdin_ends: Stop when stdin ends, as a pipe does with the program that started this.
         quiet: Print only errors on stderr.
     """
 
@@ -120,7 +120,7 @@ class ServeFlags:
         "SECONDS", type=click.FloatRange(0, min_open=True), callback=_ends
     )
     forget: bool = switch()
-    until_stdin_ends: bool = flag(default=False, is_flag=True, hidden=True)
+    until_stdin_ends: bool = switch()
     tool_rules: CallPolicy = tool_rules()
     quiet: bool = switch("-q", "--quiet")
 
