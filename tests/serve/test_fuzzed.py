@@ -9,7 +9,7 @@ import pytest
 
 from tests.serve.serving import COUNT, FIM, Served, bodies, said_wrong, served, turn, user
 
-_PATHS = (*bodies(""), COUNT, "/tokenize", "/detokenize", "/api/show", "/api/pull")
+_PATHS = (*bodies(""), COUNT, "/completion", "/tokenize", "/detokenize", "/api/show", "/api/pull")
 _KEYS = (
     *("model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "seed"),
     *("stop", "stop_sequences", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),

@@ -59,6 +59,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     **{path: (path, body) for path, body in bodies("key", 300).items() if path != INFILL},
     **{f"calls {path}": (path, {**bodies("send", 300)[path], "tools": [TOOLS[path]]}) for path in TOOLS},
     "two answers": (CHAT, {**bodies("key")[CHAT], "n": 2}),
+    "/completion": ("/completion", {"prompt": bodies("key")[TEXT]["prompt"]}),
     "thoughts": (CHAT, bodies("think")[CHAT]),
     "thoughts of Ollama's": (TALK, bodies("think")[TALK]),
 }  # fmt: skip
