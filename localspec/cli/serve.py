@@ -140,7 +140,7 @@ def serve(name: str | None, settings: Settings, serving: ServeFlags) -> int:
              -d '{"messages": [{"role": "user", "content": "Hello"}]}'
 
     Offers OpenAI's chat completions, completions and responses, and Anthropic's messages, under
-    /v1; also /infill for editors, /tokenize, /health and /metrics. Sampling options apply if a request does not set its own. Only this
+    /v1, and Ollama's /api; also /infill for editors, /tokenize, /health and /metrics. Sampling options apply if a request does not set its own. Only this
     machine can connect, unless you give --host and --api-key-file.
     """  # noqa: D301 - click keeps lines behind a \b
     if serving.background:

@@ -410,12 +410,12 @@ class RemoteEngine(Engine):
         self._link = link
         self._watch_link()
 
-    def load(self, options: LaunchOptions, beside: Held | None = None) -> None:
+    def load(self, options: LaunchOptions, others: Held | None = None) -> None:
         """Load a pair, in place of another if one is loaded: `Ready`, `LoadCancelled` or `Failed`; `loaded` waits for it.
 
         Args:
             options: what.
-            beside: what other engines hold that could be let go, see `Load`.
+            others: what other engines hold that could be let go, see `Load`.
         """
         self._deaths.clear()  # of what was loaded before: dying of this one, it is not revived
         self._requested, self._outcome, self._ready = options, None, None
@@ -427,7 +427,7 @@ class RemoteEngine(Engine):
             self.close(0)
             self._outcome = None
             self._start()
-        self._send(msgspec.structs.replace(self._settings, options=options, beside=beside))
+        self._send(msgspec.structs.replace(self._settings, options=options, others=others))
 
     async def loaded(self) -> Ready:
         """Return what is loaded, as soon as the last load has ended.

@@ -57,7 +57,7 @@ class Load(Tagged, frozen=True):
         keep: save what is evaluated for later runs.
         workload: the kind of all texts, for the telemetry; None guesses.
         text_every_s: seconds between two parts of a text that streams, at least; see `Outbox.pace`.
-        beside: what others hold that could be let go; with it, `NoRoom` comes where the pair would fit better without them.
+        others: what others hold that could be let go; with it, `NoRoom` comes where the pair would fit better without them.
             None takes what is free, whatever has to be given up for it.
     """
 
@@ -66,7 +66,7 @@ class Load(Tagged, frozen=True):
     keep: bool = False
     workload: str | None = None
     text_every_s: float = 0.0
-    beside: Held | None = None
+    others: Held | None = None
 
 
 class Count(Tagged, frozen=True):

@@ -41,7 +41,7 @@ class RuntimeFactory:
             load.options,
             parallel=load.parallel,
             roomy=load.parallel == 1,
-            beside=load.beside,
+            others=load.others,
         )
         runtime = load_plan(
             plan,

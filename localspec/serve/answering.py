@@ -134,10 +134,9 @@ class Service:
         states = self.residence.states
         if states.get(self.name) == "lost":
             return "lost"
-        found = next(
-            (each for each in ("loaded", "loading", "lost") if each in states.values()), "unloaded"
-        )
-        return "ok" if found == "loaded" else found
+        order = ("loaded", "loading", "lost")
+        best = next((each for each in order if each in states.values()), "unloaded")
+        return "ok" if best == "loaded" else best
 
     @property
     def options(self) -> ReplyOptions:

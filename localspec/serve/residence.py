@@ -1,6 +1,6 @@
 """Residence: the models in memory, each with an engine of its own: those that requests name, as many as fit, and each for a while.
 
-A model that is loaded answers at once. Requests for another one wait in a line, whose first is loaded beside the others
+A model that is loaded answers at once. Requests for another one wait in a line, whose first is loaded, too,
 if there is room. Else the one that was used longest ago is let go, when what it answers has ended; requests for it that come
 meanwhile wait behind, so that every model has its turn.
 """
@@ -173,7 +173,7 @@ class Residence:
             self._advance()
 
     async def start(self, models: Sequence[ServedModel]) -> None:
-        """Load models, one after the other; what has no room beside those before it gets what is left.
+        """Load models, one after the other; what has little room gets what is left.
 
         Raises:
             EngineGone: an engine died of it.
@@ -187,6 +187,10 @@ class Residence:
             except NoRoom:
                 await resident.backend.load()
             resident.is_loaded = True
+        for resident in reversed(self.residents):
+            resident.used = next(
+                self._uses
+            )  # of those that are never used, the first stays longest
         self._advance()
 
     async def close(self) -> None:
