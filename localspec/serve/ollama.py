@@ -28,6 +28,7 @@ from localspec.serve.tools import openai_offer
 _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|[smh]?)")
 _WHOLE_CONTEXT = 1 << 30
+_THINK = {True: "on", False: "off"}
 
 
 class OllamaBody(AnswerFields, kw_only=True):
@@ -90,6 +91,8 @@ async def generate(request: HttpRequest, service: Service) -> Answers | Response
         return await _resident(request, service, OllamaForm(service.name, chat=False))
     if body.raw and body.system:
         raise UsageError("raw and system are given: a raw prompt has its system prompt in it")
+    if body.think and (body.raw or body.suffix):
+        raise UsageError("think is given, and no template is used that knows it: leave it out")
     if body.suffix:
         prompt = Request(0, infill=Infill(body.prompt, body.suffix))
     elif body.raw:
@@ -139,9 +142,7 @@ async def _answers(
 async def _options(body: OllamaBody, usual: ReplyOptions) -> ReplyOptions:
     """Return how to answer."""
     last = body.repeat_last_n
-    think = (
-        {True: "on", False: "off"}.get(body.think) if isinstance(body.think, bool) else body.think
-    )
+    think = _THINK[body.think] if isinstance(body.think, bool) else body.think
     body.seed = None if body.seed is not None and body.seed < 0 else body.seed
     return await reply_options(
         body,

@@ -16,7 +16,7 @@ import uvicorn
 from localspec.calls.policy import CallPolicy
 from localspec.chat.request import Request
 from localspec.engine.engine import RemoteEngine
-from localspec.engine.protocol import Question
+from localspec.engine.protocol import Load, Question
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.serve.answering import Service
 from localspec.serve.app import application
@@ -204,6 +204,9 @@ def served(
 
             own = (scripts or {}).get(model.name, script)
             see = partial(metrics.see, model=model.name)
+            if model.embeds:
+                real = RemoteEngine(settings=Load(embeds=True), revives=True)
+                return Backend(real, model.launch, note, max_wait_s)
             client = engine or RemoteEngine(command(own), watch=see, revives=True)
             return Backend(client, model.launch, note, max_wait_s)
 
