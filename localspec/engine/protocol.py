@@ -37,6 +37,7 @@ class Load(Tagged, frozen=True):
         keep: save what is evaluated for later runs.
         workload: the kind of all texts, for the telemetry; None guesses.
         text_every_s: seconds between two parts of a text that streams, at least; see `Outbox.pace`.
+        given: sampling options that the user set, also where to their default: a server's own hold besides.
     """
 
     options: LaunchOptions = LaunchOptions()
@@ -44,6 +45,7 @@ class Load(Tagged, frozen=True):
     keep: bool = False
     workload: str | None = None
     text_every_s: float = 0.0
+    given: tuple[str, ...] = ()
 
 
 class Count(Tagged, frozen=True):

@@ -42,6 +42,7 @@ class Exchange:
         started: figures of the prompt, once the engine works on it.
         prefilled: share of the prompt that is evaluated, 0 to 1.
         finished: the end, once it is there.
+        pieces: how many parts of texts and calls have come.
         failure: why it could not be done, or broke off; None while it can.
     """
 
@@ -58,6 +59,7 @@ class Exchange:
     started: Started | None = None
     prefilled: float = 0.0
     finished: Finished | None = None
+    pieces: int = 0
     failure: LocalspecError | None = None
 
     @property
@@ -67,8 +69,10 @@ class Exchange:
 
     @property
     def tokens(self) -> int:
-        """Confirmed tokens, but for what ended the answer."""
-        return sum(len(each.texts) for each in self.happened)
+        """Confirmed tokens, but for what ended the answer; of a server, which sends no rounds, about as many until the end."""
+        if self.happened:
+            return sum(len(each.texts) for each in self.happened)
+        return self.pieces if self.finished is None else self.finished.reply.completion_tokens
 
     @property
     def done(self) -> bool:
@@ -97,7 +101,8 @@ class Exchange:
     @property
     def context_tokens(self) -> int:
         """Tokens of context in use."""
-        return (0 if self.started is None else self.started.prompt_tokens) + self.tokens
+        prompt = self.started if self.finished is None else self.finished.reply
+        return (0 if prompt is None else prompt.prompt_tokens) + self.tokens
 
     def begin(self, number: int) -> None:
         """Take note of the engine's number."""
@@ -105,6 +110,7 @@ class Exchange:
 
     def take(self, event: Event) -> None:
         """Add what happened."""
+        self.pieces += isinstance(event, Text | CallDelta)
         match event:
             case Started():
                 self.started = event
