@@ -527,9 +527,8 @@ class Settings:
     @property
     def given_sampling(self) -> tuple[str, ...]:
         """The names of sampling options that were set, to whatever value."""
-        return tuple(
-            each.name for each in options_of(SamplingParams) if each.name not in self.unset
-        )
+        names = (each.name for each in options_of(SamplingParams))
+        return tuple(each for each in names if each in KEYS and each not in self.unset)
 
     def with_model(self, name: str | None) -> "Settings":
         """Return these settings for the model of a name; for None, as they are.

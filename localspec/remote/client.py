@@ -50,6 +50,7 @@ _MOST_NAMES, _LONGEST_KEY = 8, 4096
 _TOO_LONG = ("exceed_context_size", "context_length_exceeded", "context length", "context size")
 _SEED_BITS = 31  # some servers take no more
 _WITHOUT = "without exactness, the lens, and statistics of rounds"
+_ESTIMATES = "counts of tokens before an answer are estimates"
 _MOST_SAID = 2000
 _STATUSES: dict[int, tuple[type[LocalspecError], str]] = {
     404: (ModelUnavailable, "has no such model or route"),
@@ -198,11 +199,8 @@ class Client:
             raise ModelUnavailable(f"{self._root} lists no models: name one with -m NAME")
         self._n_ctx = self._options.load.n_ctx or self._n_ctx
         self._counts = await self._tokenized("a") is not None
-        notes = [f"answered by {self._kind} at {self._root}: {_WITHOUT}"]
-        if not self._counts:
-            notes.append(
-                "it counts no tokens beforehand: counts are estimates until it has answered"
-            )
+        counts = "" if self._counts else f"; {_ESTIMATES}"
+        notes = [f"answered by {self._kind} at {self._root}: {_WITHOUT}{counts}"]
         if self._key and self._base.startswith("http:") and not is_here(self._base):
             notes.append("the key goes there over http, which others may read: use https")
         if _is_open(self._options.server_key_file):
@@ -239,7 +237,8 @@ class Client:
                 send(visible)
 
         try:
-            async with aclosing(self._chunks(path, body, tokens)) as chunks:
+            opening = self._chunks(path, body, tokens, lambda: emit([reply.begin()]))
+            async with aclosing(opening) as chunks:
                 async for chunk in chunks:
                     emit(reply.take(chunk))
                     if gate is not None and gate.stopped:
@@ -270,7 +269,8 @@ class Client:
         """Return what the server lists, once it has loaded; None where it has no list."""
         end_s = time.monotonic() + _LOADING_S
         while True:
-            status, raw = await self._short("GET", f"{self._base}/models")
+            response, raw = await self._short("GET", f"{self._base}/models")
+            status = response.status_code
             if status == 503 and time.monotonic() < end_s:
                 progress(Loading(self.model or self._root, 0.0))
                 await asyncio.sleep(_AGAIN_S)
@@ -278,7 +278,7 @@ class Client:
             if status == 404 and self.model:
                 return None
             if status != 200:
-                raise self._refusal(status, raw)
+                raise self._refusal(response, raw)
             return self._decoded(raw, _Models, "list of models").data
 
     def _choose(self, models: Sequence[_Model]) -> None:
@@ -311,8 +311,8 @@ class Client:
         """Return how many tokens a text has; None where the server does not count. llama-server reads `content`, others `prompt`."""
         body = {"model": self.model, "content": text, "prompt": text, "add_special_tokens": False}
         try:
-            status, raw = await self._short("POST", f"{self._root}/tokenize", body)
-            if status != 200:
+            response, raw = await self._short("POST", f"{self._root}/tokenize", body)
+            if response.status_code != 200:
                 return None
             found = self._decoded(raw, _Tokens, "count of tokens")
         except LocalspecError:
@@ -335,17 +335,21 @@ class Client:
 
     # The connection.
 
-    async def _short(self, method: str, url: str, body: Any = None) -> tuple[int, bytes]:
-        """Return the status and the body of what is answered at once."""
+    async def _short(
+        self, method: str, url: str, body: Any = None
+    ) -> tuple[httpx2.Response, bytes]:
+        """Return the response and the body of what is answered at once."""
         async with (
             self._trouble(_SHORT_S),
             asyncio.timeout(_SHORT_S),
             self._http.stream(method, url, json=body) as response,
         ):
-            return response.status_code, await _read(response)
+            return response, await _read(response)
 
-    async def _chunks(self, path: str, body: dict[str, Any], tokens: int) -> AsyncGenerator[Chunk]:
-        """Yield the chunks of a stream."""
+    async def _chunks(
+        self, path: str, body: dict[str, Any], tokens: int, begin: Callable[[], None]
+    ) -> AsyncGenerator[Chunk]:
+        """Yield the chunks of a stream; `begin` is called once the server has accepted the request."""
         first_s = self._first_s + _FIRST_S_PER_TOKEN * tokens
         content = _encoded(body)
         headers = {"content-type": "application/json"}
@@ -360,25 +364,25 @@ class Client:
                 if response.status_code != 200:
                     async with asyncio.timeout(_SHORT_S):
                         raw = await _read(response)
-                    raise self._refusal(response.status_code, raw, response)
+                    raise self._refusal(response, raw)
             kind = response.headers.get("content-type", "")
             if not kind.startswith("text/event-stream"):
                 what = printable_line(kind.partition(";")[0])[:40] or "something"
                 raise UsageError(
                     f"{self._root} answered with {what} and no stream: give --server the address of an OpenAI-compatible server"
                 )
+            begin()
             async with aclosing(self._lines(response, first_s)) as lines:
                 async for line in lines:
                     if not line.startswith(b"data:"):
-                        if line.startswith(b"error:"):  # earlier versions of llama-server
-                            raise self._refusal(500, line[6:])
                         continue
                     data = line[5:].strip()
                     if data == b"[DONE]":
                         return
                     chunk = self._decoded(data, Chunk, "part of an answer")
                     if chunk.error is not None:
-                        raise self._refusal(500, data)
+                        said = self._printable(_said(data))
+                        raise LocalspecError(f"{self._root} broke off: {said}")
                     yield chunk
         finally:
             await response.aclose()
@@ -438,12 +442,11 @@ class Client:
             text = text.replace(self._key, "***")
         return printable_line(" ".join(text.split()))[:300]
 
-    def _refusal(
-        self, status: int, raw: bytes, response: httpx2.Response | None = None
-    ) -> LocalspecError:
+    def _refusal(self, response: httpx2.Response, raw: bytes) -> LocalspecError:
         """Return the error that a status means."""
+        status = response.status_code
         if 300 <= status < 400:
-            where = "" if response is None else response.headers.get("location", "")
+            where = response.headers.get("location", "")
             return UsageError(
                 f"{self._root} redirects to {self._printable(where) or 'elsewhere'}, which is not followed: if that is right, give it to --server"
             )
