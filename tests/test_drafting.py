@@ -106,7 +106,7 @@ def test_policies_are_new_each_time_and_need_what_they_draft_with() -> None:
     made = drafting()
     assert made.policy("auto") is not made.policy("auto")
     assert drafting(costs=None).policy("auto").name == "lookup"
-    with pytest.raises(UsageError, match="'model:3' needs a draft model: none is loaded"):
+    with pytest.raises(UsageError, match="'model:3' needs a draft model: no draft model is loaded"):
         drafting(model=False).policy("model")
 
 

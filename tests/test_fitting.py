@@ -5,16 +5,27 @@ from typing import Any
 
 import pytest
 
-from localspec.errors import ModelLoadError
+from localspec.engine.protocol import Held
+from localspec.errors import ModelLoadError, NoRoom
 from localspec.launch import fit as fitting
-from localspec.launch.fit import context_with_room, free_memory, plan_fit, sequences_that_fit
+from localspec.launch.fit import (
+    context_with_room,
+    forecast,
+    free_memory,
+    plan_fit,
+    require_room,
+    sequences_that_fit,
+)
 from localspec.launch.plan import make_plan
 from localspec.llama.devices import Device
+from localspec.models.architectures import heads_in
 from localspec.models.fit import Machine, Place
 from localspec.models.gguf import GgufHeader, parse_header, read_header
+from localspec.models.memory import layer_kv_bytes, model_shape, target_rows_bytes
 from localspec.options import LaunchOptions, LoadOptions
+from tests.llama.tiny_models import write_qwen35
 from tests.models.gguf_builder import model_file
-from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model
+from tests.models.shapes import LLAMA_1B, LLAMA_8B, QWEN35, Proportions, sparse_model
 
 GB = 1 << 30
 DEVICES = [
@@ -171,3 +182,86 @@ def test_as_many_sequences_fit_as_their_caches_where_the_layers_are(
         monkeypatch.setattr(fitting, "free_ram_bytes", lambda: 2 * GB)
         counts.append(count(n_ctx=4096))
     assert 0 < counts[1] < counts[0] / 3
+
+
+def test_heads_that_are_not_loaded_yet_leave_less_room_for_sequences(
+    headers: tuple[GgufHeader, GgufHeader], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "free_ram_bytes", lambda: 8 * GB)
+    more: Any = (("target_layers", [2, 16, 29]), ("target_hidden_size", 4096))
+    options, counts = LoadOptions(256, gpu_layers=0), list[int]()
+    for tied in (True, False):  # without an output matrix of their own, and with one
+        size = Proportions("eagle3", 1, 4096, 14336, 32, 8, 128, 128256, tied, more=more)
+        file = read_header(sparse_model(tmp_path / f"{tied}.gguf", size))
+        heads = heads_in(file)
+        counts.append(sequences_that_fit(headers[0], options, file, None, heads) or 0)
+        shapes = model_shape(headers[0]), model_shape(file)
+    assert heads is not None
+    target, own = (each for each in shapes if each is not None)
+    caches = sum(layer_kv_bytes(layer, options) for layer in (*target.layers, *own.layers))
+    of_each = caches + target_rows_bytes(target, heads)
+    assert counts[0] - counts[1] == pytest.approx(own.output_bytes / of_each, abs=1)
+
+
+@pytest.mark.usefixtures("machine")
+def test_memory_is_forecast_of_mtp_layers_where_they_draft_instead_of_a_draft_model(
+    headers: tuple[GgufHeader, GgufHeader], tmp_path: Path
+) -> None:
+    mtp = read_header(sparse_model(tmp_path / "mtp.gguf", QWEN35))
+    options = LoadOptions(256, gpu_layers=0)
+    with_draft, alone = (forecast(mtp, small, options).lines for small in (headers[1], None))
+    assert with_draft == alone
+    plain, pair = (forecast(headers[0], small, options).lines for small in (None, headers[1]))
+    assert plain != pair
+
+
+def test_mtp_layers_that_a_file_lacks_are_no_layers_for_a_gpu(tmp_path: Path) -> None:
+    whole, lacking = (
+        model_shape(read_header(write_qwen35(tmp_path / f"{count}.gguf", lacking=count)))
+        for count in (0, 1)
+    )
+    assert whole is not None
+    assert lacking is not None
+    assert len(whole.layers) == len(lacking.layers)
+
+
+@pytest.mark.parametrize(
+    ("free_gb", "held", "parallel", "error"),
+    [
+        (20, {}, 1, None),
+        (4, {"RAM": 9 * GB}, 1, NoRoom),  # there are 4.2 GB of weights, and 0.5 GB a sequence
+        (4, {"RAM": GB // 2}, 1, ModelLoadError),
+        (6, {"RAM": 9 * GB}, 1, None),
+        (6, {"RAM": 9 * GB}, 8, NoRoom),
+        (6, {"RAM": GB // 8}, 8, None),  # alone it would have no more
+    ],
+)
+def test_what_fits_beside_others_as_well_as_alone_has_room(
+    headers: tuple[GgufHeader, GgufHeader],
+    monkeypatch: pytest.MonkeyPatch,
+    free_gb: int,
+    held: dict[str, int],
+    parallel: int,
+    error: type[ModelLoadError] | None,
+) -> None:
+    args = (headers[:1], LoadOptions(gpu_layers=0), None, None)
+    for mapped in (0, 4 * GB):  # which the system takes to be free
+        free = free_gb * GB + mapped
+        monkeypatch.setattr(fitting, "free_ram_bytes", lambda free=free: free)
+        if error is None:
+            require_room(*args, Held(held, mapped), parallel)
+        else:
+            with pytest.raises(error) as caught:
+                require_room(*args, Held(held, mapped), parallel)
+            assert type(caught.value) is error
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_draft_model_and_layers_on_a_gpu_are_not_given_up_for_others(
+    headers: tuple[GgufHeader, GgufHeader],
+) -> None:
+    small = (headers[1], headers[1])
+    long = LoadOptions(n_ctx=32768)
+    require_room(small, LoadOptions(), LoadOptions(), None, Held({"CUDA0": GB}), 1)
+    with pytest.raises(NoRoom):
+        require_room(headers, long, long, None, Held({"CUDA0": 9 * GB}), 1)

@@ -1,18 +1,21 @@
-"""Logprobs on real weights: those that independent code computes from llama.cpp's own rows, drafted or not."""
+"""Logprobs on real weights: those that independent code computes from llama.cpp's own rows, drafted or not, of answers and of prompts."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import llama_cpp.llama_cpp as native
+import msgspec
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Finished, RequestFailed, Text, TokenLogprob
+from localspec.chat.events import Echo, Finished, Reply, RequestFailed, Text, TokenLogprob
 from localspec.chat.request import Request
 from localspec.decoding.policy import plain_policy
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
+from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 PROMPT = "The rivers of France are the Loire, the Seine, the Rhone,"
@@ -22,7 +25,14 @@ Delta = list[tuple[float, list[float]]]
 
 
 def by_llama_cpp(path: Path, prompt: str, count: int, said: Sequence[int]) -> Delta:
-    """Return each said token's log probability and the best five, from `llama_get_logits_ith` one token at a time."""
+    """Return each said token's log probability and the best five, from `llama_get_logits_ith` one token at a time.
+
+    Args:
+        path: of the model.
+        prompt: whose first `count` tokens come before.
+        count: how many.
+        said: what follows them.
+    """
     model_params = native.llama_model_default_params()
     model_params.n_gpu_layers, model_params.use_extra_bufts = 0, False
     model = native.llama_model_load_from_file(str(path).encode(), model_params)
@@ -34,7 +44,7 @@ def by_llama_cpp(path: Path, prompt: str, count: int, said: Sequence[int]) -> De
     context = native.llama_init_from_model(model, params)
     vocab = native.llama_model_get_vocab(model)
     ids = (native.llama_token * 200)()
-    assert native.llama_tokenize(vocab, prompt.encode(), len(prompt), ids, 200, True, True) == count
+    assert native.llama_tokenize(vocab, prompt.encode(), len(prompt), ids, 200, True, True) >= count
     n_vocab, told = native.llama_vocab_n_tokens(vocab), []
     evaluated = (native.llama_token * count)(*ids[:count])
     for token in said:
@@ -51,19 +61,21 @@ def by_llama_cpp(path: Path, prompt: str, count: int, said: Sequence[int]) -> De
     return told
 
 
-def told_by(assistant: Assistant, *, drafting: bool) -> tuple[list[TokenLogprob], Finished]:
+def told_by(
+    assistant: Assistant, *, drafting: bool, **more: Any
+) -> tuple[list[TokenLogprob], Finished]:
     sampling = SamplingParams(temperature=0.8, top_k=10, repeat_penalty=1.1)
     options = ReplyOptions(sampling, seed=5, max_tokens=24)
     policy = None if drafting else lambda _slot: plain_policy()
     assistant.models.target.truncate(0)
-    assistant.submit(Request(1, (), options, raw=PROMPT, logprobs=_TOP), policy=policy)
+    assistant.submit(Request(1, (), options, raw=PROMPT, logprobs=_TOP, **more), policy=policy)
     told: list[TokenLogprob] = []
     while True:
         assistant.step()
         for _, event in assistant.take():
             if isinstance(event, RequestFailed):
                 raise event.error
-            if isinstance(event, Text):
+            if isinstance(event, Text | Echo):
                 told += event.logprobs
             if isinstance(event, Finished):
                 return told, event
@@ -88,3 +100,69 @@ def test_they_are_those_of_the_rows_with_and_without_drafting(smollm2_path: Path
         for each, (logprob, best) in zip(told, wanted, strict=True):
             assert each.logprob == pytest.approx(logprob, abs=1e-4)
             assert [other for _, other in each.top] == pytest.approx(best, abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.parametrize("draft", ["off", "lookup"])
+def test_those_of_a_prompt_are_those_of_its_rows_and_change_no_answer(
+    smollm2_path: Path, draft: str
+) -> None:
+    options = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0).exact()
+    launch = LaunchOptions(target=str(smollm2_path), draft=draft, load=options)
+    assistant = load(make_plan(launch)).assistant
+    bare, finished = told_by(assistant, drafting=True)
+    told, again = told_by(assistant, drafting=True, echo=True, keep=0, deterministic=True)
+    ids = tuple(assistant.models.tokenizer.tokenize(PROMPT, add_special=True, parse_special=True))
+    assistant.close()
+    assert again.reply.tokens == finished.reply.tokens
+    assert told[len(ids) :] == bare
+    assert "".join(each.piece for each in told[: len(ids)]) == PROMPT
+    assert (told[0].logprob, told[0].top) == (None, ())
+    wanted = by_llama_cpp(smollm2_path, PROMPT, 1, ids[1:])
+    for each, (logprob, best) in zip(told[1 : len(ids)], wanted, strict=True):
+        assert each.logprob == pytest.approx(logprob, abs=1e-4)
+        assert [other for _, other in each.top] == pytest.approx(best, abs=1e-4)
+
+
+CODE = """def mean(values):
+    total = 0
+    for value in values:
+        total += value
+    return total / len(values)
+
+
+def spread(values):
+    return max(values) - min(values)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_prediction_is_accepted_from_and_changes_no_text(
+    smollm2_path: Path, temperature: float
+) -> None:
+    load_options = LoadOptions(n_ctx=1024, gpu_layers=0)
+    launch = LaunchOptions(target=str(smollm2_path), draft="lookup", exact=True, load=load_options)
+    assistant = load(make_plan(launch)).assistant
+    sampling = SamplingParams(temperature=temperature, top_k=5)
+    options = ReplyOptions(sampling, seed=3, max_tokens=80)
+    messages = (Message.user(f"Give each function a docstring.\n\n{CODE}"),)
+    request = Request(1, messages, options, ephemeral=True, deterministic=True)
+
+    def reply(prediction: str) -> Reply:
+        *_, end = assistant.events(msgspec.structs.replace(request, prediction=prediction))
+        assert isinstance(end, Finished)
+        return end.reply
+
+    plain = reply("")
+    known, *others = map(reply, (plain.text, CODE, CODE[:120], "Something else.", "\n" * 3000))
+    assistant.close()
+    assert {each.tokens for each in (known, *others)} == {plain.tokens}
+    assert plain.prediction is None
+    assert known.prediction is not None
+    tokens, count = known.prediction
+    assert count >= 0.9 * tokens
+    assert known.acceptance.accepted > 2 * plain.acceptance.accepted
+    assert known.acceptance.rounds < plain.acceptance.rounds / 2

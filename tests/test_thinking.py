@@ -160,7 +160,7 @@ def test_every_token_of_text_has_a_logprob(assistant: Assistant) -> None:
     logprobs = [each.logprob for text in texts for each in text.logprobs]
     assert done.reply.thinking
     assert done.reply.text
-    assert all(each <= 0 for each in logprobs)
+    assert all(each is not None and each <= 0 for each in logprobs)
     assert len(logprobs) == len(done.reply.tokens)
 
 

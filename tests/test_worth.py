@@ -23,6 +23,7 @@ from localspec.models.entries import ModelEntry
 from localspec.models.recommend import ON_A_CPU, best
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
+from tests.models.gguf_builder import model_file
 
 pulling = importlib.import_module("localspec.cli.pull")
 
@@ -232,6 +233,33 @@ def test_heads_in_a_file_of_their_own_are_pulled_where_they_could_pay(
     pair = load_registry().pair("p")
     target, file = (load_registry().model(each) for each in (pair.target, pair.draft_model or ""))
     assert (worth.without_draft_model("p", target, file) is None) is (fetched == ["t", "h"])
+
+
+def test_a_start_takes_the_older_file_that_is_here_and_says_once_that_there_is_a_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = model_file(architecture="toy")
+    older = HEADS.replace("[models.t]", '[models."t:new"]').replace("KIND", "eagle3")
+    older += f"""
+[models."t:old"]
+repo = "a/t"
+file = "old.gguf"
+size_bytes = {len(data)}
+sha256 = "{"c" * 64}"
+older = true
+"""
+    (tmp_path / "models.toml").write_text(older)
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    file = tmp_path / "data" / "blobs" / ("c" * 64)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(data)
+    note = "there is a newer file of t, with heads that draft for it: "
+    note += "`localspec pull t:new h` downloads 4.1 GB"
+    for notes in ((note,), ()):
+        plan = make_plan(LaunchOptions("p", offline=True, fit=False))
+        assert (plan.target, plan.draft_model, plan.notes) == (file, None, notes)
+    shown = CliRunner().invoke(localspec, ["show", "t"])
+    assert "t:new, 4.0 GB" in shown.stdout
 
 
 def test_copying_memory_says_at_once_how_fast_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,7 @@ class CachedModel:
     cells: list[int] = field(default_factory=list)
     truncate_s: float = 0.0
     in_chunks: int = 0
+    copies: bool = True
     _buffer: Logits | None = None
 
     @property

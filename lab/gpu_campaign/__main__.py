@@ -10,13 +10,13 @@ from pathlib import Path
 from lab.gpu_campaign.outcomes import DONE, FAILED, read, run, write
 from lab.gpu_campaign.stages import Stage, Subject, Tools, stages
 from lab.synthetic.heavier import heavier
+from lab.synthetic.wider import wider
 from localspec.errors import LocalspecError
 from localspec.models.gguf import read_header
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.storage.paths import data_dir, shown
 
-TIMES = (4, 16)
 PAIR = "qwen2.5-coder-1.5b"
 _BRIEF_MINUTES = 15
 _LEAST_S = 5.0
@@ -46,22 +46,28 @@ def program(build: Path, name: str) -> Path | None:
     return found[0].absolute() if found else None
 
 
-def subjects(model: Path, pair: Sequence[Path] | None, out: Path) -> list[Subject]:
-    """Return what is measured: the model, heavier ones of the same function that it drafts for, and a pair.
+def subjects(
+    model: Path, pair: Sequence[Path] | None, out: Path, deep: Sequence[int], wide: Sequence[int]
+) -> list[Subject]:
+    """Return what is measured: the model, larger ones of the same function that it drafts for, and a pair.
 
     Args:
         model: a GGUF of a plain transformer.
         pair: target and draft model; None takes those of the registry that are in the store.
-        out: where heavier models are made.
+        out: where larger models are made.
+        deep: how many times the layers of heavier models.
+        wide: how many times the channels of wider models.
     """
     named = read_header(model).metadata.get("general.name")
     name = str(named) if named and len(model.stem) > _LONG_STEM else model.stem
     found = [Subject(name, model)]
-    for times in TIMES:
+    makers = [(f"{times} x", heavier, times) for times in deep]
+    makers += [(f"{times} x as wide", wider, times) for times in wide]
+    for label, made, times in makers:
         try:
-            found.append(Subject(f"{times} x {name}", heavier(model, times, out / "models"), model))
+            found.append(Subject(f"{label} {name}", made(model, times, out / "models"), model))
         except LocalspecError as error:  # a deep model has no sixteen times as many layers
-            print(f"without {times} x {name}: {error}", file=sys.stderr)
+            print(f"without {label} {name}: {error}", file=sys.stderr)
     if pair is None:
         registry, store = load_registry(), Store(data_dir())
         names = [registry.pair(PAIR).target, registry.pair(PAIR).draft_model]
@@ -92,11 +98,17 @@ def main() -> int:
     )
     parser.add_argument("--model", type=Path, required=True, help="a GGUF of a plain transformer")
     parser.add_argument("--pair", type=Path, nargs=2, metavar=("TARGET", "DRAFT"))
+    parser.add_argument("--deep", default="4,16", help="times the layers of heavier targets")
+    parser.add_argument("--wide", default="", help="times the width of wider targets")
     parser.add_argument("--out", type=Path, default=Path("campaign"))
     parser.add_argument("--minutes", type=float, default=25)
     parser.add_argument("--only", action="append", default=[], metavar="STAGE")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--brief", action="store_true", help="short stages, as below 15 minutes")
+    parser.add_argument(
+        "--brief",
+        action=argparse.BooleanOptionalAction,
+        help="short stages; default: below 15 minutes",
+    )
     flags = parser.parse_args()
     out = flags.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
@@ -107,8 +119,11 @@ def main() -> int:
         environment |= library_environment(flags.build.absolute())
         tools = Tools(program(flags.build, "llama-server"), program(flags.build, "llama-bench"))
     outcomes = read(out / "campaign.json")
-    measured = subjects(flags.model.absolute(), flags.pair, out)
-    brief = flags.brief or flags.minutes < _BRIEF_MINUTES
+    deep, wide = (
+        [int(each) for each in text.split(",") if each] for text in (flags.deep, flags.wide)
+    )
+    measured = subjects(flags.model.absolute(), flags.pair, out, deep, wide)
+    brief = flags.minutes < _BRIEF_MINUTES if flags.brief is None else flags.brief
     left = [
         each
         for each in stages(measured, tools, flags.set, brief=brief)

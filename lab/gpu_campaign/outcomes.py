@@ -115,6 +115,9 @@ def run(stage: Stage, limit_s: float, environment: Mapping[str, str]) -> Outcome
         environment: of its process, beside this one's.
     """
     start = time.monotonic()
+    searched = os.pathsep.join(
+        each for each in (str(_ROOT), os.environ.get("PYTHONPATH", "")) if each
+    )
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             stage.command,
@@ -122,7 +125,7 @@ def run(stage: Stage, limit_s: float, environment: Mapping[str, str]) -> Outcome
             stdout=output,
             stderr=errors,
             cwd=_ROOT,
-            env={**os.environ, **environment, "PYTHONPATH": str(_ROOT)},
+            env={**os.environ, **environment, "PYTHONPATH": searched},
             start_new_session=True,
         )
         in_time = True

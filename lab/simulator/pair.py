@@ -50,6 +50,7 @@ class VirtualModel:
     cells: list[int] = field(default_factory=list)
     truncate_s: float = 0.0
     in_chunks: int = 0
+    copies: bool = True
     fresh: int = 1 << 20
     longest: int = 1 << 20
     in_one_pass: bool = False

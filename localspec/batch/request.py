@@ -14,7 +14,7 @@ from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text, from_json
 from localspec.options import ReplyOptions, cut
-from localspec.options.fields import FIELDS, think_of, with_fields
+from localspec.options.fields import FIELDS, THINKING, think_of, with_fields
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
@@ -27,8 +27,8 @@ _OWN_NAMES = (*FIELDS, "system")
 # OpenAI's batch form, as far as a local model can serve it: what a body asks for beyond that is an error of its line.
 # Source: the files of platform.openai.com/docs/guides/batch, as its clients write them.
 _URLS = ("/v1/chat/completions", "/v1/completions")
-_THINKING = ("reasoning_effort", "chat_template_kwargs")
-_READ = {"model", "messages", "prompt", "max_completion_tokens", *FIELDS, *_THINKING}
+_READ = {"model", "messages", "prompt", "max_completion_tokens", *FIELDS, *THINKING}
+_THINKING_TAKES = ("a text", "an object", "a whole number")
 # No answer depends on these.
 _IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
 # These may be set only to what they are anyway.
@@ -113,8 +113,17 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
     body = checked_body(fields) if has_body(fields, form) else {}
     prompt = _prompt(fields, body, system, form)
     options = replace(form.options, seed=None)
-    for each in (fields if form.template is None else {}, body, own):
+    for where, each in (
+        ("", fields if form.template is None else {}),
+        ("body.", body),
+        (f"{_OWN}.", own),
+    ):
         options = with_fields(options, each)
+        if isinstance(prompt, str) and each.get("think") is not None:
+            name = next((name for name in THINKING if name in each), "think")
+            raise UsageError(
+                f"{where}{name} needs a chat template, and none is used for this text: remove it"
+            )
     require_sound(options)  # finds what is wrong with a grammar before anything is evaluated
     if options.seed is None:
         options = replace(options, seed=line_seed(seed, line_id(line), line.number))
@@ -184,12 +193,12 @@ def checked_body(fields: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"body.{printable_line(name)[:40]} is not supported: remove it")
     if "max_completion_tokens" in given:
         given.setdefault("max_tokens", given["max_completion_tokens"])
-    effort, variables = (given.get(each) for each in _THINKING)
-    for name, value, kind in zip(_THINKING, (effort, variables), (str, dict), strict=True):
-        if not isinstance(value, kind | None):
-            what = "a text" if kind is str else "an object"
+    for name, kind, what in zip(THINKING, (str, dict, int), _THINKING_TAKES, strict=True):
+        value = given.get(name)
+        if value is not None and type(value) is not kind:
             raise UsageError(f"body.{name} is {cut(value)}: it takes {what}")
-    think = think_of(effort, variables)
+    effort, variables, budget = (given.get(each) for each in THINKING)
+    think = think_of(effort, variables, budget, [f"body.{each}" for each in THINKING])
     return given if think is None else {"think": think, **given}
 
 

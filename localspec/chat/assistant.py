@@ -284,9 +284,10 @@ class Assistant:
         self._events = [] if number is None else [e for e in self._events if e[0] != number]
         return taken
 
-    def prompt_tokens(self, conversation: Conversation) -> list[int]:
-        """Return the ids of a conversation, up to where the reply begins."""
-        return conversation.prompt_tokens(self.template, self.models.tokenizer)
+    def prompt_tokens(self, conversation: Conversation, think: str | None = None) -> list[int]:
+        """Return the ids of a conversation, up to where the reply begins, which is to `think` so."""
+        template = self.template.thinking_as(think)
+        return conversation.prompt_tokens(template, self.models.tokenizer)
 
     def close(self) -> None:
         """Free the models."""
@@ -374,6 +375,7 @@ class Assistant:
     def _make_ready(self, request: Request, slot: int, tokens: list[int]) -> None:
         """Have a sequence hold what is of use for a prompt, as far as the request lets it."""
         view = self.models.targets.views[slot]
+        view.copies = request.keep is None
         if request.deterministic:  # a chunk that begins elsewhere is another one
             view.truncate(min(view.common_prefix(tokens), len(tokens) - 1))
             view.truncate(view.in_chunks)

@@ -49,12 +49,12 @@ class TokenLogprob:
 
     Args:
         piece: the token's bytes, as text in Latin-1.
-        logprob: natural logarithm of its probability.
+        logprob: natural logarithm of its probability; None of a prompt's first.
         top: the likeliest tokens in its place, the best first.
     """
 
     piece: str
-    logprob: float
+    logprob: float | None
     top: tuple[tuple[str, float], ...] = ()
 
 
@@ -62,13 +62,20 @@ class Text(Tagged, frozen=True):
     """Confirmed text, ready to be shown: it will never be taken back.
 
     Args:
-        text: never empty, never a part of a character.
+        text: never a part of a character, and empty only where it brings the logprob of what ends an echoed text.
         thinking: whether it belongs to a thinking block instead of the answer.
         logprobs: of the tokens that it completes, where they were asked for.
     """
 
     text: str
     thinking: bool = False
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+class Echo(Tagged, frozen=True):
+    """The prompt itself, before the answer, and its tokens where logprobs were asked for."""
+
+    text: str
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
@@ -129,6 +136,7 @@ class Reply:
         acceptance: how drafting went.
         calls: of functions, in order; they are in no other field.
         note: what the model's template does not know of how it was to think, a sentence; empty for most replies.
+        prediction: tokens of the text that it was expected to be like, and how many of them it has; None without one.
     """
 
     text: str
@@ -147,6 +155,7 @@ class Reply:
     acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
     calls: tuple[ToolCall, ...] = ()
     note: str = ""
+    prediction: tuple[int, int] | None = None
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -219,7 +228,7 @@ class RequestFailed:
     error: Exception
 
 
-Delta = Text | CallBegun | CallDelta | CallDone
+Delta = Text | Echo | CallBegun | CallDelta | CallDone
 """More of a reply, as it becomes certain."""
 StreamEvent = Started | Prefilling | RoundDone | Withheld | Delta
 Event = StreamEvent | Finished

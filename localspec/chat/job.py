@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from localspec.chat.answer_constraint import answer_constraint
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Delta, Event, Reply, RoundDone, Text, TokenLogprob
+from localspec.chat.events import Delta, Echo, Event, Reply, RoundDone, Text, TokenLogprob
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply_text import InfillStop, ReplyText, StopStrings, ThinkingFilter
 from localspec.chat.request import Request
@@ -24,6 +24,8 @@ from localspec.chat.thinking import tag_pieces
 from localspec.chat.tokenizer import infill_tokens, raw_tokens, spelling
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
+from localspec.decoding.constraint import Constraint, Lasting
+from localspec.decoding.drafters.copying import predicted
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Passed, Role
 from localspec.decoding.noise import Noise
@@ -33,7 +35,7 @@ from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import SequenceView
 from localspec.decoding.stats import AcceptanceStats
 from localspec.errors import ContextOverflow, PassFailed, UsageError
-from localspec.options import SamplingParams
+from localspec.options import ReplyOptions, SamplingParams
 
 if TYPE_CHECKING:
     from localspec.chat.calling import Calling
@@ -79,6 +81,8 @@ class Job:
     _completion_tokens: int = 0
     _first_token_at: float | None = None
     _note: str = ""
+    _prediction: tuple[int, ...] = ()
+    _echoed: int = 0  # tokens that were evaluated for it
 
     def add_gate(self) -> None:
         """Mask the reply as the request demands.
@@ -112,8 +116,12 @@ class Job:
             chat = template().thinking_as(request.options.think)
             self._note = chat.thinking.note
             tokens = self.conversation.prompt_tokens(chat, models.tokenizer)
+        elif isinstance(request.raw, tuple):
+            tokens = models.checked_ids(request.raw)
         else:
             tokens = raw_tokens(request.raw or "", models.tokenizer)
+            if (think := request.options.think) is not None:
+                self._note = f"no chat template is used, so think {think} changes nothing"
         if not tokens:
             raise UsageError("the prompt has no tokens: write something")
         if len(tokens) >= n_ctx:
@@ -121,6 +129,11 @@ class Job:
                 f"the prompt has {len(tokens)} tokens and the context holds {n_ctx}: "
                 "shorten it, or raise --ctx"
             )
+        if request.prediction:
+            ids = models.tokenizer.tokenize(
+                request.prediction, add_special=False, parse_special=False
+            )
+            self._prediction = tuple(ids[:n_ctx])
         return tokens
 
     def reply(
@@ -147,11 +160,13 @@ class Job:
         assert self.policy is not None, "it begins"  # noqa: S101
         target = models.targets.views[self.slot]
         seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
+        rule = answer_constraint(options, models, self.conversation, len(prompt), calling)
         chooser = Chooser(
             _sampling(options.sampling, models),
             Noise(seed),
-            answer_constraint(options, models, self.conversation, len(prompt), calling),
+            _lasting(options, models, len(prompt), rule),
             _observer(models, request.logprobs, self._logprobs),
+            self._prediction,
         )
         limits = Limits(options.max_tokens, models.eog, options.stop_loops)
         generation = Generation(prompt, target, self.policy, chooser, limits, _clock)
@@ -159,7 +174,13 @@ class Job:
         drafter = self.policy.name
 
         def run() -> Generator[Pass, Passed, Reply]:
-            branched = yield from self._write(generation, text, models, emit)
+            branched = False
+            try:
+                yield from self._echo(target, prompt, models, emit)
+            except Cancelled:
+                generation.stop_reason = StopReason.CANCELLED
+            else:
+                branched = yield from self._write(generation, text, models, emit)
             yield from self._settle(target, prompt, text.tokens, branched)
             if self.conversation is not None:
                 markers = () if calling is None else calling.dialect.markers
@@ -168,9 +189,42 @@ class Job:
                 )
             first = self._first_token_at
             first_token_s = None if first is None else first - start_s
-            return self._figures(generation, text, len(prompt), seed, drafter, first_token_s)
+            return self._figures(generation, text, prompt, seed, drafter, first_token_s)
 
         return run()
+
+    def _echo(
+        self,
+        target: SequenceView,
+        prompt: Sequence[int],
+        models: LoadedModels,
+        emit: Callable[[Event], None],
+    ) -> Generator[Pass, Passed, None]:
+        """Emit the prompt where it is wanted; logprobs of its tokens take a row of each, as many in a pass as one may give."""
+        request = self.request
+        if not request.echo:
+            return
+        pieces = [models.tokenizer.piece(each, special=True) for each in prompt]
+        text = (
+            request.raw
+            if isinstance(request.raw, str)
+            else b"".join(pieces).decode(errors="replace")
+        )
+        logprobs: list[TokenLogprob] = []
+        observe = _observer(models, request.logprobs, logprobs)
+        if observe is not None:
+            logprobs.append(TokenLogprob(pieces[0].decode("latin-1"), None))
+            last, rows = len(prompt) - 1, models.targets.most_rows
+            for start in range(0, last, rows):
+                end = min(start + rows, last)
+                passed = yield Pass(Role.TARGET, prompt[:end], rows=end - start)
+                self._echoed = end
+                for row, token in zip(passed.logits, prompt[start + 1 : end + 1], strict=True):
+                    observe(row, token)
+            if request.deterministic:  # a prompt is evaluated in whole chunks
+                target.truncate(0)
+                self._echoed = 0
+        emit(Echo(text, tuple(logprobs)))
 
     def _write(
         self,
@@ -190,6 +244,8 @@ class Job:
         may_go_on = generation.stop_reason is not StopReason.EOG
         for each in self._with_logprobs(text.flush(may_go_on=may_go_on)):
             emit(each)
+        if self._pending and self.request.echo:
+            emit(Text("", logprobs=tuple(self._pending)))
         return branched
 
     def _settle(
@@ -209,19 +265,23 @@ class Job:
         self,
         generation: Generation,
         text: ReplyText,
-        prompt_tokens: int,
+        prompt: Sequence[int],
         seed: int,
         drafter: str,
         first_token_s: float | None,
     ) -> Reply:
+        prediction = None
+        if self.request.prediction:
+            count = predicted(prompt, self._prediction, text.tokens)
+            prediction = len(self._prediction), count
         return Reply(
             text=text.answer,
             thinking=text.thoughts,
             tokens=text.tokens,
             stop_reason=self._reason(text, generation.stop_reason),
             seed=seed,
-            prompt_tokens=prompt_tokens,
-            cached_tokens=prompt_tokens - generation.prefill_tokens,
+            prompt_tokens=len(prompt),
+            cached_tokens=len(prompt) - generation.prefill_tokens - self._echoed,
             completion_tokens=self._completion_tokens,
             first_token_s=first_token_s,
             prefill_s=generation.prefill_s,
@@ -231,6 +291,7 @@ class Job:
             acceptance=self._acceptance,
             calls=tuple(text.calls),
             note=self._note,
+            prediction=prediction,
         )
 
     @property
@@ -247,8 +308,9 @@ class Job:
             self._spent += done.spent
         texts, chunks = list[str](), list[Delta]()
         for at, token in enumerate(done.confirmed):
-            if token not in models.eog:
+            if token not in models.eog or self.request.echo:
                 self._pending += self._logprobs[at : at + 1]
+            if token not in models.eog:
                 more, new = text.feed(token)
                 texts.append(more)
                 chunks += self._with_logprobs(new)
@@ -296,6 +358,16 @@ class Job:
         spell = spelling(models.tokenizer, {**pieces, **calling.dialect.pieces})
         parsers = calling.parser(seed, prompt), calling.written(seed, prompt)
         return ReplyText(spell, *filters, *parsers)
+
+
+def _lasting(
+    options: ReplyOptions, models: LoadedModels, prompt_tokens: int, rule: Constraint | None
+) -> Constraint | None:
+    """Return a rule, which also says from where on the reply may end."""
+    if not (options.ignore_eos or options.min_tokens) or not models.eog:
+        return rule
+    until = math.inf if options.ignore_eos else prompt_tokens + options.min_tokens
+    return Lasting(models.eog, until, rule, models.target.n_vocab)
 
 
 def _observer(

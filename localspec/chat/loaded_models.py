@@ -1,6 +1,6 @@
 """LoadedModels: what an assistant needs of the models."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,7 @@ from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Role
 from localspec.decoding.scheduler import Sequences, SequenceView
+from localspec.errors import UsageError
 
 if TYPE_CHECKING:
     from localspec.grammar import Grammars
@@ -54,6 +55,20 @@ class LoadedModels:
     def draft_model(self) -> SequenceView | None:
         """The draft model's first sequence; None without one."""
         return None if self.draft_models is None else self.draft_models.views[0]
+
+    def checked_ids(self, ids: Sequence[int]) -> list[int]:
+        """Return ids of the target's vocabulary.
+
+        Raises:
+            UsageError: one is none of it.
+        """
+        most = self.target.n_vocab - 1
+        wrong = next((each for each in ids if not 0 <= each <= most), None)
+        if wrong is not None:
+            raise UsageError(
+                f"token {wrong} is none of {self.target_name}: give ids from 0 to {most}"
+            )
+        return list(ids)
 
     def by_role(self) -> dict[Role, Sequences]:
         """Return the sequences of each model."""

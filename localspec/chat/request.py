@@ -25,11 +25,11 @@ class Request(Tagged, frozen=True):
             evaluated twice. If its last message is the assistant's, that one goes on.
         options: how to answer.
         draft: what drafts for this reply alone, as `--draft` has it; None takes what was loaded. The text is the same.
-        keep: use so many of the cached tokens at most, so that two runs evaluate the same; None uses what fits.
+        keep: use so many of the sequence's own cached tokens at most, so that two runs evaluate the same; None uses what fits.
         ephemeral: do not remember this conversation; what was remembered before stays.
         drop_oldest: where the conversation is too long, leave out its oldest messages, never the
             system prompt, instead of failing.
-        raw: a text that goes to the model as it is, without the chat template; then there are no messages.
+        raw: a text that goes to the model as it is, without the chat template, or its ids; then there are no messages.
         infill: a gap to fill in, where the model can; then there are no messages.
         logprobs: report how likely every token was, and so many of the likeliest beside it; None reports nothing.
         deterministic: use only whole cached chunks, so that no bit depends on what was answered before.
@@ -40,6 +40,8 @@ class Request(Tagged, frozen=True):
             the conversation; None where the history does not keep it.
         rounds: send a `RoundDone` for every round, which is most of the traffic.
         gate: what is masked in the reply: `usual`, or the rules as TOML; empty lets everything through.
+        echo: begin with the prompt itself, of `raw` alone, with `logprobs` of its tokens where there are to be any.
+        prediction: a text that the reply is expected to be like; drafts are looked up in it.
     """
 
     id: int
@@ -49,7 +51,7 @@ class Request(Tagged, frozen=True):
     keep: int | None = None
     ephemeral: bool = False
     drop_oldest: bool = False
-    raw: str | None = None
+    raw: str | tuple[int, ...] | None = None
     infill: Infill | None = None
     logprobs: int | None = None
     deterministic: bool = False
@@ -59,6 +61,8 @@ class Request(Tagged, frozen=True):
     conversation: int | None = None
     rounds: bool = True
     gate: str = ""
+    echo: bool = False
+    prediction: str = ""
 
     @property
     def question(self) -> str:
@@ -66,7 +70,7 @@ class Request(Tagged, frozen=True):
         if self.infill is not None:
             return self.infill.prefix
         users = (each.text for each in reversed(self.messages) if each.role == "user")
-        return next(users, self.raw or "")
+        return next(users, self.raw if isinstance(self.raw, str) else "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

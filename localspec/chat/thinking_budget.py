@@ -118,7 +118,9 @@ class ThinkingBudget:
 
     def _outside(self, state: BudgetState, text: bytes) -> BudgetState:
         """Return the state outside of blocks, where a text may be the beginning of one."""
-        text = text.lstrip()
+        text = text.decode(errors="surrogateescape").lstrip().encode(errors="surrogateescape")
+        if _splits(text) and text[0] >= 0xC0 and len(text) < _LONGEST_CHARACTER:
+            return replace(state, text=text)  # a character that may be white space
         opens = [each.open.encode() for each in self.tags]
         if any(each.startswith(text) and each != text for each in opens):
             return replace(state, text=text)

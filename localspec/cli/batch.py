@@ -33,6 +33,7 @@ from localspec.cli.options import (
     flag,
     flags,
     gate_option,
+    is_typed,
     option_flags,
     own_option,
     parallel_count,
@@ -107,6 +108,8 @@ class BatchFlags:
         """
         if self.raw and self.system is not None:
             raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
+        if self.raw and is_typed("think"):
+            raise UsageError("--raw and --think cannot be combined: raw text has no chat template")
         if self.template is not None and self.field is not None:
             raise UsageError(
                 "--template and --field cannot be combined: a template names its fields"

@@ -71,12 +71,14 @@ async def _serve(settings: Settings) -> None:
     model = ServedModel(name, launch, settings.reply)
     loading = LoadWatch()
     find = server_finder(own=settings.own)
-    engine = RemoteEngine(find=find, watch=loading.see, revives=True)
-    backend = Backend(engine, launch, _MOST)
-    residence = Residence(backend, None, _KEEP_ALIVE_S, _MOST)
-    catalogue = Catalogue(model, (name,), settings.reply_of)
-    tools = AskTools(backend, residence, catalogue, loading, settings.gate)
+
+    def backend_of(model: ServedModel) -> Backend:
+        return Backend(RemoteEngine(find=find, watch=loading.see, revives=True), model.launch)
+
+    residence = Residence(backend_of, _KEEP_ALIVE_S, _MOST)
+    catalogue = Catalogue((model,), settings.reply_of)
+    tools = AskTools(residence, catalogue, loading, settings.gate)
     try:
         await serve_stdio(tools)
     finally:
-        await backend.close()
+        await residence.close()

@@ -135,8 +135,11 @@ def show(name: str, program: str | None, json_: bool) -> None:
     target = registry.find(str(facts["name"]))
     if target is not None:
         facts["heads"] = [_heads(each, target) for each in registry.with_heads_for(target)] or None
-    # The hub is not asked for it.
-    drafts = suggest(name, registry) if registry.find(name) or facts.get("here", True) else []
+        newer = registry.newer(target)
+        facts["newer"] = None if newer is None else f"{newer.name}, {size_text(newer.size_bytes)}"
+    # The hub is not asked for it, and a file without tokenizer is no target.
+    judged = facts["n_vocab"] is not None if "n_vocab" in facts else registry.find(name)
+    drafts = suggest(name, registry) if judged else []
     if json_:
         facts_of_drafts = [{**asdict(each), "ratio": round(each.ratio, 2)} for each in drafts]
         print_json({**facts, "drafts": facts_of_drafts})

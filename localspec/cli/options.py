@@ -112,7 +112,7 @@ def require_model(word: str) -> str:
 # section: (flags that `--help` shows, flags that only `--help-all` shows), by the names of their parameters.
 SECTIONS = {
     "Model": (
-        ("model", "ctx", "offline", "server"),
+        ("model", "models", "keep_alive", "pin", "ctx", "offline", "server"),
         ("pair", "target", "kv_type", "own", "server_key_file"),
     ),
     "Drafting": (
@@ -602,14 +602,19 @@ def _remote(server: object, given: Mapping[str, Any]) -> dict[str, Any]:
 _SETTABLE = {each.name for each in _FLAGS} | KEYS.keys() - {"system"} | {MODEL}
 
 
+def is_typed(name: str) -> bool:
+    """Return whether a flag stands in the command line, instead of in a setting."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
 def with_settings(command: Function) -> Function:
     """Pass a verb its `settings` in place of all flags of options and keys."""
 
     @wraps(command)
     def call(**given: Any) -> Any:
-        source = click.get_current_context().get_parameter_source
         taken = {name: given.pop(name) for name in [*given] if name in _SETTABLE}
-        typed = {n: v for n, v in taken.items() if source(n) is ParameterSource.COMMANDLINE}
+        typed = {name: value for name, value in taken.items() if is_typed(name)}
         return command(settings=settings_of(typed), **given)
 
     return call

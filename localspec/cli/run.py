@@ -23,6 +23,7 @@ from localspec.cli.options import (
     flag,
     flags,
     gate_option,
+    is_typed,
     option_flags,
     own_option,
     switch,
@@ -232,6 +233,7 @@ def _check(
             "--raw takes only a prompt: remove -c (--continue), --keep and -f (--file)",
         ),
         (raw and system.is_given, no_raw.format("--system", "system prompt")),
+        (raw and is_typed("think"), no_raw.format("--think", "chat template")),
         (raw and docs.docs, no_raw.format("--docs", "place for passages")),
         (raw and tools.wanted, no_raw.format("--tools", "format for calls")),
     ):
@@ -323,7 +325,7 @@ class RunAnswer:
 
     def _answer(self, *, own: bool) -> RunOutcome | None:
         interrupts, line = Interrupts(), ProgressLine(enabled=not self._output.quiet)
-        text = self._request.raw or "".join(each.text for each in self._request.messages)
+        text = str(self._request.raw or "".join(each.text for each in self._request.messages))
 
         def progress(moment: Notice) -> None:
             if isinstance(moment, Downloading):

@@ -11,7 +11,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -29,6 +30,7 @@ from localspec.cli.options import (
     option_flags,
     parallel_count,
     require_model,
+    settings_of,
     several,
     switch,
     tool_rules,
@@ -38,11 +40,12 @@ from localspec.cli.progress import ProgressLine
 from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
 from localspec.engine.engine import RemoteEngine
-from localspec.engine.protocol import EngineDied, Load, Notice, Ready
+from localspec.engine.protocol import EngineDied, Load, Notice
 from localspec.engine.running import Running, announced, directory, engine_socket
 from localspec.errors import UsageError
+from localspec.launch.names import named_models
 from localspec.launch.recording import recorded
-from localspec.options import LaunchOptions
+from localspec.models.registry import load_registry
 from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
@@ -68,6 +71,11 @@ def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float 
     return float(found[1]) * _UNITS_S[found[2]]
 
 
+def _names(_context: click.Context, _flag: click.Parameter, text: str) -> tuple[str, ...]:
+    """Return names that stand between commas."""
+    return tuple(filter(None, (each.strip() for each in text.split(","))))
+
+
 def _ends(context: click.Context, flag: click.Parameter, seconds: float | None) -> float | None:
     """Return seconds that end: NaN is neither below a range nor above it."""
     if seconds is not None and not math.isfinite(seconds):
@@ -85,11 +93,12 @@ class ServeFlags:
         socket: Unix socket to listen on; only you can connect to it.
         background: Serve in the background: return when ready. See ps and stop.
         api_key_file: File of API keys, one per line: [NAME] KEY [gate=usual|off|FILE]; # begins a comment. Every request must carry one. Required for other machines.
+        models: Load these, too, at the start; without MODEL, the first is the default.
         cors: Allow web pages from this origin, https://HOST:PORT; can be repeated.
         parallel: Requests to answer at a time; auto: as many as are faster and fit in memory. Default: 4.
         max_queue: Most requests that run or wait; others get 429. Default: 64.
-        keep_alive: Unload the model after this time without a request: 10m, 30s, 2h, 0, or never. Default: 10m.
-        pin: Serve only MODEL; requests for others get 404.
+        keep_alive: Unload a model after this time without a request: 10m, 30s, 2h, 0, or never; 10m by default.
+        pin: Serve only the models named here; requests for others get 404.
         max_wait: Longest time that a request may wait; then it gets 503. Default: no limit.
         forget: Do not keep evaluated prompts on disk, where they are reused, also after a restart.
         quiet: Print only errors on stderr.
@@ -100,6 +109,7 @@ class ServeFlags:
     socket: str | None = flag("PATH")
     background: bool = switch()
     api_key_file: str | None = flag("FILE")
+    models: tuple[str, ...] = flag("NAME,…", default="", callback=_names)
     cors: tuple[str, ...] = several("ORIGIN")
     parallel: int | None = flag("N|auto", default="4", callback=parallel_count)
     max_queue: int = flag("N", default=64, type=click.IntRange(1, _MOST_WAITING))
@@ -181,51 +191,62 @@ async def served_here(
     Raises:
         LocalspecError: the models cannot be loaded; as the class of errors that says why.
     """
-    launch, metrics = settings.launch, Metrics()
+    models = _models(settings, serving)
+    metrics = Metrics(by_model=len(models) > 1)
     line = ProgressLine(enabled=not serving.quiet)
-    backend = _backend(launch, metrics, line, serving)
+    residence = _residence(metrics, line, serving)
+    catalogue = Catalogue(models, settings.reply_of, serving.pin)
     try:
         with line:
-            ready = await backend.start()
-        service = _service(backend, ready, settings, serving)
+            await residence.start(models)
+        service = Service(residence, catalogue, int(time.time()), models[0], serving.tool_rules)
         addresses = tuple(map(_address, listeners))
         if not serving.quiet:
-            _tell(service, ready, addresses, len(keys))
+            _tell(service, addresses, len(keys))
         server = _server(service, metrics, _guard(keys, gate, serving))
         shared = await _shared(service, seen)
         about = (service.name, addresses, service.since, shared, recorded())
         seen.enter_context(announced(Running(os.getpid(), *about)))
         await server.serve(sockets=list(listeners))
     finally:
-        await backend.close()
+        await residence.close()
     return 0
 
 
-def _backend(
-    launch: LaunchOptions, metrics: Metrics, line: ProgressLine, serving: ServeFlags
-) -> Backend:
-    """Return what asks an engine; all its notices are counted, and shown as far as they concern loading."""
+def _models(settings: Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:
+    """Return the models to begin with, the usual one first; draft models that are named are for that one."""
+    named = [require_model(each) for each in serving.models]
+    several = [settings] if settings.named_model or not named else []
+    several += [settings_of({**settings.given, "model": each}) for each in named]
+    models: dict[str, ServedModel] = {}
+    for each in several:
+        launch = each.launch
+        if models:
+            launch = replace(launch, draft_model=None, draft_lora=None)
+        target, _ = named_models(launch, load_registry())
+        name, *names = dict.fromkeys(filter(None, (launch.pair, launch.target, target)))
+        models.setdefault(name, ServedModel(name, launch, each.reply, tuple(names)))
+    return (*models.values(),)
 
-    def watch(notice: Notice) -> None:
-        metrics.see(notice)
-        # A death before anything was loaded ends the start, whose error says why.
-        if engine.last_ready is not None or not isinstance(notice, EngineDied):
-            _show(notice, line)
 
+def _residence(metrics: Metrics, line: ProgressLine, serving: ServeFlags) -> Residence:
+    """Return what has engines; all their notices are counted, and shown as far as they concern loading."""
     settings = Load(parallel=serving.parallel, keep=not serving.forget)
-    engine = RemoteEngine(settings=settings, watch=watch, revives=True)
-    return Backend(engine, launch, serving.max_queue, metrics.ask, serving.max_wait)
 
+    def backend_of(model: ServedModel) -> Backend:
+        name = model.name
 
-def _service(backend: Backend, ready: Ready, settings: Settings, serving: ServeFlags) -> Service:
-    """Return what answers: with what is loaded, and with whatever else a request may name."""
-    launch = settings.launch
-    called = (launch.pair, launch.target, ready.target)
-    names = tuple(dict.fromkeys(each for each in called if each is not None))
-    first = ServedModel(names[0], launch, settings.reply)
-    residence = Residence(backend, first, serving.keep_alive, serving.max_queue, serving.max_wait)
-    catalogue = Catalogue(first, names, settings.reply_of, serving.pin)
-    return Service(backend, residence, catalogue, int(time.time()), first, serving.tool_rules)
+        def watch(notice: Notice) -> None:
+            metrics.see(notice, name)
+            # A death before anything was loaded ends the start, or a request, whose error says why.
+            if engine.last_ready is not None or not isinstance(notice, EngineDied):
+                _show(notice, line)
+
+        engine = RemoteEngine(settings=settings, watch=watch, revives=True)
+        ask = partial(metrics.ask, model=name)
+        return Backend(engine, model.launch, ask, serving.max_wait)
+
+    return Residence(backend_of, serving.keep_alive, serving.max_queue, serving.max_wait)
 
 
 def _guard(keys: Mapping[str, str], gate: str, serving: ServeFlags) -> Guard:
@@ -259,7 +280,7 @@ async def _shared(service: Service, seen: ExitStack) -> str:
         listener = seen.enter_context(listening(None, None, path))[0]
     except UsageError:
         return ""
-    sharing = Sharing(service.backend, service.residence)
+    sharing = Sharing(service.residence)
     await asyncio.start_unix_server(sharing.serve, sock=listener, limit=FRAME_BYTES)
     return path
 
@@ -271,14 +292,18 @@ def _address(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
-def _tell(service: Service, ready: Ready, addresses: Sequence[str], keys: int) -> None:
+def _tell(service: Service, addresses: Sequence[str], keys: int) -> None:
     """Say how it is set up, and where it is."""
-    for note in ready.notes:
-        notice(note)
+    models = service.catalogue.models
+    for model in models:
+        ready = service.residence.ready(model)
+        for note in () if ready is None else ready.notes:
+            notice(f"{model.name}: {note}" if len(models) > 1 else note)
     if keys:
         notice(f"{keys} API key{'s' * (keys > 1)}: every request must carry one")
     where = " and ".join(addresses)
-    notice(f"serving {service.name} at {where}; Ctrl-C stops it")
+    names = " and ".join(each.name for each in models)
+    notice(f"serving {names} at {where}; Ctrl-C stops it")
 
 
 def _show(seen: Notice, line: ProgressLine) -> None:

@@ -20,6 +20,7 @@ from localspec.cli.options import json_option
 from localspec.cli.progress import fields, print_list
 from localspec.display import notice
 from localspec.engine.running import Running, clear_logs, directory, runs, servers
+from localspec.engine.shared import states_of
 from localspec.errors import LocalspecError, UsageError
 
 _PATIENCE_S = 30.0
@@ -29,13 +30,19 @@ _LOOK_S = 0.05
 @click.command()
 @json_option
 def ps(json_: bool) -> None:
-    """List running servers: process, start time, model and address."""
+    """List running servers: process, start time, models with their states, and address."""
     running = servers()
-    rows = [("PID", "SINCE", "MODEL", "ADDRESS")]
+    rows, documents = [("PID", "SINCE", "MODEL", "ADDRESS")], []
     for each in running:
+        states = states_of(each.engine) if each.engine else {}
+        default = {each.model: "unloaded" if states else "loaded"}
+        models = [
+            name if state == "loaded" else f"{name} ({state})"
+            for name, state in (default | states).items()
+        ]
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.since))
-        rows.append((str(each.pid), since, each.model, " ".join(each.addresses)))
-    documents = [fields(each, "pid since model addresses") for each in running]
+        rows.append((str(each.pid), since, ", ".join(models), " ".join(each.addresses)))
+        documents.append({**fields(each, "pid since model addresses"), "models": states})
     none = "no server is running: start one with `localspec serve MODEL`"
     print_list(documents, rows, none, json_=json_, whole=True)
 

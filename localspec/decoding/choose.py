@@ -48,12 +48,14 @@ class Chooser:
         constraint: what may follow at all; None lets everything.
         observe: sees the target's row and the token for every choice of the target's, in their order; the row
             is valid only until it returns.
+        prediction: ids of a text that the reply is expected to be like, for drafters alone: it fixes no choice.
     """
 
     params: SamplingParams
     noise: Noise
     constraint: Constraint | None = None
     observe: Callable[[NDArray[np.float32], int], None] | None = None
+    prediction: Sequence[int] = ()
 
     def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
         """Return tokens that are certain to follow `prefix`, whatever the logits are; see `Constraint`."""

@@ -1,6 +1,6 @@
 """Constraint: which token ids may follow a prefix; and how a grammar, which has states, becomes one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -30,6 +30,40 @@ class Constraint(Protocol):
 
         Not all of them: fewer, or none, where finding out would take long.
         """
+
+
+class Lasting:
+    """Rules out the tokens that end a generation before it is long enough, unless the rule beside it lets nothing else follow.
+
+    Args:
+        eog: ids that end a generation.
+        until: tokens, those of the prompt included, before which none of them may follow.
+        rule: what else binds the text; None leaves it free.
+        n_vocab: number of ids.
+    """
+
+    def __init__(
+        self, eog: Collection[int], until: float, rule: Constraint | None, n_vocab: int
+    ) -> None:
+        self._eog = np.array(sorted(eog), dtype=np.int64)
+        self._until = until
+        self._rule = rule
+        self._others = np.setdiff1d(np.arange(n_vocab), self._eog)
+
+    def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say for each of `ids` whether it may follow; see `Constraint`."""
+        rule = self._rule
+        allowed = np.ones(ids.size, dtype=np.bool_) if rule is None else rule.allows(prefix, ids)
+        ends = allowed & np.isin(ids, self._eog)
+        if len(prefix) >= self._until or not ends.any():
+            return allowed
+        if rule is not None and not rule.allows(prefix, self._others).any():
+            return allowed
+        return allowed & ~ends
+
+    def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        """Return what the rule forces, which an end is only where nothing else may follow; see `Constraint`."""
+        return () if self._rule is None else self._rule.forced(prefix)
 
 
 class Automaton(Protocol[S]):

@@ -34,10 +34,12 @@ class SequenceView(LanguageModel, Protocol):
         truncate_s: seconds that removing from its cache took in all.
         in_chunks: tokens that it holds and that were evaluated in whole chunks from the first one on, as a prompt
             alone is.
+        copies: whether it may copy what another sequence of the model holds.
     """
 
     truncate_s: float
     in_chunks: int
+    copies: bool
 
     @property
     def n_cached(self) -> int:

@@ -34,6 +34,7 @@ from localspec.engine.protocol import (
     Detokenize,
     Failed,
     FrameError,
+    Held,
     Notice,
     Ready,
     ReplyEvents,
@@ -60,6 +61,11 @@ class Loaded(Protocol):
     @property
     def costs(self) -> PairCosts | None:
         """What passes take, where that was measured."""
+        ...
+
+    @property
+    def held(self) -> Held:
+        """The memory that they hold."""
         ...
 
     def policy(self, mode: str, slot: int) -> Policy:
@@ -94,6 +100,7 @@ def ready_of(loaded: Loaded) -> Ready:
         notes=assistant.notes,
         load_s=assistant.load_s,
         thinks=thinks,
+        held=loaded.held,
     )
 
 
@@ -173,7 +180,8 @@ class Answering:
         """Have a request answered."""
         dropped = 0
         if request.raw is not None:
-            checked_text(request.raw, "the prompt")
+            if isinstance(request.raw, str):
+                checked_text(request.raw, "the prompt")
         elif request.infill is None:
             _require_question(request.messages)
             if request.drop_oldest:
@@ -187,7 +195,7 @@ class Answering:
     def _shortened(self, request: Request) -> tuple[Request, int]:
         """Return a request without the oldest messages that do not fit, and how many these are."""
         messages, n_ctx = request.messages, self._assistant.models.target.n_ctx
-        length = partial(self._length, tools=request.tools)
+        length = partial(self._length, tools=request.tools, think=request.options.think)
         dropped = dropped_to_fit(messages, n_ctx, request.options.max_tokens, length)
         system = messages[:1] if messages[0].role == "system" else ()
         left = (*system, *messages[len(system) + dropped :])
@@ -236,20 +244,14 @@ class Answering:
         models = self._assistant.models
         if isinstance(question, Count):
             _require_question(question.messages)
-            tokens = self._length(question.messages, question.tools)
+            tokens = self._length(question.messages, question.tools, question.think)
             return Counted(question.id, tokens, models.target.n_ctx)
         if isinstance(question, Tokenize):
             text = checked_text(question.text, "the text")
             special = question.add_special
             ids = models.tokenizer.tokenize(text, add_special=special, parse_special=True)
         else:
-            ids = list(question.tokens)
-        most = models.target.n_vocab - 1
-        wrong = next((each for each in ids if not 0 <= each <= most), None)
-        if wrong is not None:
-            raise UsageError(
-                f"token {wrong} is none of {self.target_name}: give ids from 0 to {most}"
-            )
+            ids = models.checked_ids(question.tokens)
         pieces = (models.tokenizer.piece(each, special=True) for each in ids)
         return Tokens(question.id, tuple(ids), tuple(each.decode("latin-1") for each in pieces))
 
@@ -301,9 +303,12 @@ class Answering:
         self._chance = chance_of_acceptance(by_draft_model(rounds)) or self._chance
         return gained
 
-    def _length(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
+    def _length(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+    ) -> int:
         request = Request(0, tuple(messages), tools=tuple(tools))
-        return len(self._assistant.prompt_tokens(self._assistant.known.conversation(request)))
+        conversation = self._assistant.known.conversation(request)
+        return len(self._assistant.prompt_tokens(conversation, think))
 
 
 def failure(number: int | None, error: Exception) -> Failed:

@@ -38,6 +38,7 @@ from localspec.engine.protocol import (
     EngineDied,
     Failed,
     FrameError,
+    Held,
     Load,
     LoadCancelled,
     Notice,
@@ -107,9 +108,11 @@ class Respondent(ABC):
     ) -> AsyncGenerator[Answer]:
         """Yield the notices that answer a question, as they come."""
 
-    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
-        """Return how many tokens a conversation takes, with the functions that its model may call."""
-        return (await self._one(Count(0, tuple(messages), tuple(tools)), Counted)).tokens
+    async def count(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+    ) -> int:
+        """Return how many tokens a conversation takes, with the functions that its model may call, where the reply is to `think` so."""
+        return (await self._one(Count(0, tuple(messages), tuple(tools), think), Counted)).tokens
 
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids."""
@@ -407,8 +410,13 @@ class RemoteEngine(Engine):
         self._link = link
         self._watch_link()
 
-    def load(self, options: LaunchOptions) -> None:
-        """Load a pair, in place of another if one is loaded: `Ready`, `LoadCancelled` or `Failed`; `loaded` waits for it."""
+    def load(self, options: LaunchOptions, beside: Held | None = None) -> None:
+        """Load a pair, in place of another if one is loaded: `Ready`, `LoadCancelled` or `Failed`; `loaded` waits for it.
+
+        Args:
+            options: what.
+            beside: what other engines hold that could be let go, see `Load`.
+        """
         self._deaths.clear()  # of what was loaded before: dying of this one, it is not revived
         self._requested, self._outcome, self._ready = options, None, None
         server = None if self._find is None else self._find(options)
@@ -419,7 +427,7 @@ class RemoteEngine(Engine):
             self.close(0)
             self._outcome = None
             self._start()
-        self._send(msgspec.structs.replace(self._settings, options=options))
+        self._send(msgspec.structs.replace(self._settings, options=options, beside=beside))
 
     async def loaded(self) -> Ready:
         """Return what is loaded, as soon as the last load has ended.

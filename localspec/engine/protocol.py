@@ -18,10 +18,30 @@ from localspec.errors import UsageError
 from localspec.messages import Message, Tagged
 from localspec.options import LaunchOptions
 
-VERSION = 17
+VERSION = 18
 # A context of a million tokens is far below it; what is above is no conversation.
 MAX_FRAME_BYTES = 32 << 20
 _HEAD = b'{"v":%d,' % VERSION
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Memory that models hold, in bytes.
+
+    Args:
+        places: of the RAM, and of devices, by their names.
+        mapped_bytes: what of the RAM is a file's pages, which the system takes to be free.
+    """
+
+    places: dict[str, int] = {}
+    mapped_bytes: int = 0
+
+    def __add__(self, other: "Held") -> "Held":
+        places = {
+            name: self.places.get(name, 0) + other.places.get(name, 0)
+            for name in self.places | other.places
+        }
+        return Held(places, self.mapped_bytes + other.mapped_bytes)
+
 
 # What a client sends.
 
@@ -38,6 +58,8 @@ class Load(Tagged, frozen=True):
         workload: the kind of all texts, for the telemetry; None guesses.
         text_every_s: seconds between two parts of a text that streams, at least; see `Outbox.pace`.
         given: sampling options that the user set, also where to their default: a server's own hold besides.
+        beside: what others hold that could be let go; with it, `NoRoom` comes where the pair would fit better without them.
+            None takes what is free, whatever has to be given up for it.
     """
 
     options: LaunchOptions = LaunchOptions()
@@ -46,14 +68,16 @@ class Load(Tagged, frozen=True):
     workload: str | None = None
     text_every_s: float = 0.0
     given: tuple[str, ...] = ()
+    beside: Held | None = None
 
 
 class Count(Tagged, frozen=True):
-    """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`."""
+    """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`. `think` is that of the reply."""
 
     id: int
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
+    think: str | None = None
 
 
 class Tokenize(Tagged, frozen=True):
@@ -120,10 +144,17 @@ class ReplyEvents(Tagged, frozen=True):
 
 
 class Hello(Tagged, frozen=True):
-    """The process runs and reads; nothing is loaded."""
+    """The process runs and reads.
+
+    Args:
+        version: of localspec.
+        pid: the process.
+        models: of a server, the state of each model that it has or had in memory, by name.
+    """
 
     version: str
     pid: int
+    models: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Downloading(Tagged, frozen=True):
@@ -161,6 +192,7 @@ class Ready(Tagged, frozen=True):
         notes: notes on how it was set up, for the user, a sentence each.
         load_s: seconds that loading took.
         thinks: whether the target's template knows thinking blocks.
+        held: the memory that they hold.
     """
 
     target: str
@@ -170,6 +202,7 @@ class Ready(Tagged, frozen=True):
     notes: tuple[str, ...]
     load_s: float
     thinks: bool
+    held: Held = Held()
 
 
 class LoadCancelled(Tagged, frozen=True):

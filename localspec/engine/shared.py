@@ -6,11 +6,24 @@ meanwhile and the first question has it loaded again, and else `Failed`.
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
 from localspec.engine.link import ServerLink
-from localspec.engine.protocol import NOTICES, Failed, FrameError, Load, Loading, Ready, encode
+from localspec.engine.protocol import (
+    NOTICES,
+    Failed,
+    FrameError,
+    Held,
+    Hello,
+    Load,
+    Loading,
+    Notice,
+    Ready,
+    encode,
+)
 from localspec.options import LaunchOptions
 
 _PATIENCE_S = 2.0
@@ -24,35 +37,58 @@ def connect(path: str, pid: int, options: LaunchOptions) -> ServerLink | None:
         pid: its process.
         options: what is to be loaded, by names that mean the same everywhere, see `launch.names`.
     """
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    link = None
-    try:
-        connection.settimeout(_PATIENCE_S)
-        connection.connect(path)
-        link = ServerLink(connection, pid)
+    link = ready = None
+    with suppress(OSError, ValueError, FrameError):  # of another version; or a NUL in the path
+        link = _connected(path, pid)
         link.send(encode(Load(options)))
         ready = _ready(link)
-    except (OSError, ValueError, FrameError):  # of another version; or a NUL in the path
-        ready = None
     if link is None or ready is None:
-        connection.close()
+        if link is not None:
+            link.end(0)
         return None
     loads = ", which loads the model again" if link.rests else ""
     note = f"answered by your server, process {pid}{loads}; --own loads the model here instead"
-    link.ready = msgspec.structs.replace(ready, notes=(note,), load_s=0.0)
+    link.ready = msgspec.structs.replace(ready, notes=(note,), load_s=0.0, held=Held())
     return link
+
+
+def states_of(path: str) -> dict[str, str]:
+    """Return the states of the models that a server has or had in memory, by name; none where it does not answer soon."""
+    with suppress(OSError, ValueError, FrameError):
+        link = _connected(path, 0)
+        try:
+            return next((each.models for each in _notices(link) if isinstance(each, Hello)), {})
+        finally:
+            link.end(0)
+    return {}
+
+
+def _connected(path: str, pid: int) -> ServerLink:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(_PATIENCE_S)
+        connection.connect(path)
+    except BaseException:
+        connection.close()
+        raise
+    return ServerLink(connection, pid)
+
+
+def _notices(link: ServerLink) -> Iterator[Notice]:
+    """Yield what a server says within a while."""
+    end_s = time.monotonic() + _PATIENCE_S
+    while not link.ended and link.wait(max(0.0, end_s - time.monotonic())):
+        yield from map(NOTICES.decode, link.read())
 
 
 def _ready(link: ServerLink) -> Ready | None:
     """Return what a server has loaded, and note whether it rests; None where it has something else."""
-    end_s = time.monotonic() + _PATIENCE_S
-    while not link.ended and link.wait(max(0.0, end_s - time.monotonic())):
-        for line in link.read():
-            match NOTICES.decode(line):
-                case Ready() as ready:
-                    return ready
-                case Loading():
-                    link.rests = True
-                case Failed():
-                    return None
+    for notice in _notices(link):
+        match notice:
+            case Ready():
+                return notice
+            case Loading():
+                link.rests = True
+            case Failed():
+                return None
     return None

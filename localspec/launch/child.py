@@ -37,7 +37,12 @@ class RuntimeFactory:
         gc.collect()
         give_back_memory()
         # One conversation grows; several share the memory.
-        plan = make_plan(load.options, parallel=load.parallel, roomy=load.parallel == 1)
+        plan = make_plan(
+            load.options,
+            parallel=load.parallel,
+            roomy=load.parallel == 1,
+            beside=load.beside,
+        )
         runtime = load_plan(
             plan,
             cancel,

@@ -147,9 +147,9 @@ class Drafting:
             return plain_policy()
         lacks = ""
         if mode.needs_draft_model and (self.draft_models is None or self.has_heads):
-            lacks = "a draft model: none is loaded"
+            lacks = "a draft model: no draft model is loaded"
         elif mode.needs_heads and not self.has_heads:
-            lacks = "heads of the target: none are loaded"
+            lacks = "heads of the target: no heads are loaded"
         elif mode.kind in drafters() and drafters()[mode.kind].needs_store and self.past is None:
             lacks = "the store of what was said: `localspec config set store on`"
         if lacks:

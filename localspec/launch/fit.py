@@ -1,9 +1,11 @@
 """Asks this machine for its free memory, and plans how a pair fits into it."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
+from localspec.engine.protocol import Held
+from localspec.errors import ModelFileError, ModelLoadError, NoRoom, PairMismatch
 from localspec.llama.devices import placed_on
 from localspec.models.architectures import Heads, heads_of
 from localspec.models.fit import (
@@ -33,6 +35,7 @@ def plan_fit(
     heads: Heads | None = None,
     adapter: GgufHeader | None = None,
     shrinks: bool = False,
+    machine: Machine | None = None,
 ) -> FitPlan | None:
     """Return how a pair fits into the memory that is free now; its `lines()` tell it to people.
 
@@ -46,6 +49,7 @@ def plan_fit(
         heads: of the target, which draft; in the draft model's file, if they have one.
         adapter: header of the draft model's adapter.
         shrinks: whether the context may be smaller than the options say, as where they say nothing.
+        machine: what is free; None asks for that.
 
     Returns:
         None where it cannot be said: the system does not tell what is free, or a header leaves
@@ -56,11 +60,11 @@ def plan_fit(
         UsageError: the options name a device that is not there.
     """
     options = options or LoadOptions()
-    machine = free_memory(options, draft_options)
+    machine = machine or free_memory(options, draft_options)
     big = _load(target, options, mtp=heads is not None and heads.is_mtp)
     small = None
     if heads is not None:
-        small = _load_of_heads(target, draft_model, heads, draft_options or options)
+        small = load_of_heads(target, draft_model, heads, draft_options or options)
     elif draft_model is not None:
         small = _load(draft_model, draft_options or options, adapter)
     drafts = draft_model is not None or heads is not None
@@ -130,8 +134,9 @@ def sequences_that_fit(
     draft_model: GgufHeader | None = None,
     draft_options: LoadOptions | None = None,
     heads: Heads | None = None,
+    machine: Machine | None = None,
 ) -> int | None:
-    """Return how many sequences the memory holds that is free now, the weights being loaded already.
+    """Return how many sequences the memory holds, all weights but those of a file of heads being loaded.
 
     Args:
         target: the model's header.
@@ -139,14 +144,15 @@ def sequences_that_fit(
         draft_model: the draft model's header, if it has as many sequences.
         draft_options: how it is loaded, if its layers go elsewhere.
         heads: of the target, which have as many sequences, too; in the draft model's file, if they have one.
+        machine: what is free; None asks for that.
 
     Returns:
         None if it cannot be said.
     """
-    machine = free_memory(options, draft_options)
+    machine = machine or free_memory(options, draft_options)
     loads = [_load(target, options)]
     if heads is not None:
-        loads.append(_load_of_heads(target, draft_model, heads, draft_options or options))
+        loads.append(load_of_heads(target, draft_model, heads, draft_options or options))
     elif draft_model is not None:
         loads.append(_load(draft_model, draft_options or options))
     if machine is None or None in loads:
@@ -154,10 +160,12 @@ def sequences_that_fit(
     free, for_each = [place.usable_bytes for place in machine.places], [0] * len(machine.places)
     if heads is not None and loads[0] is not None:
         for_each[0] = target_rows_bytes(loads[0].shape, heads)
+        free[0] += for_each[0]  # the shape of heads has those of one sequence
     for load in filter(None, loads):
         alike = load.with_context(load.n_ctx, kv_type=options.kv_type)
         for at, use in enumerate(alike.usages(alike.most_layers, machine)):
             free[at] -= use.compute_bytes + use.output_bytes
+            free[at] -= use.weights_bytes if load.heads else 0
             for_each[at] += use.kv_bytes
     for at, gpu in enumerate(machine.gpus, 1):
         if gpu.shares_ram:
@@ -165,6 +173,97 @@ def sequences_that_fit(
             for_each[0] += for_each[at]
     counts = [left // each for left, each in zip(free, for_each, strict=True) if each]
     return max(0, min(counts, default=0))
+
+
+def require_room(
+    headers: Sequence[GgufHeader],
+    options: LoadOptions,
+    draft_options: LoadOptions | None,
+    heads: Heads | None,
+    beside: Held,
+    parallel: int,
+    *,
+    adapter: GgufHeader | None = None,
+    shrinks: bool = False,
+) -> None:
+    """Require that the memory that is free now holds as much of a pair as it would without what others hold.
+
+    Args:
+        headers: of the target, and of the draft model if there is one.
+        options: this and the rest as in `plan_fit`.
+        draft_options: see there.
+        heads: see there.
+        beside: what others hold that could be let go.
+        parallel: how many sequences there are to be.
+        adapter: see there.
+        shrinks: see there.
+
+    Raises:
+        NoRoom: it does not.
+        ModelLoadError: it would not fit without the others either.
+    """
+    target, small = headers[0], headers[1] if len(headers) > 1 else None
+    machine = free_memory(options, draft_options)
+    if machine is None:
+        return
+
+    def extent(machine: Machine) -> tuple[int | None, ...]:
+        """Return how much of the pair a memory holds."""
+        plan = plan_fit(
+            target,
+            small,
+            options,
+            draft_options,
+            heads=heads,
+            adapter=adapter,
+            shrinks=shrinks,
+            machine=machine,
+        )
+        if plan is None:
+            return ()
+        drafter = None if plan.draft_layers is None else small
+        count = sequences_that_fit(
+            target,
+            replace(options, n_ctx=plan.n_ctx),
+            drafter,
+            draft_options,
+            None if plan.draft_layers is None else heads,
+            _without_weights(plan, of_draft_model=heads is None),
+        )
+        sequences = parallel if count is None else min(count, parallel)
+        return plan.n_ctx, plan.target_layers, plan.draft_layers, sequences
+
+    now = _more(machine.ram, -beside.mapped_bytes)
+    shared = sum(beside.places.get(gpu.name, 0) for gpu in machine.gpus if gpu.shares_ram)
+    alone = Machine(
+        _more(now, beside.places.get(now.name, 0) + shared),
+        tuple(_more(gpu, beside.places.get(gpu.name, 0)) for gpu in machine.gpus),
+    )
+    most = extent(alone)
+    try:
+        fits = extent(Machine(now, machine.gpus)) == most
+    except ModelLoadError as error:
+        raise NoRoom(str(error)) from None
+    if not fits:
+        raise NoRoom(f"{target.name} would have to give something up beside what is loaded")
+
+
+def _without_weights(plan: FitPlan, *, of_draft_model: bool) -> Machine:
+    """Return what a plan leaves free once its weights are loaded."""
+    places = (
+        _more(
+            use.place,
+            -use.target.weights_bytes - use.draft_model.weights_bytes * of_draft_model,
+        )
+        for use in plan.uses
+    )
+    ram, *gpus = places
+    return Machine(ram, tuple(gpus))
+
+
+def _more(place: Place, more_bytes: int) -> Place:
+    """Return a place with so many more bytes free."""
+    return replace(place, free_bytes=max(0, place.free_bytes + more_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +296,8 @@ def forecast(
             problems.append(str(error))
     try:
         heads = heads_of(target, draft_model)
+        if heads is not None and heads.is_mtp:
+            draft_model = None  # as a plan has it, see `launch.plan`
         plan = plan_fit(target, draft_model, options, draft_options, heads=heads)
     except ModelLoadError as error:
         return Outlook((), (*problems, str(error)))
@@ -234,7 +335,7 @@ def _load(
     return None if shape is None else ModelLoad(shape, options, gpus)
 
 
-def _load_of_heads(
+def load_of_heads(
     target: GgufHeader, file: GgufHeader | None, heads: Heads, options: LoadOptions
 ) -> ModelLoad | None:
     """Return heads that are to be loaded; None where a header leaves out, or garbles, their sizes."""
@@ -243,4 +344,6 @@ def _load_of_heads(
     if shape is None:
         return None
     own = options.for_heads()
+    if heads.shares_cache or heads.block is not None:  # see `llama.place_heads`
+        own = replace(own, max_rows=heads.block.size if heads.block else 1)
     return ModelLoad(shape, own, gpus, heads=True, follows=heads.is_mtp)

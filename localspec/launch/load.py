@@ -29,7 +29,7 @@ from localspec.decoding.model import Role
 from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Sequences
 from localspec.engine.answering import StateLeftError
-from localspec.engine.protocol import Loading, Measuring, StateSaved
+from localspec.engine.protocol import Held, Loading, Measuring, StateSaved
 from localspec.errors import ModelLoadError, PassFailed
 from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
@@ -37,7 +37,7 @@ from localspec.launch.fit import sequences_that_fit
 from localspec.launch.kept_prefixes import KeptPrefixes
 from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import store_megabytes
-from localspec.llama.allocated import together
+from localspec.llama.allocated import RAM, together
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
@@ -85,6 +85,7 @@ class Runtime:
         costs: of the pair's passes; also of a draft model that was left out. None if unknown.
         target: the target's first sequence.
         path: the target's file.
+        held: the memory that it holds.
     """
 
     assistant: Assistant
@@ -92,6 +93,7 @@ class Runtime:
     costs: PairCosts | None
     target: LlamaSequence
     path: Path
+    held: Held = field(default_factory=Held)
 
     def policy(self, mode: str, slot: int) -> Policy:
         """Return what drafts by a mode for a sequence, see `Loaded`."""
@@ -185,8 +187,7 @@ class _Loading:
         """Load everything; see `load`."""
         plan = self.plan
         mtp = plan.heads is not None and plan.heads.is_mtp
-        corrections = plan.corrections
-        target = self._model(plan.target, plan.options, mtp=mtp, corrections=corrections)
+        target = self._model(plan.target, plan.options, mtp=mtp)
         options = self._trained_for(target, plan.options)
         if parallel == 1:
             branches = self._branches(target)
@@ -229,8 +230,11 @@ class _Loading:
         elif draft_model is not None:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=1)
             draft_models = self._draft_sequences(draft_model, small, parallel)
-        self.notes += self._unforeseen(targets, draft_models, parallel)
-        return self._assembled(targets, draft_models, costs, longest, parallel, observe)
+        taken = self._taken(targets, draft_models)
+        # Several sequences were not planned.
+        self.notes += unforeseen(plan.uses if parallel == 1 else (), taken)
+        runtime = self._assembled(targets, draft_models, costs, longest, parallel, observe)
+        return replace(runtime, held=held_of(taken, plan, on_gpu=target.on_gpu))
 
     @property
     def _pass_s(self) -> float | None:
@@ -297,18 +301,14 @@ class _Loading:
         )
         return Runtime(assistant, drafting, known, targets.views[0], plan.target)
 
-    def _unforeseen(
-        self,
-        targets: LlamaSequences,
-        draft_models: "LlamaSequences | DraftHeads | None",
-        parallel: int,
-    ) -> Iterator[str]:
-        """Return where llama.cpp took more than was planned; several sequences were not planned."""
+    def _taken(
+        self, targets: LlamaSequences, draft_models: "LlamaSequences | DraftHeads | None"
+    ) -> dict[str, Usage]:
+        """Return what llama.cpp allocated, by places."""
         contexts = [targets.native.allocated]
         if draft_models is not None:
             contexts.append(draft_models.native.allocated)
-        taken = together([*(model.allocated for model in self.models), *contexts])
-        return unforeseen(self.plan.uses if parallel == 1 else (), taken)
+        return together([*(model.allocated for model in self.models), *contexts])
 
     def _model(
         self,
@@ -318,7 +318,6 @@ class _Loading:
         *,
         mtp: bool = False,
         is_heads: bool = False,
-        corrections: Mapping[str, int] | None = None,
     ) -> LlamaModel:
         name = self.plan.names[path]
         model = LlamaModel(
@@ -329,7 +328,7 @@ class _Loading:
             lora,
             mtp=mtp,
             is_heads=is_heads,
-            corrections=corrections,
+            corrections=self.plan.corrections.get(path),
         )
         self.models.append(model)
         return model
@@ -382,7 +381,7 @@ class _Loading:
         """Go on without heads; raises the error where they were wanted by name."""
         if self.plan.needs_heads:
             raise error
-        self.notes.append(f"running without heads: {error}")
+        self.notes.append(f"the heads do not draft: {error}")
         self.plan = self.plan.undrafted()
 
     def _heads(
@@ -600,6 +599,19 @@ def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Usage]) -> I
                 f"caches and scratch take {size_text(taken)} of {use.place.name}, and {size_text(expected)} were planned: "
                 "if memory runs short, use a smaller --ctx or --gpu-layers"
             )
+
+
+def held_of(allocated: Mapping[str, Usage], plan: LoadPlan, *, on_gpu: bool) -> Held:
+    """Return the memory that a pair holds; of mapped weights in RAM what was planned, see `unforeseen`."""
+    places = {name: usage.total_bytes for name, usage in allocated.items()}
+    if plan.options.loading(on_gpu=on_gpu) == "copy" or RAM not in allocated:
+        return Held(places)
+    mapped = allocated[RAM].weights_bytes
+    if plan.uses:
+        use = plan.uses[0]
+        mapped = min(mapped, use.target.weights_bytes + use.draft_model.weights_bytes)
+    places[RAM] = _without_weights(allocated[RAM]) + mapped
+    return Held(places, mapped)
 
 
 def _without_weights(taken: Usage) -> int:

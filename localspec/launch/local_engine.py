@@ -102,9 +102,10 @@ class LocalEngine(Engine):
     def prompt_length(self, request: Request) -> int:
         """Return how many tokens a prompt has."""
         assistant = self._runtime.assistant
-        if request.raw is not None:
+        if isinstance(request.raw, str):
             return len(raw_tokens(request.raw, assistant.models.tokenizer))
-        return len(assistant.prompt_tokens(assistant.known.conversation(request)))
+        conversation = assistant.known.conversation(request)
+        return len(assistant.prompt_tokens(conversation, request.options.think))
 
     def _submit(self, question: Question) -> None:
         try:
@@ -128,7 +129,7 @@ def before_question(assistant: Assistant, request: Request) -> int:
 
     def tokens(question: str) -> list[int]:
         this = msgspec.structs.replace(request, messages=(*system, Message.user(question)))
-        return assistant.prompt_tokens(assistant.known.conversation(this))
+        return assistant.prompt_tokens(assistant.known.conversation(this), this.options.think)
 
     return common(tokens("a"), tokens("b"))
 

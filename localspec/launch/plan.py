@@ -9,9 +9,10 @@ from localspec.calibration.calibrated import pair_costs, stored_costs, stored_he
 from localspec.decoding.costs import DOUBT, WORTH_TRYING, PairCosts, draft_model_could_win
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
+from localspec.engine.protocol import Held
 from localspec.errors import ModelFileError, PairMismatch, UsageError
 from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
-from localspec.launch.fit import context_with_room, plan_fit
+from localspec.launch.fit import context_with_room, plan_fit, require_room
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
 from localspec.models.architectures import (
@@ -57,7 +58,7 @@ class LoadPlan:
         draft_lora: file of an adapter for the draft model; None without one.
         left_out: costs of a pair whose draft model or heads are not loaded, since they never pay.
         heads: of the target, which draft instead of a draft model; in its file, where they are not MTP layers.
-        corrections: what the target's header should say instead, by keys.
+        corrections: what the headers of files should say instead, by keys.
     """
 
     target: Path
@@ -74,7 +75,7 @@ class LoadPlan:
     draft_lora: Path | None = None
     left_out: PairCosts | None = None
     heads: Heads | None = None
-    corrections: Mapping[str, int] = field(default_factory=dict)
+    corrections: Mapping[Path, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def needs_heads(self) -> bool:
@@ -120,6 +121,7 @@ def make_plan(
     parallel: int | None = 1,
     roomy: bool = False,
     least_ctx: int = 0,
+    beside: Held | None = None,
 ) -> LoadPlan:
     """Obtain and check what is to be loaded, all of it before the first, slow load begins.
 
@@ -129,8 +131,10 @@ def make_plan(
         parallel: how many sequences there will be; None is decided by their costs.
         roomy: take a larger context than the usual one where no size is given and it costs little.
         least_ctx: tokens of context that are needed where no size is given; as many are taken as the memory holds.
+        beside: what others hold that could be let go, see `Load`.
 
     Raises:
+        NoRoom: it would fit better without those others.
         ModelUnavailable: a model is not here and cannot be fetched.
         PairMismatch: draft model and target do not fit.
         ModelFileError: a file is no sound GGUF.
@@ -150,8 +154,6 @@ def make_plan(
     headers = _headers(files, names)
     headers, heads, about = _heads(request, headers, modes)
     notes = [*([] if heads is not None and heads.is_mtp else notes), *about]
-    corrected = corrections(headers[0])
-    headers[0] = replace(headers[0], metadata={**headers[0].metadata, **corrected})
     shared_vocab, across = _shared_vocab(headers, named=request.draft_model is not None)
     draft_model = files[1] if len(headers) > 1 else None
     adapter = _adapter(request, headers)
@@ -169,9 +171,20 @@ def make_plan(
         notes=(*notes, *across),
         draft_lora=None if adapter is None else adapter[0],
         heads=heads,
-        corrections=corrected,
+        corrections=dict(zip(files, map(corrections, headers), strict=False)),
     )
     shrinks = request.load.n_ctx is None
+    if beside is not None and plan.fit:
+        require_room(
+            headers,
+            options,
+            plan.draft_options,
+            heads,
+            beside,
+            parallel or 1,
+            adapter=adapter and adapter[1],
+            shrinks=shrinks,
+        )
     fitted = _fitted(plan, headers, adapter and adapter[1], shrinks=shrinks)
     left_out = _never_pays(fitted, parallel)
     if left_out is None:
@@ -200,6 +213,10 @@ def _files(
         alone = without_draft_model(name, models[0], models[1], request.target_load)
         if alone is not None:
             references, models, notes = references[:1], models[:1], [alone] if alone else []
+    if isinstance(models[0], ModelEntry) and models[0].older:
+        from localspec.launch.worth import newer_file  # noqa: PLC0415 - few files are
+
+        notes += newer_file(models[0], registry)
     store = Store(data_dir())
     files = [each if isinstance(each, Path) else store.path_of(each) for each in models]
     stored = [each for each in files if each is not None]
@@ -319,7 +336,7 @@ def _heads(
         if reason is None:
             return headers[:1], heads_of(target, exact=request.exact), notes
         if mtp_layers(target) and why_no_drafts(target) is None:
-            notes.append(f"{target.name} {reason}: they do not draft")
+            notes.append(f"its MTP layers do not draft: {target.name} {reason}")
     return headers, None, notes
 
 

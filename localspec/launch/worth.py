@@ -16,7 +16,7 @@ from localspec.llama.devices import offloads
 from localspec.models.entries import ModelEntry
 from localspec.models.inventory import inventory
 from localspec.models.recommend import ON_A_CPU
-from localspec.models.registry import load_registry
+from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store, is_here
 from localspec.options import LoadOptions
 from localspec.storage.files import size_text
@@ -94,6 +94,20 @@ def without_draft_model(
     if not draft_model_could_pay(*models, options) or not first_time(f"draft model of {name}"):
         return ""
     return f"{_described(models[1])} could make answers faster on this machine: {_how(name)}"
+
+
+def newer_file(entry: ModelEntry, registry: Registry) -> list[str]:
+    """Return a note, once on this machine, where the bare name of an older file means another one elsewhere."""
+    newer = registry.newer(entry)
+    if newer is None or entry.name != entry.base or not first_time(f"file {newer.sha256}"):
+        return []
+    drafter = registry.with_heads_for(newer)[:1]
+    models = list(dict.fromkeys([newer, *drafter]))
+    names, size = " ".join(each.name for each in models), sum(each.size_bytes for each in models)
+    heads = ", with heads that draft for it" if drafter else ""
+    return [
+        f"there is a newer file of {entry.name}{heads}: `localspec pull {names}` downloads {size_text(size)}"
+    ]
 
 
 def _absent(

@@ -209,6 +209,7 @@ class HeadSequence:
 
     truncate_s = 0.0
     in_chunks = 0
+    copies = True
     in_one_pass = False
 
     def __init__(self, heads: LlamaHeads, number: int, target: TargetRows) -> None:
@@ -358,7 +359,7 @@ class HeadSequence:
         rows += [self._own[place] for place in own if place in self._own]
         if len(rows) != end - start:
             raise PassFailed(
-                f"the heads need what the target computed of {end - start} tokens, and {len(rows)} are known"
+                f"the heads need what the target computed of {end - start} tokens, and only {len(rows)} of these tokens are known"
             )
         return np.stack(rows)
 

@@ -31,6 +31,7 @@ class LlamaSequence:
         truncate_s: seconds that removing parts of the memory took in all.
         in_chunks: so many of the tokens that it holds were evaluated in whole chunks from the first token on, as a
             prompt alone is.
+        copies: whether it may copy what another sequence holds.
     """
 
     # Of what no part can be removed but by snapshots: how many of the last tokens there are snapshots before.
@@ -42,6 +43,7 @@ class LlamaSequence:
         self._cached: list[int] = []
         self.truncate_s = 0.0
         self.in_chunks = 0
+        self.copies = True
         self.n_ctx = native.n_ctx
         self.n_vocab = native.n_vocab
         self.max_rows = native.max_rows

@@ -179,7 +179,7 @@ class _Sibling(LlamaSequence):
     def _known(self, tokens: Sequence[int]) -> tuple[int, "_Sibling | None"]:
         """Return how many of `tokens` are cached, and by whom, if it is worth copying."""
         own = LlamaSequence.common_prefix(self, tokens)
-        if not self.sharing or len(tokens) - own < _WORTH_COPYING:
+        if not (self.sharing and self.copies) or len(tokens) - own < _WORTH_COPYING:
             return own, None
         others = [each for each in self._family if each is not self]
         shared = [LlamaSequence.common_prefix(each, tokens) for each in others]

@@ -102,7 +102,7 @@ def why_no_target(header: "GgufHeader") -> str | None:
     held = _WITH_A_TARGET.get(header.architecture or "")
     if held is None:
         return None
-    return f"holds {held}, of use beside a model alone: give that as the target, and this as --draft-model"
+    return f"holds {held}, which draft for another model: give that model as the target, and this file as --draft-model"
 
 
 def why_no_drafts(header: "GgufHeader") -> str | None:
@@ -124,7 +124,7 @@ def why_no_draft_model(target: "GgufHeader", draft: "GgufHeader") -> str | None:
         return f"it holds {held}, and llama.cpp has no hooks for them in {target.architecture}"
     width, n_embd = _target_width(draft), _number(target, "embedding_length")
     if width != n_embd:
-        return f"it holds {held} for a target of width {width}, and this one has {n_embd}"
+        return f"it holds {held} for a target of width {width}, and this target has width {n_embd}"
     if architecture == _ASSISTANT:
         return None if _fits_cache(target, draft) else _form(held)
     return _why_not_followed(target, draft, held) or why_no_drafts(target)
@@ -145,13 +145,13 @@ def why_no_mtp(header: "GgufHeader", *, exact: bool = False) -> str | None:
     needed = ("nextn.eh_proj", *_MTP_TENSORS.get(architecture, ()))
     promised = range(max(0, blocks - count), blocks)
     if any(f"blk.{layer}.{name}.weight" not in names for layer in promised for name in needed):
-        return "promises MTP layers in its header, but they are not in the file"
+        return "promises MTP layers in its header, but these layers are not in the file"
     if architecture not in _WITH_MTP:
-        return f"has MTP layers of {architecture}, which llama.cpp or localspec cannot draft with"
+        return f"has MTP layers of {architecture}, and llama.cpp or localspec cannot draft with such layers"
     if count > 1 and architecture not in _WITH_SEVERAL_MTP:
-        return f"has {count} MTP layers, of which llama.cpp's graph of {architecture} runs a single one"
+        return f"has {count} MTP layers, and llama.cpp's graph of {architecture} runs a single MTP layer"
     if exact and architecture in _OTHERWISE_WITH_MTP:
-        return "is computed otherwise where its MTP layer drafts, which --exact rules out"
+        return "is computed otherwise while its MTP layer drafts, and --exact rules that out"
     return why_no_drafts(header)
 
 
@@ -187,10 +187,11 @@ def mtp_layers(header: "GgufHeader") -> int:
 def corrections(header: "GgufHeader") -> dict[str, int]:
     """Return what a header should say instead, by keys, where llama.cpp refuses it for MTP layers that the file lacks."""
     count, blocks = mtp_layers(header), _number(header, "block_count")
+    if count == 0 or header.architecture not in _REFUSED_WITHOUT:
+        return {}
     names = (each.name.split(".") for each in header.tensors if each.name.startswith("blk."))
     layers = (int(name[1]) for name in names if name[1].isdecimal())
-    lacks = all(layer < blocks - count for layer in layers) and count < blocks
-    if count == 0 or not lacks or header.architecture not in _REFUSED_WITHOUT:
+    if count >= blocks or any(layer >= blocks - count for layer in layers):
         return {}
     key = header.architecture
     return {f"{key}.nextn_predict_layers": 0, f"{key}.block_count": blocks - count}
@@ -199,15 +200,15 @@ def corrections(header: "GgufHeader") -> dict[str, int]:
 def heads_of(
     target: "GgufHeader", file: "GgufHeader | None" = None, *, exact: bool = False
 ) -> Heads | None:
-    """Return the heads of a target: those of a file that fits, else its own MTP layers; None if there are none to draft with.
+    """Return the heads of a target: those that a file holds, else its own MTP layers; None if there are none to draft with.
 
     Args:
         target: its header.
-        file: of the draft model; None without one.
+        file: of what was paired with it; None without such a file.
         exact: as in `why_no_mtp`.
     """
-    if file is not None:
-        return heads_in(file)
+    if file is not None and (held := heads_in(file)) is not None:
+        return held
     if why_no_mtp(target, exact=exact) is not None:
         return None
     return Heads(count=mtp_layers(target), of_outputs=target.architecture in _OF_OUTPUTS)
@@ -216,7 +217,7 @@ def heads_of(
 def how_it_drafts(header: "GgufHeader") -> str | None:
     """Return what is special about drafting with a file, in a few words; None if nothing is."""
     if (held := _WITH_A_TARGET.get(header.architecture or "")) is not None:
-        return f"{held} for a target of width {_target_width(header)}: --draft-model with --draft heads"
+        return f"{held} for a target of width {_target_width(header)}: give the file as --draft-model, with --draft heads"
     parts = [why_no_target(header) or why_no_drafts(header)]
     if header.architecture in WITH_SNAPSHOTS:
         parts.append("keeps a recurrent state: drafts of up to 7 tokens")
@@ -236,14 +237,14 @@ def _why_not_followed(target: "GgufHeader", draft: "GgufHeader", held: str) -> s
     n_layers = _number(target, "block_count") - _number(target, "nextn_predict_layers")
     last = n_layers - (target.architecture not in _WITH_LAST_OUTPUT)
     if not layers or not all(0 <= layer <= last for layer in layers):
-        return f"it holds {held} for layers {layers}, and the target has {n_layers}"
+        return f"it holds {held} for the target's layers {layers}, and this target has {n_layers} layers"
     own = {tensor.name: tensor for tensor in draft.tensors}
     fits = _is_block if draft.architecture == _DFLASH else _is_eagle3
     if not fits(draft) or ("d2t" in own and own["d2t"].type_name.upper() != "I64"):
         return _form(held)
     lends = {"token_embd.weight", "output.weight"} - own.keys()
     if lends and _number(draft, "embedding_length") != _number(target, "embedding_length"):
-        return f"it holds {held} that lack {' and '.join(sorted(lends))}, and the target's are of another width"
+        return f"it holds {held} without {' and '.join(sorted(lends))}, and this target's tensors of that name have another width"
     return None
 
 
@@ -288,7 +289,7 @@ def _target_width(draft: "GgufHeader") -> int:
 
 
 def _form(held: str) -> str:
-    return f"it holds {held} of a form that llama.cpp or localspec does not take"
+    return f"it holds {held} of a form that llama.cpp or localspec cannot use"
 
 
 def _values(header: "GgufHeader", key: str) -> list[int]:

@@ -208,6 +208,7 @@ class ModelFacts(_Table, frozen=True, kw_only=True):
         tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
         embedding: of a model that makes vectors of texts, and writes none; None of others.
         heads: that its file has; None where it has none, or no source says so.
+        older: whether its bare name means another file now, but where this one alone is on the machine.
     """
 
     year: Annotated[int, Meta(ge=2020, le=2100)] | None = None
@@ -223,6 +224,7 @@ class ModelFacts(_Table, frozen=True, kw_only=True):
     tokenizer: Sha256 | None = None
     embedding: Embedding | None = None
     heads: HeadsEntry | None = None
+    older: bool = False
 
 
 class ModelEntry(ModelFacts, frozen=True):

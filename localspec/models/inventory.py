@@ -131,7 +131,9 @@ def facts_of(reference: str, registry: Registry, store: Store) -> dict[str, Fact
 
 
 def _of_file(path: Path, header: GgufHeader) -> dict[str, Fact]:
-    tokenizer = header.tokenizer
+    # Heads alone often have none.
+    tokenizer = header.tokenizer if "tokenizer.ggml.tokens" in header.metadata else None
+    names = (tokenizer.model, tokenizer.pre) if tokenizer else ()
     file_type = header.metadata.get("general.file_type")
     return {
         "architecture": header.architecture,
@@ -141,8 +143,8 @@ def _of_file(path: Path, header: GgufHeader) -> dict[str, Fact]:
         "quant": _FILE_TYPES.get(file_type) if isinstance(file_type, int) else None,
         "drafting": how_it_drafts(header),
         "licence": header.text("general.license"),
-        "tokenizer": " ".join(filter(None, (tokenizer.model, tokenizer.pre))),
-        "n_vocab": tokenizer.n_vocab,
+        "tokenizer": " ".join(filter(None, names)) or None,
+        "n_vocab": tokenizer.n_vocab if tokenizer else None,
         "chat_template": header.chat_template is not None,
         "path": str(path),
         "where": where(path),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localspec.models.architectures import WITH_SNAPSHOTS, Heads, mtp_layers
+from localspec.models.architectures import WITH_SNAPSHOTS, Heads, corrections, mtp_layers
 from localspec.models.gguf import GgufHeader, TensorInfo
 from localspec.models.gguf_encoding import GGML_TYPES, Value
 from localspec.options import HEADS_MEMORY, LoadOptions
@@ -100,6 +100,7 @@ def model_shape(
     """
     if adapter is not None:
         header = replace(header, tensors=(*header.tensors, *adapter.tensors))
+    header = replace(header, metadata={**header.metadata, **corrections(header)})
     keys = _Keys(header)
     n_layers, n_embd = keys.number("block_count"), keys.number("embedding_length")
     if not 0 < n_layers <= _MOST_LAYERS or n_embd == 0:
@@ -173,7 +174,7 @@ def heads_shape(target: GgufHeader, heads: Heads, file: GgufHeader | None) -> Mo
         input_bytes=_total(outside) - output_bytes + target_rows_bytes(big, heads),
         output_bytes=output_bytes,
         tied=False,
-        every_row=not heads.is_mtp,
+        every_row=bool(heads.layers),
     )
 
 

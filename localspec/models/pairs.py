@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, PairMismatch
-from localspec.models.architectures import heads_in, why_no_draft_model
+from localspec.models.architectures import heads_in, mtp_layers, why_no_draft_model
 from localspec.models.entries import ModelEntry, PairEntry, shards_of
-from localspec.models.gguf import GgufHeader, read_header, read_model
+from localspec.models.gguf import GgufHeader, merged, read_header, read_model
 from localspec.models.names import look_up
 from localspec.models.registry import Registry
 from localspec.models.repository import find_header, local_file
@@ -266,8 +266,12 @@ def _read_side(reference: str, registry: Registry) -> Side:
         header = read_model(model)
         size_bytes = header.size_bytes
     else:
-        header, fetched = find_header(shards_of(model)[0], reference)
-        size_bytes = model.size_bytes
+        first, *others = shards_of(model)
+        parts = [find_header(first, reference)]
+        if mtp_layers(parts[0][0]):  # the last layers, which are in the last file
+            parts += [find_header(each, reference) for each in others]
+        header = merged([part for part, _ in parts], reference)
+        size_bytes, fetched = model.size_bytes, sum(size for _, size in parts)
     header = replace(header, name=reference)
     return Side(reference, header, size_bytes, fetched, fingerprint(header.tokenizer))
 

@@ -98,6 +98,11 @@ class Registry:
             each for each in apart if each.heads and self.find(each.heads.target or "") == target
         ]
 
+    def newer(self, entry: ModelEntry) -> ModelEntry | None:
+        """Return the model whose file has the bare name of an older one; None for one that is not older."""
+        alike = (each for each in self.models.values() if each.base == entry.base)
+        return next((each for each in alike if not each.older), None) if entry.older else None
+
     def writing(self) -> "Registry":
         """Return what is left without models that write nothing."""
         models = {name: each for name, each in self.models.items() if each.writes}
@@ -165,7 +170,8 @@ def load_registry(path: Path | None = None, *, tailored: bool = True) -> Registr
     if os.path.lexists(user):
         registry = parse_registry(_text(user), shown(user), registry)
     root = data_dir()
-    models, pairs = with_pins(registry.models, root), dict(registry.pairs)
+    registry = _with_older(replace(registry, models=with_pins(registry.models, root)), root)
+    models, pairs = dict(registry.models), dict(registry.pairs)
     for entry in TAILORED.load(root).values() if tailored else ():
         from localspec.models.store import Store  # noqa: PLC0415 - on most machines nothing was made
 
@@ -177,6 +183,38 @@ def load_registry(path: Path | None = None, *, tailored: bool = True) -> Registr
             models[entry.name] = entry
             pairs[pair.name] = structs.replace(pair, draft="model", draft_model=entry.name)
     return replace(registry, models=models, pairs=pairs)
+
+
+def _with_older(registry: Registry, root: Path) -> Registry:
+    """Return a registry in which bare names mean older files where these alone are on this machine; they have no heads."""
+    for entry in registry.models.values():
+        newer = registry.newer(entry)
+        if (
+            newer is None
+            or newer.name != entry.base
+            or not (root / "blobs" / entry.sha256).exists()
+        ):
+            continue
+        from localspec.models.store import Store  # noqa: PLC0415 - on most machines there is none
+
+        if Store(root).path_of(entry) is None or Store(root).path_of(newer) is not None:
+            continue
+        changed = {
+            entry.name: structs.replace(entry, name=entry.base),
+            newer.name: structs.replace(newer, name=newer.full_name),
+        }
+        pairs = dict(registry.pairs)
+        for each in registry.with_heads_for(newer):
+            if each is newer or each.heads is None:
+                continue
+            heads = structs.replace(each.heads, target=newer.full_name)
+            changed[each.name] = structs.replace(each, heads=heads)
+            for pair in registry.pairs.values():
+                if (pair.target, pair.draft_model) == (newer.name, each.name):
+                    pairs[pair.name] = structs.replace(pair, draft="lookup", draft_model=None)
+        every = (changed.get(name, each) for name, each in registry.models.items())
+        registry = replace(registry, models={each.name: each for each in every}, pairs=pairs)
+    return registry
 
 
 class _File(Struct, forbid_unknown_fields=True):

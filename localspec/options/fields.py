@@ -1,6 +1,6 @@
 """Options of a reply as JSON fields: lines of a batch and bodies of all HTTP interfaces are read here, and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from localspec.errors import UsageError
@@ -19,6 +19,8 @@ _EFFORTS = {
     **dict.fromkeys(("high", "xhigh", "max"), "high"),
 }
 _EFFORT, _BUDGET, _SWITCHES = "reasoning_effort", "thinking_budget", ("enable_thinking", "thinking")
+THINKING = (_EFFORT, "chat_template_kwargs", "reasoning_budget_tokens")
+"""What OpenAI's form has in place of `think`."""
 _BAN = -100
 """The bias that OpenAI calls a ban."""
 
@@ -43,6 +45,7 @@ def think_of(
     effort: str | None = None,
     variables: Mapping[str, Any] | None = None,
     budget: int | None = None,
+    names: Sequence[str] = THINKING,
 ) -> str | int | None:
     """Return what `think` is by fields of other interfaces; None where they do not say.
 
@@ -50,29 +53,33 @@ def think_of(
         effort: OpenAI's `reasoning_effort`.
         variables: `chat_template_kwargs`; of these, a switch or an effort that is off counts first, then a budget, then an effort.
         budget: most tokens of thoughts; less than none is no limit.
+        names: what the user calls these three.
 
     Raises:
-        UsageError: a variable is none of thinking, or is of the wrong kind.
+        UsageError: a variable is none of thinking, or is of the wrong kind, or out of its range.
     """
+    effort_name, variables_name, budget_name = names
     given = {name: each for name, each in (variables or {}).items() if each is not None}
     known = (*_SWITCHES, _EFFORT, _BUDGET)
     for name, value in given.items():
         if name not in known:
             raise UsageError(
-                f"chat_template_kwargs has {cut(name)}: only {', '.join(known)} are supported"
+                f"{variables_name} has {cut(name)}: only {', '.join(known)} are supported"
             )
         kind = bool if name in _SWITCHES else str if name == _EFFORT else int
         if type(value) is not kind:
-            raise UsageError(
-                f"chat_template_kwargs.{name} is {cut(value)}: it takes {_KINDS[kind]}"
-            )
+            raise UsageError(f"{variables_name}.{name} is {cut(value)}: it takes {_KINDS[kind]}")
     switches = [given[each] for each in _SWITCHES if each in given]
     if False in switches:
         return "off"
     most: int | None = given.get(_BUDGET, budget)
+    if most is not None and most >= 0 and _OPTIONS["think"].problem(str(most)) is not None:
+        name = f"{variables_name}.{_BUDGET}" if _BUDGET in given else budget_name
+        raise UsageError(f"{name} is {cut(most)}: it takes a number of tokens below a billion")
     effort = given.get(_EFFORT, effort)
     if effort is not None and effort not in _EFFORTS:
-        raise UsageError(f"{_EFFORT} is {cut(effort)}: choose one of {', '.join(_EFFORTS)}")
+        name = f"{variables_name}.{_EFFORT}" if _EFFORT in given else effort_name
+        raise UsageError(f"{name} is {cut(effort)}: choose one of {', '.join(_EFFORTS)}")
     level: str | None = None if effort is None else _EFFORTS[effort]
     if level != "off" and most is not None and most >= 0:
         return most

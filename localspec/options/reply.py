@@ -91,6 +91,8 @@ class ReplyOptions:
         sampling: how a row of logits becomes a choice.
         seed: Same seed, same text. Default: random.
         max_tokens: Stop after N tokens.
+        min_tokens: No token that ends the answer is chosen before so many; a stop text still ends it.
+        ignore_eos: No token that ends the answer is ever chosen.
         stop_loops: Stop an answer that repeats itself.
         stop: Stop before this text; can be repeated.
         grammar: Make the answer follow this GBNF grammar.
@@ -124,11 +126,17 @@ class ReplyOptions:
         numbers=True,
         takes="on, off, low, medium, high or a number of tokens",
     )
+    min_tokens: int = option(0, least=0)
+    ignore_eos: bool = option(False)
 
     def __post_init__(self) -> None:
         check(self)
         if "" in self.stop:
             raise UsageError('a stop string is "": give it at least one character')
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise UsageError(
+                f"min_tokens {self.min_tokens} and max_tokens {self.max_tokens} cannot be combined: raise the latter"
+            )
         given = [name for name in GRAMMARS if getattr(self, name) is not None]
         if len(given) > 1:
             raise UsageError(f"{' and '.join(given)} cannot be combined: give one of them")

@@ -80,6 +80,10 @@ def _refuse(request: Request) -> None:
         (request.draft is not None, "draft"),
         (request.infill is not None, "infill"),
         (request.logprobs is not None, "logprobs"),
+        (request.echo, "echo"),
+        (isinstance(request.raw, tuple), "a prompt of token ids"),
+        (request.options.min_tokens > 0, "min_tokens"),
+        (request.options.ignore_eos, "ignore_eos"),
         (request.options.stop_loops, "stop_loops"),
     ):
         if is_wanted:

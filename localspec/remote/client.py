@@ -226,7 +226,7 @@ class Client:
         offer = request.call_policy.offer(names, calls_made(request.messages))
         body = body_of(request, self._kind, self.model, offer, self._given)
         path = "/chat/completions" if request.raw is None else "/completions"
-        tokens = self._estimate(request.messages, request.tools, request.raw or "")
+        tokens = self._estimate(request.messages, request.tools, str(request.raw or ""))
         reply, gate, reason = RemoteReply(request, offer, tokens), _gate(request), None
 
         def emit(events: Iterable[Event]) -> None:

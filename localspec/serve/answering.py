@@ -22,18 +22,16 @@ from starlette.types import Scope, Send
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.chat.events import Delta, Finished, Prefilling, Started, StreamEvent
+from localspec.chat.events import Delta, Echo, Finished, Prefilling, Started, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.engine import Busy
 from localspec.engine.protocol import Detokenize, ReplyEvents, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
-from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import CLIENT, GATE, code_of, error_body, status_of
-from localspec.serve.residence import Residence, ServedModel
+from localspec.serve.residence import Residence, ServedModel, State
 
 T = TypeVar("T")
 Body = Mapping[str, Any]
@@ -68,6 +66,11 @@ class PromptProgress:
         elif isinstance(event, Prefilling):
             self.done = self.cached + event.done_tokens
 
+    @property
+    def figures(self) -> dict[str, int]:
+        """How many tokens there are, and how many are read; none while it has not begun."""
+        return {"prompt_tokens": self.total, "read_tokens": self.done} if self.total else {}
+
     def __str__(self) -> str:
         """Return it in a line."""
         return f"reading {self.done} of {self.total} tokens" if self.total else "waiting for a slot"
@@ -78,15 +81,13 @@ class Service:
     """Answers with a model.
 
     Args:
-        backend: has the engine.
-        residence: has it load the model.
+        residence: has the engines, and loads models.
         catalogue: the models that a request may name.
         since: when the server was started, in Unix seconds.
         model: the model that answers.
         rules: for calls of any request, beside its own.
     """
 
-    backend: Backend
     residence: Residence
     catalogue: Catalogue
     since: int
@@ -99,19 +100,35 @@ class Service:
         return self.model.name
 
     @property
+    def exact(self) -> bool:
+        """Whether no bit depends on drafting, see `LaunchOptions`."""
+        return self.model.launch.exact
+
+    @property
     def loaded(self) -> ServedModel:
-        """The model in memory; where none is, the one for requests that name none."""
-        return self.residence.loaded or self.model
+        """The model in memory, the one for requests that name none before others; that one, too, where none is."""
+        loaded = self.residence.loaded
+        return self.model if self.model in loaded or not loaded else loaded[0]
+
+    @property
+    def states(self) -> dict[str, State]:
+        """The states of the models that are or were in memory, by all names."""
+        states = self.residence.states
+        for model in self.catalogue.models:
+            if model.name in states:
+                states |= dict.fromkeys(model.names, states[model.name])
+        return states
 
     @property
     def state(self) -> str:
-        """Whether it can answer: `ok`, `loading`, `unloaded` until the next request, or `lost`."""
-        if self.backend.lost:
+        """Whether it can answer: `ok`, `loading`, `unloaded` until the next request, or `lost`, as the model for requests that name none may be."""
+        states = self.residence.states
+        if states.get(self.name) == "lost":
             return "lost"
-        if self.backend.ready:
-            return "ok"
-        resting = self.residence.loaded is None and not self.residence.changing
-        return "unloaded" if resting else "loading"
+        found = next(
+            (each for each in ("loaded", "loading", "lost") if each in states.values()), "unloaded"
+        )
+        return "ok" if found == "loaded" else found
 
     @property
     def options(self) -> ReplyOptions:
@@ -144,8 +161,10 @@ class Service:
             call_policy=request.call_policy.under(self.rules),
             rounds=False,
         )
-        answers = self.backend.answers(request)
-        async with self.residence.use(self.model), aclosing(answers) as notices:
+        async with (
+            self.residence.use(self.model) as backend,
+            aclosing(backend.answers(request)) as notices,
+        ):
             async for notice in notices:
                 if isinstance(notice, Finished):
                     yield _emptied(notice) if empty else notice
@@ -153,7 +172,7 @@ class Service:
                     for event in notice.events:
                         if not isinstance(event, Delta):
                             progress.note(event)
-                        elif not empty:
+                        elif not empty or isinstance(event, Echo):
                             yield event
 
     async def check(self, request: Request) -> None:
@@ -163,34 +182,36 @@ class Service:
             ContextOverflow: it is too long.
             Refused: it cannot be rendered.
         """
-        ready = self.backend.ready
-        if ready is None or self.residence.loaded != self.model or request.infill is not None:
+        resident, ready = self.residence.resident(self.model), self.residence.ready(self.model)
+        if resident is None or ready is None or request.infill is not None:
             return
         policy = request.call_policy.under(self.rules)
-        try:
-            if request.raw is None:
-                tools = [each for each in request.tools if policy.offers(each.name)]
-                tokens = await self.backend.count(request.messages, tools)
-            else:
-                raw = await self.backend.tokens(Tokenize(0, request.raw, add_special=True))
-                tokens = len(raw.tokens)
-        except Busy:  # it is one of those that are under way itself
-            return
+        if request.raw is None:
+            tools = [each for each in request.tools if policy.offers(each.name)]
+            think = request.options.think
+            tokens = await resident.backend.count(request.messages, tools, think)
+        else:
+            ids = request.raw
+            if isinstance(ids, str):
+                ids = (await resident.backend.tokens(Tokenize(0, ids, add_special=True))).tokens
+            tokens = len(ids)
         if tokens >= ready.n_ctx:
             raise ContextOverflow(
                 f"the prompt has {tokens} tokens and the context holds {ready.n_ctx}: shorten it, or raise --ctx"
             )
 
-    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
-        """Return how many tokens a conversation takes, once the model is there."""
-        async with self.residence.use(self.model):
+    async def count(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+    ) -> int:
+        """Return how many tokens a conversation takes, once the model is there, where the reply is to `think` so."""
+        async with self.residence.use(self.model) as backend:
             offered = [each for each in tools if self.rules.offers(each.name)]
-            return await self.backend.count(messages, offered)
+            return await backend.count(messages, offered, think)
 
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids, once the model is there."""
-        async with self.residence.use(self.model):
-            return await self.backend.tokens(question)
+        async with self.residence.use(self.model) as backend:
+            return await backend.tokens(question)
 
 
 def _emptied(done: Finished) -> Finished:
@@ -222,7 +243,7 @@ class AnswerForm(ABC):
         """Return the events that come after all answers."""
         return ()
 
-    def ping(self, number: int) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
+    def ping(self, number: int, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
         """Return the events of the n-th ping beside its comment."""
         return ()
 
@@ -300,7 +321,7 @@ class Answers:
                     happened = first or await events.next(PING_EVERY_S)
                     first = None
                     if happened is None:
-                        ping = _encoded(self.form.ping(next(pings))) or "\n"
+                        ping = _encoded(self.form.ping(next(pings), progress)) or "\n"
                         await write(f": {progress}\n{ping}")
                         continue
                     left -= isinstance(happened[1], Finished)

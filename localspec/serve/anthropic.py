@@ -16,7 +16,7 @@ from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.messages import Message, from_json
-from localspec.options.fields import think_of
+from localspec.options.fields import think_of, with_fields
 from localspec.serve.answering import (
     AnswerForm,
     Answers,
@@ -37,21 +37,13 @@ _DELTA_EVERY = 12
 Anthropic's own clients leave pings out before they look how long nothing came, and Claude Code gives up after 300 s;
 so now and then there is a `message_delta` without a change, of which a stream may have several.
 """
+_NAMES = ("output_config.effort", "thinking", "thinking.budget_tokens")
 _ENDS = {
     **dict.fromkeys(CUT, "max_tokens"),
     StopReason.STOP_STRING: "stop_sequence",
     StopReason.TOOL_CALL: "tool_use",
     StopReason.GATED: "refusal",
 }
-
-
-class CountBody(AnswerFields, kw_only=True):
-    """A conversation."""
-
-    messages: list[Any]
-    system: str | list[Any] = ""
-    tools: Any = None
-    tool_choice: Any = None
 
 
 class OutputConfig(msgspec.Struct):
@@ -68,13 +60,22 @@ class Thinking(msgspec.Struct):
     budget_tokens: int | None = None
 
 
+class CountBody(AnswerFields, kw_only=True):
+    """A conversation."""
+
+    messages: list[Any]
+    system: str | list[Any] = ""
+    tools: Any = None
+    tool_choice: Any = None
+    output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
+    thinking: Thinking = msgspec.field(default_factory=Thinking)
+
+
 class MessagesBody(CountBody, kw_only=True):
     """A conversation to answer."""
 
     max_tokens: int | None = None
-    output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
     output_format: dict[str, Any] | None = None
-    thinking: Thinking = msgspec.field(default_factory=Thinking)
     stop_sequences: list[str] = msgspec.field(default_factory=list)
 
 
@@ -94,7 +95,8 @@ async def messages(request: HttpRequest, service: Service) -> Answers:
         0,
         _messages(body),
         options,
-        draft=body.draft(exact=service.backend.exact),
+        draft=body.draft(exact=service.exact),
+        keep=body.keep,
         tools=offer.tools,
         call_policy=offer.policy,
     )
@@ -107,17 +109,19 @@ async def count_tokens(request: HttpRequest, service: Service) -> Response:
     body = await body_of(request, CountBody)
     service = service.of(body.model)
     offer = anthropic_offer(body.tools, body.tool_choice)
-    tokens = await unless_gone(request, service.count(_messages(body), offer.tools))
+    options = with_fields(service.options, {"think": _think(body)})
+    counted = service.count(_messages(body), offer.tools, options.think)
+    tokens = await unless_gone(request, counted)
     return JSONResponse({"input_tokens": tokens})
 
 
-def _think(body: MessagesBody) -> str | int | None:
+def _think(body: CountBody) -> str | int | None:
     """Return how to think; where a body does not say, an effort is one of words alone."""
     wanted = body.thinking
     if wanted.type is None:
         return None
     switch = {"enable_thinking": wanted.type != "disabled"}
-    return think_of(body.output_config.effort, switch, wanted.budget_tokens)
+    return think_of(body.output_config.effort, switch, wanted.budget_tokens, _NAMES)
 
 
 class MessageForm(AnswerForm):
@@ -161,10 +165,10 @@ class MessageForm(AnswerForm):
             yield {"type": "message_delta", "delta": self._ending(event.reply), **self._end(event)}
             yield {"type": "message_stop"}
 
-    def ping(self, number: int) -> Iterable[Body]:
-        """Return a ping, or now and then an event that changes nothing."""
+    def ping(self, number: int, progress: PromptProgress) -> Iterable[Body]:
+        """Return a ping with how far the prompt is read, or now and then an event that changes nothing."""
         if number % _DELTA_EVERY:
-            yield {"type": "ping"}
+            yield {"type": "ping", **progress.figures}
         else:
             nothing = {"stop_reason": None, "stop_sequence": None}
             yield {"type": "message_delta", "delta": nothing, "usage": {"output_tokens": 0}}

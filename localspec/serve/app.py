@@ -4,6 +4,8 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,9 +34,23 @@ _POSTS: dict[str, Handler] = {
     "/v1/responses": responses.responses,
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
+    "/completion": llama_server.completion,
     "/infill": llama_server.infill,
     "/tokenize": llama_server.tokenize,
     "/detokenize": llama_server.detokenize,
+}
+_PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+}
+"""A page for people; it holds no data, so that it needs no key."""
+_PAGE_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
 }
 
 
@@ -48,23 +64,42 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
     """
 
     async def health(_: Request) -> Response:
-        backend, state = service.backend, service.state
-        figures = {
+        residence, state = service.residence, service.state
+        waiting = residence.waiting
+        figures: dict[str, Any] = {
             "status": state,
             "model": service.loaded.name,
-            "under_way": backend.under_way + service.residence.waiting,
-            "running": metrics.running,
-            "waiting": metrics.waiting + service.residence.waiting,
+            "under_way": residence.under_way,
+            "running": metrics.running(),
+            "waiting": metrics.waiting() + waiting.total(),
+            "reading": metrics.reading,
+            "models": {
+                name: {
+                    "status": each,
+                    "running": metrics.running(name),
+                    "waiting": metrics.waiting(name) + waiting[name],
+                }
+                for name, each in residence.states.items()
+            },
         }
-        if backend.lost:
-            figures["reason"] = backend.lost
+        lost = {each.model.name: each.backend.lost for each in residence.residents}
+        for name, reason in lost.items():
+            if reason:
+                figures["models"][name]["reason"] = figures["reason"] = reason
         return JSONResponse(figures, 200 if state in {"ok", "unloaded"} else 503)
 
     async def measured(_: Request) -> Response:
-        return Response(metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+        text = metrics.text(service.residence.states)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def page(request: Request) -> Response:
+        name, kind = _PAGE[request.url.path]
+        text = (Path(__file__).parent / "page" / name).read_bytes()
+        return Response(text, media_type=kind, headers=_PAGE_HEADERS)
 
     app = Starlette(
         routes=[
+            *(Route(path, page) for path in _PAGE),
             Route("/health", health),
             Route("/metrics", measured),
             *(
@@ -75,7 +110,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         ],
         exception_handlers={HTTPException: _wrong_address, Exception: _fault},
     )
-    return guarded(app, guard, metrics.refuse)
+    return guarded(app, guard, metrics.refuse, _PAGE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

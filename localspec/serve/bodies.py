@@ -27,7 +27,7 @@ _UNSUPPORTED: Mapping[str, Any] = {
     "typical_p": 1,
     "top_n_sigma": -1,
     # what ends an answer, and what it is made of
-    **dict.fromkeys(("ignore_eos", "min_tokens", "stop_token_ids", "include_stop_str_in_output")),
+    **dict.fromkeys(("stop_token_ids", "include_stop_str_in_output")),
     **dict.fromkeys(("bad_words", "allowed_token_ids", "use_beam_search", "echo", "background")),
     "best_of": 1,
     "length_penalty": 1,
@@ -41,6 +41,8 @@ _UNSUPPORTED: Mapping[str, Any] = {
     # the prompt
     **dict.fromkeys(("chat_template", "continue_final_message", "documents", "lora")),
     "chat_template_kwargs": {"enable_thinking": True},
+    "reasoning_effort": "none",
+    "reasoning_budget_tokens": -1,
     # what OpenAI and Anthropic run themselves
     **dict.fromkeys(("web_search_options", "mcp_servers", "audio")),
     "modalities": ["text"],
@@ -66,9 +68,17 @@ class AnswerFields(msgspec.Struct, kw_only=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repeat_penalty: float | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+    cache_prompt: bool = True
     seed: int | None = None
     stream: bool = False
     localspec: Own = msgspec.field(default_factory=Own)
+
+    @property
+    def keep(self) -> int | None:
+        """How much of what was evaluated before may be used, see `Request`."""
+        return None if self.cache_prompt else 0
 
     def draft(self, *, exact: bool) -> str | None:
         """Return what drafts; None takes what the server was started with.
@@ -153,9 +163,9 @@ async def reply_options(
     if form == {} or (isinstance(form, dict) and form.get("type") == "text" and structured):
         given[FORMAT] = None
     given["max_tokens"] = None if limit is None or limit < 0 else max(1, limit)
-    options = with_fields(usual, given)
     if limit is not None and limit < 0:
-        options = replace(options, max_tokens=None)
+        usual = replace(usual, max_tokens=None)
+    options = with_fields(usual, given)
     if options.answer_grammar is None:
         return options
     schema, strict = (None, True) if given[FORMAT] is None else schema_of(given[FORMAT])

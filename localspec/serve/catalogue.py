@@ -21,16 +21,24 @@ class Catalogue:
     """The models that requests may name.
 
     Args:
-        first: what the server was started with.
-        names: of that.
+        models: what the server was started with; the first is that of requests which name none.
         options_of: returns how a model answers where a request does not say, by its name.
-        pinned: whether there is no other.
+        pinned: whether there are no others.
     """
 
-    first: ServedModel
-    names: tuple[str, ...]
+    models: tuple[ServedModel, ...]
     options_of: Callable[[str], ReplyOptions]
     pinned: bool = False
+
+    @property
+    def first(self) -> ServedModel:
+        """The model of requests that name none."""
+        return self.models[0]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what the server was started with."""
+        return [name for each in self.models for name in (each.name, *each.names)]
 
     def find(self, name: str) -> ServedModel:
         """Return the model of a name; an empty one is the first's.
@@ -38,8 +46,9 @@ class Catalogue:
         Raises:
             NotFound: there is none, or it is not on the disk.
         """
-        if not name or name in self.names:
-            return self.first
+        started = self._started(name) if name else self.first
+        if started is not None:
+            return started
         if self.pinned:
             raise NotFound(
                 f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
@@ -59,12 +68,14 @@ class Catalogue:
                 f"there is no model {name[:80]!r}: ask for {self.first.name}, or another that /v1/models lists"
             )
         called, launch = entry
-        if called in self.names:
-            return self.first
-        return ServedModel(called, launch, self.options_of(called))
+        return self._started(called) or ServedModel(called, launch, self.options_of(called))
+
+    def _started(self, name: str) -> ServedModel | None:
+        """Return the model of a name, if the server was started with it."""
+        return next((each for each in self.models if name in (each.name, *each.names)), None)
 
     def listed(self) -> list[str]:
-        """Return the names that requests may have, those of the first before the others."""
+        """Return the names that requests may have, those of what the server was started with before the others."""
         names = dict.fromkeys(self.names)
         if not self.pinned:
             names |= dict.fromkeys(_here(load_registry(), Store(data_dir())))

@@ -74,18 +74,21 @@ class Guard:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def guarded(app: ASGIApp, guard: Guard, refused: Callable[[int], None]) -> ASGIApp:
+def guarded(
+    app: ASGIApp, guard: Guard, refused: Callable[[int], None], public: Collection[str] = ()
+) -> ASGIApp:
     """Return an app behind a `Guard`.
 
     Args:
         app: sees only what is let in, with `CLIENT` and `GATE` in its scope.
         guard: lets in.
         refused: takes the status of every answer that is an error.
+        public: paths that need no key.
     """
     hosts = guard.hosts or ()
     pages = rf"https?://({'|'.join(map(re.escape, hosts))})(:\d+)?" if hosts else None
     origins = _Origins(
-        _Keys(app, guard),
+        _Keys(app, guard, public),
         allow_origins=guard.origins,
         allow_origin_regex=pages,
         allow_methods=("GET", "POST"),
@@ -99,13 +102,14 @@ def guarded(app: ASGIApp, guard: Guard, refused: Callable[[int], None]) -> ASGIA
 class _Keys:
     """Answers 401 without a key; else puts the client and its gate into the scope."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, public: Collection[str]) -> None:
         self._app = app
         self._guard = guard
+        self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        if not self._guard.has_key(headers):
+        if scope["path"] not in self._public and not self._guard.has_key(headers):
             reason = "the API key is missing or wrong: send it as Authorization: Bearer KEY"
             await error_of(scope, 401, reason)(scope, receive, send)
             return
@@ -119,8 +123,11 @@ class _Origins(CORSMiddleware):
     """Tells web pages what they may ask; others get 403, since headers alone do not keep a page from sending a simple POST."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        origin = Headers(scope=scope).get("origin")
-        if origin is None or self.is_allowed_origin(origin):
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        # The server's own page, whose host `TrustedHostMiddleware` let in; where it lets any in, a key is needed.
+        own = origin is not None and origin.partition("://")[2] == headers.get("host")
+        if origin is None or own or self.is_allowed_origin(origin):
             await super().__call__(scope, receive, send)
             return
         reason = f"web pages of {origin[:60]!r} may not ask: name them with --cors"

@@ -45,7 +45,7 @@ class Snippet(msgspec.Struct):
 
 
 class InfillBody(CompletionBody, kw_only=True):
-    """A gap, and how to fill it in. What limits the time of a prompt, `samplers`, and other fields are ignored."""
+    """A gap, and how to fill it in, or a text to go on with. What limits the time of a prompt, and other fields are ignored."""
 
     input_prefix: str = ""
     input_suffix: str = ""
@@ -54,7 +54,6 @@ class InfillBody(CompletionBody, kw_only=True):
     n_indent: int = 0
     t_max_predict_ms: float = 0
     n_cmpl: int | None = None
-    samplers: Any = None
     response_fields: list[str] = msgspec.field(default_factory=list)
 
 
@@ -69,11 +68,23 @@ async def infill(request: HttpRequest, service: Service) -> Answers:
         indent=body.n_indent,
         within_s=body.t_max_predict_ms / 1000 if body.t_max_predict_ms > 0 else None,
     )
+    return await _continued(body, service, Request(0, (), infill=gap))
+
+
+async def completion(request: HttpRequest, service: Service) -> Answers:
+    """Go on with a text as it is, as Continue asks for it."""
+    body = await body_of(request, InfillBody)
+    return await _continued(body, service.of(body.model), Request(0, (), raw=body.prompt))
+
+
+async def _continued(body: InfillBody, service: Service, prompt: Request) -> Answers:
+    """Return the answers to a prompt, as its body says."""
     if body.seed is not None and body.seed < 0:
         body.seed = None
     options = await reply_options(body, service.options, body.n_predict)
-    draft = body.draft(exact=service.backend.exact)
-    prompts = choices([Request(0, (), options, infill=gap)], body.n_cmpl or body.n or 1, draft)
+    draft = body.draft(exact=service.exact)
+    prompt = msgspec.structs.replace(prompt, options=options, keep=body.keep)
+    prompts = choices([prompt], body.n_cmpl or body.n or 1, draft)
     form = InfillForm(service, body.response_fields)
     return Answers(service, prompts, form, body.stream, body.n_predict == 0)
 
@@ -117,7 +128,7 @@ class InfillForm(AnswerForm):
 
 
 def _filled(done: Finished, content: str, at: int, service: Service) -> dict[str, Any]:
-    reply, ready = done.reply, service.backend.ready
+    reply, ready = done.reply, service.residence.ready(service.model)
     evaluated = reply.prompt_tokens - reply.cached_tokens
     return {
         "index": at,

@@ -88,8 +88,7 @@ class AskTools:
     """Answers calls of the two tools.
 
     Args:
-        backend: answers; nothing is loaded yet.
-        residence: has it load.
+        residence: has the engines; nothing is loaded yet.
         catalogue: the models that calls may name.
         loading: how far that is.
         gate: what is masked in answers, see `Request`.
@@ -97,13 +96,11 @@ class AskTools:
 
     def __init__(
         self,
-        backend: Backend,
         residence: Residence,
         catalogue: Catalogue,
         loading: LoadWatch,
         gate: str = "",
     ) -> None:
-        self._backend = backend
         self._residence = residence
         self._catalogue = catalogue
         self._loading = loading
@@ -173,8 +170,8 @@ class AskTools:
         most = request.options.max_tokens
         total, tokens = None if most is None else most + 1.0, 0
         async with (
-            self._loaded(model, report),
-            aclosing(self._backend.answers(request)) as notices,
+            self._loaded(model, report) as backend,
+            aclosing(backend.answers(request)) as notices,
         ):
             async for notice in notices:
                 if isinstance(notice, Finished):
@@ -192,8 +189,8 @@ class AskTools:
         raise AssertionError("an answer ends with Finished")
 
     @asynccontextmanager
-    async def _loaded(self, model: ServedModel, report: Report) -> AsyncIterator[None]:
-        """Keep a model in memory; report meanwhile how far loading is."""
+    async def _loaded(self, model: ServedModel, report: Report) -> AsyncIterator[Backend]:
+        """Keep a model in memory, and yield its engine; report meanwhile how far loading is."""
 
         async def tick() -> None:
             while True:
@@ -202,9 +199,9 @@ class AskTools:
 
         ticking = asyncio.create_task(tick())
         try:
-            async with self._residence.use(model):
+            async with self._residence.use(model) as backend:
                 ticking.cancel()
-                yield
+                yield backend
         finally:
             ticking.cancel()
 

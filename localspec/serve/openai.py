@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from localspec.chat.request import Request
 from localspec.errors import UsageError
 from localspec.messages import Infill, from_json
-from localspec.options import ReplyOptions
+from localspec.options import ReplyOptions, cut
 from localspec.options.fields import think_of
 from localspec.serve.answering import Answers, Service
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
@@ -25,6 +25,7 @@ from localspec.serve.steady import steady
 from localspec.serve.tools import openai_offer
 
 _MOST_CHOICES = 16
+_MOST_IDS = 1 << 31
 
 
 class StreamOptions(msgspec.Struct):
@@ -33,8 +34,27 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
+class PredictedText(msgspec.Struct, tag="text"):
+    """A part of such a text."""
+
+    text: str
+
+
+class Prediction(msgspec.Struct, tag="content"):
+    """A text that the answer is expected to be like."""
+
+    content: str | list[PredictedText]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(each.text for each in self.content)
+
+
 class CompletionBody(AnswerFields, kw_only=True):
-    """The body of both kinds of completions."""
+    """The body of both kinds of completions; `samplers`, which editors send, are ignored."""
 
     stream_options: StreamOptions = msgspec.field(default_factory=StreamOptions)
     max_tokens: int | None = None
@@ -44,6 +64,7 @@ class CompletionBody(AnswerFields, kw_only=True):
     logit_bias: dict[str, float] | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | bool | None = None
+    samplers: Any = None
 
 
 class ChatBody(CompletionBody, kw_only=True):
@@ -60,6 +81,7 @@ class ChatBody(CompletionBody, kw_only=True):
     tools: Any = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
+    prediction: Prediction | None = None
     functions: Any = None
     function_call: Any = None
 
@@ -67,30 +89,35 @@ class ChatBody(CompletionBody, kw_only=True):
 class TextBody(CompletionBody, kw_only=True):
     """A completion's body."""
 
-    prompt: str | list[str] = ""
+    prompt: str | list[str | int | list[int]] = ""
     suffix: str | None = None
+    echo: bool = False
     logprobs: int | None = None
 
 
 async def models(_: HttpRequest, service: Service) -> Response:
     """List what may be named in a request, what is loaded before the others."""
     names = await asyncio.to_thread(service.catalogue.listed)
-    listed = [_model(name, service.since) for name in dict.fromkeys([service.loaded.name, *names])]
-    return JSONResponse({"object": "list", "data": listed})
+    states = service.states
+    listed = sorted(dict.fromkeys([*names, *states]), key=lambda name: states.get(name) != "loaded")
+    return JSONResponse({"object": "list", "data": [_model(each, service) for each in listed]})
 
 
 async def model(request: HttpRequest, service: Service) -> Response:
     """Describe one of them."""
     name = request.path_params["name"]
     await asyncio.to_thread(service.catalogue.find, name)
-    return JSONResponse(_model(name, service.since))
+    return JSONResponse(_model(name, service))
 
 
-def _model(name: str, since: int) -> dict[str, Any]:
-    """Return a model as OpenAI's clients and Anthropic's read it."""
+def _model(name: str, service: Service) -> dict[str, Any]:
+    """Return a model as OpenAI's clients and Anthropic's read it; its state as llama-server has it."""
+    since, state = service.since, service.states.get(name, "unloaded")
     openai = {"id": name, "object": "model", "created": since, "owned_by": "localspec"}
     when = datetime.fromtimestamp(since, UTC).isoformat()
-    return {**openai, "type": "model", "display_name": name, "created_at": when}
+    status = {"value": "unloaded", "failed": True} if state == "lost" else {"value": state}
+    anthropic = {"type": "model", "display_name": name, "created_at": when}
+    return {**openai, **anthropic, "status": status}
 
 
 async def chat_completions(request: HttpRequest, service: Service) -> Answers:
@@ -102,15 +129,25 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
             "functions and function_call are what tools and tool_choice have replaced: send those"
         )
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
-    messages = [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
     limit = first_given(body.max_completion_tokens, body.max_tokens, body.n_predict)
+    if limit == 0 and body.messages[-1:] == [{"role": "user", "content": ""}]:
+        # llama.vim has a prompt read while its instruction is not written yet; a stop takes its place.
+        body.messages[-1] = {"role": "user", "content": "."}
+    messages = [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
     think = think_of(body.reasoning_effort, body.chat_template_kwargs, body.reasoning_budget_tokens)
     options = await reply_options(body, service.options, limit, think=think)
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_of("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
     prompt = Request(
-        0, steady(messages), options, logprobs=most, tools=offer.tools, call_policy=offer.policy
+        0,
+        steady(messages),
+        options,
+        keep=body.keep,
+        logprobs=most,
+        tools=offer.tools,
+        call_policy=offer.policy,
+        prediction="" if body.prediction is None else body.prediction.text,
     )
     return _answers(service, body, [prompt], ChatForm, limit, offer.notes)
 
@@ -119,17 +156,47 @@ async def completions(request: HttpRequest, service: Service) -> Answers:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
     service = service.of(body.model)
-    texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    prompts = _prompts(body.prompt)
+    if body.suffix is not None and (
+        body.echo or not all(isinstance(each, str) for each in prompts)
+    ):
+        raise UsageError("suffix takes a prompt that is a text, without echo: leave it out")
     limit = first_given(body.max_tokens, body.n_predict, 16)
     options = await reply_options(body, service.options, limit)
-    prompt = Request(0, (), options, logprobs=logprobs_of("logprobs", body.logprobs))
-    prompts = [
+    most = logprobs_of("logprobs", body.logprobs)
+    # Logprobs of a prompt are those of all its tokens: none can be left out because it was evaluated before.
+    keep = 0 if body.echo and most is not None else body.keep
+    prompt = Request(0, (), options, keep=keep, logprobs=most, echo=body.echo)
+    requests = [
         msgspec.structs.replace(prompt, raw=each)
         if body.suffix is None
-        else msgspec.structs.replace(prompt, infill=Infill(each, body.suffix))
-        for each in texts
+        else msgspec.structs.replace(prompt, infill=Infill(str(each), body.suffix))
+        for each in prompts
     ]
-    return _answers(service, body, prompts, TextForm, limit)
+    return _answers(service, body, requests, TextForm, limit)
+
+
+def _prompts(given: str | list[str | int | list[int]]) -> list[str | tuple[int, ...]]:
+    """Return texts, or ids of them.
+
+    Raises:
+        UsageError: a list has both, or a number that is no id.
+    """
+    if isinstance(given, str):
+        return [given]
+    if given and all(isinstance(each, int) for each in given):
+        given = [given]  # type: ignore[list-item]  # of ids
+    prompts = list[str | tuple[int, ...]]()
+    for each in given:
+        if isinstance(each, int):
+            raise UsageError(
+                "prompt has ids beside texts: give a text, its ids, or a list of either"
+            )
+        wrong = () if isinstance(each, str) else [id_ for id_ in each if not 0 <= id_ < _MOST_IDS]
+        if wrong:
+            raise UsageError(f"prompt has the id {cut(wrong[0])}: none has more than 31 bits")
+        prompts.append(each if isinstance(each, str) else tuple(each))
+    return prompts
 
 
 def _answers(
@@ -140,7 +207,7 @@ def _answers(
     limit: int | None,
     notes: Sequence[str] = (),
 ) -> Answers:
-    draft = body.draft(exact=service.backend.exact)
+    draft = body.draft(exact=service.exact)
     several = choices(prompts, body.n or 1, draft)
     made = form(
         service.name,

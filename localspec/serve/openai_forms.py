@@ -3,6 +3,7 @@
 import secrets
 import time
 from abc import abstractmethod
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -13,6 +14,7 @@ from localspec.chat.events import (
     CallDelta,
     CallDone,
     Delta,
+    Echo,
     Finished,
     Reply,
     Text,
@@ -88,7 +90,7 @@ class CompletionForm(AnswerForm):
         }
 
     @abstractmethod
-    def choice(self, reply: Reply, texts: Sequence[Text]) -> Body:
+    def choice(self, reply: Reply, texts: Sequence[Text | Echo]) -> Body:
         """Return one whole answer."""
 
     @abstractmethod
@@ -116,7 +118,7 @@ class CompletionForm(AnswerForm):
         choices = [
             {
                 "index": at,
-                **self.choice(each.reply, [piece for piece in pieces if isinstance(piece, Text)]),
+                **self.choice(each.reply, [x for x in pieces if isinstance(x, Text | Echo)]),
                 "finish_reason": _FINISHES.get(each.reply.stop_reason, "stop"),
             }
             for at, (pieces, each) in enumerate(zip(answers, done, strict=True))
@@ -145,7 +147,7 @@ class ChatForm(CompletionForm):
         for at in range(self._count):
             yield self._chunk(at, {"delta": {"role": "assistant", "content": ""}})
 
-    def choice(self, reply: Reply, texts: Sequence[Text]) -> Body:
+    def choice(self, reply: Reply, texts: Sequence[Text | Echo]) -> Body:
         """Return one whole answer."""
         more: dict[str, Any] = {"reasoning_content": reply.thinking} if reply.thinking else {}
         content: str | None = reply.text
@@ -170,7 +172,7 @@ class ChatForm(CompletionForm):
                 return {"delta": {}}
         return {"delta": {"tool_calls": [{"index": self._calls[at], **call}]}}
 
-    def _likely(self, texts: Sequence[Text]) -> Body | None:
+    def _likely(self, texts: Sequence[Text | Echo]) -> Body | None:
         return {"content": likely(texts), "refusal": None} if self._logprobs else None
 
 
@@ -183,36 +185,35 @@ class TextForm(CompletionForm):
         super().__init__(model, **given)
         self._length = [0] * self._count
 
-    def choice(self, reply: Reply, texts: Sequence[Text]) -> Body:
-        """Return one whole answer."""
-        return {"text": reply.text, "logprobs": self._likely(texts, 0)}
+    def choice(self, reply: Reply, texts: Sequence[Text | Echo]) -> Body:
+        """Return one whole answer, behind its prompt where that is wanted."""
+        prompt = "".join(each.text for each in texts if isinstance(each, Echo))
+        return {"text": prompt + reply.text, "logprobs": self._likely(texts, 0)}
 
     def piece(self, at: int, event: Delta | None) -> Body:
         """Return a part of one streamed answer; without a text its end."""
-        if not isinstance(event, Text):
+        if not isinstance(event, Text | Echo):
             return {"text": "", "logprobs": None}
         start = self._length[at]
         self._length[at] += len(event.text)
         return {"text": event.text, "logprobs": self._likely([event], start)}
 
-    def _likely(self, texts: Sequence[Text], start: int) -> Body | None:
+    def _likely(self, texts: Sequence[Text | Echo], start: int) -> Body | None:
         if not self._logprobs:
             return None
         tokens = [each for text in texts for each in text.logprobs]
-        before = accumulate((each.piece for each in tokens), initial="")
+        decode = getincrementaldecoder("utf-8")("ignore").decode
+        lengths = (len(decode(_bytes(each.piece))) for each in tokens)
         return {
             "tokens": [_named(each.piece) for each in tokens],
             "token_logprobs": [_finite(each.logprob) for each in tokens],
             "top_logprobs": [_likeliest(each) for each in tokens],
             # Where a token begins, in characters of the text.
-            "text_offset": [
-                start + len(_bytes(spelled).decode(errors="ignore"))
-                for spelled, _ in zip(before, tokens, strict=False)
-            ],
+            "text_offset": [*accumulate(lengths, initial=start)][: len(tokens)],
         }
 
 
-def likely(texts: Sequence[Text]) -> list[dict[str, Any]]:
+def likely(texts: Sequence[Text | Echo]) -> list[dict[str, Any]]:
     """Return the logprobs of an answer's tokens, those of thoughts not among them."""
     return [
         {
@@ -220,7 +221,7 @@ def likely(texts: Sequence[Text]) -> list[dict[str, Any]]:
             "top_logprobs": [_token(*other) for other in each.top],
         }
         for text in texts
-        if not text.thinking
+        if isinstance(text, Text) and not text.thinking
         for each in text.logprobs
     ]
 
@@ -228,19 +229,28 @@ def likely(texts: Sequence[Text]) -> list[dict[str, Any]]:
 def _usage(replies: list[Reply]) -> dict[str, Any]:
     prompt = sum(each.prompt_tokens for each in replies)
     completion = sum(each.completion_tokens for each in replies)
-    return {
+    usage = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in replies)},
     }
+    predicted = [each.prediction for each in replies if each.prediction is not None]
+    if predicted:
+        accepted = sum(count for _, count in predicted)
+        rejected = sum(tokens for tokens, _ in predicted) - accepted
+        usage["completion_tokens_details"] = {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": rejected,
+        }
+    return usage
 
 
 def _bytes(piece: str) -> bytes:
     return piece.encode("latin-1")
 
 
-def _token(piece: str, logprob: float) -> dict[str, Any]:
+def _token(piece: str, logprob: float | None) -> dict[str, Any]:
     raw = _bytes(piece)
     text = raw.decode(errors="replace")
     return {"token": text, "logprob": _finite(logprob), "bytes": list(raw)}
@@ -255,12 +265,14 @@ def _named(piece: str) -> str:
         return "bytes:" + "".join(f"\\x{each:02x}" for each in raw)
 
 
-def _likeliest(token: TokenLogprob) -> dict[str, float]:
-    """Return the likeliest tokens, and the chosen one where it is none of them."""
+def _likeliest(token: TokenLogprob) -> dict[str, float | None] | None:
+    """Return the likeliest tokens, and the chosen one where it is none of them; None of a prompt's first."""
+    if token.logprob is None:
+        return None
     pairs = (*token.top, (token.piece, token.logprob))
     return {_named(piece): _finite(each) for piece, each in pairs}
 
 
-def _finite(logprob: float) -> float:
+def _finite(logprob: float | None) -> float | None:
     """Return what JSON can hold, as OpenAI does."""
-    return max(logprob, _UNLIKELY)
+    return None if logprob is None else max(logprob, _UNLIKELY)

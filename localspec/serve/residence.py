@@ -1,20 +1,25 @@
-"""Residence: the model in memory: the one that requests name, as soon as nothing runs on another, and none after a while.
+"""Residence: the models in memory, each with an engine of its own: those that requests name, as many as fit, and each for a while.
 
-Requests for a model that is not loaded wait in a line. None overtakes it but those for what is loaded next, and
-those only if they came before it was: so every model has its turn, and changes are as few as fairness allows.
+A model that is loaded answers at once. Requests for another one wait in a line, whose first is loaded beside the others
+if there is room. Else the one that was used longest ago is let go, when what it answers has ended; requests for it that come
+meanwhile wait behind, so that every model has its turn.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal
 
-from localspec.engine.engine import Busy
-from localspec.errors import LocalspecError
+from localspec.engine.engine import Busy, EngineGone
+from localspec.engine.protocol import Held, Ready
+from localspec.errors import LocalspecError, NoRoom
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.serve.backend import Backend, WaitedTooLong
+from localspec.serve.backend import STOPS, Backend, WaitedTooLong
+
+State = Literal["loaded", "loading", "unloaded", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,172 +30,334 @@ class ServedModel:
         name: how answers call it.
         launch: what loads it.
         options: how it answers where a request does not say.
+        names: others that it has.
     """
 
     name: str
     launch: LaunchOptions
     options: ReplyOptions
+    names: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Resident:
+    """A model that is in memory, is being loaded, or rests.
+
+    Args:
+        model: the model.
+        backend: its engine.
+        users: requests that are being answered.
+        is_loaded: whether it is in memory.
+        leaves: whether it is let go when nothing uses it.
+        rests: whether it was unloaded for want of requests, and is loaded again with the next one.
+        expired: whether it is to be unloaded for want of requests.
+        used: a number that grows with every use.
+        timer: of its rest.
+    """
+
+    model: ServedModel
+    backend: Backend
+    users: int = 0
+    is_loaded: bool = False
+    leaves: bool = False
+    rests: bool = False
+    expired: bool = False
+    used: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+    @property
+    def ready(self) -> Ready | None:
+        """What is loaded, or what a model that rests had loaded; None where neither is."""
+        return self.backend.last_ready if self.rests else self.backend.ready
+
+    @property
+    def admits(self) -> bool:
+        """Whether a request may use it now."""
+        return self.is_loaded and not self.leaves
+
+    def keep(self) -> None:
+        """Keep it in memory until it rests again."""
+        self.expired = False
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    """A request for a model that is not loaded, or whose turn it is not."""
+    """A request for a model that is not loaded, or is about to leave."""
 
     model: ServedModel
-    admitted: asyncio.Future[None]
+    admitted: asyncio.Future[Resident] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
 
 class Residence:
-    """Has a backend load and unload models.
+    """Has engines load and unload models.
 
     Args:
-        backend: has loaded `model` already.
-        model: what is loaded first; None where nothing is.
-        keep_alive_s: seconds after the last request in which the model stays in memory; None keeps it.
-        most: requests that may run or wait; one more is refused.
+        backend_of: makes a model's engine, which has nothing loaded yet.
+        keep_alive_s: seconds after its last request in which a model stays in memory; None keeps it.
+        most: requests that may run or wait, for all models together; one more is refused.
         max_wait_s: how long a request may wait for its model; None lets it wait.
 
     Attributes:
-        loaded: what is in memory; None where nothing is, or something else is being loaded.
-        resting: the model that was unloaded for want of requests, and is loaded again with the next one; None where
-            a request named another one since.
+        residents: models in memory, or at rest, in the order in which they came.
     """
 
     def __init__(
         self,
-        backend: Backend,
-        model: ServedModel | None,
+        backend_of: Callable[[ServedModel], Backend],
         keep_alive_s: float | None,
         most: int,
         max_wait_s: float | None = None,
     ) -> None:
-        self.loaded: ServedModel | None = model
-        self.resting: ServedModel | None = None
-        self._backend = backend
+        self.residents: list[Resident] = []
+        self._backend_of = backend_of
         self._keep_alive_s = keep_alive_s
         self._most = most
         self._max_wait_s = max_wait_s
-        self._users = 0
         self._line: deque[_Waiting] = deque()
         self._change: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._start_timer()
+        self._loading: Resident | None = None
+        self._changed = asyncio.Event()
+        self._uses = count(1)
+        self._stops = False
 
     @property
-    def waiting(self) -> int:
-        """Requests that wait for their model."""
-        return len(self._line)
+    def waiting(self) -> Counter[str]:
+        """How many requests wait for their model, by its name."""
+        return Counter(each.model.name for each in self._line)
 
     @property
-    def changing(self) -> bool:
-        """Whether a model is being loaded, or let go."""
-        return self._change is not None
+    def under_way(self) -> int:
+        """Requests that run or wait."""
+        return len(self._line) + sum(each.users for each in self.residents)
 
-    @asynccontextmanager
-    async def use(self, model: ServedModel) -> AsyncIterator[None]:
-        """Keep a model in memory while this lasts, once it is there.
+    @property
+    def loaded(self) -> list[ServedModel]:
+        """The models in memory, in the order in which they came."""
+        return [each.model for each in self.residents if each.is_loaded]
+
+    @property
+    def states(self) -> dict[str, State]:
+        """The states of the models that are or were in memory, by name."""
+        return {each.model.name: self._state(each) for each in self.residents}
+
+    def resident(self, model: ServedModel) -> Resident | None:
+        """Return a model's resident; None where it has none."""
+        return next((each for each in self.residents if each.model == model), None)
+
+    def ready(self, model: ServedModel) -> Ready | None:
+        """Return what is loaded of a model; None while nothing is."""
+        resident = self.resident(model)
+        return resident.backend.ready if resident is not None and resident.is_loaded else None
+
+    async def start(self, models: Sequence[ServedModel]) -> None:
+        """Load models, one after the other; what has no room beside those before it gets what is left.
 
         Raises:
-            Busy: too many requests wait.
+            EngineGone: an engine died of it.
+            LocalspecError: one of them cannot be loaded.
+        """
+        for model in models:
+            resident = self._add(model)
+            held = await self._held()
+            try:
+                await resident.backend.load(held)
+            except NoRoom:
+                await resident.backend.load()
+            resident.is_loaded = True
+        self._advance()
+
+    async def close(self) -> None:
+        """End all engines, and at once what still waits."""
+        self._stops = True
+        if self._change is not None:
+            self._change.cancel()
+            await asyncio.gather(self._change, return_exceptions=True)
+        for each in self._line:
+            if not each.admitted.done():
+                each.admitted.set_exception(EngineGone(STOPS))
+        for resident in self.residents:
+            resident.keep()
+        await asyncio.gather(*(each.backend.close() for each in self.residents))
+
+    @asynccontextmanager
+    async def use(self, model: ServedModel) -> AsyncIterator[Backend]:
+        """Keep a model in memory while this lasts, once it is there, and yield its engine.
+
+        Raises:
+            Busy: too many requests run or wait.
             WaitedTooLong: it was not its turn in time.
             EngineGone: the engine died of it.
             LocalspecError: it cannot be loaded.
         """
-        if model != self.loaded or self._line or self._change is not None:
-            await self._turn(model)
+        if self.under_way >= self._most:
+            raise Busy(f"{self._most} requests are under way, as many as may be: try later")
+        resident = self.resident(model)
+        if resident is not None and resident.admits:
+            resident.users += 1
         else:
-            self._users += 1
-        self._stop_timer()
+            resident = await self._turn(model)
+        resident.keep()
         try:
-            yield
+            yield resident.backend
         finally:
-            self._users -= 1
+            resident.users -= 1
+            resident.used = next(self._uses)
             self._advance()
 
-    async def _turn(self, model: ServedModel) -> None:
-        """Wait until a model is loaded and one may use it."""
-        if len(self._line) + self._backend.under_way >= self._most:
-            raise Busy(f"{self._most} requests are under way, as many as may be: try later")
-        waiting = _Waiting(model, asyncio.get_running_loop().create_future())
+    async def _turn(self, model: ServedModel) -> Resident:
+        """Return a model's resident once it is loaded and one may use it."""
+        if self._stops:
+            raise EngineGone(STOPS)
+        waiting = _Waiting(model)
         self._line.append(waiting)
         self._advance()
         try:
             async with asyncio.timeout(self._max_wait_s):
-                await waiting.admitted
+                return await waiting.admitted
         except (asyncio.CancelledError, TimeoutError) as error:
             admitted = waiting.admitted
             if waiting in self._line:
                 self._line.remove(waiting)
             elif not admitted.cancelled() and admitted.exception() is None:
-                self._users -= 1  # it was its turn at the very moment
+                admitted.result().users -= 1  # it was its turn at the very moment
             self._advance()
             if isinstance(error, TimeoutError):
                 raise WaitedTooLong(self._max_wait_s) from None
             raise
 
     def _advance(self) -> None:
-        """Go on with the line; where none waits, begin to rest."""
-        if self._change is not None:
-            return
-        if not self._line:
-            if not self._users:
-                self._start_timer()
-            return
-        if self._line[0].model == self.loaded:
-            self._admit()
-        elif not self._users:
-            self._begin(self._load(self._line[0].model))
+        """Let in who may, begin the next change of what is in memory, and let rest what nothing uses."""
+        self._changed.set()
+        self._admit()
+        if self._change is None and not self._stops:
+            idle = [each for each in self.residents if each.expired and not each.users]
+            if idle:
+                self._begin(self._rest(idle[0]))
+            elif self._line:
+                self._begin(self._load(self._line[0].model))
+        for each in self.residents:
+            if each.admits and not each.users and not self._stops:
+                self._start_timer(each)
+
+    def _begin(self, change: Coroutine[Any, Any, None]) -> None:
+        self._change = asyncio.create_task(change)
 
     def _admit(self) -> None:
         """Let all in that wait for what is loaded."""
-        staying = deque(each for each in self._line if each.model != self.loaded)
+        staying = deque[_Waiting]()
         for each in self._line:
-            if each.model == self.loaded and not each.admitted.done():
-                self._users += 1
-                each.admitted.set_result(None)
+            resident = self.resident(each.model)
+            if resident is None or not resident.admits:
+                staying.append(each)
+            elif not each.admitted.done():
+                resident.users += 1
+                each.admitted.set_result(resident)
         self._line = staying
 
-    def _begin(self, change: Coroutine[Any, Any, None]) -> None:
-        self._stop_timer()
-        self._change = asyncio.create_task(change)
+    def _add(self, model: ServedModel) -> Resident:
+        resident = Resident(model, self._backend_of(model))
+        self.residents.append(resident)
+        return resident
 
     async def _load(self, model: ServedModel) -> None:
-        self.loaded = self.resting = None
+        """Load a model that requests wait for, or tell them why it cannot be."""
+        self._loading = resident = self.resident(model) or self._add(model)
+        resident.rests = False
         try:
-            await self._backend.load(model.launch)
+            if await self._has_loaded(resident):
+                resident.is_loaded = True
+                resident.used = next(self._uses)
+            else:
+                await self._let_go(resident)
         except LocalspecError as error:
+            await self._let_go(resident)
             refused = [each for each in self._line if each.model == model]
             self._line = deque(each for each in self._line if each.model != model)
             for each in refused:
                 if not each.admitted.done():
                     each.admitted.set_exception(error)
-        else:
-            self.loaded = model
         finally:
-            self._change = None
+            self._change = self._loading = None
         self._advance()
 
-    async def _unload(self) -> None:
-        self.loaded, self.resting = None, self.loaded
+    async def _has_loaded(self, resident: Resident) -> bool:
+        """Load a model as soon as there is room for it; return False where no request waits for it any more."""
+        while True:
+            held = await self._held()
+            try:
+                await resident.backend.load(held)
+            except NoRoom:
+                if held is None:
+                    raise
+            else:
+                return True
+            if not await self._make_room(resident.model):
+                return False
+
+    async def _make_room(self, model: ServedModel) -> bool:
+        """Let go what was used longest ago, if possible of what nothing uses; return False where no request waits for the model any more."""
+        loaded = [each for each in self.residents if each.is_loaded]
+        leaving = min(loaded, key=lambda each: (each.users > 0, each.used))
+        leaving.leaves = True
         try:
-            await self._backend.unload()
+            while wanted := any(each.model == model for each in self._line):
+                if not leaving.users:
+                    await self._let_go(leaving)
+                    for each in [each for each in self.residents if each.rests]:
+                        self.residents.remove(each)  # there would be no room for it either
+                    break
+                self._changed.clear()
+                await self._changed.wait()
+        finally:
+            leaving.leaves = False
+        return wanted
+
+    async def _held(self) -> Held | None:
+        """Return the memory that loaded models hold; None where none is loaded."""
+        loaded = [each for each in self.residents if each.is_loaded]
+        held = [await each.backend.held() for each in loaded]
+        return sum(held, Held()) if held else None
+
+    async def _let_go(self, resident: Resident) -> None:
+        """End an engine, which gives all its memory back."""
+        resident.is_loaded = False
+        resident.keep()
+        await resident.backend.unload()
+        self.residents.remove(resident)
+
+    async def _rest(self, resident: Resident) -> None:
+        """Unload a model until the next request."""
+        resident.is_loaded, resident.rests = False, True
+        resident.keep()
+        try:
+            await resident.backend.unload()
         finally:
             self._change = None
         self._advance()
 
-    def _start_timer(self) -> None:
-        """Unload the model after a while without requests."""
-        if self._keep_alive_s is None or self.loaded is None or self._timer is not None:
+    def _start_timer(self, resident: Resident) -> None:
+        """Unload a model after a while without requests."""
+        if self._keep_alive_s is None or resident.timer is not None or resident.expired:
             return
+
+        def expire() -> None:
+            resident.timer = None
+            resident.expired = True
+            self._advance()
+
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._keep_alive_s, self._idle_expired)
+        resident.timer = loop.call_later(self._keep_alive_s, expire)
 
-    def _idle_expired(self) -> None:
-        self._timer = None
-        if not (self._users or self._line or self._change):
-            self._begin(self._unload())
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _state(self, resident: Resident) -> State:
+        if resident is self._loading:
+            return "loading"
+        if not resident.is_loaded:
+            return "unloaded"
+        if resident.backend.lost:
+            return "lost"
+        return "loaded" if resident.backend.ready else "loading"

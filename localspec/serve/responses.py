@@ -74,13 +74,17 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     wanted = _LOGPROBS in body.include or body.top_logprobs
     limit = body.max_output_tokens
-    form, think = body.text.format, think_of(body.reasoning.effort)
+    form, think = (
+        body.text.format,
+        think_of(body.reasoning.effort, names=("reasoning.effort", "", "")),
+    )
     options = await reply_options(body, service.options, limit, response_format=form, think=think)
     prompt = Request(
         0,
         steady(_messages(body)),
         options,
-        draft=body.draft(exact=service.backend.exact),
+        draft=body.draft(exact=service.exact),
+        keep=body.keep,
         logprobs=logprobs_of("top_logprobs", (body.top_logprobs or 0) if wanted else None),
         tools=offer.tools,
         call_policy=offer.policy,

@@ -80,18 +80,16 @@ class Sharing:
     """Answers other programs.
 
     Args:
-        backend: answers.
-        residence: knows what it has loaded.
+        residence: has the models.
     """
 
-    def __init__(self, backend: Backend, residence: Residence) -> None:
-        self._backend = backend
+    def __init__(self, residence: Residence) -> None:
         self._residence = residence
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one program until it goes away."""
-        program = _Program(self._backend, self._residence, writer)
-        program.send(Hello(__version__, os.getpid()))
+        program = _Program(self._residence, writer)
+        program.send(Hello(__version__, os.getpid(), {**self._residence.states}))
         try:
             while (line := await reader.readline()).endswith(b"\n"):
                 try:
@@ -114,13 +112,12 @@ class Sharing:
 class _Program:
     """One program at the socket."""
 
-    backend: Backend
     residence: Residence
     writer: asyncio.StreamWriter
     model: ServedModel | None = None
     draft: str | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    numbers: dict[int, int] = field(default_factory=dict)
+    numbers: dict[int, tuple[Backend, int]] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
 
     def send(self, notice: Notice) -> None:
@@ -138,7 +135,8 @@ class _Program:
             case Cancel(id=int(number)):
                 self.cancelled.add(number)
                 if number in self.numbers:
-                    self.backend.cancel(self.numbers[number])
+                    backend, engines = self.numbers[number]
+                    backend.cancel(engines)
             case Request() | Count() | Tokenize() | Detokenize():
                 task = asyncio.create_task(self._answer(command))
                 self.tasks.add(task)
@@ -151,25 +149,19 @@ class _Program:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def _load(self, wanted: LaunchOptions) -> None:
-        resting = self.residence.resting
-        ready = self.backend.ready if resting is None else self.backend.last_ready
-        model = resting or self.residence.loaded
-        if ready is None or model is None or not _has(model.launch, ready.n_ctx, wanted):
-            self.send(Failed(None, LocalspecError.__name__, "something else is loaded here"))
-            return
-        self.model = model
-        self.draft = OFF if wanted.draft == OFF else None
-        if resting is not None:  # with the first question
-            self.send(Loading(ready.target, 0.0))
-        self.send(ready)
+        for resident in self.residence.residents:
+            ready = resident.ready
+            if ready is not None and _has(resident.model.launch, ready.n_ctx, wanted):
+                self.model = resident.model
+                self.draft = OFF if wanted.draft == OFF else None
+                if resident.rests:  # loaded with the first question
+                    self.send(Loading(ready.target, 0.0))
+                self.send(ready)
+                return
+        self.send(Failed(None, LocalspecError.__name__, "something else is loaded here"))
 
     async def _answer(self, question: Question) -> None:
         own = question.id
-
-        def began(number: int) -> None:
-            self.numbers[own] = number
-            if own in self.cancelled:
-                self.backend.cancel(number)
 
         if isinstance(question, Request):
             question = msgspec.structs.replace(
@@ -179,13 +171,17 @@ class _Program:
             if self.model is None:
                 raise UsageError("no model was asked for: load one first")
             # In memory again, if it was unloaded meanwhile.
-            async with (
-                self.residence.use(self.model),
-                aclosing(self.backend.answers(question, began)) as answers,
-            ):
-                async for notice in answers:
-                    self.send(msgspec.structs.replace(notice, id=own))
-                    await self.writer.drain()
+            async with self.residence.use(self.model) as backend:
+
+                def began(number: int) -> None:
+                    self.numbers[own] = backend, number
+                    if own in self.cancelled:
+                        backend.cancel(number)
+
+                async with aclosing(backend.answers(question, began)) as answers:
+                    async for notice in answers:
+                        self.send(msgspec.structs.replace(notice, id=own))
+                        await self.writer.drain()
         except LocalspecError as error:
             self.send(Failed(own, type(error).__name__, str(error)))
         except OSError:

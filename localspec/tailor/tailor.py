@@ -21,6 +21,7 @@ from localspec.launch.plan import make_plan
 from localspec.llama.calibrate import OF_DRAFT_MODEL, measure_pass_costs
 from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
+from localspec.models.architectures import corrections
 from localspec.models.entries import HubName, ModelEntry, PairEntry, TailoredFor
 from localspec.models.gguf import GgufHeader, TensorInfo, read_model
 from localspec.models.inventory import plan_removal, remove
@@ -328,7 +329,8 @@ class Tailor:
         size_bytes = file.stat().st_size
         _require("memory", size_bytes, free_ram_bytes())
         options = replace(self._target.options, n_ctx=_N_CTX, max_rows=ROWS)
-        model = LlamaModel(file, options, self._cancel)
+        corrected = corrections(read_model(file))
+        model = LlamaModel(file, options, self._cancel, corrections=corrected)
         try:
             self._on_measure(candidate.label, 0.5)
             shared = min(self._target.n_vocab, model.n_vocab)

@@ -261,9 +261,14 @@ def test_a_body_says_how_to_think() -> None:
         ({"reasoning_effort": "minimal"}, "low"),
         ({"chat_template_kwargs": {"enable_thinking": False}}, "off"),
         ({"reasoning_effort": "high", "think": "off"}, "off"),
+        ({"reasoning_budget_tokens": 64}, "64"),
+        ({"reasoning_budget_tokens": -1}, "on"),
+        ({"reasoning_budget_tokens": 1.5}, "body.reasoning_budget_tokens is 1.5: it takes a whole"),
+        ({"reasoning_budget_tokens": 1 << 40}, "body.reasoning_budget_tokens is 1099511627776"),
+        ({"reasoning_effort": "hard"}, "body.reasoning_effort is 'hard'"),
         ({"reasoning_effort": 5}, "reasoning_effort is 5: it takes a text"),
         ({"chat_template_kwargs": []}, "chat_template_kwargs is .*: it takes an object"),
-        ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs has 'x'"),
+        ({"chat_template_kwargs": {"x": 1}}, "body.chat_template_kwargs has 'x'"),
     ]
     for body, think in bodies:
         given = {"messages": USER, **body}
@@ -272,6 +277,20 @@ def test_a_body_says_how_to_think() -> None:
         else:
             with pytest.raises(LocalspecError, match=think):
                 asked(body=given)
+
+
+def test_how_to_think_is_refused_for_a_text_that_has_no_chat_template() -> None:
+    raw, usual = Form(ReplyOptions(), raw=True), Form(ReplyOptions())
+    for form, fields, name in (
+        (raw, {"prompt": "Hi", "think": "off"}, "think"),
+        (raw, {"prompt": "Hi", "reply_options": {"think": 5}}, "reply_options.think"),
+        (usual, {"body": {"prompt": "Hi", "think": 5}}, "body.think"),
+        (usual, {"body": {"prompt": "Hi", "reasoning_effort": "low"}}, "body.reasoning_effort"),
+    ):
+        with pytest.raises(UsageError, match=f"^{name} .*chat template"):
+            asked(form, **fields)
+    general = Form(ReplyOptions(think="off"), raw=True)
+    assert asked(general, prompt="Hi").options.think == "off"  # a note says that it changes nothing
 
 
 def test_beside_a_template_fields_are_data_whatever_their_names() -> None:

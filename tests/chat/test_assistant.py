@@ -277,7 +277,9 @@ def test_what_cannot_be_answered_is_an_error_and_spoils_nothing() -> None:
     speaker = assistant("x", template=None)
     with pytest.raises(TemplateError, match="--raw"):
         speaker.reply("hello")
-    assert speaker.reply("<|im_start|>assistant\n", raw=True).text == "x"
+    raw = speaker.reply("<|im_start|>assistant\n", ReplyOptions(think="off"), raw=True)
+    assert raw.text == "x"
+    assert raw.note == "no chat template is used, so think off changes nothing"
     seeds = {assistant("x").reply("hello").seed for _ in range(3)}
     assert len(seeds) == 3, "fresh unless given"
     assert assistant("x").reply("hello", ReplyOptions(seed=5)).seed == 5

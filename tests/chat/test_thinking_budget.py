@@ -94,6 +94,14 @@ def test_thoughts_end_after_so_many_tokens(most: int, wanted: str, text: str) ->
     assert text_of(written(budget(most), ids(wanted))) == text
 
 
+@given(space=st.lists(st.sampled_from("\u3000\xa0\u2003\x1c\x85 \n\u200b世a"), max_size=6))
+def test_white_space_before_a_tag_is_what_the_filter_takes_for_it(space: list[str]) -> None:
+    wanted = [*spelled("".join(space)), *spelled("<think>abcdef")]
+    text = text_of(written(budget(2), wanted))
+    thinking, _ = split_thinking(text, (TAGS,))
+    assert thinking == ("" if "".join(space).strip() else "ab\n")
+
+
 def test_tags_count_however_they_are_spelled_and_one_that_has_begun_is_finished() -> None:
     spelt = spelled("<think>ab</thxxxxxxxxxxxxx")
     assert text_of(written(budget(6), spelt)).startswith("<think>ab</think>\n\n")

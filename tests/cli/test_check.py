@@ -116,6 +116,22 @@ def test_of_remote_models_only_the_headers_are_read(
     assert not any("00002-of" in each for each in hub.requests)
 
 
+def test_mtp_layers_of_a_remote_model_are_looked_for_in_all_of_its_files(
+    hub: LoopbackHub, online: dict[str, str], files: Path
+) -> None:
+    values = model_values() | {
+        "general.architecture": "qwen35",
+        "qwen35.block_count": 3,
+        "qwen35.nextn_predict_layers": 1,
+    }
+    for number, name in ((1, "token_embd.weight"), (2, "blk.2.nextn.eh_proj.weight")):
+        data = build(values, [Tensor(name, (1 << 12, 1 << 10))])
+        path = at("Layers", f"Layers-Q8_0-0000{number}-of-00002.gguf")
+        hub.files[path] = HugeFile(data, 2 << 30, f"{number}" * 64)
+    done = check(files, "owner/Layers-GGUF:Q8_0", "target.gguf", env=online)
+    assert "has an MTP layer to draft with" in done.out
+
+
 def test_a_cut_download_of_a_header_is_resumed(
     hub: LoopbackHub, online: dict[str, str], files: Path
 ) -> None:

@@ -16,7 +16,7 @@ from localspec.launch import rows
 from localspec.models.recommend import Memory
 from tests.chat.toy_calls import HERMES
 from tests.cli.command import assert_one_complaint, localspec
-from tests.models.gguf_builder import Tensor, build, model_file, model_values
+from tests.models.gguf_builder import Content, Tensor, build, model_file, model_values
 from tests.models.loopback_hub import COMMIT, loopback_hub
 from tests.models.toy_machine import ToyMachine
 
@@ -204,6 +204,28 @@ def test_show_counts_in_words_of_people() -> None:
     assert (_text("here_bytes", 5 * GB), _text("here", True)) == ("5.0 GB", "yes")
     sources = ["hub a/b", "wheels part…==0.2.0", "hub a/b"]
     assert _text("sources", sources) == "Hugging Face: a/b; Python packages: part… 0.2.0"
+
+
+def test_show_says_what_a_file_without_tokenizer_says(machine: ToyMachine) -> None:
+    values: dict[str, Content] = {
+        "general.architecture": "eagle3",
+        "eagle3.target_hidden_size": 64,
+    }
+    file = machine.folder / "heads.gguf"
+    tensors = [Tensor("fc.weight", (8, 4))]
+    file.write_bytes(build(values, tensors, data_bytes=128))
+    facts = json.loads(machine.succeed("show", str(file), "--json").out)
+    known = facts["architecture"], facts["weights"], facts["tokenizer"], facts["n_vocab"]
+    assert known == ("eagle3", 32, None, None)
+    assert "EAGLE-3 heads for a target of width 64" in facts["drafting"]
+    assert facts["drafts"] == []
+    shown = machine.succeed("show", str(file)).out
+    assert "architecture   eagle3" in shown
+    assert "tokenizer" not in shown
+    damaged = {**values, "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a"]}
+    damaged["tokenizer.ggml.merges"] = 3
+    file.write_bytes(build(damaged, tensors, data_bytes=128))
+    assert "merges are not text" in assert_one_complaint_of(machine, 1, "show", str(file))
 
 
 def test_rm_says_what_is_freed_and_what_stays(machine: ToyMachine) -> None:

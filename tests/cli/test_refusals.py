@@ -39,6 +39,8 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("run --raw --system x Hi", 2, ("--raw and --system",)),
     ("run --raw --docs x Hi", 2, ("--raw and --docs",)),
     ("run --draft model:3 --raw --tools Hi", 2, ("--raw and --tools",)),
+    ("run --raw --think off Hi", 2, ("--raw and --think",)),
+    ("batch in.jsonl --raw --think off", 2, ("--raw and --think",)),
     ("run --raw --keep Hi", 2, ("remove -c",)),
     ("run --raw -f x Hi", 2, ("remove -c",)),
     ("run --code --json Hi", 2, ("--code prints nothing else",)),

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.drafters.copying import CopySource, PastSource
+from localspec.decoding.drafters.copying import CopySource, PastSource, predicted
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter, make
@@ -197,6 +198,24 @@ def test_where_a_draft_begins_and_ends() -> None:
             text = [*range(10), 50, *range(10 - matched, 10)]
             drafter = following(text, make(Material((), fixed=fixed)))
             assert bool(propose(drafter, text, 3).tokens) is (matched == length)
+
+
+def test_what_a_text_is_expected_to_be_like_is_looked_up_from_its_first_tokens() -> None:
+    prompt, prediction = [1, 2, 3, 1, 2, 9], (5, 6, 7, 8)
+    drafter, expecting = LookupDrafter(()), replace(GREEDY, prediction=prediction)
+    for begun in range(1, 4):
+        text = [*prompt, *prediction[:begun]]
+        drafter.begin(text, expecting)
+        assert propose(drafter, text, 4 - begun).tokens == prediction[begun:]
+    drafter.begin([*prompt, 4], expecting)
+    assert propose(drafter, [*prompt, 4], 3).tokens == ()
+    follow(drafter, 6)
+    follow(drafter, 7)  # behind a token that was not expected
+    assert propose(drafter, [*prompt, 4, 6, 7], 1).tokens == (8,)
+    for reply, count in (((5, 6, 7, 8), 4), ((4, 6, 7, 8), 1), ((5, 6, 0, 0), 2), ((), 0)):
+        assert predicted(prompt, prediction, reply) == count
+    assert predicted(prompt, prediction, prediction * 3) == 4
+    assert predicted([3], (), (1, 2)) == 0
 
 
 def test_a_long_match_is_worth_a_pass_and_a_short_one_is_not_and_none_is_forecast() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser, choose
-from localspec.decoding.constraint import AnswerConstraint, Constraint
+from localspec.decoding.constraint import AnswerConstraint, Constraint, Lasting
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan
 from localspec.decoding.drafters.heads import HeadsDrafter
@@ -156,6 +156,8 @@ class World:
     requests: tuple[Request, ...]
     vocabulary: str = SHARED  # whether ids mean to the draft model what they mean to the target
     branches: int = 0  # most that a draft has
+    lasting: float = 0  # tokens before which no answer ends
+    prediction: tuple[int, ...] = ()  # that the answers are expected to be like
 
     def tables(self) -> tuple[Table, Table]:
         """Return the tables of target and draft model."""
@@ -189,6 +191,18 @@ class World:
 
     def constraint(self, begin: int) -> Constraint | None:
         """Return the constraint of an answer that begins there, if this world has one."""
+        rule = self.rule(begin)
+        if not self.least:
+            return rule
+        return Lasting(self.eog, begin + self.least, rule, self.n_vocab)
+
+    @property
+    def least(self) -> float:
+        """Tokens before which no answer ends; none where the token that can always follow ends it."""
+        return 0 if self.n_vocab - 1 in self.eog else self.lasting
+
+    def rule(self, begin: int) -> Constraint | None:
+        """Return what binds such an answer beside its length, if anything does."""
         if self.constraint_salt is None:
             return None
         if self.constraint_salt == GRAMMAR:
@@ -198,6 +212,15 @@ class World:
 
     def allowed(self, answer: Sequence[int], text: Sequence[int]) -> NDArray[np.bool_] | None:
         """Return which ids may follow, found without a cache of states; None if there is no constraint."""
+        allowed = self.ruled(answer, text)
+        if len(answer) >= self.least:
+            return allowed
+        going_on = np.ones(self.n_vocab, dtype=np.bool_) if allowed is None else allowed.copy()
+        going_on[list(self.eog)] = False
+        return going_on if going_on.any() else allowed
+
+    def ruled(self, answer: Sequence[int], text: Sequence[int]) -> NDArray[np.bool_] | None:
+        """Return the same where answers may be of any length."""
         ids = np.arange(self.n_vocab)
         if self.constraint_salt == GRAMMAR:
             grammar = self.grammar()
@@ -205,12 +228,14 @@ class World:
             for token in answer:
                 state = grammar.step(state, token)
             return grammar.allows(state, ids)
-        constraint = self.constraint(0)
+        constraint = self.rule(0)
         return None if constraint is None else constraint.allows(text, ids)
 
     def chooser(self, begin: int) -> Chooser:
         """Return the chooser; its noise is made anew, as a new process would."""
-        return Chooser(self.params, Noise(self.seed), self.constraint(begin))
+        return Chooser(
+            self.params, Noise(self.seed), self.constraint(begin), prediction=self.prediction
+        )
 
 
 def random_world(random: Random) -> World:
@@ -240,6 +265,8 @@ def random_world(random: Random) -> World:
         whim=random.randrange(1 << 16),
         requests=tuple(_random_request(random, n_vocab) for _ in range(random.choice((1, 2, 3)))),
         branches=random.choice((0, 0, 1, 3, 7)),
+        lasting=random.choice((0, 0, 2, 5, np.inf)),
+        prediction=tuple(random.choices(range(n_vocab), k=random.choice((0, 0, 3, 9)))),
     )
 
 

@@ -19,6 +19,8 @@ of seconds: then it takes until that file is there.
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
     fails       {part of a question: [where, at]}: answers that fail after `at` bytes: in a `pass` that llama.cpp refuses,
                 in the `draft` of this reply, or in the `model`, as nobody foresees
+    crowded     what others hold that leaves no room (never), in bytes: with as much beside it, nothing is loaded
+    held        bytes of RAM that it holds (0)
     load_s      seconds that loading takes (0), told in ten steps
     notes       sentences for Ready
     costs       {"target": [[widths], [seconds]], "draft_model": [[1], [seconds]]}: what passes take; none by default
@@ -39,7 +41,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +55,7 @@ from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.engine.answering import StateLeftError
 from localspec.engine.child import serve
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring, StateSaved
+from localspec.engine.protocol import Downloading, Held, Load, Loading, Measuring, StateSaved
 from localspec.launch.drafting import draft_mode
 from localspec.options import LaunchOptions
 from tests import warm
@@ -103,6 +105,7 @@ class Scripted:
     restore: Callable[[Path], tuple[int, tuple[Segment, ...]]]
     policy: Callable[[str, int], Policy]
     costs: PairCosts | None = None
+    held: Held = field(default_factory=Held)
 
 
 class ScriptedFactory:
@@ -132,6 +135,10 @@ class ScriptedFactory:
         options = load.options
         name = name_of(options)
         self._refuse("too_large", name)
+        if load.beside is not None and load.beside.places["RAM"] >= self._script.get(
+            "crowded", 1e9
+        ):
+            raise errors.NoRoom(f"{name} has no room")
         tell(Loading(name, 0.0))
         time.sleep(self._script.get("stubborn_s", 0.0))
         for step in range(_STEPS + 1):
@@ -204,10 +211,13 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         if draft_mode(mode).kind == "off":
             return plain_policy()
         if not drafts:
-            raise errors.UsageError(f"draft mode {mode!r} needs a draft model: none is loaded")
+            raise errors.UsageError(
+                f"draft mode {mode!r} needs a draft model: no draft model is loaded"
+            )
         return FixedPolicy(KnowingDrafter(script), drafts)
 
-    return Scripted(assistant, save, restore, policy, costs_of(document))
+    held = Held({"RAM": document.get("held", 0)})
+    return Scripted(assistant, save, restore, policy, costs_of(document), held)
 
 
 def _template(document: Mapping[str, Any]) -> str:

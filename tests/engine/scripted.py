@@ -128,6 +128,7 @@ class ScriptedModel:
     n_vocab: int = N_VOCAB
     truncate_s: float = 0.0
     in_chunks: int = 0
+    copies: bool = True
 
     @property
     def n_cached(self) -> int:

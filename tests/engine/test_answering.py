@@ -16,8 +16,9 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.round import StopReason
 from localspec.engine.answering import Answering, dropped_to_fit
-from localspec.engine.protocol import Notice, ReplyEvents
+from localspec.engine.protocol import Count, Counted, Notice, ReplyEvents
 from localspec.messages import Message
+from tests.chat.test_assistant import TEMPLATE
 from tests.engine.double import loaded
 from tests.engine.scripted import KnowingDrafter, script_of
 from tests.engine.talking import GREEDY
@@ -90,6 +91,23 @@ def test_a_reply_begins_before_its_first_pass() -> None:
     prompt = made.assistant.prompt_tokens(Conversation(messages=question))
     finish(Answering(made, take), Request(1, question, GREEDY))
     assert evaluated == [0]
+
+
+def test_tokens_are_counted_as_the_reply_is_to_think() -> None:
+    made, notices = loaded("toy", {"thinks": True}, CancelFlag()), list[Notice]()
+    assistant = made.assistant
+    source = "{% if not enable_thinking %}<think>\n</think>{% endif %}"
+    assistant.models = replace(assistant.models, template_source=TEMPLATE + source)
+    answering, question = Answering(made, notices.append), (Message.user("hello"),)
+    counts = list[int]()
+    for think in (None, "off"):
+        counted = answering.answer(Count(1, question, think=think))
+        assert isinstance(counted, Counted)
+        finish(answering, Request(2, question, replace(GREEDY, think=think)))
+        assert isinstance(notices[-1], Finished)
+        assert notices[-1].reply.prompt_tokens == counted.tokens
+        counts.append(counted.tokens)
+    assert counts[0] < counts[1]
 
 
 def test_without_rounds_all_else_of_them_is_sent() -> None:

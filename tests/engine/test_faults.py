@@ -33,8 +33,9 @@ from localspec.engine.protocol import (
     encode,
 )
 from localspec.messages import Message
-from localspec.options import LaunchOptions
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.metrics import Metrics
+from localspec.serve.residence import ServedModel
 from tests.engine.double import command
 from tests.engine.talking import GREEDY, Talker, double, hear_all, hear_last
 from tests.waiting import PATIENCE_S
@@ -378,13 +379,14 @@ def test_a_child_that_dies_while_a_server_starts_is_reported_by_the_error_alone(
     monkeypatch.setattr(serving, "RemoteEngine", engine)
 
     async def work() -> None:
-        flags: Any = SimpleNamespace(parallel=1, forget=True, max_queue=1, max_wait=None)
-        backend = serving._backend(
-            LaunchOptions(pair="a"), Metrics(), ProgressLine(enabled=False), flags
+        flags: Any = SimpleNamespace(
+            parallel=1, forget=True, max_queue=1, max_wait=None, keep_alive=None
         )
+        residence = serving._residence(Metrics(), ProgressLine(enabled=False), flags)
+        model = ServedModel("a", LaunchOptions(pair="a"), ReplyOptions())
         with pytest.raises(EngineGone, match="SIGKILL"):
-            await backend.start()
-        await backend.close()
+            await residence.start([model])
+        await residence.close()
 
     asyncio.run(work())
     assert "SIGKILL" not in capsys.readouterr().err

@@ -19,6 +19,8 @@ from localspec.engine.protocol import (
     Command,
     EngineDied,
     FrameError,
+    Held,
+    Hello,
     Notice,
     ReplyEvents,
     encode,
@@ -41,6 +43,10 @@ JSON = st.recursive(
     max_leaves=4,
 )
 SCHEMAS = st.dictionaries(TEXTS, JSON, max_size=2)
+NUMBERS = st.integers(0, 1 << 40)
+st.register_type_strategy(Held, st.builds(Held, st.dictionaries(TEXTS, NUMBERS), NUMBERS))
+NAMED = st.dictionaries(TEXTS, TEXTS)
+st.register_type_strategy(Hello, st.builds(Hello, TEXTS, NUMBERS, NAMED))
 st.register_type_strategy(Tool, st.builds(Tool, st.sampled_from(["a", "b.c"]), SCHEMAS, TEXTS))
 NOTICE_KINDS = [kind for kind in get_args(Notice) if kind is not EngineDied]
 

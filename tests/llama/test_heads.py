@@ -23,6 +23,7 @@ from localspec.llama.heads import HeadSequence, LlamaHeads
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
+from localspec.llama.staging import Rows
 from localspec.llama.target_rows import TargetRows
 from localspec.models.architectures import Heads, heads_of, why_no_mtp
 from localspec.models.gguf import read_header
@@ -331,8 +332,8 @@ def test_a_pass_that_failed_can_be_made_again(bench: Bench) -> None:
     targets.close()
 
 
-def test_several_at_once_are_each_as_alone(bench: Bench) -> None:
-    """Targets and heads, jointly and in any order: cut back, begun anew, idle for a while."""
+def check_several_at_once(bench: Bench) -> None:
+    """Assert that targets and heads are each as alone, jointly and in any order: cut back, begun from nothing, idle for a while."""
     random, cancel, most = Random(6), CancelFlag(), 3
     options = replace(OPTIONS, max_rows=8)
     targets = LlamaSequences(bench.target, cancel, options, 4, 32)
@@ -372,6 +373,34 @@ def test_several_at_once_are_each_as_alone(bench: Bench) -> None:
     targets.close()
 
 
+def test_several_at_once_are_each_as_alone(bench: Bench) -> None:
+    check_several_at_once(bench)
+
+
+def mixed_rows(view: HeadSequence, begin: int, end: int) -> list[Rows]:
+    """Return the rows of the sequence before a view's, where it has as many."""
+    own, theirs = (
+        each._target.rows(begin, end) for each in (view, view._heads.views[view.number - 1])
+    )
+    return theirs if len(theirs) == len(own) else own
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_rows_of_several_are_not_mixed_up(
+    mixed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads whose logits differ by 5 and more where a row is another's; usually the token outweighs it."""
+    target = tiny_models.write_llama(tmp_path / "target.gguf", COUNTS)
+    bench = Bench(target, tiny_models.write_eagle3(tmp_path / "heads.gguf", 0.3))
+    if mixed:
+        plant(monkeypatch, H._before, "self._target.rows(", "mixed(self, ", {"mixed": mixed_rows})
+        with pytest.raises(AssertionError):
+            check_several_at_once(bench)
+    else:
+        check_several_at_once(bench)
+    bench.close()
+
+
 @pytest.mark.first(3)
 @pytest.mark.parametrize("temperature", [0.8, 0.0])
 def test_drafting_with_heads_changes_no_byte_of_the_text(
@@ -381,7 +410,7 @@ def test_drafting_with_heads_changes_no_byte_of_the_text(
 ) -> None:
     target, heads = files
     if heads is None and (reason := why_no_mtp(read_header(target), exact=True)) is not None:
-        assert "--exact rules out" in reason  # as it is, and not for another reason
+        assert "--exact rules that out" in reason  # as it is, and not for another reason
         plan = make_plan(LaunchOptions(target=str(target), draft="auto", exact=True, fit=False))
         assert plan.heads is None
         return
@@ -390,7 +419,7 @@ def test_drafting_with_heads_changes_no_byte_of_the_text(
 
 
 @pytest.mark.parametrize(
-    ("lacking", "word"), [(True, "not in the file"), (False, "without heads: no such")]
+    ("lacking", "word"), [(True, "not in the file"), (False, "the heads do not draft: no such")]
 )
 def test_heads_that_cannot_draft_leave_that_to_others_and_are_an_error_if_they_were_named(
     lacking: bool, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -415,6 +444,17 @@ def test_heads_that_cannot_draft_leave_that_to_others_and_are_an_error_if_they_w
     with pytest.raises((UsageError, ModelLoadError)) as raised:
         opened("heads")
     assert "\n" not in str(raised.value)
+
+
+def test_a_draft_model_that_lacks_the_mtp_layers_of_its_header_is_loaded(tmp_path: Path) -> None:
+    small = tiny_models.write_qwen35(tmp_path / "small.gguf", COUNTS, lacking=1)
+    target = tiny_models.write_llama(tmp_path / "target.gguf", COUNTS)
+    options = LoadOptions(n_ctx=512, threads=1)
+    launch = LaunchOptions(target=str(target), draft_model=str(small), load=options)
+    runtime = load(make_plan(launch))
+    assert "recurrent state" in " ".join(runtime.assistant.notes)  # so it does not draft
+    assert runtime.assistant.reply("abc", ReplyOptions(seed=1, max_tokens=8)).tokens
+    runtime.assistant.close()
 
 
 def test_heads_that_fail_while_they_are_measured_are_left_out_unless_they_were_named(

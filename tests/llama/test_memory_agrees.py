@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from localspec.decoding.cancel import CancelFlag
+from localspec.launch.fit import load_of_heads
 from localspec.llama.allocated import together
 from localspec.llama.backend import clear_log, initialise, log_lines
 from localspec.llama.heads import LlamaHeads
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
-from localspec.models.architectures import heads_of
+from localspec.models.architectures import Heads, heads_of
 from localspec.models.gguf import read_header
 from localspec.models.memory import ModelShape, heads_shape, model_shape, predict, target_rows_bytes
 from localspec.options import KV_TYPES, QUANTISED_KV_TYPES, LoadOptions
@@ -51,11 +52,8 @@ def logged_usage(weights_bytes: float) -> Usage:
     return Usage(round(weights_bytes), round(logged("(?:KV|RS)")), round(logged("compute")))
 
 
-def planned_usage(path: Path, options: LoadOptions, *, mtp: bool = False) -> list[Usage]:
-    """Let llama.cpp plan model and context without allocating what they need, and the context of its MTP layers.
-
-    Its log gives no size to buffers that it does not allocate, but says what a cache would take.
-    """
+def planned_model(path: Path, *, mtp: bool = False) -> tuple[native.llama_model_p, int]:
+    """Let llama.cpp read a model without its weights; return it, and their size."""
     initialise()
     clear_log()
     params = native.llama_model_default_params()
@@ -64,7 +62,36 @@ def planned_usage(path: Path, options: LoadOptions, *, mtp: bool = False) -> lis
     params.use_extra_bufts, params.load_mtp = False, mtp
     model = native.llama_model_load_from_file(str(path).encode(), params)
     assert model, "\n".join(log_lines())
-    weights, usages = native.llama_model_size(model), list[Usage]()
+    return model, native.llama_model_size(model)
+
+
+def planned_heads(target: Path, file: Path, heads: Heads, options: LoadOptions) -> Usage:
+    """Let llama.cpp plan heads that have a file of their own, and their context, without allocating what they need."""
+    (model, _), (own, weights) = planned_model(target), planned_model(file)
+    context = native.llama_init_from_model(model, context_params(options, 0))
+    params = context_params(options.for_heads(), int(heads.shares_cache))
+    params.n_outputs_max = heads.block.size if heads.block else 1
+    params.n_rs_seq, params.ctx_other = 0, context
+    clear_log()
+    made = native.llama_init_from_model(own, params)
+    assert made, "\n".join(log_lines())
+    usage = logged_usage(weights)
+    if not heads.shares_cache:  # the log has its size all the same
+        usage = replace(usage, kv_bytes=round(logged("llama_kv_cache:", "size")))
+    for each in (made, context):
+        native.llama_free(each)
+    for each in (own, model):
+        native.llama_model_free(each)
+    return usage
+
+
+def planned_usage(path: Path, options: LoadOptions, *, mtp: bool = False) -> list[Usage]:
+    """Let llama.cpp plan model and context without allocating what they need, and the context of its MTP layers.
+
+    Its log gives no size to buffers that it does not allocate, but says what a cache would take.
+    """
+    model, weights = planned_model(path, mtp=mtp)
+    usages = list[Usage]()
     for kind, own in enumerate((options, options.for_heads())[: 1 + mtp]):
         clear_log()
         context = native.llama_init_from_model(model, context_params(own, kind))
@@ -87,6 +114,36 @@ def context_params(options: LoadOptions, kind: int) -> native.llama_context_para
     context_params.ctx_type = native.LLAMA_CONTEXT_TYPE_MTP if kind else 0
     context_params.n_rs_seq = 0 if kind else options.snapshots
     return context_params
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1], OPTIONS[-1]], ids=str)
+@pytest.mark.parametrize("kind", ["dflash", "dflash own", "dspark", "dflash2", "assistant"])
+def test_blocks_and_assistants_are_predicted_as_llama_cpp_plans_them(
+    kind: str, options: LoadOptions, tmp_path: Path
+) -> None:
+    target, file = tmp_path / "target.gguf", tmp_path / "heads.gguf"
+    if kind == "assistant":
+        shapes.sparse_gemma4(target)
+        shapes.sparse_gemma4(file, assistant=True)
+    else:
+        name, _, own = kind.partition(" ")
+        shapes.sparse_model(target, shapes.QWEN3_8B)
+        shapes.sparse_block(file, shapes.QWEN3_8B, name, own=bool(own))
+    headers = read_header(target), read_header(file)
+    heads, big = heads_of(*headers), model_shape(headers[0])
+    assert heads is not None
+    assert big is not None
+    load = load_of_heads(*headers, heads, options)
+    assert load is not None
+    predicted, real = (
+        predict(load.shape, load.options)[0],
+        planned_heads(target, file, heads, options),
+    )
+    kept = target_rows_bytes(big, heads)
+    total = predicted.total_bytes - predicted.output_bytes - kept
+    assert total == pytest.approx(real.total_bytes, rel=0.02)
+    assert predicted.weights_bytes - kept == pytest.approx(real.weights_bytes, rel=0.001)
+    assert predicted.kv_bytes == pytest.approx(real.kv_bytes, rel=0.001)
 
 
 def shape_of(path: Path) -> ModelShape:

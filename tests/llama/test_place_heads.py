@@ -12,8 +12,14 @@ from localspec.decoding.model import Pass, Role
 from localspec.errors import PassFailed
 from localspec.llama.batch import Part
 from localspec.llama.model import LlamaModel
-from localspec.llama.place_heads import PlaceHeads, _BlockPlace, _Place
-from localspec.llama.sequence import LlamaContext
+from localspec.llama.place_heads import (
+    PlaceHeads,
+    _AssistantPlace,
+    _BlockPlace,
+    _Place,
+)
+from localspec.llama.sequence import LlamaContext, LlamaSequence
+from localspec.llama.sequences import LlamaSequences
 from localspec.models.architectures import heads_in
 from localspec.models.gguf import read_header
 from localspec.options import LoadOptions
@@ -70,14 +76,22 @@ class Bench:
         self, text: Sequence[int] = (), cancel: CancelFlag | None = None
     ) -> tuple[LlamaContext, PlaceHeads]:
         """Return a target that has computed a text but for its last token, and heads."""
-        assert self._heads is not None
         target = LlamaContext(self.target)
-        layers, block = self._heads.layers, self._heads.block
-        cancel = cancel or CancelFlag()
-        heads = PlaceHeads(self.model, [target], cancel, OPTIONS, layers, block)
+        heads = self._of([target], cancel or CancelFlag())
         if text:
             target.prefill(text[:-1])
         return target, heads
+
+    def several(self, count: int) -> tuple[LlamaSequences, PlaceHeads]:
+        """Return so many sequences of the target in one context, and their heads."""
+        cancel = CancelFlag()
+        targets = LlamaSequences(self.target, cancel, OPTIONS, count, 32)
+        return targets, self._of(targets.views, cancel)
+
+    def _of(self, targets: Sequence[LlamaSequence], cancel: CancelFlag) -> PlaceHeads:
+        assert self._heads is not None
+        layers, block = self._heads.layers, self._heads.block
+        return PlaceHeads(self.model, targets, cancel, OPTIONS, layers, block)
 
     def close(self) -> None:
         self.model.close()
@@ -196,6 +210,67 @@ def test_a_selector_scores_candidates_by_the_token_before_them(tmp_path: Path) -
     for row in rows[1:]:
         assert ((row > -np.inf) == (rows[0] > -np.inf)).all()
         assert not np.array_equal(row, rows[0])
+    bench.close()
+
+
+def check_several_at_once(bench: Bench) -> None:
+    """Assert that heads of several sequences draft as each would alone: cut back, begun from nothing, idle for a while."""
+    random, targets, heads = Random(6), *bench.several(4)
+    texts = [text_of(random, random.choice((20, 40, 70))) for _ in range(4)]
+    for _ in range(12):
+        running = random.sample(range(4), random.randint(1, 4))
+        targets.close_ranks(running)
+        for slot in running:
+            if random.random() < 0.15:
+                texts[slot] = text_of(random, random.choice((20, 40, 70)))
+            targets.views[slot].prefill(texts[slot][:-1])
+        drafts: dict[int, list[int]] = {slot: [] for slot in running}
+        alone = {slot: bench.made(texts[slot]) for slot in running}
+        for slot in [*running, *running, *running]:  # `most_rows` is 1
+            request = Pass(Role.DRAFT_MODEL, [*texts[slot], *drafts[slot]], 1)
+            for row in heads.together([(slot, request)]):
+                expected = alone[slot][1].views[0].logits(request.tokens, rows=1)
+                np.testing.assert_allclose(row, expected, atol=0.15, rtol=0)
+                drafts[slot].append(int(row[-1].argmax()))
+        for slot in running:
+            kept = drafts[slot][: random.randint(0, len(drafts[slot]))]
+            texts[slot] = [*texts[slot], *kept, random.randrange(255)]
+            for each in reversed(alone[slot]):
+                each.close()
+    heads.close()
+    targets.close()
+
+
+def test_several_at_once_draft_as_each_would_alone(bench: Bench) -> None:
+    check_several_at_once(bench)
+
+
+SEVERAL_BUGS = {
+    "all in one cache": ("dflash", Bug(_BlockPlace.prefill, "take_in(self._number", "take_in(0")),
+    "a block is read of another cache": (
+        "dflash",
+        Bug(_BlockPlace._draft, "Part(self._number", "Part(0"),
+    ),
+    "the next pass overwrites rows": (
+        "dspark",
+        Bug(_BlockPlace._draft, "rows.copy() if context.is_shared else rows", "rows"),
+    ),
+    "an assistant looks at another sequence": (
+        "assistant",
+        Bug(_AssistantPlace._row, "Part(target.number", "Part(0"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL_BUGS)
+def test_a_planted_bug_of_several_is_caught(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, bug = SEVERAL_BUGS[name]
+    bench = Bench(*written(kind, tmp_path))
+    plant(monkeypatch, *bug)
+    with pytest.raises((AssertionError, PassFailed)):
+        check_several_at_once(bench)
     bench.close()
 
 

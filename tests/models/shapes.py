@@ -1,7 +1,8 @@
 """Model files of any size without weights: a header, and a hole where the tensors would be."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 from localspec.models.gguf_encoding import GGML_TYPES
@@ -56,18 +57,81 @@ QWEN35 = Proportions(
 
 def sparse_model(path: Path, size: Proportions) -> Path:
     """Write a file of such a model that takes no room on the disk."""
+    return _sparse(path, _values(size), _tensors(size))
+
+
+def sparse_block(path: Path, size: Proportions, kind: str, *, own: bool = False) -> Path:
+    """Write a drafter of blocks for a target of this size: dflash, dspark or dflash2, with an embedding of its `own` or without."""
+    embd, rank, layers = size.n_embd, 256, [1, 5, 9, 13, 17]
+    more: dict[str, Content] = {"target_layers": layers, "block_size": 16}
+    norms = ("enc.output_norm.weight", "output_norm.weight")
+    tensors: Tensors = [("fc.weight", (len(layers) * embd, embd), Q4_K)]
+    tensors += [(name, (embd,), F32) for name in norms]
+    if own:
+        tensors += [
+            (f"{name}.weight", (embd, size.n_vocab), Q4_K) for name in ("token_embd", "output")
+        ]
+    if kind == "dspark":
+        tensors += [(f"markov_w{at}.weight", (rank, size.n_vocab), Q4_K) for at in (1, 2)]
+        tensors.append(("conf_proj.weight", (embd + rank, 1), F32))
+    if kind == "dflash2":
+        more |= {
+            "conv_kernel_size": 3,
+            "conv_group_size": 64,
+            "selector_rank": rank,
+            "selector_top_k": 8,
+        }
+        for name in ("predecessor", "successor"):
+            tensors.append((f"selector_{name}.weight", (rank, size.n_vocab), Q4_K))
+        tensors.append(("selector_hidden.weight", (embd, rank), Q4_K))
+        for name in (f"blk.{at}.{part}_conv" for at in range(5) for part in ("attn", "ffn")):
+            tensors.append((f"{name}_base", (embd, 3, 2), F32))
+            tensors.append((f"{name}_proj.weight", (embd, 6 * embd // 64), F32))
+    drafter = replace(size, arch="dflash", layers=5, norms=NORMS, more=tuple(more.items()), mtp=0)
+    values = {**_values(drafter), "tokenizer.ggml.mask_token_id": 5}
+    return _sparse(path, values, tensors + [each for each in _tensors(drafter) if "blk" in each[0]])
+
+
+def sparse_gemma4(path: Path, *, assistant: bool = False) -> Path:
+    """Write a Gemma 4 of twelve layers, or an assistant for it."""
+    embd, ff, layers = (1024, 4096, 4) if assistant else (2560, 10240, 12)
+    more: dict[str, Content] = {
+        "attention.sliding_window": 512,
+        "attention.sliding_window_pattern": [1, 0] * (layers // 2),
+        "embedding_length_per_layer_input": 0,
+        **{
+            f"{name}_swa": 256
+            for name in ("attention.key_length", "attention.value_length", "rope.dimension_count")
+        },
+    }
+    norms = (*NORMS, "post_attention_norm", "post_ffw_norm")
+    size = Proportions("gemma4", layers, embd, ff, 8, 2, 256, 262144, True, norms)
+    tensors = [*_tensors(size), ("rope_freqs.weight", (128,), F32)]
+    if assistant:
+        more |= {"embedding_length_out": 2560, "nextn_predict_layers": layers}
+        tensors = [each for each in tensors if "attn_k" not in each[0] and "attn_v" not in each[0]]
+        tensors += [(f"blk.{at}.layer_output_scale.weight", (1,), F32) for at in range(layers)]
+        tensors.append(("nextn.pre_projection.weight", (2 * 2560, embd), Q4_K))
+        tensors.append(("nextn.post_projection.weight", (embd, 2560), Q4_K))
+        size = replace(size, arch="gemma4-assistant")
+    return _sparse(path, _values(replace(size, more=tuple(more.items()))), tensors)
+
+
+Tensors = list[tuple[str, tuple[int, ...], int]]
+
+
+def _sparse(path: Path, values: Mapping[str, Content], named: Tensors) -> Path:
     tensors, offset = [], 0
-    for name, shape, kind in _tensors(size):
+    for name, shape, kind in named:
         tensors.append(Tensor(name, shape, kind, offset))
-        rows = shape[1] if len(shape) > 1 else 1
-        offset += -(-(GGML_TYPES[kind].row_bytes(shape[0]) or 0) * rows // 32) * 32
-    path.write_bytes(build(_values(size), tensors))
+        offset += -(-(GGML_TYPES[kind].row_bytes(shape[0]) or 0) * prod(shape[1:]) // 32) * 32
+    path.write_bytes(build(values, tensors))
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size + offset)
     return path
 
 
-def _values(size: Proportions) -> Mapping[str, Content]:
+def _values(size: Proportions) -> dict[str, Content]:
     own: dict[str, Content] = {
         "context_length": 131072,
         "block_count": size.layers,
@@ -86,11 +150,11 @@ def _values(size: Proportions) -> Mapping[str, Content]:
     return {"general.architecture": size.arch, "tokenizer.ggml.model": "no_vocab", **named}
 
 
-def _tensors(size: Proportions) -> list[tuple[str, tuple[int, ...], int]]:
+def _tensors(size: Proportions) -> Tensors:
     embd, ff = size.n_embd, size.n_ff
     q, kv = size.heads * size.head_width, size.kv_heads * size.head_width
     widths = {"attn_q_norm": size.head_width, "attn_k_norm": size.head_width}
-    tensors: list[tuple[str, tuple[int, ...], int]] = [
+    tensors: Tensors = [
         ("token_embd.weight", (embd, size.n_vocab), Q4_K),
         ("output_norm.weight", (embd,), F32),
     ]

@@ -95,7 +95,7 @@ def test_eagle3_heads_fit_where_there_are_hooks_and_the_form_is_right(models: Mo
         assert (fit.verdict, fit.reason) == (Fit.INCOMPATIBLE, reason)
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({}, {"target_hidden_size": 128}, "width 128"),
-        ({}, {"embedding_length": 32}, "lack output.weight and token_embd.weight"),
+        ({}, {"embedding_length": 32}, "without output.weight and token_embd.weight"),
         ({}, {"block_count": 2}, "form"),
         ({"block_count": 3}, {}, "[1, 2, 3]"),
     ]
@@ -217,7 +217,7 @@ def test_own_heads_go_before_a_draft_model_that_nobody_named(
         ("mtp", "lfm2", Heads(), None),
         ("llama", "eagle3", Heads((1, 2, 3)), None),
         ("mamba", "eagle3", None, "no hooks for them in mamba"),
-        ("two mtp", "lfm2", None, "runs a single one"),
+        ("two mtp", "lfm2", None, "a single MTP layer"),
     ):
         names = f'target = "{models[target]}"\ndraft_model = "{models[draft_model]}"\n'
         (folder / "models.toml").write_text(f"[pairs.mine]\n{names}")
@@ -229,7 +229,7 @@ def test_own_heads_go_before_a_draft_model_that_nobody_named(
 
 
 @pytest.mark.parametrize(
-    ("name", "word"), [("promised", "not in the file"), ("two mtp", "runs a single one")]
+    ("name", "word"), [("promised", "not in the file"), ("two mtp", "a single MTP layer")]
 )
 def test_promised_heads_that_cannot_draft_are_told_in_one_line_where_no_heads_were_named(
     models: Models, name: str, word: str
@@ -238,6 +238,7 @@ def test_promised_heads_that_cannot_draft_are_told_in_one_line_where_no_heads_we
     made = plan(path, "auto")
     assert made.heads is None
     (note,) = made.notes
+    assert note.startswith(f"its MTP layers do not draft: {path} ")
     assert word in note
     assert "\n" not in note
     with pytest.raises(UsageError, match=word):
@@ -247,7 +248,7 @@ def test_promised_heads_that_cannot_draft_are_told_in_one_line_where_no_heads_we
 @pytest.mark.parametrize(
     ("target", "draft", "draft_model", "parallel", "error", "word"),
     [
-        ("eagle3", "auto", None, 1, PairMismatch, "beside a model"),
+        ("eagle3", "auto", None, 1, PairMismatch, "another model"),
         ("vectors", "off", None, 1, PairMismatch, "makes vectors"),
         ("mamba", "heads", "eagle3", 1, PairMismatch, "no hooks for them in mamba"),
         ("llama", "heads", None, 1, UsageError, "no MTP layers"),

@@ -257,6 +257,64 @@ def test_the_users_file_adds_and_replaces(tmp_path: Path, monkeypatch: pytest.Mo
         load_registry(tmp_path / "latin.toml")
 
 
+OLDER = """
+default_pair = "p"
+[models."t:new"]
+repo = "a/t"
+file = "new.gguf"
+size_bytes = 9
+sha256 = "{}"
+[models."t:old"]
+repo = "a/t"
+file = "old.gguf"
+size_bytes = 7
+sha256 = "{}"
+older = true
+[models.h]
+repo = "a/h"
+file = "h.gguf"
+heads = {{ kind = "eagle3", target = "t", source = "a test", date = "2026-11" }}
+[pairs.p]
+target = "t"
+draft_model = "h"
+""".format("a" * 64, "b" * 64)
+
+
+@pytest.mark.parametrize("here", ["", "a", "b", "ab"])
+def test_a_bare_name_means_an_older_file_where_that_alone_is_on_this_machine(
+    here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    (tmp_path / "models.toml").write_text(OLDER)
+    (tmp_path / "blobs").mkdir()
+    for letter in here:
+        (tmp_path / "blobs" / (letter * 64)).write_bytes(bytes({"a": 9, "b": 7}[letter]))
+    registry, is_older = load_registry(), here == "b"
+    assert registry.model("t").sha256[0] == ("b" if is_older else "a")
+    old, new = registry.model("t:old"), registry.model("t:new")
+    assert (old.sha256[0], new.sha256[0]) == ("b", "a")
+    assert [old.name, new.name] == (["t", "t:new"] if is_older else ["t:old", "t"])
+    assert (registry.newer(old), registry.newer(new)) == (new, None)
+    assert registry.with_heads_for(new) == [registry.model("h")]
+    assert registry.with_heads_for(old) == []
+    pair = registry.pair("p")
+    drafts = ("lookup", None) if is_older else ("model", "h")
+    assert (pair.target, pair.draft, pair.draft_model) == ("t", *drafts)
+
+
+def test_every_file_that_a_name_meant_before_this_years_can_be_had() -> None:
+    registry = load_registry()
+    older = [each for each in registry.models.values() if each.older]
+    assert len({each.base for each in older}) == len(older) == 10
+    for each in older:
+        newer = registry.newer(each)
+        assert newer is not None
+        assert newer.name == newer.base == each.base
+        assert registry.with_heads_for(newer)
+        assert each.is_known
+
+
 def test_the_registry_of_the_program_is_sound() -> None:
     registry = load_registry()
     assert registry.pair(registry.default_pair).target == "smollm2-135m"

@@ -228,6 +228,9 @@ def test_options_become_the_fields_of_the_server_that_it_is(
         (Request(1, HELLO, ReplyOptions(stop_loops=True)), "stop_loops"),
         (Request(1, HELLO, draft="off"), "draft"),
         (Request(1, HELLO, logprobs=1), "logprobs"),
+        (Request(1, raw=(1, 2)), "token ids"),
+        (Request(1, HELLO, ReplyOptions(ignore_eos=True)), "ignore_eos"),
+        (Request(1, HELLO, ReplyOptions(min_tokens=2)), "min_tokens"),
         (Request(1, HELLO, ReplyOptions(SamplingParams(penalty_last_n=9))), "penalty_last_n"),
     ],
 )

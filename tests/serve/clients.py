@@ -16,3 +16,4 @@ class _Package:
 
 openai: Any = _Package("openai")
 anthropic: Any = _Package("anthropic")
+playwright: Any = _Package("playwright.sync_api")

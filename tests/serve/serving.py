@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
@@ -74,6 +75,7 @@ class Served:
     url: str
     client: httpx.Client
     asked: list[Question]
+    residence: Residence
 
     def chat(self, text: str, **more: Any) -> httpx.Response:
         """Ask one question."""
@@ -98,6 +100,16 @@ class Served:
         last = self.asked[-1]
         assert isinstance(last, Request)
         return last
+
+    def states(self) -> dict[str, str]:
+        """Return the states of the models."""
+        listed = self.client.get("/v1/models").json()["data"]
+        return {each["id"]: each["status"]["value"] for each in listed}
+
+    def engine(self, model: str) -> RemoteEngine:
+        """Return the engine of a model."""
+        (resident,) = (each for each in self.residence.residents if each.model.name == model)
+        return resident.backend._engine
 
     def under_way(self) -> int:
         """Return how many requests run or wait."""
@@ -132,7 +144,7 @@ class Named(Catalogue):
         return Catalogue.find(self, name)
 
     def listed(self) -> list[str]:
-        return [self.first.name, *self.others]
+        return [*self.names, *self.others]
 
 
 @contextmanager
@@ -146,30 +158,51 @@ def served(
     max_wait_s: float | None = None,
     rules: CallPolicy | None = None,
     engine: RemoteEngine | None = None,
+    scripts: Mapping[str, Mapping[str, Any]] | None = None,
+    started: Sequence[str] = (),
 ) -> Iterator[Served]:
-    """Serve what a script says, or an engine."""
+    """Serve what a script says, or an engine.
+
+    Args:
+        script: of all models, unless `scripts` has one.
+        most: requests that may run or wait.
+        guard: lets in.
+        others: models beside `a-pair`.
+        keep_alive_s: of every model.
+        max_wait_s: of every request.
+        rules: for calls.
+        engine: of every model, in place of one that tells a script.
+        scripts: of models, by name.
+        started: others that are loaded at the start.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
-    started, ended = threading.Event(), threading.Event()
+    begun, ended = threading.Event(), threading.Event()
     servers: list[uvicorn.Server] = []
+    residences: list[Residence] = []
     asked: list[Question] = []
 
     async def run() -> None:
-        metrics = Metrics()
-        launch = LaunchOptions(pair="a-pair")
-        client = engine or RemoteEngine(command(script), watch=metrics.see, revives=True)
+        models = [
+            ServedModel(each, LaunchOptions(pair=each), GREEDY) for each in ("a-pair", *started)
+        ]
+        metrics = Metrics(by_model=len(models) > 1)
 
-        def note(number: int, question: Question) -> None:
-            metrics.ask(number, question)
-            asked.append(question)
+        def backend_of(model: ServedModel) -> Backend:
+            def note(number: int, question: Question) -> None:
+                metrics.ask(number, question, model.name)
+                asked.append(question)
 
-        backend = Backend(client, launch, most, note, max_wait_s)
+            own = (scripts or {}).get(model.name, script)
+            see = partial(metrics.see, model=model.name)
+            client = engine or RemoteEngine(command(own), watch=see, revives=True)
+            return Backend(client, model.launch, note, max_wait_s)
+
+        residence = Residence(backend_of, keep_alive_s, most)
+        residences.append(residence)
         try:
-            await backend.start()
-            first = ServedModel("a-pair", launch, GREEDY)
-            residence = Residence(backend, first, keep_alive_s, most)
-            catalogue = Named(first, ("a-pair",), lambda _: GREEDY, others=others)
-            rules_ = rules or CallPolicy()
-            service = Service(backend, residence, catalogue, 0, first, rules_)
+            await residence.start(models)
+            catalogue = Named((*models,), lambda _: GREEDY, others=others)
+            service = Service(residence, catalogue, 0, models[0], rules or CallPolicy())
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
             app = application(service, metrics, let_in)
             config = uvicorn.Config(
@@ -182,20 +215,20 @@ def served(
                 timeout_keep_alive=600,
             )
             servers.append(uvicorn.Server(config))
-            started.set()
+            begun.set()
             await servers[0].serve(sockets=[listener])
         finally:
-            await backend.close()
-            started.set()
+            await residence.close()
+            begun.set()
             ended.set()
 
     thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
     thread.start()
-    started.wait()
+    begun.wait()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
         with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
-            yield Served(url, client, asked)
+            yield Served(url, client, asked, residences[0])
     finally:
         for server in servers:
             server.should_exit = True

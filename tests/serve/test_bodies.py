@@ -8,6 +8,7 @@ import pytest
 
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta
+from localspec.engine.protocol import Count
 from localspec.messages import ToolCall
 from localspec.serve.blocks import Blocks
 from localspec.serve.tools import anthropic_messages, anthropic_offer, openai_offer
@@ -50,11 +51,78 @@ def test_what_is_not_supported_is_refused_by_name_unless_it_changes_nothing(
         ("structured_outputs", {"regex": "x"}, {}),
         ("mirostat", 2, 0),
         ("typical_p", 0.5, 1.0),
-        ("min_tokens", 5, 0),
+        ("stop_token_ids", [5], []),
     ]
     for name, value, nothing in rows:
         server.refuse(path, f"{name} is not supported", **{**BODIES[path], name: value})
         assert server.post(path, **BODIES[path], **{name: nothing}).status_code == 200
+
+
+@EVERY
+def test_fields_that_every_interface_takes(server: Served, path: str) -> None:
+    assert server.post(path, **BODIES[path], service_tier="flex", cache_prompt=True).status_code == 200  # fmt: skip
+    usual = server.request
+    assert (usual.keep, usual.options.min_tokens, usual.options.ignore_eos) == (None, 0, False)
+    more = {"cache_prompt": False, "min_tokens": 15, "ignore_eos": True}
+    assert server.post(path, **BODIES[path], **more).status_code == 200
+    request = server.request
+    assert (request.keep, request.options.min_tokens, request.options.ignore_eos) == (0, 15, True)
+    rows: list[tuple[str, Any, str]] = [
+        ("min_tokens", -1, "0 or more"),
+        ("min_tokens", 21, "min_tokens 21 and max_tokens 20"),
+        ("min_tokens", 2**200, "min_tokens"),
+        ("ignore_eos", "yes", "ignore_eos"),
+        ("cache_prompt", 1, "cache_prompt"),
+    ]
+    for name, value, word in rows:
+        server.refuse(path, word, **{**BODIES[path], name: value})
+
+
+@EVERY
+def test_an_answer_ends_no_sooner_than_it_may(server: Served, path: str) -> None:
+    def length(**more: Any) -> int:
+        done = server.post(path, **{**BODIES[path], LIMITS[path]: 30}, **more).json()
+        usage = done.get("usage", done)
+        (tokens,) = (usage[name] for name in ("completion_tokens", "output_tokens", "tokens_predicted") if name in usage)  # fmt: skip
+        return int(tokens)
+
+    usual = length()
+    assert usual < 20
+    assert length(min_tokens=usual - 1) == usual
+    assert length(min_tokens=usual + 5) >= usual + 5
+    assert length(ignore_eos=True) == 30
+
+
+def test_nothing_that_was_evaluated_before_is_used_where_that_is_not_wanted(server: Served) -> None:
+    def cached(**more: Any) -> int:
+        usage = server.chat("hello, as often before", **more).json()["usage"]
+        return int(usage["prompt_tokens_details"]["cached_tokens"])
+
+    cached()
+    assert cached() > 20
+    assert cached(cache_prompt=False) == 0
+    assert cached() > 20
+
+
+def test_what_an_answer_is_expected_to_be_like_is_counted(server: Served) -> None:
+    def details(content: Any) -> Any:
+        body = {"max_tokens": 30, "seed": 1, "prediction": {"type": "content", "content": content}}
+        done = server.chat("hello", **body).json()
+        assert done["choices"][0]["message"]["content"] == plain
+        return done["usage"]["completion_tokens_details"]
+
+    done = server.chat("hello", max_tokens=30, seed=1).json()
+    plain, tokens = done["choices"][0]["message"]["content"], done["usage"]["completion_tokens"]
+    assert "completion_tokens_details" not in done["usage"]
+    # What ends the answer is a token, and in no text.
+    for content in (plain, [{"type": "text", "text": each} for each in (plain[:2], plain[2:])]):
+        assert details(content) == {
+            "accepted_prediction_tokens": tokens - 1,
+            "rejected_prediction_tokens": 0,
+        }
+    assert details("Another text.")["accepted_prediction_tokens"] < 4
+    for wrong in ("x", {"type": "content"}, {"type": "code", "content": "x"}, {"content": 3}):
+        server.refuse(CHAT, "prediction", messages=[user("hello")], prediction=wrong)
 
 
 @EVERY
@@ -75,7 +143,7 @@ def test_what_only_some_interfaces_read_is_refused_by_the_others(server: Served,
         options = server.request.options
         assert server.post(path, **BODIES[path]).status_code == 200
         changed = options != replace(server.request.options, seed=options.seed)
-        assert changed or (name, path) == ("samplers", INFILL), "editors send them"
+        assert changed or name == "samplers", "editors send them"
 
 
 @pytest.mark.parametrize(
@@ -125,8 +193,36 @@ def test_how_to_think_is_read_in_each_interfaces_form(
         (CHAT, {"chat_template_kwargs": {"thinking": "no"}}, "takes true or false"),
         (CHAT, {"chat_template_kwargs": {"thinking_budget": True}}, "takes a whole number"),
         (CHAT, {"chat_template_kwargs": [1]}, "chat_template_kwargs"),
-        (CHAT, {"reasoning_budget_tokens": 1 << 40}, "think is"),
-        (RESPONSES, {"reasoning": {"effort": "hard"}}, "reasoning_effort is 'hard'"),
+        (
+            CHAT,
+            {"reasoning_budget_tokens": 1 << 40},
+            "reasoning_budget_tokens is 1099511627776: it",
+        ),
+        (
+            CHAT,
+            {"chat_template_kwargs": {"thinking_budget": 1 << 40}},
+            "chat_template_kwargs.thinking_budget is 1099511627776: it takes",
+        ),
+        (
+            CHAT,
+            {"chat_template_kwargs": {"reasoning_effort": "hard"}},
+            "chat_template_kwargs.reasoning_effort is 'hard'",
+        ),
+        (RESPONSES, {"reasoning": {"effort": "hard"}}, "reasoning.effort is 'hard'"),
+        (
+            MESSAGES,
+            {"thinking": {"type": "enabled", "budget_tokens": 1 << 40}},
+            "thinking.budget_tokens is 1099511627776: it takes",
+        ),
+        (
+            MESSAGES,
+            {"thinking": {"type": "enabled"}, "output_config": {"effort": "hard"}},
+            "output_config.effort is 'hard'",
+        ),
+        (COUNT, {"thinking": {"type": "always"}}, "always"),
+        (TEXT, {"reasoning_effort": "low"}, "reasoning_effort is not supported"),
+        (TEXT, {"reasoning_budget_tokens": 9}, "reasoning_budget_tokens is not supported"),
+        (RESPONSES, {"reasoning_effort": "low"}, "reasoning_effort is not supported"),
         (MESSAGES, {"thinking": {"type": "always"}}, "always"),
         (TEXT, {"chat_template_kwargs": {"enable_thinking": False}}, "not supported"),
     ],
@@ -134,7 +230,16 @@ def test_how_to_think_is_read_in_each_interfaces_form(
 def test_how_to_think_is_refused_where_it_is_wrong(
     server: Served, path: str, more: dict[str, Any], word: str
 ) -> None:
-    server.refuse(path, word, **BODIES[path], **more)
+    server.refuse(path, word, **BODIES.get(path, {"messages": [user("hello")]}), **more)
+
+
+def test_tokens_are_counted_of_a_prompt_for_the_thoughts_that_are_wanted(server: Served) -> None:
+    for thinking, think in ((None, None), ({"type": "disabled"}, "off")):
+        answer = server.post(COUNT, messages=[user("hello")], thinking=thinking)
+        assert answer.status_code == 200, answer.text
+        question = server.asked[-1]
+        assert isinstance(question, Count)
+        assert question.think == think
 
 
 @EVERY

@@ -1,4 +1,4 @@
-"""The model in memory, by itself: turns among requests for different ones, rest, and how often an engine may die."""
+"""The models in memory, by themselves: turns among requests for different ones, rest, and how often an engine may die."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -10,8 +10,16 @@ from localspec.chat.events import Finished, Reply, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import Spent, StopReason
 from localspec.engine.engine import Answer, Busy, EngineGone, RemoteEngine
-from localspec.engine.protocol import EngineDied, Failed, Notice, Question, Ready, ReplyEvents
-from localspec.errors import ModelLoadError
+from localspec.engine.protocol import (
+    EngineDied,
+    Failed,
+    Held,
+    Notice,
+    Question,
+    Ready,
+    ReplyEvents,
+)
+from localspec.errors import ModelLoadError, NoRoom
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve import backend as serving
@@ -19,53 +27,91 @@ from localspec.serve.backend import Backend, WaitedTooLong
 from localspec.serve.residence import Residence, ServedModel
 from tests.waiting import PATIENCE_S
 
-A, B, C = (ServedModel(each, LaunchOptions(target=each), ReplyOptions()) for each in "abc")
+A, B, C, D = (ServedModel(each, LaunchOptions(target=each), ReplyOptions()) for each in "abcd")
+
+
+class Memory:
+    """Engines that note what they do; as many as there is room for are loaded, and C cannot be.
+
+    Args:
+        room: of how many.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.log: list[str] = []
+        self.loaded: list[str] = []
+        self.running: list[str] = []
+
+    def engine(self, model: ServedModel) -> Backend:
+        return cast("Backend", Loads(self, model.name))
 
 
 class Loads:
-    """A backend that notes what it does, and cannot load C."""
+    """A backend of that memory."""
 
-    def __init__(self) -> None:
-        self.log: list[str] = []
-        self.running = self.under_way = 0
+    lost = ""
 
-    async def load(self, launch: LaunchOptions) -> None:
-        assert self.running == 0
-        self.log.append(f"load {launch.target}")
+    def __init__(self, memory: Memory, name: str) -> None:
+        self.memory, self.name = memory, name
+
+    @property
+    def ready(self) -> str | None:
+        return self.name if self.name in self.memory.loaded else None
+
+    async def held(self) -> Held:
+        return Held({"RAM": 1})
+
+    async def load(self, beside: Held | None = None) -> None:
+        memory = self.memory
+        assert self.name not in memory.loaded
+        assert (beside or Held()).places.get("RAM", 0) == len(memory.loaded)
         await asyncio.sleep(0)
-        if launch == C.launch:
+        if beside is not None and len(memory.loaded) == memory.room:
+            raise NoRoom(self.name)
+        memory.log.append(f"load {self.name}")
+        if self.name == C.name:
             raise ModelLoadError("too large")
+        memory.loaded.append(self.name)
 
     async def unload(self) -> None:
-        assert self.running == 0
-        self.log.append("unload")
+        assert self.name not in self.memory.running
+        if self.name in self.memory.loaded:
+            self.memory.loaded.remove(self.name)
+            self.memory.log.append(f"unload {self.name}")
+
+    async def close(self) -> None:
+        self.memory.log.append(f"close {self.name}")
 
 
 def follow(
-    work: Callable[[Residence, Loads], Coroutine[Any, Any, None]],
+    work: Callable[[Residence, Memory], Coroutine[Any, Any, None]],
     keep_alive_s: float | None = None,
     most: int = 99,
     max_wait_s: float | None = None,
+    room: int = 1,
+    started: tuple[ServedModel, ...] = (A,),
 ) -> list[str]:
-    loads = Loads()
+    memory = Memory(room)
 
     async def run() -> None:
-        residence = Residence(cast("Backend", loads), A, keep_alive_s, most, max_wait_s)
-        await work(residence, loads)
+        residence = Residence(memory.engine, keep_alive_s, most, max_wait_s)
+        await residence.start(started)
+        await work(residence, memory)
 
     asyncio.run(run())
-    return loads.log
+    return memory.log[len(started) :]
 
 
-async def use(residence: Residence, loads: Loads, model: ServedModel, steps: int = 3) -> None:
+async def use(residence: Residence, memory: Memory, model: ServedModel, steps: int = 3) -> None:
     async with residence.use(model):
-        assert residence.loaded == model
-        loads.running += 1
-        loads.log.append(model.name)
+        assert model in residence.loaded
+        memory.running.append(model.name)
+        memory.log.append(model.name)
         for _ in range(steps):
             await asyncio.sleep(0)
-            assert residence.loaded == model
-        loads.running -= 1
+            assert model in residence.loaded
+        memory.running.remove(model.name)
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -75,118 +121,216 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "most", "errors", "log"),
+    ("room", "wanted", "most", "errors", "log"),
     [
-        ([A, A, B, A, B, B, A], 99, [], ["a", "a", "load b", "b", "b", "b", "load a", "a", "a"]),
-        ([C, C, A], 99, [ModelLoadError] * 2, ["load c", "load a", "a"]),
-        ([A, B, B, B], 2, [Busy], ["a", "load b", "b", "b"]),
+        # While it is foreseen whether B fits, A answers what comes.
+        (1, [A, A, B, A, B, B], 99, [], "a a a -a +b b b b"),
+        (1, [C, C, A], 99, [ModelLoadError] * 2, "a -a +c"),
+        (1, [A, B, B, B], 2, [Busy] * 2, "a -a +b b"),
+        (2, [A, B, A, B, D, A], 99, [], "a a a +b b b -a +d d"),
+        (3, [D, B, A, D, B, A], 99, [], "a a +d d d +b b b"),
     ],
-    ids=["none is overtaken", "only those for C fail", "one too many"],
+    ids=["one after the other", "only those for C fail", "one too many", "two of three", "all"],
 )
 def test_requests_for_several_models(
-    wanted: list[ServedModel], most: int, errors: list[type], log: list[str]
+    room: int, wanted: list[ServedModel], most: int, errors: list[type], log: str
 ) -> None:
-    async def work(residence: Residence, loads: Loads) -> None:
-        uses = (use(residence, loads, each) for each in wanted)
+    async def work(residence: Residence, memory: Memory) -> None:
+        uses = (use(residence, memory, each) for each in wanted)
         ends = await asyncio.gather(*uses, return_exceptions=True)
         assert [type(each) for each in ends if each is not None] == errors
+        assert residence.under_way == 0
 
-    assert follow(work, most=most) == log
+    short = {"+": "load ", "-": "unload "}
+    assert follow(work, most=most, room=room) == [
+        short.get(each[0], each[0]) + each[1:] if each[0] in short else each for each in log.split()
+    ]
+
+
+def test_one_that_leaves_takes_no_more_and_those_that_wait_have_their_turn() -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        tasks = [asyncio.create_task(use(residence, memory, A, steps=50))]
+        await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(use(residence, memory, B)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert residence.states == {"a": "loaded", "b": "loading"}
+        tasks.append(asyncio.create_task(use(residence, memory, A)))
+        await asyncio.gather(*tasks)
+
+    assert follow(work) == ["a", "unload a", "load b", "b", "unload b", "load a", "a"]
+
+
+def test_what_was_used_longest_ago_is_let_go_and_first_what_nothing_uses() -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        await use(residence, memory, A)  # B was never used
+        await use(residence, memory, D)
+        busy = asyncio.create_task(use(residence, memory, A, steps=99))
+        await use(residence, memory, B)
+        assert not busy.done()
+        await busy
+
+    log = follow(work, room=2, started=(A, B))
+    assert log == ["a", "unload b", "load d", "d", "a", "unload d", "load b", "b"]
+
+
+def test_what_cannot_be_loaded_is_an_error_and_what_is_loaded_stays() -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        with pytest.raises(ModelLoadError, match="too large"):
+            await use(residence, memory, C)
+        assert residence.states == {"a": "loaded"}
+        await use(residence, memory, A)
+
+    assert follow(work, room=2) == ["load c", "a"]
+
+
+def test_all_that_it_was_started_with_is_loaded_also_where_little_is_left() -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        assert residence.loaded == [A, B]
+
+    assert follow(work, room=9, started=(A, B)) == []
+    with pytest.raises(ModelLoadError):
+        follow(work, room=9, started=(A, C))
+
+
+def test_a_server_that_stops_while_it_loads_tells_what_waits() -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        stuck = asyncio.Event()
+
+        async def load(_loads: Loads, beside: Held | None = None) -> None:
+            stuck.set()
+            await asyncio.Event().wait()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Loads, "load", load)
+            waiting = asyncio.create_task(use(residence, memory, B))
+            await stuck.wait()
+            await use(residence, memory, A)
+            await residence.close()
+            with pytest.raises(EngineGone, match="stops"):
+                await waiting
+            with pytest.raises(EngineGone, match="stops"):
+                await use(residence, memory, D)
+
+    assert follow(work, room=2) == ["a", "close a", "close b"]
 
 
 def test_who_waits_and_goes_away_is_not_waited_for() -> None:
-    async def work(residence: Residence, loads: Loads) -> None:
-        first = asyncio.create_task(use(residence, loads, A, steps=20))
+    async def work(residence: Residence, memory: Memory) -> None:
+        first = asyncio.create_task(use(residence, memory, A, steps=50))
         await asyncio.sleep(0)
-        gone = asyncio.create_task(use(residence, loads, B))
+        gone = asyncio.create_task(use(residence, memory, B))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert residence.waiting == {"b": 1}
+        last = asyncio.create_task(use(residence, memory, A))
         await asyncio.sleep(0)
-        assert residence.waiting == 1
+        assert residence.waiting == {"b": 1, "a": 1}
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-        await use(residence, loads, A)
+        await last
+        assert not first.done()
         await first
-        assert residence.waiting == 0
+        assert not residence.waiting
+        assert residence.states == {"a": "loaded"}
 
     assert follow(work) == ["a", "a"]
 
 
 def test_who_waits_too_long_or_goes_away_is_not_waited_for() -> None:
-    async def work(residence: Residence, loads: Loads) -> None:
-        first = asyncio.create_task(use(residence, loads, A, steps=10_000))
+    async def work(residence: Residence, memory: Memory) -> None:
+        first = asyncio.create_task(use(residence, memory, A, steps=10_000))
         await asyncio.sleep(0)
         with pytest.raises(WaitedTooLong):
-            await use(residence, loads, B)
-        assert residence.waiting == 0
+            await use(residence, memory, B)
+        assert not residence.waiting
         await first
 
     assert follow(work, max_wait_s=0.001) == ["a"]
 
 
 def test_a_model_at_rest_is_unloaded_and_loaded_again() -> None:
+    def resting(residence: Residence) -> list[ServedModel]:
+        return [each.model for each in residence.residents if each.rests]
+
     for keep_alive_s in [0.0, 0.01]:
 
-        async def work(residence: Residence, loads: Loads) -> None:
-            assert residence.resting is None
-            await use(residence, loads, A, steps=50)
-            await until(lambda: residence.loaded is None)
-            await until(lambda: residence.resting == A)
-            await use(residence, loads, A)
-            await use(residence, loads, B)
-            assert residence.resting is None
-            await until(lambda: residence.resting == B)
+        async def work(residence: Residence, memory: Memory) -> None:
+            assert resting(residence) == []
+            await use(residence, memory, A, steps=50)
+            await until(lambda: residence.states == {"a": "unloaded"})
+            await until(lambda: resting(residence) == [A])
+            await use(residence, memory, A)
+            await use(residence, memory, B)
+            await until(lambda: B in resting(residence))
 
         log = follow(work, keep_alive_s)
-        assert log[:4] == ["a", "unload", "load a", "a"]
-        assert log[-3:] == ["load b", "b", "unload"]
+        log = log[log.index("a") :]
+        assert log[:4] == ["a", "unload a", "load a", "a"]
+        assert log[-3:] == ["load b", "b", "unload b"]
+
+
+def test_each_rests_by_itself() -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        busy = asyncio.create_task(use(residence, memory, B, steps=10_000))
+        await asyncio.sleep(0)
+        await until(lambda: residence.states == {"a": "unloaded", "b": "loaded"})
+        assert not busy.done()
+        await use(residence, memory, A)
+        busy.cancel()
+
+    log = follow(work, 0.001, room=2, started=(A, B))
+    assert log[:4] == ["b", "unload a", "load a", "a"]
 
 
 def test_one_that_is_never_to_rest_does_not() -> None:
-    async def work(residence: Residence, loads: Loads) -> None:
-        await use(residence, loads, A)
+    async def work(residence: Residence, memory: Memory) -> None:
+        await use(residence, memory, A)
         await asyncio.sleep(0.02)
 
     assert follow(work) == ["a"]
 
 
 def test_the_time_of_rest_begins_with_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(residence: Residence, loads: Loads) -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
         loop, later_s = asyncio.get_running_loop(), 0.0
         clock = loop.time
         monkeypatch.setattr(loop, "time", lambda: clock() + later_s)
-        await use(residence, loads, A)
+        await use(residence, memory, A)
         for step_s in (600.0, 600.0, 600.0, 1100.0):
             later_s += step_s
             for _ in range(5):
                 await asyncio.sleep(0)
-            assert (residence.loaded is None) is (step_s > 1000.0)
+            assert (not residence.loaded) is (step_s > 1000.0)
             if residence.loaded:
-                await use(residence, loads, A)
+                await use(residence, memory, A)
 
-    assert follow(work, 1000.0) == ["a"] * 4 + ["unload"]
+    assert follow(work, 1000.0) == ["a"] * 4 + ["unload a"]
 
 
 @pytest.mark.parametrize("model", [B, C])
 def test_who_leaves_at_the_very_moment_of_his_turn_is_not_counted_for_ever(
-    model: ServedModel,
+    model: ServedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work(residence: Residence, loads: Loads) -> None:
-        leaving = asyncio.create_task(use(residence, loads, model))
-        load = loads.load
+    async def work(residence: Residence, memory: Memory) -> None:
+        leaving = asyncio.create_task(use(residence, memory, model))
+        load = Loads.load
 
-        async def load_and_leave(launch: LaunchOptions) -> None:
+        async def load_and_leave(loads: Loads, beside: Held | None = None) -> None:
             try:
-                await load(launch)
+                await load(loads, beside)
             finally:
-                if launch == model.launch:  # after it was let in or refused, before it goes on
+                if loads.name == model.name:  # after it was let in or refused, before it goes on
                     asyncio.get_running_loop().call_soon(leaving.cancel)
 
-        loads.load = load_and_leave  # type: ignore[method-assign]
+        monkeypatch.setattr(Loads, "load", load_and_leave)
         with pytest.raises(asyncio.CancelledError):
             await leaving
+        assert residence.under_way == 0
         async with asyncio.timeout(PATIENCE_S):
-            await use(residence, loads, A)
+            await use(residence, memory, A)
 
-    assert follow(work) == [f"load {model.name}", "load a", "a"]
+    assert follow(work, room=2) == [f"load {model.name}", "a"]
 
 
 READY = Ready("a-model", None, "off", 100, (), 0.0, False)
@@ -213,7 +357,7 @@ class Dying(RemoteEngine):
     def start(self) -> None:
         self.starts += 1
 
-    def load(self, options: LaunchOptions) -> None:
+    def load(self, options: LaunchOptions, beside: Held | None = None) -> None:
         self.loads += 1
         if not self.starts:
             self.start()
@@ -238,8 +382,8 @@ def follow_backend(
     max_wait_s: float | None = None,
 ) -> None:
     async def run() -> None:
-        backend = Backend(engine, launch or LaunchOptions(), 8, max_wait_s=max_wait_s)
-        await backend.start()
+        backend = Backend(engine, launch or LaunchOptions(), max_wait_s=max_wait_s)
+        await backend.load()
         try:
             await doing(backend)
         finally:
@@ -308,7 +452,6 @@ def test_who_leaves_when_the_answer_begins_has_left(exact: bool) -> None:
         pending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await pending
-        assert backend.under_way == 0
 
     follow_backend(engine, doing, LaunchOptions(exact=exact), PATIENCE_S)
     # Where bits count, nothing comes from what was answered before.

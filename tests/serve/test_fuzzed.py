@@ -16,6 +16,7 @@ _KEYS = (
     *("frequency_penalty", "repeat_penalty", "logit_bias", "logprobs", "localspec", "tools"),
     *("response_format", "suffix", "system", "messages", "content", "tokens", "with_pieces"),
     *("input_prefix", "input_suffix", "input_extra", "n_predict", "response_fields"),
+    *("min_tokens", "ignore_eos", "cache_prompt", "prediction", "prompt", "echo", "service_tier"),
     *("input", "instructions", "text", "include", "top_logprobs", "previous_response_id"),
 )
 _INNER = ("role", "content", "type", "text", "schema", "json_schema", "include_usage", "draft", "5")

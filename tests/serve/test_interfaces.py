@@ -9,7 +9,7 @@ import pytest
 from localspec.messages import Message
 from localspec.serve.steady import steady
 from tests.serve.clients import anthropic, openai
-from tests.serve.serving import CHAT, COUNT, MESSAGES, RESPONSES, Served, bodies, turn, user
+from tests.serve.serving import CHAT, COUNT, MESSAGES, RESPONSES, TEXT, Served, bodies, turn, user
 
 RHINE = "It is 1233 km long."
 SCRIPT = {
@@ -143,6 +143,67 @@ def test_a_text_goes_on_as_it_is_and_has_logprobs_in_its_own_form(client: Any) -
     stream = client.completions.create(**given, stop="long", stream=True)
     parts = [each.choices[0].logprobs for each in stream if each.choices[0].logprobs]
     assert [at for each in parts for at in each.text_offset] == offsets
+
+
+def test_a_prompt_may_be_ids_or_several_of_either(client: Any, server: Served) -> None:
+    texts = [turn("the Rhine"), turn("hello")]
+    ids = [server.post("/tokenize", content=each).json()["tokens"] for each in texts]
+    for prompt in (texts, ids, [texts[0], ids[1]], [*ids]):
+        done = client.completions.create(model="a-pair", prompt=prompt, max_tokens=99)
+        assert [each.text for each in done.choices] == [RHINE, "Hello."]
+    (choice,) = client.completions.create(model="a-pair", prompt=ids[0], max_tokens=99).choices
+    assert choice.text == RHINE
+    rows: list[tuple[Any, str]] = [
+        ([1, "x"], "ids beside texts"),
+        ([[1, "x"]], "prompt"),
+        ([-1], "the id -1"),
+        ([[2**70]], "31 bits"),
+        ([2**30], "none of"),
+        ([True], "prompt"),
+        ([1.5], "prompt"),
+        ([[]], "no tokens"),
+        ([], "0 answers"),
+    ]
+    for prompt, word in rows:
+        server.refuse(TEXT, word, prompt=prompt)
+    server.refuse(TEXT, "suffix", prompt=ids[0], suffix="x")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("limit", [0, 1, 99])
+def test_a_prompt_is_echoed_with_the_logprobs_of_its_tokens(
+    client: Any, server: Served, stream: bool, limit: int
+) -> None:
+    prompt = turn("the Rhine")
+    answer = RHINE[: {0: 0, 1: 1, 99: None}[limit]]
+    ids = server.post("/tokenize", content=prompt).json()["tokens"]
+    for given in (prompt, ids):
+        for most in (None, 1):
+            more = {"max_tokens": limit, "echo": True, "logprobs": most, "stream": stream}
+            done = client.completions.create(model="a-pair", prompt=given, **more)
+            choices = [each.choices[0] for each in (done if stream else [done])]
+            assert "".join(each.text for each in choices) == prompt + answer
+            parts = [each.logprobs for each in choices if each.logprobs]
+            tokens, logprobs, top, offsets = (
+                [one for each in parts for one in getattr(each, name)]
+                for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+            )
+            if most is None:
+                assert not tokens
+                continue
+            ended = limit > len(answer)  # what ends it is a token, too
+            assert len(tokens) == len(ids) + len(answer) + ended
+            assert "".join(tokens[: len(tokens) - ended]) == prompt + answer
+            assert (logprobs[0], top[0]) == (None, None)
+            assert all(each <= 0 for each in logprobs[1:])
+            assert all(len(each) in {1, 2} for each in top[1:])
+            assert offsets == sorted(offsets)
+            assert offsets[len(ids) :][:1] == [len(prompt)][: limit > 0]
+    usage = server.post(TEXT, prompt=prompt, echo=True, logprobs=0, max_tokens=limit).json()[
+        "usage"
+    ]
+    assert usage["prompt_tokens_details"]["cached_tokens"] == 0, "all of it was evaluated"
+    server.refuse(CHAT, "echo is not supported", messages=[user("x")], echo=True)
 
 
 def test_every_token_has_its_logprob_streamed_or_not(client: Any) -> None:

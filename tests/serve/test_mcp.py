@@ -22,30 +22,33 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.slow
 
 FIRST = ServedModel("a-pair", LaunchOptions(pair="a-pair"), GREEDY)
-Work = Callable[[Client, Backend], Awaitable[None]]
+Work = Callable[[Client, Residence], Awaitable[None]]
 
 
 @asynccontextmanager
 async def connected(
     script: Mapping[str, Any], mode: str, gate: str = ""
-) -> AsyncIterator[tuple[Client, Backend]]:
+) -> AsyncIterator[tuple[Client, Residence]]:
     loading = LoadWatch()
-    engine = RemoteEngine(command(script), watch=loading.see, revives=True)
-    backend = Backend(engine, FIRST.launch, 8)
-    residence = Residence(backend, None, None, 8)
-    catalogue = Named(FIRST, ("a-pair",), lambda _: GREEDY, others=("other",))
-    tools = AskTools(backend, residence, catalogue, loading, gate)
+
+    def backend_of(model: ServedModel) -> Backend:
+        engine = RemoteEngine(command(script), watch=loading.see, revives=True)
+        return Backend(engine, model.launch)
+
+    residence = Residence(backend_of, None, 8)
+    catalogue = Named((FIRST,), lambda _: GREEDY, others=("other",))
+    tools = AskTools(residence, catalogue, loading, gate)
     try:
         async with Client(server_of(tools), mode=mode) as client:
-            yield client, backend
+            yield client, residence
     finally:
-        await backend.close()
+        await residence.close()
 
 
 def follow(work: Work, script: Mapping[str, Any], mode: str = "auto", gate: str = "") -> None:
     async def run() -> None:
-        async with connected(script, mode, gate) as (client, backend):
-            await work(client, backend)
+        async with connected(script, mode, gate) as (client, residence):
+            await work(client, residence)
 
     asyncio.run(run())
 
@@ -72,11 +75,11 @@ KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_a_question_is_answered(mode: str) -> None:
-    async def work(client: Client, backend: Backend) -> None:
+    async def work(client: Client, residence: Residence) -> None:
         listed = await client.list_tools()
         assert [each.name for each in listed.tools] == ["ask", "ask_json"]
         assert "a-pair" in (listed.tools[0].description or "")
-        assert backend.ready is None, "nothing is loaded before it is asked"
+        assert not residence.loaded, "nothing is loaded before it is asked"
         text, result = await call(client, "ask", prompt="Which river?", seed=5)
         assert (text, result.is_error) == ("The Rhine.", False)
         figures = (result.meta or {})["localspec"]
@@ -88,7 +91,7 @@ def test_a_question_is_answered(mode: str) -> None:
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
-    async def work(client: Client, _backend: Backend) -> None:
+    async def work(client: Client, _residence: Residence) -> None:
         for tool, word, arguments in (
             ("tell", "no tool 'tell'", {}),
             ("ask", "prompt", {}),
@@ -111,7 +114,7 @@ def test_progress_only_grows_and_ends_with_the_answer() -> None:
     async def note(progress: float, total: float | None, message: str | None) -> None:
         reports.append((progress, message or ""))
 
-    async def work(client: Client, _backend: Backend) -> None:
+    async def work(client: Client, _residence: Residence) -> None:
         await client.call_tool("ask", {"prompt": "Which river?"}, progress_callback=note)
 
     follow(work, {"answers": {"river": "The Rhine. " * 20}, "load_s": 1.2, "pass_s": 0.005})
@@ -122,17 +125,17 @@ def test_progress_only_grows_and_ends_with_the_answer() -> None:
 
 
 def test_a_call_that_is_cancelled_ends_in_the_engine() -> None:
-    async def until(backend: Backend, under_way: int) -> None:
+    async def until(residence: Residence, under_way: int) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while backend.under_way != under_way:
+            while residence.under_way != under_way:
                 await asyncio.sleep(0.01)
 
-    async def work(client: Client, backend: Backend) -> None:
+    async def work(client: Client, residence: Residence) -> None:
         await call(client, "ask", prompt="Hi")
         cancelled = asyncio.create_task(call(client, "ask", prompt="Which river?"))
-        await until(backend, 1)
+        await until(residence, 1)
         cancelled.cancel()
-        await until(backend, 0)
+        await until(residence, 0)
         assert (await call(client, "ask", prompt="Hi"))[0] == "Hello."
 
     script = {"answers": {"river": "On and on. " * 1000, "Hi": "Hello."}, "pass_s": 0.05}
@@ -140,14 +143,14 @@ def test_a_call_that_is_cancelled_ends_in_the_engine() -> None:
 
 
 def test_an_engine_that_cannot_load_is_an_error_of_the_call() -> None:
-    async def work(client: Client, _backend: Backend) -> None:
+    async def work(client: Client, _residence: Residence) -> None:
         await complain(client, "ask", "too large", prompt="Hi")
 
     follow(work, {"refuses": {"a-pair": ["ModelLoadError", "it is too large"]}})
 
 
 def test_answers_pass_the_gate() -> None:
-    async def work(client: Client, _backend: Backend) -> None:
+    async def work(client: Client, _residence: Residence) -> None:
         text, result = await call(client, "ask", prompt="the key?")
         assert (text, result.is_error) == ("It is [masked: GitHub token], yes.", False)
         assert KEY[4:12] not in result.model_dump_json()
@@ -162,7 +165,7 @@ def test_answers_pass_the_gate() -> None:
 def test_json_that_a_gate_has_broken_is_an_error_of_the_call(
     rules: str, answer: str, word: str
 ) -> None:
-    async def work(client: Client, _backend: Backend) -> None:
+    async def work(client: Client, _residence: Residence) -> None:
         await complain(client, "ask_json", f"{word} by a rule of --gate", prompt="json?", schema={})
 
     gate = f"{rules}\n[[pattern]]\nname = 'n'\npattern = '41791234567'"

@@ -1,4 +1,4 @@
-"""Requests that name models: those on the disk are loaded, one at a time; others are refused in the form of each interface."""
+"""Requests that name models: those on the disk are loaded; others are refused in the form of each interface."""
 
 import hashlib
 from collections.abc import Iterator
@@ -43,6 +43,7 @@ FIRST = ServedModel(
     "first",
     LaunchOptions(target="/somewhere/first.gguf", load=LoadOptions(n_ctx=99)),
     ReplyOptions(),
+    ("also",),
 )
 
 
@@ -72,7 +73,7 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(settings))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.gguf").write_bytes(b"GGUF")
-    return Catalogue(FIRST, ("first", "also"), lambda name: ReplyOptions(seed=len(name)))
+    return Catalogue((FIRST,), lambda name: ReplyOptions(seed=len(name)))
 
 
 def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None:
@@ -91,8 +92,8 @@ def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None
     assert catalogue.find("own").launch == replace(like, target="own")
     assert catalogue.find("own").options.seed == 3
     launch = LaunchOptions(pair="both", draft_model="small")
-    first = ServedModel("both", launch, ReplyOptions())
-    of_a_pair = replace(catalogue, first=first, names=("both", "big"))
+    first = ServedModel("both", launch, ReplyOptions(), ("big",))
+    of_a_pair = replace(catalogue, models=(first,))
     for name in ("", "both", "Both", "mine", "big"):
         assert of_a_pair.find(name) is first
     assert of_a_pair.find("own").launch == LaunchOptions(target="own", offline=True), (
@@ -138,7 +139,7 @@ def test_every_interface_refuses_an_unknown_name_in_its_own_form(hello: Served) 
 
 def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait(tmp_path: Path) -> None:
     begin = tmp_path / "begin"
-    script = {"otherwise": ["x" * 300], "pass_s": str(begin), "parallel": 2}
+    script = {"otherwise": ["x" * 300], "pass_s": str(begin), "parallel": 2, "crowded": 0}
     with served(script, others=("other",)) as server:
         models = [{"text": "hello", "model": each} for each in ("a-pair", "other", "other")]
         with server.asking(*models) as asked:
@@ -148,8 +149,7 @@ def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait(tmp_pat
         assert [each["model"] for each in answers] == ["a-pair", "other", "other"]
         assert {len(each["choices"][0]["message"]["content"]) for each in answers} == {300}
         assert server.client.get("/health").json()["model"] == "other"
-        listed = [each["id"] for each in server.client.get("/v1/models").json()["data"]]
-        assert listed == ["other", "a-pair"]
+        assert [*server.states().items()] == [("other", "loaded"), ("a-pair", "unloaded")]
         assert server.chat("hello", model="a-pair").json()["model"] == "a-pair"
 
 
@@ -157,6 +157,7 @@ def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait(tmp_pat
 def test_a_model_that_cannot_be_loaded_is_told_and_the_server_goes_on() -> None:
     script = {
         "otherwise": ["Hello."],
+        "crowded": 0,
         "too_large": {"other": ["ModelLoadError", "too large"]},
         "deadly": "third",
     }

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -65,28 +65,31 @@ def shared(
     most: int = 8,
     keep_alive_s: float | None = None,
     on_ask: Callable[[int, Question], None] = lambda _number, _question: None,
-) -> Iterator[Backend]:
+    models: Sequence[tuple[str, LaunchOptions]] = (("a-pair", PAIR),),
+) -> Iterator[Residence]:
     """Share a script's engine at a socket."""
     started, ended = threading.Event(), threading.Event()
-    backends: list[Backend] = []
+    residences: list[Residence] = []
 
     async def run() -> None:
-        backend = Backend(RemoteEngine(command(script), revives=True), PAIR, most, on_ask)
-        backends.append(backend)
-        await backend.start()
-        model = ServedModel("a-pair", PAIR, ReplyOptions())
-        sharing = Sharing(backend, Residence(backend, model, keep_alive_s, most))
+        def backend_of(model: ServedModel) -> Backend:
+            return Backend(RemoteEngine(command(script), revives=True), model.launch, on_ask)
+
+        residence = Residence(backend_of, keep_alive_s, most)
+        residences.append(residence)
+        await residence.start([ServedModel(name, each, ReplyOptions()) for name, each in models])
+        sharing = Sharing(residence)
         server = await asyncio.start_unix_server(sharing.serve, path, limit=FRAME_BYTES)
         started.set()
         await asyncio.to_thread(ended.wait)
         server.close()
-        await backend.close()
+        await residence.close()
 
     thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
     thread.start()
     started.wait()
     try:
-        yield backends[0]
+        yield residences[0]
     finally:
         ended.set()
         thread.join()
@@ -118,12 +121,12 @@ def answer(engine: RemoteEngine) -> str:
     return last.reply.text
 
 
-def nothing_runs(backend: Backend) -> bool:
-    return until(lambda: backend.under_way == 0, 40)  # by themselves they would end later
+def nothing_runs(residence: Residence) -> bool:
+    return until(lambda: residence.under_way == 0, 40)  # by themselves they would end later
 
 
 def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(path: Path) -> None:
-    with shared(TELLING, path) as backend:
+    with shared(TELLING, path) as residence:
         with program(path) as engine:
             events = list(stream(engine, "hello"))
             assert {type(each) for each in events} == {Started, RoundDone, Text, Finished}
@@ -133,10 +136,10 @@ def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(path
             story = stream(engine)
             while not isinstance(next(story), Text):
                 pass
-            assert backend.under_way == 1
+            assert residence.under_way == 1
             with program(path) as other:
                 assert answer(other) == "Hello."
-        assert nothing_runs(backend)
+        assert nothing_runs(residence)
 
 
 def test_who_is_told_to_stop_gets_what_there_is(path: Path) -> None:
@@ -166,14 +169,14 @@ def test_many_requests_are_answered_and_those_without_room_wait(path: Path) -> N
 
 def test_what_waits_for_room_in_a_server_does_not_outlast_a_stop(path: Path) -> None:
     with (
-        shared(TELLING, path, most=1) as backend,
+        shared(TELLING, path, most=1) as residence,
         program(path) as other,
         program(path, 3) as engine,
     ):
         next(story := stream(other))
         threading.Timer(0.3, engine.stop).start()
         assert list(engine.answer(Request(n, ask("a story").messages) for n in range(9))) == []
-        assert backend.under_way == 1
+        assert residence.under_way == 1
         story.close()  # type: ignore[attr-defined]
 
 
@@ -296,10 +299,10 @@ def test_every_program_is_a_client_of_its_own_and_drafts_as_it_wants(path: Path)
 
 
 def test_a_cancel_before_the_beginning_ends_it_and_numbers_are_ones_own(path: Path) -> None:
-    with shared(TELLING, path) as backend:
+    with shared(TELLING, path) as residence:
         with program(path) as other:  # the engine's numbers go on
             next(stream(other))
-        assert nothing_runs(backend)
+        assert nothing_runs(residence)
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(PATIENCE_S)
             client.connect(str(path))
@@ -315,11 +318,11 @@ def test_a_cancel_before_the_beginning_ends_it_and_numbers_are_ones_own(path: Pa
 
 
 def test_a_model_that_was_let_go_meanwhile_is_loaded_again(path: Path) -> None:
-    with shared({"otherwise": ["Hello."]}, path, keep_alive_s=0.05) as backend:
+    with shared({"otherwise": ["Hello."]}, path, keep_alive_s=0.05) as residence:
         with program(path) as engine:
             for _ in range(2):
                 assert answer(engine) == "Hello."
-                assert until(lambda: backend.ready is None)
+                assert until(lambda: not residence.loaded)
         # Also for a program that comes later, but not to say that something else is loaded.
         assert connect(str(path), 7, LaunchOptions("other")) is None
         again = connected(path)
@@ -332,7 +335,7 @@ def test_a_server_that_rests_comes_after_one_that_has_the_model(tmp_path: Path) 
     old, young = tmp_path / "old", tmp_path / "young"
     script = {"otherwise": ["Hello."]}
     with shared(script, old, keep_alive_s=0.01) as rests:
-        assert until(lambda: rests.ready is None)
+        assert until(lambda: not rests.loaded)
         running = [Running(n, "a-pair", (), n, str(path)) for n, path in ((1, old), (2, young))]
         with shared(script, young):
             for order in (running, running[::-1]):

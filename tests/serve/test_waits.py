@@ -124,11 +124,17 @@ def test_while_a_prompt_is_read_a_line_says_how_far(path: str, tmp_path: Path) -
             assert (found := re.fullmatch(r": reading (\d+) of (\d+) tokens", ping))
             assert 0 <= int(found[1]) < int(found[2])
             if path == MESSAGES:
-                assert [next(lines), next(lines)] == ["event: ping", 'data: {"type":"ping"}']
+                assert next(lines) == "event: ping"
+                ping = json.loads(next(lines).removeprefix("data: "))
+                assert [*ping] == ["type", "prompt_tokens", "read_tokens"]
+                assert ping["read_tokens"] < ping["prompt_tokens"]
+            (reading,) = server.client.get("/health").json()["reading"]
+            assert 128 <= reading["read_tokens"] < reading["prompt_tokens"]
             (tmp_path / "go on").touch()
             rest = [line for line in lines if line and not line.startswith(":")]
         assert "_error" not in "".join(rest)
         assert rest[-1].startswith("data: ")
+        assert server.client.get("/health").json()["reading"] == []
 
 
 @pytest.mark.usefixtures("impatient")
@@ -244,17 +250,17 @@ def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
     clock = Clock()
     metrics = Metrics(clock)
     metrics.ask(1, CODE_QUESTION)
-    assert (metrics.running, metrics.waiting) == (0, 1)
+    assert (metrics.running(), metrics.waiting()) == (0, 1)
     clock.now_s = 3.0
     metrics.see(ReplyEvents(1, (Started(10, 4),)))
-    assert (metrics.running, metrics.waiting) == (1, 0)
+    assert (metrics.running(), metrics.waiting()) == (1, 0)
     metrics.see(ReplyEvents(1, (Prefilling(3, 6),)))
     clock.now_s = 7.0
     metrics.see(ReplyEvents(1, (first,)))
     clock.now_s = 8.0
     metrics.see(ReplyEvents(1, (first,)))
     metrics.see(Finished(reply(), Message.assistant(""), id=1, widths=((1, 4), (5, 2))))
-    assert (metrics.running, metrics.waiting) == (0, 0)
+    assert (metrics.running(), metrics.waiting()) == (0, 0)
     assert value(metrics, "wait_seconds_sum") == 3.0
     assert value(metrics, "first_token_seconds_sum") == 7.0
     assert value(metrics, "first_token_seconds_count") == 1
@@ -263,6 +269,7 @@ def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
     assert value(metrics, "pass_tokens_count") == 6
     kinds = {"prompt": 10, "cached": 4, "completion": 9}
     assert {each: value(metrics, f'tokens_total{{kind="{each}"}}') for each in kinds} == kinds
+    assert value(metrics, 'seconds_total{kind="decode"}') == 0.5
 
 
 def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
@@ -287,9 +294,9 @@ def test_who_fails_or_dies_is_under_way_no_more() -> None:
     for number in range(3):
         metrics.ask(number, CODE_QUESTION)
     metrics.see(Failed(0, "UsageError", "no"))
-    assert metrics.waiting == 2
+    assert metrics.waiting() == 2
     metrics.see(EngineDied("gone"))
-    assert metrics.waiting == 0
+    assert metrics.waiting() == 0
     metrics.see(Finished(reply(StopReason.CANCELLED), Message.assistant(""), id=1))
     metrics.see(ReplyEvents(1, (Started(1, 0),)))
     assert value(metrics, 'requests_total{outcome="failed"}') == 1

@@ -41,6 +41,7 @@ from localspec.tailor.tailor import (
     work_folder,
 )
 from tests.cli.command import assert_one_complaint, localspec
+from tests.llama.tiny_models import write_qwen35
 from tests.models.gguf_builder import Content, Tensor, build
 from tests.tailor.tiny_llama import write
 
@@ -132,6 +133,16 @@ def test_the_best_candidate_is_kept(tailor: Tailor, job: TailoringJob, data: Pat
         assert made.size_bytes == pytest.approx(made.candidate.size_bytes, rel=0.02)
         keep(job, paying(made), "it was measured")
     assert text_with("model:2") == before
+
+
+def test_a_draft_model_that_lacks_the_mtp_layers_of_its_header_is_measured(
+    tailor: Tailor, job: TailoringJob, data: Path
+) -> None:
+    model = write_qwen35(data.parent / "lacking.gguf", lacking=1)
+    itself, *made = candidates(replace(job, draft_model=model))
+    with work_folder() as folder:
+        for each in (itself, made[0]):
+            assert tailor.measure(each, tailor.record(PROMPTS[:1]), folder).step > 0
 
 
 def test_a_target_of_few_bits_gives_its_layers_as_they_are(job: TailoringJob, data: Path) -> None:

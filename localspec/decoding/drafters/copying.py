@@ -44,6 +44,11 @@ class CopySource:
     def __init__(self) -> None:
         self.begin(())
 
+    @property
+    def place(self) -> int:
+        """Where the token lies that is predicted next."""
+        return self._next
+
     def begin(self, tokens: Sequence[int]) -> None:
         """Follow another text from here on; nothing of it was predicted."""
         self._text: list[int] = []
@@ -110,6 +115,22 @@ class CopySource:
         while length < longest and text[end - length - 1] == text[-length - 1]:
             length += 1
         return length
+
+
+def with_prediction(prompt: Sequence[int], prediction: Sequence[int]) -> list[int]:
+    """Return a prompt in which a prediction follows, and its end once more: a reply that begins like it is looked up there."""
+    return [*prompt, *prediction, *prompt[-_LONGEST:]] if prediction else list(prompt)
+
+
+def predicted(prompt: Sequence[int], prediction: Sequence[int], reply: Sequence[int]) -> int:
+    """Return how many tokens of a reply a prediction has in their places, by looking it up."""
+    source, count = CopySource(), 0
+    start = prompt[-_LONGEST:]
+    source.begin(with_prediction(start, prediction))
+    for token in reply:
+        inside = source.place < len(start) + len(prediction)
+        count += source.follow(token) is True and inside
+    return min(count, len(prediction))
 
 
 class PastSource:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.copying import CopySource, Source
+from localspec.decoding.drafters.copying import CopySource, Source, with_prediction
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.drafters.worth import Estimator
@@ -50,9 +50,9 @@ class LookupDrafter:
     def __post_init__(self) -> None:
         self._estimator = Estimator(self.prior, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
 
-    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:  # noqa: ARG002 - the protocol's signature
-        """Follow another text; see `Drafter`."""
-        self.source.begin(tokens)
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
+        """Follow another text, and what it is expected to be like; see `Drafter`."""
+        self.source.begin([*with_prediction(tokens[:-1], chooser.prediction), *tokens[-1:]])
 
     def forecast(self, tokens: Sequence[int]) -> DraftForecast | None:  # noqa: ARG002 - the protocol's signature
         """Return how likely what follows in the source is; see `Drafter`."""

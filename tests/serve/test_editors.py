@@ -1,0 +1,310 @@
+"""Requests as editors send them, field by field, and what those read of the answers.
+
+Sources: llama.vim a1c8e6e, llama.vscode 0.0.63, Continue d0a3c0b, and Zed's crates `open_ai`, `edit_prediction`, `cloud_llm_client`.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.chat.toy_calls import hermes
+from tests.serve.serving import CHAT, FIM, INFILL, TEXT, Served, served, turn, user
+
+Fields = dict[str, Any]
+ANSWER = "return x"
+CALLED = hermes("read", path="a.py")
+SCRIPT = {"otherwise": [ANSWER], "answers": {"Open": CALLED}, "calls": True, "fim": FIM}
+QWEN = turn(
+    "<|fim_prefix|>def f(x):\n    <|fim_suffix|>\n<|fim_middle|>"
+)  # as the double reads a prompt
+MARKS = ["<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"]
+SYSTEM = {"role": "system", "content": "You are an expert coder."}
+ASKED = [SYSTEM, user("INSTRUCTION: say it")]
+GAP: Fields = {"id_slot": 0, "input_prefix": "def f(x):\n", "input_suffix": "\n", "prompt": "    "}
+EXTRA = [{"filename": "a.py", "text": "x = 1", "time": 3}]
+READ: Fields = {
+    "type": "function",
+    "function": {
+        "name": "read",
+        "description": "Read a file.",
+        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+    },
+}
+OPENED = [
+    {"role": "user", "content": [{"type": "text", "text": "Open a.py"}]},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "read", "arguments": '{"path": "a.py"}'},
+            }
+        ],
+    },
+    {"role": "tool", "content": "x = 1", "tool_call_id": "call_1"},
+]
+TIMES = [
+    f"timings/{part}_{figure}"
+    for part in ("prompt", "predicted")
+    for figure in ("n", "ms", "per_token_ms", "per_second")
+]
+
+REQUESTS: dict[str, tuple[str, Fields, str]] = {
+    "llama.vim, a gap": (
+        INFILL,
+        {
+            **GAP,
+            "input_extra": EXTRA,
+            "n_predict": 128,
+            "stop": [],
+            "n_indent": 4,
+            "top_k": 40,
+            "top_p": 0.90,
+            "samplers": ["top_k", "top_p", "infill"],
+            "stream": False,
+            "cache_prompt": True,
+            "t_max_prompt_ms": 500,
+            "t_max_predict_ms": 10_000,
+            "response_fields": ["content", *TIMES, "truncated", "tokens_cached"],
+            "model": "",
+        },
+        ANSWER,
+    ),
+    "llama.vim, read ahead": (
+        INFILL,
+        {
+            "id_slot": 0,
+            "input_prefix": "",
+            "input_suffix": "",
+            "input_extra": EXTRA,
+            "prompt": "",
+            "n_predict": 0,
+            "temperature": 0.0,
+            "samplers": [],
+            "stream": False,
+            "cache_prompt": True,
+            "t_max_prompt_ms": 1,
+            "t_max_predict_ms": 1,
+            "response_fields": [""],
+        },
+        "",
+    ),
+    "llama.vim, an instruction ahead": (
+        CHAT,
+        {
+            "id_slot": 1,
+            "messages": [SYSTEM, user("")],
+            "samplers": [],
+            "n_predict": 0,
+            "stream": False,
+            "cache_prompt": True,
+            "response_fields": [""],
+        },
+        "",
+    ),
+    "llama.vim, an instruction": (
+        CHAT,
+        {
+            "id_slot": 1,
+            "messages": ASKED,
+            "min_p": 0.1,
+            "temperature": 0.1,
+            "samplers": ["min_p", "temperature"],
+            "stream": True,
+            "cache_prompt": True,
+            "model": "",
+        },
+        ANSWER,
+    ),
+    "llama.vscode, a gap": (
+        INFILL,
+        {
+            **GAP,
+            "input_extra": EXTRA,
+            "n_predict": 128,
+            "n_cmpl": 1,
+            "top_k": 40,
+            "top_p": 0.99,
+            "stream": False,
+            "samplers": ["top_k", "top_p", "infill"],
+            "cache_prompt": True,
+            "n_indent": 4,
+            "t_max_prompt_ms": 500,
+            "t_max_predict_ms": 10_000,
+        },
+        ANSWER,
+    ),
+    "llama.vscode, read ahead": (
+        INFILL,
+        {
+            **GAP,
+            "input_extra": EXTRA,
+            "n_predict": 0,
+            "samplers": [],
+            "cache_prompt": True,
+            "t_max_prompt_ms": 500,
+            "t_max_predict_ms": 1,
+        },
+        "",
+    ),
+    "llama.vscode, an edit": (
+        CHAT,
+        {
+            "messages": ASKED,
+            "stream": False,
+            "cache_prompt": True,
+            "temperature": 0.8,
+            "top_p": 0.95,
+            "model": "a-pair",
+        },
+        ANSWER,
+    ),
+    "llama.vscode, its agent": (
+        CHAT,
+        {
+            "messages": [SYSTEM, *OPENED],
+            "stream": True,
+            "model": "a-pair",
+            "tools": [READ],
+            "tool_choice": "auto",
+            "max_tokens": 512,
+        },
+        ANSWER,
+    ),
+    "llama.vscode, OpenAI's interface": (
+        TEXT,
+        {
+            "model": "",
+            "prompt": QWEN,
+            "max_tokens": 128,
+            "temperature": 0.1,
+            "top_p": 0.99,
+            "stream": False,
+        },
+        ANSWER,
+    ),
+    "Continue, a gap": (
+        TEXT,
+        {
+            "model": "a-pair",
+            "max_tokens": 512,
+            "temperature": 0.01,
+            "stream": True,
+            "stop": [*MARKS, "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|im_start|>", "<|im_end|>", "/src/", "#- coding: utf-8", "```"],
+            "prompt": QWEN,
+        },
+        ANSWER,
+    ),
+    "Continue, a chat": (
+        CHAT,
+        {
+            "messages": [SYSTEM, *OPENED],
+            "model": "a-pair",
+            "max_tokens": 512,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "tools": [READ],
+            "parallel_tool_calls": False,
+        },
+        ANSWER,
+    ),
+    "Continue, provider llama.cpp": (
+        "/completion",
+        {
+            "model": "a-pair",
+            "prompt": QWEN,
+            "stream": True,
+            "n_predict": 512,
+            "frequency_penalty": 0,
+            "presence_penalty": 0,
+            "min_p": 0,
+            "mirostat": 0,
+            "stop": MARKS,
+            "top_k": 40,
+            "top_p": 1,
+            "temperature": 0.01,
+        },
+        ANSWER,
+    ),
+    "Zed, a prediction": (
+        TEXT,
+        {"model": "a-pair", "prompt": QWEN, "max_tokens": 64, "stop": MARKS},
+        ANSWER,
+    ),
+    "Zed, its agent": (
+        CHAT,
+        {
+            "model": "a-pair",
+            "messages": [{"role": "system", "content": "Help."}, *OPENED],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_completion_tokens": 512,
+            "temperature": 1.0,
+            "tool_choice": "auto",
+            "parallel_tool_calls": False,
+            "prompt_cache_key": "thread-1",
+            "tools": [READ],
+        },
+        ANSWER,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Served]:
+    with served(SCRIPT) as server:
+        yield server
+
+
+def events(text: str) -> list[Fields]:
+    """Return the events of a stream."""
+    lines = [each.removeprefix("data: ") for each in text.split("\n") if each.startswith("data: ")]
+    return [json.loads(each) for each in lines if each != "[DONE]"]
+
+
+def written(event: Fields) -> str:
+    """Return the text of an answer, or of an event, in any of the forms that editors read."""
+    if "choices" not in event:
+        return str(event.get("content", ""))
+    choice: Fields = event["choices"][0] if event["choices"] else {}
+    part: Fields = choice.get("message") or choice.get("delta") or {}
+    return part.get("content") or choice.get("text") or ""
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_what_editors_send_is_answered_in_the_form_that_they_read(
+    engine: Served, name: str
+) -> None:
+    path, body, text = REQUESTS[name]
+    answer = engine.post(path, **body)
+    assert answer.status_code == 200, answer.text
+    parts = events(answer.text) if body.get("stream") else [answer.json()]
+    assert "".join(map(written, parts)).endswith(text)
+    if not text:
+        assert "".join(map(written, parts)) == ""
+    if "response_fields" in body and text:
+        assert list(parts[0]) == body["response_fields"]
+    usage = body.get("stream_options")
+    if (path != INFILL and "stream" not in body) or usage:
+        assert parts[-1]["usage"]["total_tokens"] > 0
+    if path in {CHAT, TEXT}:
+        assert all({"id", "object", "created", "model"} <= each.keys() for each in parts)
+        reasons = [each["choices"][0]["finish_reason"] for each in parts if each["choices"]]
+        assert reasons[-1] in {"stop", "length"}
+
+
+@pytest.mark.parametrize(
+    "name", [each for each, (_, body, _) in REQUESTS.items() if "tools" in body]
+)
+def test_what_agents_of_editors_call_reaches_them(engine: Served, name: str) -> None:
+    path, body, _ = REQUESTS[name]
+    messages = [each for each in body["messages"] if each["role"] in {"system", "user"}]
+    parts = events(engine.post(path, **{**body, "messages": messages}).text)
+    calls = [call for each in parts if each["choices"] for call in each["choices"][0]["delta"].get("tool_calls", ())]  # fmt: skip
+    assert [each["function"]["name"] for each in calls if "name" in each["function"]] == ["read"]
+    arguments = "".join(each["function"].get("arguments", "") for each in calls)
+    assert json.loads(arguments) == {"path": "a.py"}

@@ -1,0 +1,228 @@
+"""The page at `/`: what it may load and do, and, where Chromium and playwright are, what a person does with it."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from localspec.serve import app
+from localspec.serve.http import Guard
+from tests.serve.clients import playwright
+from tests.serve.serving import CHAT, Served, served, user
+from tests.waiting import PATIENCE_S, until
+
+FOLDER = Path(app.__file__).parent / "page"
+FILES = {"/": "html", "/page.js": "javascript", "/page.css": "css"}
+KEY = "sk-0123456789abcdef"
+HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1> \x1b[31mred\u202e"
+SCRIPT = {
+    "answers": {
+        "river": "<think>Which one?</think>The Rhine.",
+        "story": f"{HOSTILE} {'and so on, ' * 40}",
+    },
+    "otherwise": ["Yes."],
+    "thinks": True,
+    "pass_s": 0.01,
+    "drafts": 4,
+}
+MARKUP = "<b>bold</b>"
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def test_its_files_are_small_and_load_nothing_from_elsewhere() -> None:
+    texts = {each.name: each.read_text() for each in FOLDER.iterdir()}
+    assert sorted(texts) == ["index.html", "page.css", "page.js"]
+    assert sum(map(len, texts.values())) < 20_000
+    whole = "".join(texts.values())
+    assert not re.search(r"https?:|//\w+\.|url\(|@import", whole)
+    assert not re.search(r"<script>|<style| on\w+=| style=", texts["index.html"])
+    never = (
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\(|localStorage|cookie"
+    )
+    assert not re.search(never, texts["page.js"])
+
+
+def test_it_needs_no_key_and_lets_none_in_without_one() -> None:
+    with served(SCRIPT, guard=Guard(keys=(KEY,))) as server:
+        for path, kind in FILES.items():
+            answer, head = server.client.get(path), server.client.head(path)
+            assert (answer.status_code, head.status_code, head.content) == (200, 200, b"")
+            assert answer.headers["content-type"] == f"text/{kind}; charset=utf-8"
+            policy = dict(each.split(" ", 1) for each in answer.headers["content-security-policy"].split("; "))  # fmt: skip
+            own = dict.fromkeys(("script-src", "style-src", "connect-src"), "'self'")
+            none = ("default-src", "base-uri", "form-action", "frame-ancestors")
+            assert policy == own | dict.fromkeys(none, "'none'")
+            assert server.client.post(path).status_code == 405
+        for path in (
+            "/health",
+            "/metrics",
+            "/v1/models",
+            "/page.js/",
+            "/index.html",
+            "/page/",
+        ):
+            assert server.client.get(path).status_code == 401, path
+        body = {"messages": [user("hello")]}
+        host = httpx.URL(server.url).netloc.decode()
+        for origin, code in ((f"http://{host}", 200), (f"https://{host}", 200), ("http://a.test", 403), (f"http://{host}.a.test", 403)):  # fmt: skip
+            headers = {"Origin": origin, "Authorization": f"Bearer {KEY}"}
+            assert server.client.post(CHAT, json=body, headers=headers).status_code == code, origin
+    with served(SCRIPT) as server:  # without keys, a name that points here is none of ours
+        headers = {"Host": "a.test", "Origin": "http://a.test"}
+        assert server.client.get("/", headers=headers).status_code == 400
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A real browser."""
+    if BROWSER is None or find_spec("playwright") is None:
+        pytest.skip("needs Chromium, and playwright of the group `browser`")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(chromium: Any) -> Iterator[Any]:
+    """A page in it, in whose console nothing may go wrong but requests that are refused."""
+    with chromium.new_context() as context:
+        made, problems = context.new_page(), list[str]()
+        made.set_default_timeout(PATIENCE_S * 1000)
+        made.on("pageerror", lambda error: problems.append(str(error)))
+        made.on(
+            "console", lambda line: problems.append(line.text) if line.type == "error" else None
+        )
+        yield made
+        assert [each for each in problems if "Failed to load resource" not in each] == []
+
+
+class Person:
+    """Somebody at a page."""
+
+    def __init__(self, tab: Any, server: Served) -> None:
+        self.tab = tab
+        tab.goto(server.url)
+
+    def see(self, place: str, text: str, last: bool = False) -> None:
+        """Wait until a text is there."""
+        which = self.tab.locator(place)
+        found = playwright.expect(which.last if last else which)
+        found.to_contain_text(text, timeout=PATIENCE_S * 1000)
+
+    def write(self, text: str) -> None:
+        """Write something, and send it by the keyboard."""
+        self.tab.fill("#text", text)
+        self.tab.locator("#text").press("Enter")
+
+    def rest(self) -> None:
+        """Wait until nothing is under way."""
+        playwright.expect(self.tab.locator("#stop")).to_be_disabled(timeout=PATIENCE_S * 1000)
+
+
+@pytest.mark.slow
+def test_a_person_asks_reads_what_streams_and_stops_it(tab: Any, tmp_path: Path) -> None:
+    with served(SCRIPT, others=(MARKUP,)) as server:
+        person = Person(tab, server)
+        person.see("#state", "a-pair is loaded")
+        assert until(lambda: tab.locator("option").all_inner_texts() == ["a-pair (loaded)", MARKUP])
+        person.write("Name a river.")
+        person.see("article", "The Rhine.", last=True)
+        person.rest()
+        assert tab.locator("article .text").last.inner_text() == "The Rhine."
+        assert not tab.locator("details .text").is_visible()
+        tab.click("summary")
+        assert tab.locator("details .text").inner_text() == "Which one?"
+        person.see(".figures", "tokens/s")
+        person.see("#drafters", "%")
+        person.write("Tell me a story.")
+        person.see("article", "and so on", last=True)
+        assert server.under_way() == 1
+        assert not tab.locator("#send").is_enabled()
+        tab.keyboard.press("Escape")
+        person.rest()
+        assert until(lambda: server.under_way() == 0)
+        story = tab.locator("article .text").last.inner_text()
+        assert story.startswith(HOSTILE.replace("\x1b", "␛").replace("\u202e", "\\u202e"))
+        assert len(story) < 300
+        assert tab.locator("article script, article img").count() == 0
+        assert tab.evaluate("window.hacked") is None
+        tab.select_option("#model", MARKUP)
+        tab.click("#again")
+        person.see("article h2", MARKUP, last=True)
+        tab.click("#stop")
+        person.rest()
+        assert [each.text for each in server.request.messages] == ["Name a river.", "The Rhine.", "Tell me a story."]  # fmt: skip
+        for theme in ("light", "dark"):
+            tab.emulate_media(color_scheme=theme)
+            for width, height in ((1100, 720), (390, 844)):
+                tab.set_viewport_size({"width": width, "height": height})
+                picture = tab.screenshot(path=tmp_path / f"{theme}-{width}.png")
+                assert len(picture) > 10_000
+                assert tab.evaluate("document.documentElement.scrollWidth") == width
+        tab.click("#clear")
+        assert tab.locator("article").count() == 0
+        person.write("story")
+        person.see("article", "and so on", last=True)
+        tab.close()
+        assert until(lambda: server.under_way() == 0), "a page that is closed asks for nothing"
+
+
+@pytest.mark.slow
+def test_it_asks_for_a_key_and_keeps_it_as_long_as_its_tab(tab: Any) -> None:
+    with served(SCRIPT, guard=Guard(keys=(KEY,))) as server:
+        person = Person(tab, server)
+        person.see("#state", "API key is missing or wrong")
+        assert tab.locator("option").count() == 0
+        person.write("hello")
+        person.see("#problem", "API key is missing or wrong")
+        assert tab.input_value("#text") == "hello"
+        for key, state in (("wrong é", "API key is missing or wrong"), (KEY, "a-pair is loaded")):
+            tab.fill("#key", key)
+            tab.locator("#key").press("Enter")
+            person.see("#state", state)
+        tab.reload()
+        person.see("#state", "a-pair is loaded")
+        assert not tab.locator("#login").is_visible()
+        person.write("hello")
+        person.see("article", "Yes.", last=True)
+        assert tab.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+        tab.click("#forget")
+        person.see("#state", "API key is missing or wrong")
+        assert tab.evaluate("sessionStorage.length") == 0
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_is_a_line_and_the_next_question_is_answered(
+    tab: Any, tmp_path: Path
+) -> None:
+    with served({**SCRIPT, "drafts": 0, "death": {"on": "token", "at": 200}}) as server:
+        person = Person(tab, server)
+        person.write("Tell me a story.")
+        person.see("#problem", "SIGKILL")
+        person.see("article", "broken off", last=True)
+        assert "\n" not in tab.inner_text("#problem")
+        person.see("#state", "a-pair is loaded")
+        person.write("hello")
+        person.see("article", "Yes.", last=True)
+        assert tab.inner_text("#problem") == ""
+    person.see("#state", "the server does not answer")
+    person.write("hello again")
+    person.see("#problem", "the server does not answer")
+    assert tab.input_value("#text") == "hello again"
+    limits: list[dict[str, Any]] = [{"most": 1}, {"max_wait_s": 0.5}]
+    for limit, word in zip(limits, ("as many as may be", "within 0.5 s"), strict=True):
+        rest = tmp_path / word
+        rests = {**SCRIPT, "rests": {"at": 4, "until": str(rest)}}
+        with served(rests, **limit) as server, server.asking({"text": "story"}):
+            person = Person(tab, server)
+            person.write("hello")
+            person.see("#problem", word)
+            assert (tab.input_value("#text"), tab.locator("article").count()) == ("hello", 0)
+            rest.touch()

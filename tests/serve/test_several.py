@@ -1,0 +1,203 @@
+"""Several models in one server: each answers by itself, and what happens to one happens to no other."""
+
+import json
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from localspec.serve.http import Guard
+from tests.cli.command import PLAIN, localspec, started, succeed
+from tests.llama.tiny_models import write_llama
+from tests.serve.serving import CHAT, Served, served, user
+from tests.serve.test_process import serving, url_of
+from tests.waiting import PATIENCE_S, until
+
+STORY = "x" * 300
+HELLO: dict[str, Any] = {"otherwise": ["Hello."]}
+SLOW = {"otherwise": [STORY], "pass_s": 0.01}
+
+
+def content(server: Served, model: str) -> str:
+    text: str = server.chat("hello", model=model).json()["choices"][0]["message"]["content"]
+    return text
+
+
+def test_each_answers_by_itself_and_its_state_and_figures_are_told() -> None:
+    scripts = {"a-pair": HELLO, "second": {"otherwise": ["Good day."]}}
+    with served({}, scripts=scripts, started=("second",), others=("third",)) as server:
+        assert server.states() == {"a-pair": "loaded", "second": "loaded", "third": "unloaded"}
+        with ThreadPoolExecutor(8) as threads:
+            texts = threads.map(partial(content, server), ("", "a-pair", "second", "second") * 2)
+            assert [*texts] == ["Hello.", "Hello.", "Good day.", "Good day."] * 2
+        assert server.client.get("/v1/models/second").json()["status"] == {"value": "loaded"}
+        health = server.client.get("/health").json()
+        assert (health["status"], health["model"]) == ("ok", "a-pair")
+        figures = {"status": "loaded", "running": 0, "waiting": 0}
+        assert health["models"] == {"a-pair": figures, "second": figures}
+        text = server.client.get("/metrics").text
+        for name in ("a-pair", "second"):
+            assert f'localspec_requests_total{{model="{name}",outcome="eog"}} 4.0' in text
+            assert f'localspec_requests_running{{model="{name}"}} 0.0' in text
+            assert f'localspec_first_token_seconds_count{{model="{name}"}} 4.0' in text
+            assert f'localspec_model_loaded{{model="{name}"}} 1.0' in text
+
+
+def test_one_model_is_told_of_as_ever_and_another_by_name_stays_beside_it() -> None:
+    with served(HELLO, others=("other",)) as server:
+        assert content(server, "other") == content(server, "") == "Hello."
+        assert server.states() == {"a-pair": "loaded", "other": "loaded"}
+        text = server.client.get("/metrics").text
+        assert 'localspec_requests_total{outcome="eog"} 2.0' in text
+        assert "localspec_requests_running 0.0" in text
+        assert 'localspec_model_loaded{model="other"} 1.0' in text
+
+
+def test_all_are_loaded_at_the_start_also_where_one_has_no_room_to_spare() -> None:
+    with served({**HELLO, "crowded": 0}, started=("second",)) as server:
+        assert server.states() == {"a-pair": "loaded", "second": "loaded"}
+        assert content(server, "second") == "Hello."
+
+
+def test_an_engine_that_is_killed_ends_its_own_answers_alone() -> None:
+    with served(SLOW, started=("second",)) as server, ThreadPoolExecutor(2) as threads:
+        asked = {each: threads.submit(server.chat, "hello", model=each) for each in ("", "second")}
+        assert until(lambda: server.client.get("/health").json()["running"] == 2)
+        pid = server.engine("second").pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        lost = asked["second"].result()
+        assert (lost.status_code, "SIGKILL" in lost.text) == (503, True)
+        assert asked[""].result().json()["choices"][0]["message"]["content"] == STORY
+        assert content(server, "second") == STORY, "it was started again"
+
+
+def test_one_that_stays_down_is_said_to_and_the_others_answer() -> None:
+    deadly = {**HELLO, "death": {"on": "token"}}
+    with served(HELLO, scripts={"second": deadly}, started=("second",)) as server:
+        engine = server.engine("second")
+        engine._revives = False
+        assert server.chat("hello", model="second").status_code == 503
+        assert until(lambda: engine.lost)
+        health = server.client.get("/health")
+        assert (health.status_code, health.json()["status"]) == (200, "ok")
+        assert "SIGKILL" in health.json()["models"]["second"]["reason"]
+        status = server.client.get("/v1/models/second").json()["status"]
+        assert status == {"value": "unloaded", "failed": True}
+        assert content(server, "") == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "word"),
+    [
+        ({"too_large": {"other": ["ModelLoadError", "it needs 9 GB and RAM has 1 GB"]}}, 400, "9 GB"),
+        ({"refuses": {"other": ["ModelFileError", "it is no GGUF"]}}, 400, "no GGUF"),
+        ({"deadly": "other"}, 503, "SIGKILL"),
+    ],
+    ids=["does not fit", "is damaged", "dies of it"],
+)  # fmt: skip
+def test_a_load_that_fails_is_one_line_and_costs_nothing(
+    fault: dict[str, Any], code: int, word: str
+) -> None:
+    with served(HELLO, scripts={"other": HELLO | fault}, others=("other",)) as server:
+        pid = server.engine("a-pair").pid
+        server.refuse(CHAT, word, code, messages=[user("hello")], model="other")
+        assert server.states() == {"a-pair": "loaded", "other": "unloaded"}
+        assert content(server, "") == "Hello."
+        assert server.engine("a-pair").pid == pid
+
+
+def test_a_load_that_takes_long_holds_up_no_other_model(tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    scripts = {"other": {**HELLO, "load_s": str(go_on)}}
+    with served(HELLO, scripts=scripts, others=("other",), most=3) as server:
+        asking = server.asking({"text": "hello", "model": "other"})
+        with asking as (waiting,):
+            for _ in range(3):
+                assert content(server, "") == "Hello."
+            assert server.states()["other"] == "loading"
+            health = server.client.get("/health").json()
+            assert (health["status"], health["waiting"]) == ("ok", 1)
+            assert health["models"]["other"] == {"status": "loading", "running": 0, "waiting": 1}
+            with ThreadPoolExecutor(2) as threads:  # the queue is one for all models
+                more = [threads.submit(server.chat, "hello", model="other") for _ in range(2)]
+                server.wait_until(3)
+                assert server.chat("hello").status_code == 429
+                go_on.touch()
+                assert {each.result().status_code for each in (*more, waiting)} == {200}
+
+
+def test_a_server_that_is_stopped_while_it_loads_ends_at_once(tmp_path: Path) -> None:
+    scripts = {"other": {**HELLO, "load_s": str(tmp_path / "never")}}
+    with ThreadPoolExecutor(1) as threads:
+        with served(HELLO, scripts=scripts, others=("other",)) as server:
+            body = {"messages": [user("hello")], "model": "other"}
+            ask = partial(httpx.post, server.url + CHAT, json=body, timeout=PATIENCE_S)
+            waiting = threads.submit(ask)
+            server.wait_until(1)
+            pid = server.engine("other").pid
+        assert pid is not None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        with pytest.raises(httpx.HTTPError):
+            waiting.result().raise_for_status()
+
+
+def test_keys_and_gates_hold_for_every_model() -> None:
+    secret = {"otherwise": ["Mail ann@example.com now."]}
+    guard = Guard(keys=("sesame",), gate="usual")
+    with served(secret, started=("second",), guard=guard) as server:
+        assert server.chat("hello", model="second").status_code == 401
+        server.client.headers["x-api-key"] = "sesame"
+        for model in ("", "second"):
+            assert "ann@" not in content(server, model)
+
+
+QUESTIONS = ("Name a river.", "Why is the sky blue?", "Count to five.", "What is tea?")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [("--exact",), ()], ids=["exact", "default"])
+def test_two_models_say_what_each_says_alone(
+    smollm2_path: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """On real weights, with drafting, asked at once; `run`, `ps` and `stop` find both."""
+    tiny = write_llama(tmp_path / "tiny.gguf")
+    env = {"LOCALSPEC_DATA_DIR": str(tmp_path / "data"), "LOCALSPEC_OWN": "off"}
+    for path, name in ((smollm2_path, "smol"), (tiny, "tiny")):
+        succeed("import", str(path), "--name", name, env=env)
+    usual = ("--ctx", "512", "--parallel", "2", *flags)
+
+    def ask(client: Any, asked: tuple[str, str]) -> str:
+        model, question = asked
+        body = {"messages": [user(question)], "max_tokens": 24, "temperature": 0, "model": model}
+        text: str = client.post(CHAT, json=body).json()["choices"][0]["message"]["content"]
+        return text
+
+    both = [(model, question) for question in QUESTIONS for model in ("smol", "tiny")]
+    alone = dict[tuple[str, str], str]()
+    for name in ("smol", "tiny"):
+        with serving(name, *usual, "--pin", "--draft", "off", env=env) as client:
+            alone |= {each: ask(client, each) for each in both if each[0] == name}
+    with started("serve", "--models", "smol,tiny", *usual, "--port", "0", *PLAIN, env=env) as process:  # fmt: skip
+        with httpx.Client(base_url=url_of(process), timeout=600) as client:
+            for _ in range(2):
+                with ThreadPoolExecutor(len(both)) as threads:
+                    texts = threads.map(partial(ask, client), both)
+                    assert dict(zip(both, texts, strict=True)) == alone
+        rows = [each.split() for each in localspec("ps", env=env).out.splitlines()]
+        assert rows[1][3:5] == ["smol,", "tiny"]
+        (listed,) = json.loads(localspec("ps", "--json", env=env).out)
+        assert listed["models"] == {"smol": "loaded", "tiny": "loaded"}
+        for name in ("smol", "tiny"):
+            done = localspec(
+                "run", name, "-n", "4", "--ctx", "512", *flags, *PLAIN, "Hello", env=env
+            )
+            assert f"process {process.pid};" in done.err
+        assert localspec("stop", "smol", env=env).code == 0
+        assert process.wait(PATIENCE_S) == 0
