@@ -17,7 +17,6 @@ from localspec.cli.progress import fields, print_json, print_list, print_table
 from localspec.config.own import write_keys
 from localspec.display import notice
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
-from localspec.launch.other_engines import PROGRAMS, Launch, launch_of
 from localspec.launch.rows import ModelRow, model_rows
 from localspec.models.architectures import how_it_drafts
 from localspec.models.entries import HEADS, MODEL_NAME, ModelEntry
@@ -111,7 +110,7 @@ def _item_facts(item: Item) -> dict[str, object]:
 @click.option(
     "--for",
     "program",
-    type=click.Choice(PROGRAMS),
+    type=click.Choice(["llama-server", "vllm", "sglang", "lmstudio"]),
     help="Print the command that starts it, with its draft model or heads, in another program.",
 )
 @json_option
@@ -123,7 +122,7 @@ def show(name: str, program: str | None, json_: bool) -> None:
     """
     registry = load_registry()
     if program is not None:
-        _show_launch(launch_of(name, program, registry), json_=json_)
+        _show_launch(name, program, registry, json_=json_)
         return
     facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
     if isinstance(facts.get("path"), str):
@@ -154,7 +153,10 @@ def show(name: str, program: str | None, json_: bool) -> None:
     print_table(lines, whole=True)
 
 
-def _show_launch(launch: Launch, *, json_: bool) -> None:
+def _show_launch(name: str, program: str, registry: Registry, *, json_: bool) -> None:
+    from localspec.launch.other_engines import launch_of  # noqa: PLC0415 - no other verb needs it
+
+    launch = launch_of(name, program, registry)
     if json_:
         print_json(asdict(launch))
         return

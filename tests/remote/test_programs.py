@@ -205,6 +205,8 @@ def test_tools_are_called_and_their_results_answered(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "note.txt").write_text("the river is blue")
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings/tools.toml").write_text('allow = ["read_file"]\n')
     call = {
         "index": 0,
         "id": "c1",
@@ -212,7 +214,8 @@ def test_tools_are_called_and_their_results_answered(tmp_path: Path) -> None:
     }
     calls = streamed(event(delta(tool_calls=[call])), event(delta("tool_calls")), STOP)
     with double([calls, streamed(words("Blue."), STOP)]) as server:
-        done = run(server, "--tools", "-f", "note.txt", "What colour?", cwd=folder)
+        env = {"LOCALSPEC_CONFIG_DIR": str(tmp_path / "settings")}
+        done = run(server, "--tools", "-f", "note.txt", "What colour?", cwd=folder, env=env)
     assert done.out == "Blue.\n", done.err
     result = server.chats()[1]["messages"][-1]
     assert (result["role"], result["tool_call_id"]) == ("tool", "c1")
