@@ -111,7 +111,8 @@ def _item_facts(item: Item) -> dict[str, object]:
     "--for",
     "program",
     type=click.Choice(["llama-server", "vllm", "sglang", "lmstudio"]),
-    help="Print the command that starts it, with its draft model or heads, in another program.",
+    metavar="PROGRAM",
+    help="Print the command that starts it, with its draft model or heads, in llama-server, vllm, sglang or lmstudio.",
 )
 @json_option
 def show(name: str, program: str | None, json_: bool) -> None:

@@ -16,7 +16,7 @@ from localspec.chat.events import (
     Withheld,
 )
 from localspec.chat.request import Request
-from localspec.decoding.round import Round, StopReason
+from localspec.decoding.round import SERVER, Round, StopReason
 from localspec.errors import LocalspecError
 from localspec.messages import ToolCall
 from localspec.session.conversation import StoredMessage
@@ -70,9 +70,10 @@ class Exchange:
     @property
     def tokens(self) -> int:
         """Confirmed tokens, but for what ended the answer; of a server, which sends no rounds, about as many until the end."""
-        if self.happened:
-            return sum(len(each.texts) for each in self.happened)
-        return self.pieces if self.finished is None else self.finished.reply.completion_tokens
+        rounds = sum(len(each.texts) for each in self.happened)
+        if self.finished is not None and self.finished.reply.drafter == SERVER:
+            return self.finished.reply.completion_tokens
+        return rounds or (self.pieces if self.finished is None else 0)
 
     @property
     def done(self) -> bool:
@@ -101,8 +102,11 @@ class Exchange:
     @property
     def context_tokens(self) -> int:
         """Tokens of context in use."""
-        prompt = self.started if self.finished is None else self.finished.reply
-        return (0 if prompt is None else prompt.prompt_tokens) + self.tokens
+        if (
+            self.finished is not None and self.finished.reply.drafter == SERVER
+        ):  # which counted last
+            return self.finished.reply.prompt_tokens + self.tokens
+        return (0 if self.started is None else self.started.prompt_tokens) + self.tokens
 
     def begin(self, number: int) -> None:
         """Take note of the engine's number."""
