@@ -103,7 +103,7 @@ def _why(machine: Machine, registry: Registry, purpose: Purpose) -> str:
     larger = sorted(
         (target.size_bytes, pair.name, target)
         for pair in registry.pairs.values()
-        if pair.recommend == purpose
+        if pair.suits(purpose)
         and (target := registry.find(pair.target)) is not None
         and target.size_bytes > least
     )

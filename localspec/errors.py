@@ -7,7 +7,7 @@
     ├─ PairMismatch           4   two models do not fit each other
     ├─ ModelFileError         1   a file is not a GGUF that llama.cpp can load
     ├─ ModelLoadError         1   llama.cpp refused to load a model or to make a context
-    │  └─ NoRoom              1   it would fit if others were not loaded beside it
+    │  └─ NoRoom              1   it would fit if a server let others go
     ├─ ContextOverflow        1   a prompt does not fit into the context
     ├─ TemplateError          1   a chat template is missing or does not render
     ├─ PassFailed             1   llama.cpp failed in the middle of a pass
@@ -60,7 +60,7 @@ class ModelLoadError(LocalspecError):
 
 
 class NoRoom(ModelLoadError):
-    """A model would fit, or fit better, if others of the same server were not loaded beside it."""
+    """A model would fit, or fit better, if its server let others go."""
 
 
 class ContextOverflow(LocalspecError):

@@ -9,6 +9,7 @@ from localspec.engine.protocol import Held
 from localspec.errors import ModelLoadError, NoRoom
 from localspec.launch import fit as fitting
 from localspec.launch.fit import (
+    PairToFit,
     context_with_room,
     forecast,
     free_memory,
@@ -244,15 +245,15 @@ def test_what_fits_beside_others_as_well_as_alone_has_room(
     parallel: int,
     error: type[ModelLoadError] | None,
 ) -> None:
-    args = (headers[:1], LoadOptions(gpu_layers=0), None, None)
+    pair = PairToFit(headers[0], None, LoadOptions(gpu_layers=0), None, None, None, False)
     for mapped in (0, 4 * GB):  # which the system takes to be free
         free = free_gb * GB + mapped
         monkeypatch.setattr(fitting, "free_ram_bytes", lambda free=free: free)
         if error is None:
-            require_room(*args, Held(held, mapped), parallel)
+            require_room(pair, Held(held, mapped), parallel)
         else:
             with pytest.raises(error) as caught:
-                require_room(*args, Held(held, mapped), parallel)
+                require_room(pair, Held(held, mapped), parallel)
             assert type(caught.value) is error
 
 
@@ -260,8 +261,28 @@ def test_what_fits_beside_others_as_well_as_alone_has_room(
 def test_a_draft_model_and_layers_on_a_gpu_are_not_given_up_for_others(
     headers: tuple[GgufHeader, GgufHeader],
 ) -> None:
-    small = (headers[1], headers[1])
     long = LoadOptions(n_ctx=32768)
-    require_room(small, LoadOptions(), LoadOptions(), None, Held({"CUDA0": GB}), 1)
+    small = PairToFit(headers[1], headers[1], LoadOptions(), LoadOptions(), None, None, False)
+    require_room(small, Held({"CUDA0": GB}), 1)
     with pytest.raises(NoRoom):
-        require_room(headers, long, long, None, Held({"CUDA0": 9 * GB}), 1)
+        require_room(PairToFit(*headers, long, long, None, None, False), Held({"CUDA0": 9 * GB}), 1)
+
+
+def test_a_plan_next_to_others_is_one_that_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = LaunchOptions(target=str(write_qwen35(tmp_path / "q.gguf")), draft="off")
+    for free, others, error in (
+        (1 << 20, Held({"RAM": GB}), NoRoom),
+        (1 << 20, Held(), ModelLoadError),
+        (1 << 20, None, ModelLoadError),
+        (GB, Held(mapped_bytes=GB), ModelLoadError),
+        (GB, Held(), None),
+    ):
+        monkeypatch.setattr(fitting, "free_ram_bytes", lambda free=free: free)
+        if error is None:
+            assert make_plan(launch, parallel=2, others=others).target.name == "q.gguf"
+            continue
+        with pytest.raises(ModelLoadError) as caught:
+            make_plan(launch, parallel=2, others=others)
+        assert type(caught.value) is error

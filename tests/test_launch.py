@@ -171,7 +171,7 @@ def test_a_pair_of_files_is_checked_without_being_loaded_and_nothing_is_fetched(
 def test_a_named_draft_model_with_other_ids_drafts_across_vocabularies(
     target: Path, draft_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "plan_fit", lambda *_, **__: fit_plan())
+    monkeypatch.setattr(fitting, "plan_fit", lambda *_, **__: fit_plan())
     draft_model.write_bytes(model_file(tokens=[*TOKENS[:-1], "ba"]))
     ready = make_plan(pair(target, draft_model))
     assert (ready.draft_model, ready.shared_vocab) == (draft_model, 0)
@@ -221,7 +221,7 @@ def fitted(
     """Prepares a pair under a plan of one's own."""
 
     def run(plan: FitPlan | None, **more: Any) -> LoadPlan:
-        monkeypatch.setattr(launch, "plan_fit", lambda *_, **__: plan)
+        monkeypatch.setattr(fitting, "plan_fit", lambda *_, **__: plan)
         return make_plan(pair(target, draft_model, draft="model", **more))
 
     return run

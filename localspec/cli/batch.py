@@ -366,8 +366,9 @@ def digest(form: Form, launch: LaunchOptions) -> str:
     may round differently, which `--exact` rules out, but changes nothing else.
     """
     options = asdict(form.options)
-    if options["think"] is None:  # as before there was such an option
-        del options["think"]
+    for name, usual in (("think", None), ("min_tokens", 0), ("ignore_eos", False)):
+        if options[name] == usual:  # as before there was such an option
+            del options[name]
     return options_digest(
         {
             **options,

@@ -297,6 +297,22 @@ def _flag(option: Option, text: str) -> Decorator:
     )
 
 
+def flag_words(values: Mapping[str, Any]) -> list[str]:
+    """Return the words of a command line that give flags these values; None is written as the word for it."""
+    words = []
+    for name, value in values.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+            continue
+        texts = (
+            value if isinstance(value, tuple) else (KEYS[name].unset if value is None else value,)
+        )
+        for text in texts:
+            words += [f"--{flag}", str(text)]
+    return words
+
+
 def read_grammar(name: str, value: str | None) -> str | None:
     """Return the form of an answer: a flag's value if it is written out, or the content of the file of that name.
 

@@ -35,6 +35,7 @@ from localspec.engine.protocol import (
     Count,
     Counted,
     Detokenize,
+    Embed,
     EngineDied,
     Failed,
     FrameError,
@@ -49,6 +50,7 @@ from localspec.engine.protocol import (
     SaveState,
     Tokenize,
     Tokens,
+    Vectors,
     encode,
 )
 from localspec.errors import LocalspecError
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
 T = TypeVar("T")
-Answer = ReplyEvents | Finished | Counted | Tokens
+Answer = ReplyEvents | Finished | Counted | Tokens | Vectors
 """What answers a question, unless something is wrong with it."""
 _AGAIN_S = 0.1
 """After so long a server that had no room for any request is asked again."""
@@ -117,6 +119,10 @@ class Respondent(ABC):
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids."""
         return await self._one(question, Tokens)
+
+    async def vectors(self, question: Embed) -> Vectors:
+        """Return rows of texts."""
+        return await self._one(question, Vectors)
 
     async def _one(self, question: Question, kind: type[T]) -> T:
         async with aclosing(self.answers(question)) as notices:
@@ -410,12 +416,12 @@ class RemoteEngine(Engine):
         self._link = link
         self._watch_link()
 
-    def load(self, options: LaunchOptions, beside: Held | None = None) -> None:
+    def load(self, options: LaunchOptions, others: Held | None = None) -> None:
         """Load a pair, in place of another if one is loaded: `Ready`, `LoadCancelled` or `Failed`; `loaded` waits for it.
 
         Args:
             options: what.
-            beside: what other engines hold that could be let go, see `Load`.
+            others: what other engines hold that could be let go, see `Load`.
         """
         self._deaths.clear()  # of what was loaded before: dying of this one, it is not revived
         self._requested, self._outcome, self._ready = options, None, None
@@ -427,7 +433,7 @@ class RemoteEngine(Engine):
             self.close(0)
             self._outcome = None
             self._start()
-        self._send(msgspec.structs.replace(self._settings, options=options, beside=beside))
+        self._send(msgspec.structs.replace(self._settings, options=options, others=others))
 
     async def loaded(self) -> Ready:
         """Return what is loaded, as soon as the last load has ended.

@@ -1,6 +1,5 @@
 """Asks this machine for its free memory, and plans how a pair fits into it."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -175,77 +174,87 @@ def sequences_that_fit(
     return max(0, min(counts, default=0))
 
 
-def require_room(
-    headers: Sequence[GgufHeader],
-    options: LoadOptions,
-    draft_options: LoadOptions | None,
-    heads: Heads | None,
-    beside: Held,
-    parallel: int,
-    *,
-    adapter: GgufHeader | None = None,
-    shrinks: bool = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class PairToFit:
+    """A pair that is to be loaded: the arguments of `plan_fit` and `sequences_that_fit`.
+
+    Args:
+        target: the target's header.
+        draft_model: the draft model's, if there is one.
+        options: how the target is loaded.
+        draft_options: how the draft model is.
+        heads: as in `plan_fit`.
+        adapter: see there.
+        shrinks: see there.
+    """
+
+    target: GgufHeader
+    draft_model: GgufHeader | None
+    options: LoadOptions
+    draft_options: LoadOptions | None
+    heads: Heads | None
+    adapter: GgufHeader | None
+    shrinks: bool
+
+    def plan(self, machine: Machine | None = None) -> FitPlan | None:
+        """Return how it fits into what is free, or into some memory; see `plan_fit`."""
+        return plan_fit(
+            self.target,
+            self.draft_model,
+            self.options,
+            self.draft_options,
+            heads=self.heads,
+            adapter=self.adapter,
+            shrinks=self.shrinks,
+            machine=machine,
+        )
+
+    def extent(self, machine: Machine, parallel: int) -> tuple[int | None, ...]:
+        """Return how much of it a memory holds: context, layers on GPUs, and of so many sequences how many."""
+        plan = self.plan(machine)
+        if plan is None:
+            return ()
+        drafts = plan.draft_layers is not None
+        count = sequences_that_fit(
+            self.target,
+            replace(self.options, n_ctx=plan.n_ctx),
+            self.draft_model if drafts else None,
+            self.draft_options,
+            self.heads if drafts else None,
+            _without_weights(plan, of_draft_model=self.heads is None),
+        )
+        sequences = parallel if count is None else min(count, parallel)
+        return plan.n_ctx, plan.target_layers, plan.draft_layers, sequences
+
+
+def require_room(pair: PairToFit, others: Held, parallel: int) -> None:
     """Require that the memory that is free now holds as much of a pair as it would without what others hold.
 
     Args:
-        headers: of the target, and of the draft model if there is one.
-        options: this and the rest as in `plan_fit`.
-        draft_options: see there.
-        heads: see there.
-        beside: what others hold that could be let go.
+        pair: what is to be loaded.
+        others: what others hold that could be let go.
         parallel: how many sequences there are to be.
-        adapter: see there.
-        shrinks: see there.
 
     Raises:
         NoRoom: it does not.
         ModelLoadError: it would not fit without the others either.
     """
-    target, small = headers[0], headers[1] if len(headers) > 1 else None
-    machine = free_memory(options, draft_options)
+    machine = free_memory(pair.options, pair.draft_options)
     if machine is None:
         return
-
-    def extent(machine: Machine) -> tuple[int | None, ...]:
-        """Return how much of the pair a memory holds."""
-        plan = plan_fit(
-            target,
-            small,
-            options,
-            draft_options,
-            heads=heads,
-            adapter=adapter,
-            shrinks=shrinks,
-            machine=machine,
-        )
-        if plan is None:
-            return ()
-        drafter = None if plan.draft_layers is None else small
-        count = sequences_that_fit(
-            target,
-            replace(options, n_ctx=plan.n_ctx),
-            drafter,
-            draft_options,
-            None if plan.draft_layers is None else heads,
-            _without_weights(plan, of_draft_model=heads is None),
-        )
-        sequences = parallel if count is None else min(count, parallel)
-        return plan.n_ctx, plan.target_layers, plan.draft_layers, sequences
-
-    now = _more(machine.ram, -beside.mapped_bytes)
-    shared = sum(beside.places.get(gpu.name, 0) for gpu in machine.gpus if gpu.shares_ram)
+    now = _more(machine.ram, -others.mapped_bytes)
+    shared = sum(others.places.get(gpu.name, 0) for gpu in machine.gpus if gpu.shares_ram)
     alone = Machine(
-        _more(now, beside.places.get(now.name, 0) + shared),
-        tuple(_more(gpu, beside.places.get(gpu.name, 0)) for gpu in machine.gpus),
+        _more(now, others.places.get(now.name, 0) + shared),
+        tuple(_more(gpu, others.places.get(gpu.name, 0)) for gpu in machine.gpus),
     )
-    most = extent(alone)
+    most = pair.extent(alone, parallel)
     try:
-        fits = extent(Machine(now, machine.gpus)) == most
+        fits = pair.extent(Machine(now, machine.gpus), parallel) == most
     except ModelLoadError as error:
         raise NoRoom(str(error)) from None
     if not fits:
-        raise NoRoom(f"{target.name} would have to give something up beside what is loaded")
+        raise NoRoom(f"{pair.target.name} has less room than if nothing else were loaded")
 
 
 def _without_weights(plan: FitPlan, *, of_draft_model: bool) -> Machine:

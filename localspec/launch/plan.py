@@ -12,7 +12,7 @@ from localspec.decoding.model import Role
 from localspec.engine.protocol import Held
 from localspec.errors import ModelFileError, PairMismatch, UsageError
 from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
-from localspec.launch.fit import context_with_room, plan_fit, require_room
+from localspec.launch.fit import PairToFit, context_with_room, require_room
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
 from localspec.models.architectures import (
@@ -121,7 +121,7 @@ def make_plan(
     parallel: int | None = 1,
     roomy: bool = False,
     least_ctx: int = 0,
-    beside: Held | None = None,
+    others: Held | None = None,
 ) -> LoadPlan:
     """Obtain and check what is to be loaded, all of it before the first, slow load begins.
 
@@ -131,7 +131,7 @@ def make_plan(
         parallel: how many sequences there will be; None is decided by their costs.
         roomy: take a larger context than the usual one where no size is given and it costs little.
         least_ctx: tokens of context that are needed where no size is given; as many are taken as the memory holds.
-        beside: what others hold that could be let go, see `Load`.
+        others: what others hold that could be let go, see `Load`.
 
     Raises:
         NoRoom: it would fit better without those others.
@@ -174,17 +174,10 @@ def make_plan(
         corrections=dict(zip(files, map(corrections, headers), strict=False)),
     )
     shrinks = request.load.n_ctx is None
-    if beside is not None and plan.fit:
-        require_room(
-            headers,
-            options,
-            plan.draft_options,
-            heads,
-            beside,
-            parallel or 1,
-            adapter=adapter and adapter[1],
-            shrinks=shrinks,
-        )
+    if others is not None and plan.fit:
+        sure = plan if _never_pays(plan, parallel) is None else plan.undrafted()
+        pair = _to_fit(sure, headers, adapter and adapter[1], shrinks=shrinks)
+        require_room(pair, others, parallel or 1)
     fitted = _fitted(plan, headers, adapter and adapter[1], shrinks=shrinks)
     left_out = _never_pays(fitted, parallel)
     if left_out is None:
@@ -422,16 +415,8 @@ def _fitted(
     """Return the plan, less what the memory that is free does not hold; as it is where that is not to be looked at."""
     if not plan.fit:
         return plan
-    small = headers[1] if len(headers) > 1 else None
-    fit = plan_fit(
-        headers[0],
-        small,
-        plan.options,
-        plan.draft_options,
-        heads=plan.heads,
-        adapter=adapter,
-        shrinks=shrinks,
-    )
+    pair = _to_fit(plan, headers, adapter, shrinks=shrinks)
+    fit = pair.plan()
     if fit is None:
         return plan
     options, draft_options = plan.options, plan.draft_options
@@ -450,8 +435,24 @@ def _fitted(
         notes=(*plan.notes, *fit.given_up),
         uses=fit.uses,
     )
-    drafts = small is not None or plan.heads is not None
+    drafts = pair.draft_model is not None or plan.heads is not None
     return fitted.undrafted() if drafts and fit.draft_layers is None else fitted
+
+
+def _to_fit(
+    plan: LoadPlan, headers: Sequence[GgufHeader], adapter: GgufHeader | None, *, shrinks: bool
+) -> PairToFit:
+    """Return what is to be loaded of a plan."""
+    drafts = len(headers) > 1 and plan.draft_model is not None
+    return PairToFit(
+        headers[0],
+        headers[1] if drafts else None,
+        plan.options,
+        plan.draft_options,
+        plan.heads,
+        adapter if drafts else None,
+        shrinks,
+    )
 
 
 def _for_many(options: LoadOptions) -> LoadOptions:

@@ -21,6 +21,7 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Detokenize,
+    Embed,
     Failed,
     FrameError,
     Hello,
@@ -66,7 +67,7 @@ class Program:
                 if (task := self._tasks.get(number)) is not None:
                     # It must have begun, so that it can say how it ended.
                     asyncio.get_running_loop().call_soon(task.cancel)
-            case Request() | Count() | Tokenize() | Detokenize():
+            case Request() | Count() | Tokenize() | Detokenize() | Embed():
                 self._start(command.id, self._answer(command))
             case _:
                 pass

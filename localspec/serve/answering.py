@@ -7,8 +7,15 @@ give up on a silent server, and send the request again.
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -29,6 +36,7 @@ from localspec.engine.protocol import Detokenize, ReplyEvents, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
+from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import CLIENT, GATE, code_of, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel, State
@@ -40,8 +48,7 @@ HEADERS_WITHIN_S = 1.0
 CHECKED_WITHIN_S = 5.0
 """An engine in a long pass hears nothing."""
 PING_EVERY_S = 5.0
-_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
-_JSON = json.JSONEncoder(separators=(",", ":"))
+JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(slots=True)
@@ -86,6 +93,7 @@ class Service:
         since: when the server was started, in Unix seconds.
         model: the model that answers.
         rules: for calls of any request, beside its own.
+        keep_alive_s: how long the model stays in memory after this request and later ones; None leaves that as it is.
     """
 
     residence: Residence
@@ -93,6 +101,7 @@ class Service:
     since: int
     model: ServedModel
     rules: CallPolicy = field(default_factory=CallPolicy)
+    keep_alive_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -125,10 +134,9 @@ class Service:
         states = self.residence.states
         if states.get(self.name) == "lost":
             return "lost"
-        found = next(
-            (each for each in ("loaded", "loading", "lost") if each in states.values()), "unloaded"
-        )
-        return "ok" if found == "loaded" else found
+        order = ("loaded", "loading", "lost")
+        best = next((each for each in order if each in states.values()), "unloaded")
+        return "ok" if best == "loaded" else best
 
     @property
     def options(self) -> ReplyOptions:
@@ -161,10 +169,7 @@ class Service:
             call_policy=request.call_policy.under(self.rules),
             rounds=False,
         )
-        async with (
-            self.residence.use(self.model) as backend,
-            aclosing(backend.answers(request)) as notices,
-        ):
+        async with self.use() as backend, aclosing(backend.answers(request)) as notices:
             async for notice in notices:
                 if isinstance(notice, Finished):
                     yield _emptied(notice) if empty else notice
@@ -175,6 +180,14 @@ class Service:
                         elif not empty or isinstance(event, Echo):
                             yield event
 
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[Backend]:
+        """Keep the model in memory while this lasts, and after it as long as the request says; yield its engine once it is there."""
+        async with self.residence.use(self.model) as backend:
+            if self.keep_alive_s is not None:
+                self.residence.keep(self.model, self.keep_alive_s)
+            yield backend
+
     async def check(self, request: Request) -> None:
         """Look for errors in a prompt that waits; one for a model that is not loaded waits unseen.
 
@@ -183,7 +196,8 @@ class Service:
             Refused: it cannot be rendered.
         """
         resident, ready = self.residence.resident(self.model), self.residence.ready(self.model)
-        if resident is None or ready is None or request.infill is not None:
+        fits = request.infill is not None or request.drop_oldest
+        if resident is None or ready is None or fits:
             return
         policy = request.call_policy.under(self.rules)
         if request.raw is None:
@@ -204,13 +218,13 @@ class Service:
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
     ) -> int:
         """Return how many tokens a conversation takes, once the model is there, where the reply is to `think` so."""
-        async with self.residence.use(self.model) as backend:
+        async with self.use() as backend:
             offered = [each for each in tools if self.rules.offers(each.name)]
             return await backend.count(messages, offered, think)
 
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids, once the model is there."""
-        async with self.residence.use(self.model) as backend:
+        async with self.use() as backend:
             return await backend.tokens(question)
 
 
@@ -223,8 +237,23 @@ def _emptied(done: Finished) -> Finished:
 class AnswerForm(ABC):
     """Writes the answers to one request as an interface has them; an event of a stream is a JSON object."""
 
+    media_type = "text/event-stream; charset=utf-8"
+    """Of a stream."""
     end = ""
     """Comes last in a stream, unless an error does."""
+
+    def encoded(self, events: Iterable[Body]) -> str:
+        """Return events as server-sent events; one with a type bears it as its name."""
+        lines = []
+        for each in events:
+            lines += [f"event: {each['type']}\n"] if "type" in each else []
+            lines += ["data: ", JSON.encode(each), "\n\n"]
+        return "".join(lines)
+
+    def waiting(self, progress: PromptProgress, number: int) -> str:
+        """Return what a stream has as its n-th ping."""
+        ping = self.encoded(self.ping(number, progress)) or "\n"
+        return f": {progress}\n{ping}"
 
     def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
         """Return the events that come before all others."""
@@ -312,24 +341,25 @@ class Answers:
                         for each in self.prompts:
                             await self.service.check(each)
                 first = await events.next(0)
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            media_type = self.form.media_type.encode()
+            headers = [(b"content-type", media_type), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             try:
-                if opening := _encoded(self.form.opening(progress)):
+                if opening := self.form.encoded(self.form.opening(progress)):
                     await write(opening)
                 left, pings = len(self.prompts), count(1)
                 while left:
                     happened = first or await events.next(PING_EVERY_S)
                     first = None
                     if happened is None:
-                        ping = _encoded(self.form.ping(next(pings), progress)) or "\n"
-                        await write(f": {progress}\n{ping}")
+                        await write(self.form.waiting(progress, next(pings)))
                         continue
                     left -= isinstance(happened[1], Finished)
-                    if text := _encoded(self.form.pieces(*happened)):
+                    if text := self.form.encoded(self.form.pieces(*happened)):
                         await write(text)
-                await write(_encoded(self.form.closing()) + self.form.end, more=False)
+                await write(self.form.encoded(self.form.closing()) + self.form.end, more=False)
             except LocalspecError as error:
-                await write(_encoded([_error(request.scope, error)]), more=False)
+                await write(self.form.encoded([_error(request.scope, error)]), more=False)
 
     def _events(self, request: HttpRequest, progress: PromptProgress) -> "_Events":
         reply = partial(self.service.reply, request, progress=progress, empty=self.empty)
@@ -366,15 +396,6 @@ class _Events:
         else:
             self._next[asyncio.ensure_future(anext(self._replies[at]))] = at
         return at, event
-
-
-def _encoded(events: Iterable[Body]) -> str:
-    """Return server-sent events; one with a type bears it as its name."""
-    lines = []
-    for each in events:
-        lines += [f"event: {each['type']}\n"] if "type" in each else []
-        lines += ["data: ", _JSON.encode(each), "\n\n"]
-    return "".join(lines)
 
 
 def _error(scope: Scope, error: LocalspecError) -> Body:

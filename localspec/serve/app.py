@@ -15,7 +15,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.errors import LocalspecError
-from localspec.serve import anthropic, llama_server, openai, responses
+from localspec.serve import (
+    anthropic,
+    llama_server,
+    ollama,
+    ollama_models,
+    openai,
+    responses,
+    vectors,
+)
 from localspec.serve.answering import Answers, Service
 from localspec.serve.http import Guard, code_of, error_of, guarded, status_of
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
@@ -25,6 +33,9 @@ _GETS: dict[str, Handler] = {
     "/v1/models": openai.models,
     "/v1/models/{name:path}": openai.model,
     "/models": openai.models,
+    "/api/tags": ollama_models.tags,
+    "/api/ps": ollama_models.running,
+    "/api/version": ollama_models.version,
 }
 _POSTS: dict[str, Handler] = {
     "/v1/chat/completions": openai.chat_completions,
@@ -38,6 +49,19 @@ _POSTS: dict[str, Handler] = {
     "/infill": llama_server.infill,
     "/tokenize": llama_server.tokenize,
     "/detokenize": llama_server.detokenize,
+    "/v1/embeddings": vectors.embeddings,
+    **dict.fromkeys(("/v1/rerank", "/rerank", "/v1/reranking", "/reranking"), vectors.rerank),
+    "/api/chat": ollama.chat,
+    "/api/generate": ollama.generate,
+    "/api/show": ollama_models.show,
+    "/api/pull": ollama_models.pull,
+    **dict.fromkeys(("/api/embed", "/api/embeddings"), ollama_models.embed),
+    **dict.fromkeys(("/api/create", "/api/copy", "/api/push"), ollama_models.change),
+}
+_METHODS: dict[str, dict[str, Handler]] = {
+    "GET": _GETS,
+    "POST": _POSTS,
+    "DELETE": {"/api/delete": ollama_models.change},
 }
 _PAGE = {
     "/": ("index.html", "text/html"),
@@ -104,7 +128,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
             Route("/metrics", measured),
             *(
                 Route(path, _Endpoint(each, service), methods=[method])
-                for method, handlers in (("GET", _GETS), ("POST", _POSTS))
+                for method, handlers in _METHODS.items()
                 for path, each in handlers.items()
             ),
         ],

@@ -78,11 +78,11 @@ class Backend(Respondent):
         """Why the engine stays down; empty while it does not, and where nothing is to be loaded."""
         return "" if self._unloaded else self._engine.lost
 
-    async def load(self, beside: Held | None = None) -> Ready:
+    async def load(self, others: Held | None = None) -> Ready:
         """Start the engine and load; to be called while nothing is loaded.
 
         Args:
-            beside: what others hold that could be let go, see `Load`.
+            others: what others hold that could be let go, see `Load`.
 
         Raises:
             NoRoom: it would fit better without those others.
@@ -92,7 +92,7 @@ class Backend(Respondent):
         if self._stops:
             raise EngineGone(STOPS)
         self._unloaded = False
-        self._engine.load(self._launch, beside)
+        self._engine.load(self._launch, others)
         try:
             return await self._engine.loaded()
         except LocalspecError:

@@ -24,7 +24,7 @@ _UNSUPPORTED: Mapping[str, Any] = {
     **dict.fromkeys(
         ("mirostat", "xtc_probability", "dry_multiplier", "dynatemp_range", "samplers")
     ),
-    "typical_p": 1,
+    **dict.fromkeys(("typical_p", "tfs_z"), 1),
     "top_n_sigma": -1,
     # what ends an answer, and what it is made of
     **dict.fromkeys(("stop_token_ids", "include_stop_str_in_output")),
@@ -39,7 +39,8 @@ _UNSUPPORTED: Mapping[str, Any] = {
     **dict.fromkeys(("grammar", "json_schema", "regex", "stop", "logit_bias")),
     "response_format": {"type": "text"},
     # the prompt
-    **dict.fromkeys(("chat_template", "continue_final_message", "documents", "lora")),
+    **dict.fromkeys(("chat_template", "template", "continue_final_message", "documents", "lora")),
+    **dict.fromkeys(("images",)),
     "chat_template_kwargs": {"enable_thinking": True},
     "reasoning_effort": "none",
     "reasoning_budget_tokens": -1,
@@ -101,8 +102,13 @@ class AnswerFields(msgspec.Struct, kw_only=True):
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-async def body_of(request: HttpRequest, kind: type[T]) -> T:
+async def body_of(request: HttpRequest, kind: type[T], nested: str = "") -> T:
     """Return a request's body as a record; a field that is null is one that is left out.
+
+    Args:
+        request: has the body.
+        kind: of the record.
+        nested: name of an object in the body whose fields are the body's own, too.
 
     Raises:
         TooLarge: it is.
@@ -120,12 +126,20 @@ async def body_of(request: HttpRequest, kind: type[T]) -> T:
         fields = msgspec.json.decode(b"".join(pieces))
         if isinstance(fields, dict):
             fields = {name: value for name, value in fields.items() if value is not None}
+            if isinstance(fields.get(nested), dict):
+                inner = fields.pop(nested).items()
+                fields = {name: _whole(each) for name, each in inner if each is not None} | fields
             _refuse_unsupported(fields, kind.__struct_fields__)
         return msgspec.convert(fields, kind)
     except RecursionError:
         raise UsageError("the body is nested too deeply: send a flatter one") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the body is not valid: {error}") from None
+
+
+def _whole(value: Any) -> Any:
+    """Return a value, and of a number without a fraction the whole number: some programs write 8192.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _refuse_unsupported(fields: Mapping[str, Any], known: Collection[str]) -> None:

@@ -178,7 +178,9 @@ def error_of(scope: Scope, status: int, reason: str, code: str | None = None) ->
 
 
 def error_body(scope: Scope, status: int, reason: str, code: str | None = None) -> dict[str, Any]:
-    """Return an error object, as OpenAI's interface has it, or Anthropic's for its paths and clients."""
+    """Return an error object, as OpenAI's interface has it, or Ollama's for its paths, or Anthropic's for its paths and clients."""
+    if scope["path"].startswith("/api/"):
+        return {"error": reason}
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
     if is_anthropic(scope):
         return {"type": "error", "error": {"type": kind, "message": reason}}

@@ -20,6 +20,7 @@ from localspec.options import ReplyOptions, cut
 from localspec.options.fields import think_of
 from localspec.serve.answering import Answers, Service
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
+from localspec.serve.http import NotFound
 from localspec.serve.openai_forms import ChatForm, CompletionForm, TextForm
 from localspec.serve.steady import steady
 from localspec.serve.tools import openai_offer
@@ -100,22 +101,30 @@ async def models(_: HttpRequest, service: Service) -> Response:
     names = await asyncio.to_thread(service.catalogue.listed)
     states = service.states
     listed = sorted(dict.fromkeys([*names, *states]), key=lambda name: states.get(name) != "loaded")
-    return JSONResponse({"object": "list", "data": [_model(each, service) for each in listed]})
+    data = [_model(each, service, states.get(each)) for each in listed]
+    return JSONResponse({"object": "list", "data": data})
 
 
 async def model(request: HttpRequest, service: Service) -> Response:
     """Describe one of them."""
     name = request.path_params["name"]
-    await asyncio.to_thread(service.catalogue.find, name)
-    return JSONResponse(_model(name, service))
+    try:
+        known = (await asyncio.to_thread(service.catalogue.find, name)).name
+    except NotFound:
+        if name not in await asyncio.to_thread(service.catalogue.listed):
+            raise
+        known = name
+    return JSONResponse(_model(name, service, service.states.get(known)))
 
 
-def _model(name: str, service: Service) -> dict[str, Any]:
+def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:
     """Return a model as OpenAI's clients and Anthropic's read it; its state as llama-server has it."""
-    since, state = service.since, service.states.get(name, "unloaded")
+    since = service.since
     openai = {"id": name, "object": "model", "created": since, "owned_by": "localspec"}
     when = datetime.fromtimestamp(since, UTC).isoformat()
-    status = {"value": "unloaded", "failed": True} if state == "lost" else {"value": state}
+    status = (
+        {"value": "unloaded", "failed": True} if state == "lost" else {"value": state or "unloaded"}
+    )
     anthropic = {"type": "model", "display_name": name, "created_at": when}
     return {**openai, **anthropic, "status": status}
 

@@ -1,11 +1,12 @@
 """Residence: the models in memory, each with an engine of its own: those that requests name, as many as fit, and each for a while.
 
-A model that is loaded answers at once. Requests for another one wait in a line, whose first is loaded beside the others
+A model that is loaded answers at once. Requests for another one wait in a line, whose first is loaded, too,
 if there is room. Else the one that was used longest ago is let go, when what it answers has ended; requests for it that come
 meanwhile wait behind, so that every model has its turn.
 """
 
 import asyncio
+import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -31,12 +32,14 @@ class ServedModel:
         launch: what loads it.
         options: how it answers where a request does not say.
         names: others that it has.
+        embeds: whether it is loaded to make vectors of texts, and writes none.
     """
 
     name: str
     launch: LaunchOptions
     options: ReplyOptions
     names: tuple[str, ...] = ()
+    embeds: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +55,7 @@ class Resident:
         rests: whether it was unloaded for want of requests, and is loaded again with the next one.
         expired: whether it is to be unloaded for want of requests.
         used: a number that grows with every use.
+        keep_alive_s: seconds after its last request in which it stays in memory; None keeps it.
         timer: of its rest.
     """
 
@@ -63,6 +67,7 @@ class Resident:
     rests: bool = False
     expired: bool = False
     used: int = 0
+    keep_alive_s: float | None = None
     timer: asyncio.TimerHandle | None = None
 
     @property
@@ -74,6 +79,13 @@ class Resident:
     def admits(self) -> bool:
         """Whether a request may use it now."""
         return self.is_loaded and not self.leaves
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until it is unloaded if no request comes; None where it stays."""
+        if self.timer is None:
+            return self.keep_alive_s
+        return self.timer.when() - asyncio.get_running_loop().time()
 
     def keep(self) -> None:
         """Keep it in memory until it rests again."""
@@ -137,13 +149,14 @@ class Residence:
 
     @property
     def loaded(self) -> list[ServedModel]:
-        """The models in memory, in the order in which they came."""
-        return [each.model for each in self.residents if each.is_loaded]
+        """The models in memory that write, in the order in which they came."""
+        return [e.model for e in self.residents if e.is_loaded and not e.model.embeds]
 
     @property
     def states(self) -> dict[str, State]:
-        """The states of the models that are or were in memory, by name."""
-        return {each.model.name: self._state(each) for each in self.residents}
+        """The states of the models that are or were in memory, by name; one that also makes vectors has its own."""
+        embedding_first = sorted(self.residents, key=lambda each: not each.model.embeds)
+        return {each.model.name: self._state(each) for each in embedding_first}
 
     def resident(self, model: ServedModel) -> Resident | None:
         """Return a model's resident; None where it has none."""
@@ -154,8 +167,16 @@ class Residence:
         resident = self.resident(model)
         return resident.backend.ready if resident is not None and resident.is_loaded else None
 
+    def keep(self, model: ServedModel, keep_alive_s: float) -> None:
+        """Keep a model in memory so long after each request, infinity for ever, until it is loaded again; nothing where it is not there."""
+        resident = self.resident(model)
+        if resident is not None and resident.is_loaded:
+            resident.keep_alive_s = None if keep_alive_s == math.inf else keep_alive_s
+            resident.keep()
+            self._advance()
+
     async def start(self, models: Sequence[ServedModel]) -> None:
-        """Load models, one after the other; what has no room beside those before it gets what is left.
+        """Load models, one after the other; what has little room gets what is left.
 
         Raises:
             EngineGone: an engine died of it.
@@ -169,6 +190,10 @@ class Residence:
             except NoRoom:
                 await resident.backend.load()
             resident.is_loaded = True
+        for resident in reversed(self.residents):
+            resident.used = next(
+                self._uses
+            )  # of those that are never used, the first stays longest
         self._advance()
 
     async def close(self) -> None:
@@ -260,14 +285,14 @@ class Residence:
         self._line = staying
 
     def _add(self, model: ServedModel) -> Resident:
-        resident = Resident(model, self._backend_of(model))
+        resident = Resident(model, self._backend_of(model), keep_alive_s=self._keep_alive_s)
         self.residents.append(resident)
         return resident
 
     async def _load(self, model: ServedModel) -> None:
         """Load a model that requests wait for, or tell them why it cannot be."""
         self._loading = resident = self.resident(model) or self._add(model)
-        resident.rests = False
+        resident.rests, resident.keep_alive_s = False, self._keep_alive_s
         try:
             if await self._has_loaded(resident):
                 resident.is_loaded = True
@@ -342,7 +367,7 @@ class Residence:
 
     def _start_timer(self, resident: Resident) -> None:
         """Unload a model after a while without requests."""
-        if self._keep_alive_s is None or resident.timer is not None or resident.expired:
+        if resident.keep_alive_s is None or resident.timer is not None or resident.expired:
             return
 
         def expire() -> None:
@@ -351,7 +376,7 @@ class Residence:
             self._advance()
 
         loop = asyncio.get_running_loop()
-        resident.timer = loop.call_later(self._keep_alive_s, expire)
+        resident.timer = loop.call_later(resident.keep_alive_s, expire)
 
     def _state(self, resident: Resident) -> State:
         if resident is self._loading:

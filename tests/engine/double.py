@@ -135,7 +135,7 @@ class ScriptedFactory:
         options = load.options
         name = name_of(options)
         self._refuse("too_large", name)
-        if load.beside is not None and load.beside.places["RAM"] >= self._script.get(
+        if load.others is not None and load.others.places["RAM"] >= self._script.get(
             "crowded", 1e9
         ):
             raise errors.NoRoom(f"{name} has no room")

@@ -70,7 +70,9 @@ class Script:
     fails: Mapping[str, tuple[str, int]]
 
     def next_token(self, tokens: Sequence[int]) -> int:
-        """Return what is said after `tokens`."""
+        """Return what is said after `tokens`: nothing after a text that has no turns."""
+        if BEGIN not in tokens:
+            return END
         script, said = self._answer(tokens), self.said(tokens)
         return script[said] if said < len(script) else END
 
@@ -95,7 +97,9 @@ class Script:
 
 
 def _prompt(tokens: Sequence[int]) -> tuple[int, ...]:
-    """Return what comes before the reply that `tokens` end in."""
+    """Return what comes before the reply that `tokens` end in; all where there are no turns."""
+    if BEGIN not in tokens:
+        return tuple(tokens)
     return tuple(tokens[: len(tokens) - 1 - list(reversed(tokens)).index(BEGIN)])
 
 

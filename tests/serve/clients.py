@@ -16,4 +16,5 @@ class _Package:
 
 openai: Any = _Package("openai")
 anthropic: Any = _Package("anthropic")
+ollama: Any = _Package("ollama")
 playwright: Any = _Package("playwright.sync_api")

@@ -16,7 +16,7 @@ import uvicorn
 from localspec.calls.policy import CallPolicy
 from localspec.chat.request import Request
 from localspec.engine.engine import RemoteEngine
-from localspec.engine.protocol import Question
+from localspec.engine.protocol import Load, Question
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.serve.answering import Service
 from localspec.serve.app import application
@@ -37,12 +37,14 @@ CHAT, TEXT, RESPONSES, MESSAGES, COUNT, INFILL = (
     *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"),
     *("/v1/messages/count_tokens", "/infill"),
 )
+TALK, GENERATE = OLLAMA = "/api/chat", "/api/generate"
 LIMITS = {
     CHAT: "max_tokens",
     TEXT: "max_tokens",
     RESPONSES: "max_output_tokens",
     MESSAGES: "max_tokens",
     INFILL: "n_predict",
+    **dict.fromkeys(OLLAMA, "num_predict"),
 }
 """What each interface calls the limit of an answer."""
 
@@ -50,6 +52,12 @@ LIMITS = {
 def user(text: Any) -> dict[str, Any]:
     """Return a user's message."""
     return {"role": "user", "content": text}
+
+
+def said_wrong(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the error in a body; Ollama's is a text."""
+    error = body["error"]
+    return {"message": error} if isinstance(error, str) else error
 
 
 def turn(text: str) -> str:
@@ -65,6 +73,8 @@ def bodies(text: str, limit: int = 99) -> dict[str, dict[str, Any]]:
         RESPONSES: {"input": text, "max_output_tokens": limit},
         MESSAGES: {"messages": [user(text)], "max_tokens": limit},
         INFILL: {"input_prefix": text, "input_suffix": "b", "n_predict": limit},
+        TALK: {"messages": [user(text)], "stream": False, "options": {"num_predict": limit}},
+        GENERATE: {"prompt": text, "stream": False, "options": {"num_predict": limit}},
     }
 
 
@@ -89,7 +99,7 @@ class Served:
         """Send a body that is refused in one line with a word in it; return the error."""
         answer = self.post(path, **body)
         assert answer.status_code == code, answer.text
-        error: dict[str, Any] = answer.json()["error"]
+        error = said_wrong(answer.json())
         assert word in error["message"]
         assert "\n" not in error["message"]
         return error
@@ -194,6 +204,9 @@ def served(
 
             own = (scripts or {}).get(model.name, script)
             see = partial(metrics.see, model=model.name)
+            if model.embeds:
+                real = RemoteEngine(settings=Load(embeds=True), revives=True)
+                return Backend(real, model.launch, note, max_wait_s)
             client = engine or RemoteEngine(command(own), watch=see, revives=True)
             return Backend(client, model.launch, note, max_wait_s)
 

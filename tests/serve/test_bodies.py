@@ -24,6 +24,7 @@ from tests.serve.serving import (
     TEXT,
     Served,
     bodies,
+    said_wrong,
     served,
     user,
 )
@@ -83,7 +84,7 @@ def test_an_answer_ends_no_sooner_than_it_may(server: Served, path: str) -> None
     def length(**more: Any) -> int:
         done = server.post(path, **{**BODIES[path], LIMITS[path]: 30}, **more).json()
         usage = done.get("usage", done)
-        (tokens,) = (usage[name] for name in ("completion_tokens", "output_tokens", "tokens_predicted") if name in usage)  # fmt: skip
+        (tokens,) = (usage[name] for name in ("completion_tokens", "output_tokens", "tokens_predicted", "eval_count") if name in usage)  # fmt: skip
         return int(tokens)
 
     usual = length()
@@ -138,7 +139,7 @@ def test_what_only_some_interfaces_read_is_refused_by_the_others(server: Served,
     ]:
         answer = server.post(path, **BODIES[path], **{name: value})
         if answer.status_code == 400:
-            assert answer.json()["error"]["message"].startswith(f"{name} is not supported")
+            assert said_wrong(answer.json())["message"].startswith(f"{name} is not supported")
             return
         options = server.request.options
         assert server.post(path, **BODIES[path]).status_code == 200

@@ -62,12 +62,12 @@ class Loads:
     async def held(self) -> Held:
         return Held({"RAM": 1})
 
-    async def load(self, beside: Held | None = None) -> None:
+    async def load(self, others: Held | None = None) -> None:
         memory = self.memory
         assert self.name not in memory.loaded
-        assert (beside or Held()).places.get("RAM", 0) == len(memory.loaded)
+        assert (others or Held()).places.get("RAM", 0) == len(memory.loaded)
         await asyncio.sleep(0)
-        if beside is not None and len(memory.loaded) == memory.room:
+        if others is not None and len(memory.loaded) == memory.room:
             raise NoRoom(self.name)
         memory.log.append(f"load {self.name}")
         if self.name == C.name:
@@ -197,7 +197,7 @@ def test_a_server_that_stops_while_it_loads_tells_what_waits() -> None:
     async def work(residence: Residence, memory: Memory) -> None:
         stuck = asyncio.Event()
 
-        async def load(_loads: Loads, beside: Held | None = None) -> None:
+        async def load(_loads: Loads, others: Held | None = None) -> None:
             stuck.set()
             await asyncio.Event().wait()
 
@@ -316,9 +316,9 @@ def test_who_leaves_at_the_very_moment_of_his_turn_is_not_counted_for_ever(
         leaving = asyncio.create_task(use(residence, memory, model))
         load = Loads.load
 
-        async def load_and_leave(loads: Loads, beside: Held | None = None) -> None:
+        async def load_and_leave(loads: Loads, others: Held | None = None) -> None:
             try:
-                await load(loads, beside)
+                await load(loads, others)
             finally:
                 if loads.name == model.name:  # after it was let in or refused, before it goes on
                     asyncio.get_running_loop().call_soon(leaving.cancel)
@@ -357,7 +357,7 @@ class Dying(RemoteEngine):
     def start(self) -> None:
         self.starts += 1
 
-    def load(self, options: LaunchOptions, beside: Held | None = None) -> None:
+    def load(self, options: LaunchOptions, others: Held | None = None) -> None:
         self.loads += 1
         if not self.starts:
             self.start()

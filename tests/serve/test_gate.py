@@ -8,7 +8,17 @@ import pytest
 
 from localspec.serve.http import Guard
 from tests.chat.toy_calls import hermes
-from tests.serve.serving import CHAT, INFILL, MESSAGES, RESPONSES, TEXT, Served, bodies, served
+from tests.serve.serving import (
+    CHAT,
+    INFILL,
+    MESSAGES,
+    RESPONSES,
+    TALK,
+    TEXT,
+    Served,
+    bodies,
+    served,
+)
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 PARTS = [KEY[at : at + 6] for at in range(4, len(KEY) - 6)]
@@ -26,6 +36,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     CHAT: {"type": "function", "function": TOOL},
     RESPONSES: {"type": "function", **TOOL},
     MESSAGES: {"name": "send", "input_schema": SCHEMA},
+    TALK: {"type": "function", "function": TOOL},
 }
 
 
@@ -48,7 +59,9 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     **{path: (path, body) for path, body in bodies("key", 300).items() if path != INFILL},
     **{f"calls {path}": (path, {**bodies("send", 300)[path], "tools": [TOOLS[path]]}) for path in TOOLS},
     "two answers": (CHAT, {**bodies("key")[CHAT], "n": 2}),
+    "/completion": ("/completion", {"prompt": bodies("key")[TEXT]["prompt"]}),
     "thoughts": (CHAT, bodies("think")[CHAT]),
+    "thoughts of Ollama's": (TALK, bodies("think")[TALK]),
 }  # fmt: skip
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
@@ -57,7 +70,7 @@ STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "strea
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_of_a_secret_leaves(server: Served, way: str, stream: bool) -> None:
     path, body = WAYS[way]
-    text = answer(server, path, "masked", **body, stream=stream)
+    text = answer(server, path, "masked", **{**body, "stream": stream})
     assert not any(each in text for each in PARTS)
     assert MASK in text
     if not stream:
@@ -69,6 +82,7 @@ def test_nothing_of_a_secret_leaves(server: Served, way: str, stream: bool) -> N
     [
         (CHAT, {"logprobs": True, "top_logprobs": 3}),
         (TEXT, {"logprobs": 2}),
+        (TALK, {"logprobs": True, "top_logprobs": 3}),
         (RESPONSES, {"top_logprobs": 2}),
     ],
 )
@@ -80,12 +94,17 @@ def test_logprobs_are_refused(server: Served, path: str, more: dict[str, Any]) -
 @STREAMED
 @pytest.mark.parametrize(
     ("path", "reason"),
-    [(CHAT, "content_filter"), (RESPONSES, "content_filter"), (MESSAGES, "refusal")],
+    [
+        (CHAT, "content_filter"),
+        (RESPONSES, "content_filter"),
+        (MESSAGES, "refusal"),
+        (TALK, "content_filter"),
+    ],
 )
 def test_a_rule_that_stops_ends_the_answer(
     server: Served, path: str, reason: str, stream: bool
 ) -> None:
-    text = answer(server, path, "stopped", **bodies("key")[path], stream=stream)
+    text = answer(server, path, "stopped", **{**bodies("key")[path], "stream": stream})
     assert not any(each in text for each in (*PARTS, "yes."))
     assert reason in text
 
@@ -98,7 +117,8 @@ ESCAPED = {"answers": {"send": hermes("send", text=ENV), "key": json.dumps({"tex
 
 def said(text: str) -> str:
     """Return the text of an answer, or the arguments of its call, whole or of all its events."""
-    events = [json.loads(each[6:]) for each in text.split("\n") if each.startswith("data: {")]
+    lines = [each.removeprefix("data: ") for each in text.splitlines()]
+    events = [json.loads(each) for each in lines if each.startswith("{")]
     ends = (".done", ".completed", ".added", "_start")
     parts = [each for each in events if not str(each.get("type", "")).endswith(ends)]
     return "".join(_words(parts if events else json.loads(text)))
@@ -108,11 +128,11 @@ def _words(value: Any) -> Iterator[str]:
     if isinstance(value, list):
         value = dict(enumerate(value))
     for key, each in value.items() if isinstance(value, dict) else ():
-        if key == "input" and each:
+        if key in {"input", "arguments"} and isinstance(each, dict) and each:
             yield json.dumps(each)
         elif isinstance(each, dict | list):
             yield from _words(each)
-        elif key in {"content", "text", "arguments", "partial_json", "delta"} and each:
+        elif key in {"content", "text", "arguments", "partial_json", "delta", "response"} and each:
             yield str(each)
 
 
@@ -123,10 +143,13 @@ def escaped() -> Iterator[Served]:
 
 
 @STREAMED
-@pytest.mark.parametrize("way", [each for each in WAYS if each not in {"two answers", "thoughts"}])
+@pytest.mark.parametrize(
+    "way",
+    [each for each in WAYS if each not in {"two answers", "thoughts", "thoughts of Ollama's"}],
+)
 def test_nothing_of_a_secret_leaves_in_json(escaped: Served, way: str, stream: bool) -> None:
     path, body = WAYS[way]
-    limit = {name: 999 for name in body if name.startswith("max_")}
-    text = answer(escaped, path, "masked", **{**body, **limit}, stream=stream)
+    limit = {name: 999 for name in (*body, "num_predict") if name.startswith(("max_", "num_"))}
+    text = answer(escaped, path, "masked", **{**body, **limit, "stream": stream})
     assert not any(each in text for each in HIDDEN)
     assert json.loads(said(text)) == {"text": ENV_SEEN}

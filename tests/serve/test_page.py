@@ -155,6 +155,7 @@ def test_a_person_asks_reads_what_streams_and_stops_it(tab: Any, tmp_path: Path)
         assert tab.evaluate("window.hacked") is None
         tab.select_option("#model", MARKUP)
         tab.click("#again")
+        person.see("#state", f"{MARKUP} is loaded")
         person.see("article h2", MARKUP, last=True)
         tab.click("#stop")
         person.rest()

@@ -1,9 +1,12 @@
 """Several models in one server: each answers by itself, and what happens to one happens to no other."""
 
+import asyncio
 import json
 import os
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,19 @@ from typing import Any
 import httpx
 import pytest
 
+from localspec.chat.events import Finished
+from localspec.chat.request import Request
+from localspec.engine.engine import RemoteEngine
+from localspec.engine.protocol import Load
+from localspec.errors import ModelLoadError
+from localspec.messages import Message
+from localspec.options import LaunchOptions, LoadOptions
+from localspec.serve.backend import Backend
 from localspec.serve.http import Guard
+from localspec.serve.residence import Residence, ServedModel
 from tests.cli.command import PLAIN, localspec, started, succeed
 from tests.llama.tiny_models import write_llama
-from tests.serve.serving import CHAT, Served, served, user
+from tests.serve.serving import CHAT, GREEDY, Served, served, user
 from tests.serve.test_process import serving, url_of
 from tests.waiting import PATIENCE_S, until
 
@@ -201,3 +213,75 @@ def test_two_models_say_what_each_says_alone(
             assert f"process {process.pid};" in done.err
         assert localspec("stop", "smol", env=env).code == 0
         assert process.wait(PATIENCE_S) == 0
+
+
+NARROW = """
+import os, runpy
+from pathlib import Path
+from localspec import resources
+
+def status(pid):
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":", 1) for line in lines)
+
+def free():
+    taken = 0
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            found = status(pid)
+        except OSError:
+            continue
+        if int(found["PPid"]) == os.getppid() and int(pid) != os.getpid():
+            taken += 1024 * int(found.get("VmRSS", "0").split()[0])
+    return %d - taken
+
+resources.free_ram_bytes = free
+runpy.run_module("localspec.launch.child", run_name="__main__")
+"""
+"""An engine on a machine with so many bytes, less those of other engines of its server."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says what engines hold")
+def test_real_engines_are_let_go_when_memory_is_short(smollm2_path: Path, tmp_path: Path) -> None:
+    room = smollm2_path.stat().st_size + (360 << 20)  # RAM that is kept free, and Python twice
+    line = (sys.executable, "-P", "-c", NARROW % room)
+    usual = {"load": LoadOptions(n_ctx=512, gpu_layers=0, threads=1), "draft": "off"}
+    large = str(write_llama(tmp_path / "tiny.gguf"))
+    first, again, tiny = (
+        ServedModel(name, LaunchOptions(target=path, **usual), GREEDY)  # type: ignore[arg-type]
+        for name, path in (("a", str(smollm2_path)), ("b", str(smollm2_path)), ("tiny", large))
+    )
+    too_large = replace(first, name="c", launch=replace(first.launch, load=LoadOptions(n_ctx=8192, gpu_layers=0)))  # fmt: skip
+
+    def backend_of(model: ServedModel) -> Backend:
+        engine = RemoteEngine(line, settings=Load(parallel=2), revives=True)
+        return Backend(engine, model.launch)
+
+    async def ask(residence: Residence, model: ServedModel) -> str:
+        request = Request(0, (Message.user("Name a river."),), replace(GREEDY, max_tokens=9))
+        async with residence.use(model) as backend:
+            async for notice in backend.answers(request):
+                if isinstance(notice, Finished):
+                    return notice.reply.text
+        raise AssertionError("it ends")
+
+    async def run() -> None:
+        residence = Residence(backend_of, None, 8)
+        try:
+            await residence.start([first])
+            ready = residence.ready(first)
+            assert ready is not None
+            assert ready.held.places["RAM"] > smollm2_path.stat().st_size
+            text = await ask(residence, first)
+            await ask(residence, tiny)
+            assert residence.states == {"a": "loaded", "tiny": "loaded"}
+            with pytest.raises(ModelLoadError, match="fit"):
+                await ask(residence, too_large)
+            assert residence.states == {"a": "loaded", "tiny": "loaded"}
+            assert await ask(residence, again) == text
+            assert residence.states == {"tiny": "loaded", "b": "loaded"}
+        finally:
+            await residence.close()
+
+    asyncio.run(run())

@@ -31,7 +31,18 @@ from localspec.serve import anthropic as messages
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from tests.serve.clients import anthropic, openai
-from tests.serve.serving import CHAT, FIM, INFILL, MESSAGES, Served, bodies, served, user
+from tests.serve.serving import (
+    CHAT,
+    FIM,
+    INFILL,
+    MESSAGES,
+    OLLAMA,
+    TALK,
+    Served,
+    bodies,
+    served,
+    user,
+)
 from tests.waiting import until
 
 
@@ -93,7 +104,8 @@ def test_who_waited_too_long_is_told_to_try_later(tmp_path: Path) -> None:
 
 QUESTION = "How long is the Rhine? " + "word " * 60
 STREAMS = bodies(QUESTION)
-EVERY = pytest.mark.parametrize("path", STREAMS)
+EVENTS = [path for path in STREAMS if path not in OLLAMA]
+EVERY = pytest.mark.parametrize("path", EVENTS)
 
 
 @pytest.fixture
@@ -135,6 +147,28 @@ def test_while_a_prompt_is_read_a_line_says_how_far(path: str, tmp_path: Path) -
         assert "_error" not in "".join(rest)
         assert rest[-1].startswith("data: ")
         assert server.client.get("/health").json()["reading"] == []
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("path", OLLAMA)
+def test_while_a_prompt_is_read_ollamas_stream_has_pieces_without_a_word(
+    path: str, tmp_path: Path
+) -> None:
+    with resting(128, tmp_path / "go on") as server:
+        with server.client.stream("POST", path, json={**STREAMS[path], "stream": True}) as answer:
+            assert answer.headers["content-type"] == "application/x-ndjson"
+            lines = answer.iter_lines()
+            pieces = [json.loads(next(lines)) for _ in range(2)]
+            (tmp_path / "go on").touch()
+            rest = [json.loads(line) for line in lines]
+        assert not any(text_of(each) or each["done"] for each in pieces)
+        assert "".join(map(text_of, rest)) == "It is 1233 km long."
+        assert [each["done"] for each in rest].index(True) == len(rest) - 1
+
+
+def text_of(piece: dict[str, Any]) -> str:
+    """Return the words in a line of Ollama's."""
+    return str(piece["response"] if "response" in piece else piece["message"]["content"])
 
 
 @pytest.mark.usefixtures("impatient")
@@ -180,11 +214,12 @@ def test_who_waits_hears_it_and_an_error_of_a_prompt_has_its_status() -> None:
             for path, body in STREAMS.items():
                 with server.client.stream("POST", path, json={**body, "stream": True}) as answer:
                     assert answer.status_code == 200
-                    assert ": waiting for a slot" in answer.iter_lines()
+                    waits = (": waiting for a slot", '{"model"')
+                    assert any(line.startswith(waits) for line in answer.iter_lines())
                 server.wait_until(1)  # it went away
             for path, body in bodies("x" * 5000).items():
                 if path != INFILL:  # which takes what fits
-                    server.refuse(path, "and the context holds 4000", **body, stream=True)
+                    server.refuse(path, "the context holds 4000", **{**body, "stream": True})
 
 
 @pytest.mark.usefixtures("impatient")
@@ -204,7 +239,7 @@ def test_where_the_engine_does_not_hear_headers_are_sent_all_the_same(
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, TALK])
 def test_what_goes_wrong_later_is_an_event(path: str, tmp_path: Path) -> None:
     rests = {"at": 128, "until": str(tmp_path / "go on")}
     with (
@@ -212,10 +247,10 @@ def test_what_goes_wrong_later_is_an_event(path: str, tmp_path: Path) -> None:
         server.client.stream("POST", path, json={**STREAMS[path], "stream": True}) as answer,
     ):
         lines = answer.iter_lines()
-        next(line for line in lines if line.startswith(": reading"))
+        next(line for line in lines if line.startswith((": reading", '{"model"')))
         (tmp_path / "go on").touch()
         rest = [line for line in lines if line and not line.startswith(":")]
-    assert '"api_error"' in rest[-1]
+    assert ('"api_error"' if path != TALK else '{"error":"this is a bug') in rest[-1]
     assert ("event: error" in rest) is (path == MESSAGES)
     assert "[DONE]" not in rest[-1]
 

@@ -4,6 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const LOOK_EVERY_MS = 2000;
 const GIVE_UP_MS = 10000;
+const STATES = { loaded: "is loaded", loading: "is being loaded", unloaded: "is loaded with the next message", lost: "is lost" };
 let key = sessionStorage.getItem("key") || "";
 let messages = [];
 let running = null; // the AbortController of the answer under way
@@ -187,12 +188,12 @@ function send() {
 }
 
 /** Lists the models; the one that was chosen stays so. */
-async function list(loaded) {
+async function list() {
   const { data } = await (await request("v1/models")).json();
   const chosen = $("model").value;
   $("model").replaceChildren();
   for (const each of data) {
-    const state = each.status ? each.status.value : each.id === loaded ? "loaded" : "unloaded";
+    const state = each.status.value;
     const name = visible(state === "unloaded" ? each.id : `${each.id} (${state})`);
     add($("model"), "option", name).value = each.id;
   }
@@ -217,13 +218,12 @@ async function look() {
     const health = await (await request("health", { signal: AbortSignal.timeout(GIVE_UP_MS) })).json();
     $("login").hidden = true;
     $("forget").hidden = !key;
-    const names = { ok: "is loaded", loading: "is being loaded", unloaded: "is loaded with the next message", lost: "is lost" };
-    $("state").textContent = visible(`${health.model} ${names[health.status] || health.status}${health.reason ? `: ${health.reason}` : ""}`);
+    const states = Object.entries(health.models).map(([name, each]) => `${name} ${STATES[each.status] || each.status}`);
+    $("state").textContent = visible([...states, health.reason || ""].filter(Boolean).join(", "));
     $("requests").textContent = `${health.running} running, ${health.waiting} waiting`;
-    const states = JSON.stringify([health.status, health.model, Object.entries(health.models || {}).map(([name, each]) => [name, each.status])]);
-    if (listed !== states) {
-      await list(health.status === "ok" ? health.model : "");
-      listed = states;
+    if (listed !== states.join()) {
+      await list();
+      listed = states.join();
     }
     const metrics = await (await request("metrics")).text();
     const { tokens_total: tokens = {}, seconds_total: seconds = {} } = sums(metrics, "kind");

@@ -1,0 +1,192 @@
+"""Ollama's list of models, what is known of each, and which is in memory; models are changed by the command line alone."""
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+
+from localspec import __version__
+from localspec.chat.call_finder import offers_tools
+from localspec.chat.thinking import thinking_tags
+from localspec.display import printable_line
+from localspec.errors import LocalspecError, UsageError
+from localspec.launch.names import named_models
+from localspec.models.entries import ModelEntry
+from localspec.models.gguf import read_model
+from localspec.models.inventory import Fact, facts_of
+from localspec.models.names import resolve
+from localspec.models.registry import load_registry
+from localspec.models.store import Store, stored_sha256
+from localspec.serve.answering import Body, Service
+from localspec.serve.bodies import body_of
+from localspec.serve.catalogue import LATEST
+from localspec.serve.http import NotFound
+from localspec.serve.residence import ServedModel
+from localspec.storage.paths import data_dir
+
+_VERSION = "0.12.6"
+"""Of Ollama, whose interface this is: editors look whether it is new enough for tools and thoughts."""
+_NEVER = timedelta(days=36_500)
+_SCALARS = (str, int, float, bool)
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
+
+
+class NameBody(msgspec.Struct):
+    """A model; `name` is the older field."""
+
+    model: str = ""
+    name: str = ""
+
+
+async def version(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 - a handler's signature
+    """Return which version of Ollama has this interface."""
+    return JSONResponse({"version": _VERSION, "localspec": __version__})
+
+
+async def tags(_: HttpRequest, service: Service) -> Response:
+    """List the models that a request may name."""
+
+    def listed() -> list[Body]:
+        models = dict[str, ServedModel]()
+        for name in [service.loaded.name, *service.catalogue.listed()]:
+            with suppress(NotFound):  # it was removed just now
+                models[name] = service.catalogue.find(name)
+        return [_listed(name, model) for name, model in models.items()]
+
+    return JSONResponse({"models": await asyncio.to_thread(listed)})
+
+
+async def running(_: HttpRequest, service: Service) -> Response:
+    """List the models in memory."""
+    now, models = datetime.now(UTC), list[Body]()
+    for each in service.residence.residents:
+        if (ready := service.residence.ready(each.model)) is not None:
+            left_s = each.left_s
+            until = now + (_NEVER if left_s is None else timedelta(seconds=left_s))
+            more = {"expires_at": until.isoformat(), "size_vram": 0, "context_length": ready.n_ctx}
+            models.append({**_listed(each.model.name, each.model), **more})
+    return JSONResponse({"models": models})
+
+
+async def show(request: HttpRequest, service: Service) -> Response:
+    """Describe a model."""
+    body = await body_of(request, NameBody)
+    service = service.of(body.model or body.name)
+    return JSONResponse(await asyncio.to_thread(_described, service))
+
+
+async def pull(request: HttpRequest, service: Service) -> Response:
+    """Say that a model is here; a request never starts a download."""
+    body = await body_of(request, NameBody)
+    name = body.model or body.name
+    try:
+        await asyncio.to_thread(service.of, name)
+    except NotFound:
+        wanted = printable_line(name)[:80]
+        raise NotFound(
+            f"model {wanted!r} is not here, and no request starts a download: run `localspec pull {wanted}`"
+        ) from None
+    return JSONResponse({"status": "success"})
+
+
+async def change(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 - a handler's signature
+    """Refuse to make, name, send or remove a model."""
+    raise UsageError(
+        "models are changed by the command line alone: see `localspec import`, `pull`, `list` and `rm`"
+    )
+
+
+async def embed(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 - a handler's signature
+    """Refuse to make vectors."""
+    raise UsageError("vectors of texts cannot be had from this server: ask for words")
+
+
+def _target(model: ServedModel) -> ModelEntry | Path | None:
+    """Return what the registry says of a model, or its file; None where neither is known."""
+    try:
+        found = resolve(named_models(model.launch, registry := load_registry())[0], registry)
+    except LocalspecError:
+        return None
+    return found if isinstance(found, ModelEntry | Path) else None
+
+
+def _file(target: ModelEntry | Path | None) -> Path | None:
+    return Store(data_dir()).path_of(target) if isinstance(target, ModelEntry) else target
+
+
+def _listed(name: str, model: ServedModel) -> dict[str, Any]:
+    """Return a model of a name as lists have it."""
+    target = _target(model)
+    entry, path = target if isinstance(target, ModelEntry) else ModelEntry(), _file(target)
+    name = name if ":" in name else name + LATEST
+    size, digest = entry.size_bytes, entry.sha256
+    if isinstance(target, Path):
+        size, digest = target.stat().st_size, stored_sha256(target) or ""
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": _changed(path),
+        "size": size,
+        "digest": digest,
+        "details": _details(entry.params or "", entry.quant, ""),
+    }
+
+
+def _changed(path: Path | None) -> str:
+    seconds = 0.0 if path is None else path.stat().st_mtime
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _details(parameters: str, quantisation: str, family: str) -> Body:
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": family,
+        "families": [family] if family else [],
+        "parameter_size": parameters,
+        "quantization_level": quantisation,
+    }
+
+
+def _described(service: Service) -> Body:
+    """Return what is known of a model, its context as long as it is here."""
+    model, target = service.model, _target(service.model)
+    path, facts, header = _file(target), dict[str, Fact](), None
+    if path is not None:
+        facts = facts_of(
+            getattr(target, "name", "") or str(path), load_registry(), Store(data_dir())
+        )
+        header = read_model(path)
+    template = (header and header.chat_template) or ""
+    family = str(facts.get("architecture") or "")
+    ready = service.residence.ready(model)
+    n_ctx = ready.n_ctx if ready else model.launch.load.n_ctx or (header and header.context_length)
+    able = {"tools": offers_tools(template), "thinking": bool(thinking_tags(template))}
+    values = {name: getattr(model.options.sampling, name) for name in _SAMPLING}
+    values |= {"num_ctx": n_ctx} if n_ctx else {}
+    info = {
+        name: each
+        for name, each in (header.metadata if header else {}).items()
+        if isinstance(each, _SCALARS)
+    }
+    info.pop("tokenizer.chat_template", None)
+    weights = {"general.parameter_count": facts["weights"]} if facts else {}
+    return {
+        "modelfile": f"FROM {service.name}\n",
+        "parameters": "\n".join(f"{name:<30} {each}" for name, each in values.items()),
+        "template": template,
+        "license": facts.get("licence") or "",
+        "modified_at": _changed(path),
+        "details": _details(str(facts.get("params") or ""), str(facts.get("quant") or ""), family),
+        "model_info": {
+            **info,
+            **weights,
+            **({f"{family}.context_length": n_ctx} if family else {}),
+        },
+        "capabilities": ["completion", *(name for name, each in able.items() if each)],
+    }
