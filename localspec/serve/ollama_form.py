@@ -99,15 +99,16 @@ class OllamaForm(AnswerForm):
         return {
             "done": True,
             "done_reason": _ENDS.get(reply.stop_reason, "stop"),
-            "total_duration": _ns(total_s),
-            "load_duration": _ns(waited_s),
+            "total_duration": ns(total_s),
+            "load_duration": ns(waited_s),
             "prompt_eval_count": reply.prompt_tokens,
-            "prompt_eval_duration": _ns(reply.prefill_s),
+            "prompt_eval_duration": ns(reply.prefill_s),
             "eval_count": reply.completion_tokens,
-            "eval_duration": _ns(reply.decode_s),
+            "eval_duration": ns(reply.decode_s),
             **figures(done, self._notes),
         }
 
 
-def _ns(seconds: float) -> int:
+def ns(seconds: float) -> int:
+    """Return seconds in nanoseconds."""
     return round(seconds * 1e9)

@@ -55,7 +55,7 @@ async def tags(_: HttpRequest, service: Service) -> Response:
         models = dict[str, ServedModel]()
         for name in [service.loaded.name, *service.catalogue.listed()]:
             with suppress(NotFound):  # it was removed just now
-                models[name] = service.catalogue.find(name)
+                models[name] = _known(service, name)
         return [_listed(name, model) for name, model in models.items()]
 
     return JSONResponse({"models": await asyncio.to_thread(listed)})
@@ -76,8 +76,8 @@ async def running(_: HttpRequest, service: Service) -> Response:
 async def show(request: HttpRequest, service: Service) -> Response:
     """Describe a model."""
     body = await body_of(request, NameBody)
-    service = service.of(body.model or body.name)
-    return JSONResponse(await asyncio.to_thread(_described, service))
+    model = await asyncio.to_thread(_known, service, body.model or body.name)
+    return JSONResponse(await asyncio.to_thread(_described, service, model))
 
 
 async def pull(request: HttpRequest, service: Service) -> Response:
@@ -85,7 +85,7 @@ async def pull(request: HttpRequest, service: Service) -> Response:
     body = await body_of(request, NameBody)
     name = body.model or body.name
     try:
-        await asyncio.to_thread(service.of, name)
+        await asyncio.to_thread(_known, service, name)
     except NotFound:
         wanted = printable_line(name)[:80]
         raise NotFound(
@@ -101,9 +101,18 @@ async def change(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 
     )
 
 
-async def embed(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 - a handler's signature
-    """Refuse to make vectors."""
-    raise UsageError("vectors of texts cannot be had from this server: ask for words")
+def _known(service: Service, name: str) -> ServedModel:
+    """Return the model of a name, whether it writes or makes vectors.
+
+    Raises:
+        NotFound: there is none, or it is not on the disk.
+    """
+    try:
+        return service.catalogue.find(name)
+    except NotFound:
+        with suppress(NotFound):
+            return service.catalogue.embedder(name)
+        raise
 
 
 def _target(model: ServedModel) -> ModelEntry | Path | None:
@@ -153,21 +162,22 @@ def _details(parameters: str, quantisation: str, family: str) -> Body:
     }
 
 
-def _described(service: Service) -> Body:
+def _described(service: Service, model: ServedModel) -> Body:
     """Return what is known of a model, its context as long as it is here."""
-    model, target = service.model, _target(service.model)
+    target = _target(model)
     path, facts, header = _file(target), dict[str, Fact](), None
     if path is not None:
-        facts = facts_of(
-            getattr(target, "name", "") or str(path), load_registry(), Store(data_dir())
-        )
+        reference = target.name if isinstance(target, ModelEntry) else str(path)
+        facts = facts_of(reference, load_registry(), Store(data_dir()))
         header = read_model(path)
     template = (header and header.chat_template) or ""
     family = str(facts.get("architecture") or "")
     ready = service.residence.ready(model)
     n_ctx = ready.n_ctx if ready else model.launch.load.n_ctx or (header and header.context_length)
     able = {"tools": offers_tools(template), "thinking": bool(thinking_tags(template))}
-    values = {name: getattr(model.options.sampling, name) for name in _SAMPLING}
+    does = ["completion", *(name for name, each in able.items() if each)]
+    sampling = () if model.embeds else _SAMPLING
+    values = {name: getattr(model.options.sampling, name) for name in sampling}
     values |= {"num_ctx": n_ctx} if n_ctx else {}
     info = {
         name: each
@@ -177,7 +187,7 @@ def _described(service: Service) -> Body:
     info.pop("tokenizer.chat_template", None)
     weights = {"general.parameter_count": facts["weights"]} if facts else {}
     return {
-        "modelfile": f"FROM {service.name}\n",
+        "modelfile": f"FROM {model.name}\n",
         "parameters": "\n".join(f"{name:<30} {each}" for name, each in values.items()),
         "template": template,
         "license": facts.get("licence") or "",
@@ -188,5 +198,5 @@ def _described(service: Service) -> Body:
             **weights,
             **({f"{family}.context_length": n_ctx} if family else {}),
         },
-        "capabilities": ["completion", *(name for name, each in able.items() if each)],
+        "capabilities": ["embedding"] if model.embeds else does,
     }

@@ -11,7 +11,7 @@ from tests.serve.serving import COUNT, FIM, Served, bodies, said_wrong, served, 
 
 _PATHS = (
     *(*bodies(""), COUNT, "/completion", "/tokenize", "/detokenize", "/api/show", "/api/pull"),
-    *("/v1/embeddings", "/rerank"),
+    *("/v1/embeddings", "/rerank", "/api/embed", "/api/embeddings"),
 )
 _KEYS = (
     *("model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "seed"),
