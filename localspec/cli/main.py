@@ -36,6 +36,7 @@ GROUPS = {
     },
     "Serve": {
         "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
+        "launch": ("localspec.cli.launch", "Start a coding agent on a local model."),
         "ps": ("localspec.cli.servers", "List running servers."),
         "stop": ("localspec.cli.servers", "Stop a server."),
         "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),

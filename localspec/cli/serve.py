@@ -101,6 +101,7 @@ class ServeFlags:
         pin: Serve only the models named here; requests for others get 404.
         max_wait: Longest time that a request may wait; then it gets 503. Default: no limit.
         forget: Do not keep evaluated prompts on disk, where they are reused, also after a restart.
+        until_stdin_ends: Stop when stdin ends, as a pipe does with the program that started this.
         quiet: Print only errors on stderr.
     """
 
@@ -119,6 +120,7 @@ class ServeFlags:
         "SECONDS", type=click.FloatRange(0, min_open=True), callback=_ends
     )
     forget: bool = switch()
+    until_stdin_ends: bool = switch()
     tool_rules: CallPolicy = tool_rules()
     quiet: bool = switch("-q", "--quiet")
 
@@ -138,7 +140,7 @@ def serve(name: str | None, settings: Settings, serving: ServeFlags) -> int:
              -d '{"messages": [{"role": "user", "content": "Hello"}]}'
 
     Offers OpenAI's chat completions, completions and responses, and Anthropic's messages, under
-    /v1; also /infill for editors, /tokenize, /health and /metrics. Sampling options apply if a request does not set its own. Only this
+    /v1, and Ollama's /api; also /infill for editors, /tokenize, /health and /metrics. Sampling options apply if a request does not set its own. Only this
     machine can connect, unless you give --host and --api-key-file.
     """  # noqa: D301 - click keeps lines behind a \b
     if serving.background:
@@ -191,6 +193,8 @@ async def served_here(
     Raises:
         LocalspecError: the models cannot be loaded; as the class of errors that says why.
     """
+    if serving.until_stdin_ends:
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _interrupt_at_end)
     models = _models(settings, serving)
     metrics = Metrics(by_model=len(models) > 1)
     line = ProgressLine(enabled=not serving.quiet)
@@ -205,12 +209,21 @@ async def served_here(
             _tell(service, addresses, len(keys))
         server = _server(service, metrics, _guard(keys, gate, serving))
         shared = await _shared(service, seen)
+        ready = residence.ready(models[0])
         about = (service.name, addresses, service.since, shared, recorded())
-        seen.enter_context(announced(Running(os.getpid(), *about)))
+        roomy = 0 if ready is None else ready.n_ctx
+        seen.enter_context(announced(Running(os.getpid(), *about, roomy, bool(keys))))
         await server.serve(sockets=list(listeners))
     finally:
         await residence.close()
     return 0
+
+
+def _interrupt_at_end() -> None:
+    """Interrupt this program if stdin has ended."""
+    if not os.read(sys.stdin.fileno(), 1):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        signal.raise_signal(signal.SIGINT)
 
 
 def _models(settings: Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:
@@ -231,7 +244,7 @@ def _models(settings: Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:
 
 def _residence(metrics: Metrics, line: ProgressLine, serving: ServeFlags) -> Residence:
     """Return what has engines; all their notices are counted, and shown as far as they concern loading."""
-    settings = Load(parallel=serving.parallel, keep=not serving.forget)
+    usual = Load(parallel=serving.parallel, keep=not serving.forget)
 
     def backend_of(model: ServedModel) -> Backend:
         name = model.name
@@ -242,6 +255,7 @@ def _residence(metrics: Metrics, line: ProgressLine, serving: ServeFlags) -> Res
             if engine.last_ready is not None or not isinstance(notice, EngineDied):
                 _show(notice, line)
 
+        settings = Load(embeds=True) if model.embeds else usual
         engine = RemoteEngine(settings=settings, watch=watch, revives=True)
         ask = partial(metrics.ask, model=name)
         return Backend(engine, model.launch, ask, serving.max_wait)

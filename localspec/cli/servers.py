@@ -88,27 +88,14 @@ _TAIL_BYTES = 4000
 
 def start_in_background(arguments: Sequence[str]) -> int:
     """Start `localspec` with these arguments; return 0 once it serves, or its exit code if it ends before."""
-    clear_logs()
-    descriptor, name = tempfile.mkstemp(dir=directory())
-    with os.fdopen(descriptor, "wb") as log:
-        process = subprocess.Popen(  # noqa: S603 - this program, with what it was given
-            [sys.executable, "-P", "-m", "localspec", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    path = Path(name).rename(directory() / f"{process.pid}.log")
+    process, path = start_server(arguments, subprocess.DEVNULL)
     try:
-        while (running := runs(process.pid)) is None:
-            if process.poll() is not None:
-                click.echo(_last_line(path), err=True)
-                path.unlink(missing_ok=True)
-                return process.returncode
-            time.sleep(_LOOK_S)
+        running = await_server(process, path)
     except KeyboardInterrupt:
         process.terminate()
         raise
+    if running is None:
+        return process.returncode
     where = " and ".join(running.addresses)
     notice(
         f"serving {running.model} at {where}; `localspec stop {process.pid}` ends it; log: {path}"
@@ -116,7 +103,34 @@ def start_in_background(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _last_line(path: Path) -> str:
+def start_server(arguments: Sequence[str], stdin: int) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start `localspec` with these arguments, out of the reach of this terminal; return it and its log."""
+    clear_logs()
+    descriptor, name = tempfile.mkstemp(dir=directory())
+    with os.fdopen(descriptor, "wb") as log:
+        process = subprocess.Popen(  # noqa: S603 - this program, with what it was given
+            [sys.executable, "-P", "-m", "localspec", *arguments],
+            stdin=stdin,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    return process, Path(name).rename(directory() / f"{process.pid}.log")
+
+
+def await_server(process: subprocess.Popen[bytes], log: Path) -> Running | None:
+    """Return the server once it is ready; None, and print its last line, if it ends before."""
+    while (running := runs(process.pid)) is None:
+        if process.poll() is not None:
+            click.echo(last_line(log), err=True)
+            log.unlink(missing_ok=True)
+            return None
+        time.sleep(_LOOK_S)
+    return running
+
+
+def last_line(path: Path) -> str:
+    """Return the last line of a log."""
     lines = path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "localspec: the server ended without a message"
 

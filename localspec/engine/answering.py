@@ -32,6 +32,7 @@ from localspec.engine.protocol import (
     Count,
     Counted,
     Detokenize,
+    Embed,
     Failed,
     FrameError,
     Held,
@@ -176,8 +177,12 @@ class Answering:
         """Whether something is being answered."""
         return bool(self._under_way)
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Request | Embed) -> None:
         """Have a request answered."""
+        if isinstance(request, Embed):
+            raise UsageError(
+                f"{self.target_name} was loaded to write texts: load a model for vectors"
+            )
         dropped = 0
         if request.raw is not None:
             if isinstance(request.raw, str):

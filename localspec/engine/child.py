@@ -19,6 +19,7 @@ from typing import BinaryIO, NoReturn, Protocol
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.answering import Answering, Loaded, StateLeftError, failure, ready_of
+from localspec.engine.embedding import EmbeddingQueue, LoadedEmbedder
 from localspec.engine.outbox import Outbox
 from localspec.engine.protocol import (
     COMMANDS,
@@ -29,6 +30,7 @@ from localspec.engine.protocol import (
     Count,
     Detokenize,
     Downloading,
+    Embed,
     Failed,
     FrameError,
     Hello,
@@ -64,7 +66,7 @@ class Factory(Protocol):
         load: Load,
         cancel: CancelFlag,
         send: Callable[[Loading | Measuring], None],
-    ) -> Loaded:
+    ) -> Loaded | LoadedEmbedder:
         """Load them into the memory that is free now.
 
         Raises:
@@ -81,7 +83,7 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
         version: of localspec.
         at_end: called before this process ends; it must not take long.
     """
-    commands, notices = _private_pipes()
+    commands, notices = private_pipes()
 
     def write(notice: Notice) -> None:
         notices.write(encode(notice))
@@ -97,7 +99,7 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
     os._exit(0)  # threads may still stand at a pipe, and the system frees faster than we
 
 
-def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
+def private_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Take stdin and stdout for the protocol, so that no stray print or child process gets at them."""
     commands = os.fdopen(os.dup(0), "rb")
     notices = os.fdopen(os.dup(1), "wb")
@@ -150,7 +152,7 @@ class Server:
         self._pipe = pipe
         self._outbox = outbox
         self._send = outbox.put
-        self._answering: Answering | None = None
+        self._answering: Answering | EmbeddingQueue | None = None
         self._cancel = CancelFlag()
         self._changed = threading.Condition()
         self._waiting: deque[QueuedCommand] = deque()
@@ -220,7 +222,7 @@ class Server:
                         if each is self._current:
                             self._cancel.set()
                             _interrupt()
-                    case Request(id=its) if its == number:
+                    case Request(id=its) | Embed(id=its) if its == number:
                         each.cancelled = True
         if number is not None and self._answering is not None:
             self._answering.cancel(number)
@@ -272,7 +274,7 @@ class Server:
                     self._cancel.set()
             return entry
 
-    def _step(self, answering: Answering) -> None:
+    def _step(self, answering: Answering | EmbeddingQueue) -> None:
         """Go on with what is being answered; a fault in a pass ends all of it, and not the models."""
         if self._ended:
             self._cancel.set()
@@ -294,7 +296,7 @@ class Server:
             case Load() as load:
                 self._outbox.pace(load.text_every_s)
                 self._load(load)
-            case Request() as request:
+            case Request() | Embed() as request:
                 answering = self._loaded()
                 answering.submit(request)
                 if entry.cancelled:
@@ -332,10 +334,14 @@ class Server:
             stays = self._answering
             self._send(LoadCancelled(None if stays is None else stays.target_name))
             return
-        self._answering = Answering(loaded, self._send)
-        self._send(ready_of(loaded))
+        if isinstance(loaded, LoadedEmbedder):
+            self._answering = EmbeddingQueue(loaded, self._send)
+            self._send(self._answering.ready)
+        else:
+            self._answering = Answering(loaded, self._send)
+            self._send(ready_of(loaded))
 
-    def _loaded(self) -> Answering:
+    def _loaded(self) -> Answering | EmbeddingQueue:
         if self._answering is None:
             raise UsageError("no model loaded: choose one with F8 or /model")
         return self._answering

@@ -35,6 +35,7 @@ from localspec.engine.protocol import (
     Count,
     Counted,
     Detokenize,
+    Embed,
     EngineDied,
     Failed,
     FrameError,
@@ -49,6 +50,7 @@ from localspec.engine.protocol import (
     SaveState,
     Tokenize,
     Tokens,
+    Vectors,
     encode,
 )
 from localspec.errors import LocalspecError
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
 T = TypeVar("T")
-Answer = ReplyEvents | Finished | Counted | Tokens
+Answer = ReplyEvents | Finished | Counted | Tokens | Vectors
 """What answers a question, unless something is wrong with it."""
 _AGAIN_S = 0.1
 """After so long a server that had no room for any request is asked again."""
@@ -117,6 +119,10 @@ class Respondent(ABC):
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids."""
         return await self._one(question, Tokens)
+
+    async def vectors(self, question: Embed) -> Vectors:
+        """Return rows of texts."""
+        return await self._one(question, Vectors)
 
     async def _one(self, question: Question, kind: type[T]) -> T:
         async with aclosing(self.answers(question)) as notices:

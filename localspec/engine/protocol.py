@@ -18,7 +18,7 @@ from localspec.errors import UsageError
 from localspec.messages import Message, Tagged
 from localspec.options import LaunchOptions
 
-VERSION = 18
+VERSION = 19
 # A context of a million tokens is far below it; what is above is no conversation.
 MAX_FRAME_BYTES = 32 << 20
 _HEAD = b'{"v":%d,' % VERSION
@@ -57,8 +57,10 @@ class Load(Tagged, frozen=True):
         keep: save what is evaluated for later runs.
         workload: the kind of all texts, for the telemetry; None guesses.
         text_every_s: seconds between two parts of a text that streams, at least; see `Outbox.pace`.
+        given: sampling options that the user set, also where to their default: a server's own hold besides.
         others: what others hold that could be let go; with it, `NoRoom` comes where the pair would fit better without them.
             None takes what is free, whatever has to be given up for it.
+        embeds: load the target as one that answers `Embed`, and nothing else.
     """
 
     options: LaunchOptions = LaunchOptions()
@@ -66,7 +68,9 @@ class Load(Tagged, frozen=True):
     keep: bool = False
     workload: str | None = None
     text_every_s: float = 0.0
+    given: tuple[str, ...] = ()
     others: Held | None = None
+    embeds: bool = False
 
 
 class Count(Tagged, frozen=True):
@@ -99,6 +103,22 @@ class Detokenize(Tagged, frozen=True):
     tokens: tuple[int, ...]
 
 
+class Embed(Tagged, frozen=True):
+    """Return vectors of texts, or scores: `Vectors`.
+
+    Args:
+        id: as for `Request`.
+        texts: each a text, or its ids.
+        query: what the texts may answer: a model that ranks gives a score to each; without it, one that does not a vector.
+        cut: cut what is longer than the model takes.
+    """
+
+    id: int
+    texts: tuple[str | tuple[int, ...], ...]
+    query: str | None = None
+    cut: bool = False
+
+
 class Cancel(Tagged, frozen=True):
     """Stop a request, running or waiting; None stops a load. The notice of its end comes from the request itself."""
 
@@ -121,7 +141,7 @@ class Bye(Tagged, frozen=True):
     """Stop everything and end; the end of the pipe means the same."""
 
 
-Question = Request | Count | Tokenize | Detokenize
+Question = Request | Count | Tokenize | Detokenize | Embed
 """What bears an id, and can be answered beside others."""
 Command = Load | Question | Cancel | SaveState | RestoreState | Bye
 
@@ -225,6 +245,22 @@ class Tokens(Tagged, frozen=True):
     pieces: tuple[str, ...]
 
 
+class Vectors(Tagged, frozen=True):
+    """Rows of texts, as their model has them, in 32-bit floats one behind the other; a score is a row of one.
+
+    Args:
+        id: of the question.
+        rows: the floats.
+        width: how many a row has.
+        tokens: of all texts.
+    """
+
+    id: int
+    rows: bytes
+    width: int
+    tokens: int
+
+
 class StateSaved(Tagged, frozen=True):
     """The directory now holds what was evaluated."""
 
@@ -282,6 +318,7 @@ Notice = (
     | Finished
     | Counted
     | Tokens
+    | Vectors
     | StateSaved
     | StateRestored
     | StateLeft

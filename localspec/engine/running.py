@@ -32,6 +32,8 @@ class Running(msgspec.Struct, frozen=True):
         since: when it was ready, in Unix seconds.
         engine: the socket at which other programs of this user ask its engine; empty where there is none.
         records: what it records of replies, see `launch.recording`: nothing where it is empty.
+        n_ctx: tokens of context of a request; 0 where that is not known.
+        keyed: whether requests have to carry a key.
     """
 
     pid: int
@@ -40,6 +42,8 @@ class Running(msgspec.Struct, frozen=True):
     since: int
     engine: str = ""
     records: str = ""
+    n_ctx: int = 0
+    keyed: bool = False
 
 
 def directory() -> Path:

@@ -8,7 +8,9 @@ import localspec
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.child import serve
+from localspec.engine.embedding import LoadedEmbedder
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
+from localspec.launch.embedding import load_embedder
 from localspec.launch.load import HOLD_UP_S, Runtime
 from localspec.launch.load import load as load_plan
 from localspec.launch.observe import Telemetry
@@ -24,18 +26,22 @@ class RuntimeFactory:
 
     def fetch(self, load: Load, send: Callable[[Downloading], None]) -> None:
         """Obtain the files and check them; the memory is not looked at, another pair may still be in it."""
+        if load.embeds:  # which nobody waits for while it is fetched
+            return
         make_plan(
             replace(load.options, fit=False), lambda moment: send(Downloading(*astuple(moment)))
         )
 
     def load(
         self, load: Load, cancel: CancelFlag, send: Callable[[Loading | Measuring], None]
-    ) -> Runtime:
+    ) -> Runtime | LoadedEmbedder:
         """Load them."""
         # An assistant is in a circle with its scheduler: until it is looked for, all that an old one knew stays in memory.
         self._assistant = None
         gc.collect()
         give_back_memory()
+        if load.embeds:
+            return load_embedder(load.options, load.others, cancel, send)
         # One conversation grows; several share the memory.
         plan = make_plan(
             load.options,

@@ -15,6 +15,7 @@ from localspec.engine.answering import Answering, failure, ready_of
 from localspec.engine.engine import Engine, FirstRequest, Interrupted, OnProgress, Signals
 from localspec.engine.protocol import (
     Downloading,
+    Embed,
     Load,
     Notice,
     Question,
@@ -111,6 +112,7 @@ class LocalEngine(Engine):
         try:
             if isinstance(question, Request):
                 self._last = question
+            if isinstance(question, Request | Embed):
                 self._answering.submit(question)
             else:
                 self._notices.append(self._answering.answer(question))

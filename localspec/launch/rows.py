@@ -191,7 +191,11 @@ def _kind(pair: PairEntry) -> Kind:
 def _kind_alone(entry: ModelEntry, registry: Registry) -> tuple[Kind, str]:
     """Return what kind of model one is that is no pair's target, and that in words."""
     if entry.embedding is not None:
-        return "embedding", "embedding model, for `index add --vectors`"
+        ranks = "reranker, for `serve`"
+        return (
+            "embedding",
+            ranks if entry.embedding.ranks else "embedding model, for `index add --vectors`",
+        )
     if entry.heads is not None and entry.heads.target is not None:
         return "draft", f"{HEADS[entry.heads.kind]} for {entry.heads.target}"
     drafted = _drafted_for(entry, registry)

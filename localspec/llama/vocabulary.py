@@ -59,6 +59,15 @@ class Vocabulary:
         ids = {name: getattr(native, f"llama_vocab_fim_{name}")(self._handle) for name in _FIM}
         return {name: token for name, token in ids.items() if token >= 0}
 
+    def around_pairs(self) -> tuple[list[int], list[int], list[int]]:
+        """Return what the file wants before, between and after two texts that are read together."""
+        handle = self._handle
+        sep = native.llama_vocab_sep(handle)
+        ends = [sep if self.eos_id is None else self.eos_id]
+        ends = ends if native.llama_vocab_get_add_eos(handle) else []
+        between = [*ends, *([sep] if native.llama_vocab_get_add_sep(handle) else [])]
+        return [self.bos_id] if self.add_bos and self.bos_id is not None else [], between, ends
+
     @property
     def bos_text(self) -> str:
         """Text of the token that begins a sequence; empty when there is none."""

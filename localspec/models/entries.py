@@ -149,10 +149,12 @@ class Embedding(_Table, frozen=True):
     Args:
         query: before a question.
         passage: before what may answer one.
+        ranks: whether it makes no vectors, but scores of how well texts answer a question.
     """
 
     query: _Before = ""
     passage: _Before = ""
+    ranks: bool = False
 
 
 class Chances(_Table, frozen=True, kw_only=True):
@@ -206,7 +208,7 @@ class ModelFacts(_Table, frozen=True, kw_only=True):
         thinking: whether it writes thoughts of its own accord before it answers; None where that is not known.
         good_for: what it is, in a phrase, where it is no pair's and no chat model; else empty.
         tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
-        embedding: of a model that makes vectors of texts, and writes none; None of others.
+        embedding: of a model that makes vectors of texts, or ranks them, and writes none; None of others.
         heads: that its file has; None where it has none, or no source says so.
         older: whether its bare name means another file now, but where this one alone is on the machine.
     """

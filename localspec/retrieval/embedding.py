@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.errors import UsageError
+from localspec.errors import ModelLoadError, UsageError
 from localspec.models.entries import Embedding, ModelEntry
 from localspec.models.ledger import IMPORTS
 from localspec.models.names import look_up
@@ -107,7 +107,11 @@ def _embedder(path: Path) -> "Embedder":
     from localspec.models.gguf import read_header  # noqa: PLC0415
 
     read_header(path)  # an import is the user's own file, which may be damaged by now
-    return Embedder(LlamaModel(path, LoadOptions()))
+    embedder = Embedder(LlamaModel(path, LoadOptions()))
+    if embedder.ranks:
+        embedder.close()
+        raise ModelLoadError(f"{path} ranks texts, and makes no vectors: choose an embedding model")
+    return embedder
 
 
 def embed(index: Index, report: Callable[[int, int], None] = lambda _done, _total: None) -> int:

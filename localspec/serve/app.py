@@ -15,7 +15,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.errors import LocalspecError
-from localspec.serve import anthropic, llama_server, ollama, ollama_models, openai, responses
+from localspec.serve import (
+    anthropic,
+    llama_server,
+    ollama,
+    ollama_models,
+    openai,
+    responses,
+    vectors,
+)
 from localspec.serve.answering import Answers, Service
 from localspec.serve.http import Guard, code_of, error_of, guarded, status_of
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
@@ -41,11 +49,13 @@ _POSTS: dict[str, Handler] = {
     "/infill": llama_server.infill,
     "/tokenize": llama_server.tokenize,
     "/detokenize": llama_server.detokenize,
+    "/v1/embeddings": vectors.embeddings,
+    **dict.fromkeys(("/v1/rerank", "/rerank", "/v1/reranking", "/reranking"), vectors.rerank),
     "/api/chat": ollama.chat,
     "/api/generate": ollama.generate,
     "/api/show": ollama_models.show,
     "/api/pull": ollama_models.pull,
-    **dict.fromkeys(("/api/embed", "/api/embeddings"), ollama_models.embed),
+    **dict.fromkeys(("/api/embed", "/api/embeddings"), ollama.embed),
     **dict.fromkeys(("/api/create", "/api/copy", "/api/push"), ollama_models.change),
 }
 _METHODS: dict[str, dict[str, Handler]] = {

@@ -6,15 +6,18 @@ A request never starts a download, and no path is looked at because a request na
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from localspec.launch.names import named_models
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store, is_here
-from localspec.options import LaunchOptions, ReplyOptions
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
 from localspec.storage.paths import data_dir
 
+_USUAL = ("bge-small-en-v1.5", "bge-reranker-v2-m3")
+"""What to fetch where no model makes vectors, and where none makes scores."""
 LATEST = ":latest"
 """What Ollama's clients add to a name that has no tag."""
 
@@ -49,8 +52,7 @@ class Catalogue:
         Raises:
             NotFound: there is none, or it is not on the disk.
         """
-        if name.endswith(LATEST) and name not in IMPORTS.load(data_dir()):
-            name = name.removesuffix(LATEST)
+        name = _without_latest(name)
         started = self._started(name) if name else self.first
         if started is not None:
             return started
@@ -62,7 +64,9 @@ class Catalogue:
         entry = _launch(name, self.first.launch, registry, store)
         known = registry.find(name)
         if entry is None and known is not None and not known.writes:
-            what = "holds heads of another" if known.embedding is None else "makes vectors of texts"
+            embedding = known.embedding
+            what = "holds heads of another" if embedding is None else "makes vectors of texts"
+            what = "ranks texts" if embedding is not None and embedding.ranks else what
             raise NotFound(f"model {name[:80]!r} {what}, and writes no answers")
         if entry is None and registry.knows(name):
             raise NotFound(
@@ -79,12 +83,58 @@ class Catalogue:
         """Return the model of a name, if the server was started with it."""
         return next((each for each in self.models if name in (each.name, *each.names)), None)
 
+    def embedder(self, name: str, *, ranks: bool = False) -> ServedModel:
+        """Return the model of a name, to make vectors; an empty one is that of the first which does nothing else.
+
+        Args:
+            name: of any model: one that writes makes vectors, too.
+            ranks: look for one that makes scores, where no name is given.
+
+        Raises:
+            NotFound: there is none, or it is not on the disk.
+        """
+        registry, store = load_registry(), Store(data_dir())
+        name = _without_latest(name) or next(
+            _embedders(registry, store, ranks=ranks), _USUAL[ranks]
+        )
+        started = self._started(name)
+        if self.pinned and started is None:
+            raise NotFound(
+                f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
+            )
+        pair = registry.pairs.get(registry.name(name))
+        known = registry.find(name if pair is None else pair.target)
+        entry = IMPORTS.load(store.root).get(name) or known
+        if started is not None:
+            target, _ = named_models(started.launch, registry)
+        elif entry is None:
+            raise NotFound(f"there is no model {name[:80]!r}: ask for one that /v1/models lists")
+        elif not is_here(entry):
+            raise NotFound(
+                f"model {name[:80]!r} is not on this machine: run `localspec pull {entry.name}`"
+            )
+        else:
+            target = entry.name
+        like = self.first.launch
+        load = replace(like.load, n_ctx=None, kv_type=LoadOptions().kv_type)
+        launch = LaunchOptions(target=target, load=load, offline=True, fit=like.fit)
+        return ServedModel(target, launch, ReplyOptions(), embeds=True)
+
     def listed(self) -> list[str]:
-        """Return the names that requests may have, those of what the server was started with before the others."""
+        """Return the names that requests may have: of what the server was started with, of others that write, and of what makes vectors."""
         names = dict.fromkeys(self.names)
         if not self.pinned:
-            names |= dict.fromkeys(_here(load_registry(), Store(data_dir())))
+            registry, store = load_registry(), Store(data_dir())
+            names |= dict.fromkeys(_here(registry, store))
+            for ranks in (False, True):
+                names |= dict.fromkeys(_embedders(registry, store, ranks=ranks))
         return list(names)
+
+
+def _without_latest(name: str) -> str:
+    """Return a name as the registry or an import has it."""
+    bare = name.removesuffix(LATEST)
+    return name if bare != name and name in IMPORTS.load(data_dir()) else bare
 
 
 def _here(registry: Registry, store: Store) -> Iterator[str]:
@@ -94,6 +144,13 @@ def _here(registry: Registry, store: Store) -> Iterator[str]:
             yield pair.name
     for entry in (*registry.models.values(), *IMPORTS.load(store.root).values()):
         if _answers(entry):
+            yield entry.name
+
+
+def _embedders(registry: Registry, store: Store, *, ranks: bool) -> Iterator[str]:
+    """Yield the names of models on the disk that make vectors, or scores, and nothing else."""
+    for entry in (*registry.models.values(), *IMPORTS.load(store.root).values()):
+        if entry.embedding is not None and entry.embedding.ranks == ranks and is_here(entry):
             yield entry.name
 
 

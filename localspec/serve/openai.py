@@ -20,6 +20,7 @@ from localspec.options import ReplyOptions, cut
 from localspec.options.fields import think_of
 from localspec.serve.answering import Answers, Service
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
+from localspec.serve.http import NotFound
 from localspec.serve.openai_forms import ChatForm, CompletionForm, TextForm
 from localspec.serve.steady import steady
 from localspec.serve.tools import openai_offer
@@ -107,8 +108,13 @@ async def models(_: HttpRequest, service: Service) -> Response:
 async def model(request: HttpRequest, service: Service) -> Response:
     """Describe one of them."""
     name = request.path_params["name"]
-    known = await asyncio.to_thread(service.catalogue.find, name)
-    return JSONResponse(_model(name, service, service.states.get(known.name)))
+    try:
+        known = (await asyncio.to_thread(service.catalogue.find, name)).name
+    except NotFound:
+        if name not in await asyncio.to_thread(service.catalogue.listed):
+            raise
+        known = name
+    return JSONResponse(_model(name, service, service.states.get(known)))
 
 
 def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:

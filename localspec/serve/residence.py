@@ -32,12 +32,14 @@ class ServedModel:
         launch: what loads it.
         options: how it answers where a request does not say.
         names: others that it has.
+        embeds: whether it is loaded to make vectors of texts, and writes none.
     """
 
     name: str
     launch: LaunchOptions
     options: ReplyOptions
     names: tuple[str, ...] = ()
+    embeds: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -147,13 +149,14 @@ class Residence:
 
     @property
     def loaded(self) -> list[ServedModel]:
-        """The models in memory, in the order in which they came."""
-        return [each.model for each in self.residents if each.is_loaded]
+        """The models in memory that write, in the order in which they came."""
+        return [e.model for e in self.residents if e.is_loaded and not e.model.embeds]
 
     @property
     def states(self) -> dict[str, State]:
-        """The states of the models that are or were in memory, by name."""
-        return {each.model.name: self._state(each) for each in self.residents}
+        """The states of the models that are or were in memory, by name; one that also makes vectors has its own."""
+        embedding_first = sorted(self.residents, key=lambda each: not each.model.embeds)
+        return {each.model.name: self._state(each) for each in embedding_first}
 
     def resident(self, model: ServedModel) -> Resident | None:
         """Return a model's resident; None where it has none."""

@@ -22,6 +22,7 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Detokenize,
+    Embed,
     Failed,
     FrameError,
     Hello,
@@ -137,7 +138,7 @@ class _Program:
                 if number in self.numbers:
                     backend, engines = self.numbers[number]
                     backend.cancel(engines)
-            case Request() | Count() | Tokenize() | Detokenize():
+            case Request() | Count() | Tokenize() | Detokenize() | Embed():
                 task = asyncio.create_task(self._answer(command))
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
@@ -151,7 +152,9 @@ class _Program:
     def _load(self, wanted: LaunchOptions) -> None:
         for resident in self.residence.residents:
             ready = resident.ready
-            if ready is not None and _has(resident.model.launch, ready.n_ctx, wanted):
+            if resident.model.embeds or ready is None:
+                continue
+            if _has(resident.model.launch, ready.n_ctx, wanted):
                 self.model = resident.model
                 self.draft = OFF if wanted.draft == OFF else None
                 if resident.rests:  # loaded with the first question

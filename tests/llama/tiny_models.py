@@ -100,6 +100,41 @@ def write_llama(
     return write_model(path, "llama", values, shapes, seed, shaped, quantised=True)
 
 
+def write_bert(path: Path, pooling: int = 1, seed: int = 1, n_ctx: int = 1024) -> Path:
+    """Write two layers that see all of a text, which begins and ends with a token of the file's, and return the path.
+
+    With the `pooling` 4 its rows are scores.
+    """
+    shapes: Shapes = {
+        "token_embd.weight": (_N_EMBD, TOKENS),
+        "token_types.weight": (_N_EMBD, 2),
+        "position_embd.weight": (_N_EMBD, n_ctx),
+    }
+    norms = ["token_embd_norm"]
+    for layer in range(2):
+        block = {f"attn_{name}": (_N_EMBD, _N_EMBD) for name in ("q", "k", "v", "output")}
+        block |= {"ffn_up": (_N_EMBD, _N_FF), "ffn_down": (_N_FF, _N_EMBD)}
+        for name, shape in block.items():
+            shapes[f"blk.{layer}.{name}.weight"] = shape
+            shapes[f"blk.{layer}.{name}.bias"] = shape[1:]
+        norms += [f"blk.{layer}.{name}" for name in ("attn_output_norm", "layer_output_norm")]
+    for name in norms:
+        shapes |= {f"{name}.weight": (_N_EMBD,), f"{name}.bias": (_N_EMBD,)}
+    if pooling == 4:
+        shapes |= {"cls.output.weight": (_N_EMBD, 1), "cls.output.bias": (1,)}
+    values = _sizes(2) | {
+        ".context_length": n_ctx,
+        ".attention.layer_norm_epsilon": 1e-6,
+        ".attention.causal": False,
+        ".pooling_type": pooling,
+        "tokenizer.ggml.token_type_count": 2,
+        "tokenizer.ggml.bos_token_id": 256,
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": True,
+    }
+    return write_model(path, "bert", values, shapes, seed, _Shaped(0.3))
+
+
 def write_windowed(
     path: Path, counts: float = 0.3, seed: int = 1, *, mtp: int = 0, architecture: str = "step35"
 ) -> Path:

@@ -42,7 +42,8 @@ def test_there_is_one_way_to_llama_cpp() -> None:
     assert _uses()["llama_model_load_from_file"] == {"llama/model.py"}
     # `tailor` loads what a `LoadPlan` names, or what was made of it.
     planned = {"launch/load.py", "tailor/tailor.py"}
-    assert _uses()["LlamaModel"] == planned | {"retrieval/embedding.py"}
+    assert _uses()["LlamaModel"] == planned | {"launch/embedding.py", "retrieval/embedding.py"}
+    assert "launch/embedding.py" in _uses()["read_model"]
     assert "retrieval/embedding.py" in _uses()["read_header"]
     # Files become a `LoadPlan` in one place, right after their headers were read.
     assert _uses()["LoadPlan"] == {"launch/plan.py"}

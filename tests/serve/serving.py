@@ -16,7 +16,7 @@ import uvicorn
 from localspec.calls.policy import CallPolicy
 from localspec.chat.request import Request
 from localspec.engine.engine import RemoteEngine
-from localspec.engine.protocol import Question
+from localspec.engine.protocol import Load, Question
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.serve.answering import Service
 from localspec.serve.app import application
@@ -54,7 +54,7 @@ def user(text: Any) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def said_wrong(body: dict[str, Any]) -> dict[str, Any]:
+def error_in(body: dict[str, Any]) -> dict[str, Any]:
     """Return the error in a body; Ollama's is a text."""
     error = body["error"]
     return {"message": error} if isinstance(error, str) else error
@@ -99,7 +99,7 @@ class Served:
         """Send a body that is refused in one line with a word in it; return the error."""
         answer = self.post(path, **body)
         assert answer.status_code == code, answer.text
-        error = said_wrong(answer.json())
+        error = error_in(answer.json())
         assert word in error["message"]
         assert "\n" not in error["message"]
         return error
@@ -204,6 +204,9 @@ def served(
 
             own = (scripts or {}).get(model.name, script)
             see = partial(metrics.see, model=model.name)
+            if model.embeds:
+                real = RemoteEngine(settings=Load(embeds=True), revives=True)
+                return Backend(real, model.launch, note, max_wait_s)
             client = engine or RemoteEngine(command(own), watch=see, revives=True)
             return Backend(client, model.launch, note, max_wait_s)
 

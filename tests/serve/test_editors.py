@@ -235,6 +235,52 @@ REQUESTS: dict[str, tuple[str, Fields, str]] = {
         {"model": "a-pair", "prompt": QWEN, "max_tokens": 64, "stop": MARKS},
         ANSWER,
     ),
+    "Zed, a prediction by Ollama's interface": (
+        "/api/generate",
+        {
+            "model": "a-pair",
+            "prompt": QWEN,
+            "raw": True,
+            "stream": False,
+            "options": {"num_predict": 64, "temperature": 0.2, "stop": MARKS},
+        },
+        ANSWER,
+    ),
+    "Continue, a gap by Ollama's interface": (
+        "/api/generate",
+        {
+            "model": "a-pair",
+            "prompt": QWEN,
+            "raw": True,
+            "options": {"temperature": 0.01, "num_predict": 512, "stop": MARKS, "num_ctx": 8192},
+            "keep_alive": 1800,
+            "stream": True,
+        },
+        ANSWER,
+    ),
+    "Zed, its agent by Ollama's interface": (
+        "/api/chat",
+        {
+            "model": "a-pair",
+            "messages": [
+                {"role": "user", "content": "Open a.py", "images": None},
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "tool_calls": [{"function": {"name": "read", "arguments": {"path": "a.py"}}}],
+                    "images": None,
+                    "thinking": None,
+                },
+                {"role": "tool", "tool_name": "read", "content": "x = 1"},
+            ],
+            "stream": True,
+            "keep_alive": "5m",
+            "options": {"num_ctx": 4096, "num_predict": None, "stop": [], "temperature": 1.0},
+            "think": False,
+            "tools": [READ],
+        },
+        ANSWER,
+    ),
     "Zed, its agent": (
         CHAT,
         {
@@ -261,15 +307,15 @@ def engine() -> Iterator[Served]:
 
 
 def events(text: str) -> list[Fields]:
-    """Return the events of a stream."""
-    lines = [each.removeprefix("data: ") for each in text.split("\n") if each.startswith("data: ")]
+    """Return the events of a stream, of Ollama's interface, too."""
+    lines = [each.removeprefix("data: ") for each in text.split("\n") if each[:1] in {"d", "{"}]
     return [json.loads(each) for each in lines if each != "[DONE]"]
 
 
 def written(event: Fields) -> str:
     """Return the text of an answer, or of an event, in any of the forms that editors read."""
     if "choices" not in event:
-        return str(event.get("content", ""))
+        return str((event.get("message") or event).get("content") or event.get("response", ""))
     choice: Fields = event["choices"][0] if event["choices"] else {}
     part: Fields = choice.get("message") or choice.get("delta") or {}
     return part.get("content") or choice.get("text") or ""
@@ -289,7 +335,7 @@ def test_what_editors_send_is_answered_in_the_form_that_they_read(
     if "response_fields" in body and text:
         assert list(parts[0]) == body["response_fields"]
     usage = body.get("stream_options")
-    if (path != INFILL and "stream" not in body) or usage:
+    if usage or (path == TEXT and "stream" not in body):
         assert parts[-1]["usage"]["total_tokens"] > 0
     if path in {CHAT, TEXT}:
         assert all({"id", "object", "created", "model"} <= each.keys() for each in parts)
@@ -298,7 +344,7 @@ def test_what_editors_send_is_answered_in_the_form_that_they_read(
 
 
 @pytest.mark.parametrize(
-    "name", [each for each, (_, body, _) in REQUESTS.items() if "tools" in body]
+    "name", [each for each, (path, body, _) in REQUESTS.items() if "tools" in body and path == CHAT]
 )
 def test_what_agents_of_editors_call_reaches_them(engine: Served, name: str) -> None:
     path, body, _ = REQUESTS[name]

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.serve.serving import COUNT, FIM, Served, bodies, said_wrong, served, turn, user
+from tests.serve.serving import COUNT, FIM, Served, bodies, error_in, served, turn, user
 
-_PATHS = (*bodies(""), COUNT, "/completion", "/tokenize", "/detokenize", "/api/show", "/api/pull")
+_PATHS = (
+    *(*bodies(""), COUNT, "/completion", "/tokenize", "/detokenize", "/api/show", "/api/pull"),
+    *("/v1/embeddings", "/rerank", "/api/embed", "/api/embeddings"),
+)
 _KEYS = (
     *("model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "seed"),
     *("stop", "stop_sequences", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),
     *("frequency_penalty", "repeat_penalty", "logit_bias", "logprobs", "localspec", "tools"),
     *("response_format", "suffix", "system", "messages", "content", "tokens", "with_pieces"),
     *("input_prefix", "input_suffix", "input_extra", "n_predict", "response_fields"),
+    *("dimensions", "encoding_format", "query", "documents", "texts", "top_n", "return_text"),
     *("min_tokens", "ignore_eos", "cache_prompt", "prediction", "prompt", "echo", "service_tier"),
     *("input", "instructions", "text", "include", "top_logprobs", "previous_response_id"),
     *("options", "keep_alive", "think", "format", "raw", "truncate", "num_predict", "name"),
@@ -86,7 +90,7 @@ def bombard(server: Served, seed: int, count: int) -> None:
         answer = server.client.post(path, content=sent)
         assert answer.status_code in {200, 400, 404}, (path, sent, answer.text)
         if answer.status_code != 200:
-            assert "\n" not in said_wrong(answer.json())["message"], (path, sent)
+            assert "\n" not in error_in(answer.json())["message"], (path, sent)
     port = int(server.url.rpartition(":")[2])
     for _ in range(count // 10):
         with socket.create_connection(("127.0.0.1", port)) as client:

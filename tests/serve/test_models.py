@@ -79,7 +79,8 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
 def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None:
     listed = catalogue.listed()
     assert listed[:2] == ["first", "also"]
-    assert set(listed) == {"first", "also", "both", "half", "big", "small", "own"}
+    assert set(listed) == {"first", "also", "both", "half", "big", "small", "own", "vectors"}
+    assert listed[-1] == "vectors"
     for name in ("", "first", "also"):
         assert catalogue.find(name) == FIRST
     like = replace(FIRST.launch, target=None, offline=True)

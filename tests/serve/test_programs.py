@@ -1,4 +1,4 @@
-"""Programs that people have, at a real port: `curl`, and from an environment of its own `llm`, installed once, where `LOCALSPEC_TEST_CACHE` says."""
+"""Programs that people have, at a real port: `curl`, and from environments of their own `llm` and `litellm`, installed once, where `LOCALSPEC_TEST_CACHE` says."""
 
 import fcntl
 import json
@@ -74,3 +74,63 @@ def test_llm_carries_out_what_is_called_and_sends_it_back(tmp_path: Path) -> Non
         results = [part for asked in server.asked for part in asked.messages[-1].parts]  # type: ignore[union-attr]
         texts = [each.text for each in results if isinstance(each, ToolResult)]
         assert texts == ["1285216"] * 2
+
+
+LITELLM = """
+import json, sys, litellm
+litellm.suppress_debug_info = True
+url, kind = sys.argv[1:]
+def ask(text, said=(), **more):
+    messages = [{"role": "user", "content": text}, *said]
+    return litellm.completion(model=kind + "/a-pair", api_base=url, messages=messages, max_tokens=200, **more)
+def words(stream):
+    return "".join(each.choices[0].delta.content or "" for each in stream)
+whole = ask("river?").choices[0]
+cut = ask("river?", seed=3, stop=["hin"]).choices[0]
+told = {"whole": [whole.message.content, whole.finish_reason], "stream": words(ask("river?", stream=True)), "cut": cut.message.content}
+form = {"type": "json_schema", "json_schema": {"name": "km", "schema": {"type": "object", "properties": {"km": {"type": "integer"}}}}}
+told["form"] = ask("JSON", response_format=form).choices[0].message.content
+try:
+    litellm.completion(model=kind + "/none", api_base=url, messages=[{"role": "user", "content": "x"}])
+except litellm.NotFoundError as error:
+    told["error"] = str(error)
+if kind == "ollama_chat":
+    area = {"name": "area", "parameters": {"type": "object", "properties": {"of": {"type": "string"}}}}
+    tools = [{"type": "function", "function": area}]
+    called = ask("Peru?", tools=tools).choices[0]
+    call = called.message.tool_calls[0]
+    result = {"role": "tool", "tool_call_id": call.id, "content": "1285216"}
+    last = ask("Peru?", [called.message, result], tools=tools).choices[0].message.content
+    chunks = [each.choices[0] for each in ask("Peru?", tools=tools, stream=True)]
+    pieces = [each for chunk in chunks for each in chunk.delta.tool_calls or ()]
+    told["call"] = [called.finish_reason, call.function.name, call.function.arguments, last]
+    told["streamed"] = [each.function.name for each in pieces]
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ollama_chat", "ollama"])
+def test_litellm_asks_as_it_asks_ollama(kind: str) -> None:
+    answers = {
+        "river": "The Rhine.",
+        "JSON": '{"km": 1233}',
+        "Peru": hermes("area", of="Peru"),
+        "1285216": "It is large.",
+    }
+    env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    with served({"calls": True, "answers": answers}) as server:
+        words = [str(installed("litellm") / "python"), "-c", LITELLM, server.url, kind]
+        done = subprocess.run(words, capture_output=True, check=False, text=True, env=env)
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout.splitlines()[-1])
+    assert told["whole"] == ["The Rhine.", "stop"]
+    assert told["stream"] == "The Rhine."
+    assert told["cut"] == "The R"
+    assert json.loads(told["form"]) == {"km": 1233}
+    assert "there is no model 'none'" in told["error"]
+    if kind == "ollama_chat":
+        finish, name, arguments, last = told["call"]
+        assert (finish, name, json.loads(arguments)) == ("tool_calls", "area", {"of": "Peru"})
+        assert last == "It is large."
+        assert told["streamed"] == ["area"]

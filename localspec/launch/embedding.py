@@ -1,0 +1,69 @@
+"""Embedding: a model that is here is loaded to make vectors of texts, or to rank them."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from localspec.decoding.cancel import CancelFlag
+from localspec.engine.embedding import LoadedEmbedder
+from localspec.engine.protocol import Held, Loading
+from localspec.errors import ModelUnavailable
+from localspec.launch.fit import PairToFit, require_room
+from localspec.llama.allocated import together
+from localspec.llama.embedder import Embedder
+from localspec.llama.model import LlamaModel
+from localspec.models.gguf import read_model
+from localspec.models.names import look_up
+from localspec.models.registry import load_registry
+from localspec.models.store import Store
+from localspec.options import LaunchOptions
+from localspec.storage.paths import data_dir
+
+_USUAL_N_CTX = 512
+
+
+def load_embedder(
+    options: LaunchOptions,
+    others: Held | None,
+    cancel: CancelFlag,
+    report: Callable[[Loading], None],
+) -> LoadedEmbedder:
+    """Load the target of a request, as far as the memory that is free holds it.
+
+    Args:
+        options: say what, and how.
+        others: what others hold that could be let go, see `Load`.
+        cancel: stops it, and then the passes of what was loaded.
+        report: gets how far it is.
+
+    Raises:
+        NoRoom: there would be more room without those others.
+        Cancelled: `cancel` was set.
+        ModelUnavailable: it is not here.
+        ModelFileError: its file is no sound GGUF.
+        ModelLoadError: it does not fit, or llama.cpp cannot load it.
+    """
+    started_s, name = time.monotonic(), options.target or ""
+    model = look_up(name, load_registry(), offline=True)
+    path = model if isinstance(model, Path) else Store(data_dir()).path_of(model)
+    if path is None:
+        raise ModelUnavailable(f"{name} is not on this machine: run `localspec pull {name}`")
+    header, load = replace(read_model(path), name=name), options.load
+    if options.fit:
+        usual = replace(load, n_ctx=_USUAL_N_CTX, n_batch=_USUAL_N_CTX)
+        pair = PairToFit(header, None, usual, None, None, None, shrinks=False)
+        if others is not None:
+            require_room(pair, others, 1)
+        plan = pair.plan()
+        if plan is not None and plan.gpus and load.gpu_layers is None:
+            load = replace(load, gpu_layers=plan.target_layers)
+    loaded = LlamaModel(path, load, cancel, lambda share: report(Loading(name, share)))
+    try:
+        embedder = Embedder(loaded, cancel)
+    except BaseException:
+        loaded.close()
+        raise
+    taken = together([loaded.allocated, embedder.allocated])
+    held = Held({place: usage.total_bytes for place, usage in taken.items()})
+    return LoadedEmbedder(embedder, cancel, name, time.monotonic() - started_s, held)

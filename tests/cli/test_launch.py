@@ -1,0 +1,356 @@
+"""`launch`: agents' rows, their server, and what is theirs: words, signals, exit codes; the agents are a program that tells what it got."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.cli.agents import AGENTS
+from localspec.cli.options import flag_words
+from localspec.engine.running import Running, announced, runs, servers
+from localspec.storage.paths import data_dir
+from tests.cli.command import (
+    PLAIN,
+    Started,
+    assert_one_complaint,
+    environment,
+    localspec,
+    started,
+    succeed,
+)
+from tests.serve.serving import served
+from tests.waiting import PATIENCE_S, until
+
+FAKE = """#!/usr/bin/env python3
+import json, os, re, signal, sys, time, urllib.request
+at = os.environ["FAKE"]
+signals = []
+note = lambda number, _: signals.append(number)
+for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(each, note)
+text = " ".join([*sys.argv, *os.environ.values()])
+files = {}
+for path in re.findall(r"/\\S+\\.json\\b", text):
+    files[path] = open(path).read()
+url, answer = re.search(r"http://127[.]0[.]0[.]1:\\d+", text), ""
+if os.environ.get("FAKE_ASKS"):
+    body = json.dumps({"messages": [{"role": "user", "content": "Name a river."}], "max_tokens": 6}).encode()
+    answer = urllib.request.urlopen(url[0] + "/v1/chat/completions", body).read().decode()
+print("hello from", os.path.basename(sys.argv[0]), flush=True)
+def tell():
+    seen = {"argv": sys.argv[1:], "env": dict(os.environ), "files": files, "answer": answer, "signals": signals, "pid": os.getpid()}
+    open(at + ".new", "w").write(json.dumps(seen))
+    os.rename(at + ".new", at)
+tell()
+if os.environ.get("FAKE_WAITS"):
+    end = time.time() + 60
+    while not signals and time.time() < end:
+        time.sleep(0.02)
+    tell()
+if os.environ.get("FAKE_DIES"):
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(int(os.environ.get("FAKE_CODE", "0")))
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A machine where every agent is the fake one, with a data directory that is new but for downloads."""
+    usual, own = data_dir(), tmp_path / "data"
+    (usual / "blobs").mkdir(parents=True, exist_ok=True)
+    own.mkdir()
+    (own / "blobs").symlink_to(usual / "blobs")
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(own))
+    (tmp_path / "bin").mkdir()
+    for agent in AGENTS.values():
+        program = tmp_path / "bin" / agent.program
+        program.write_text(FAKE)
+        program.chmod(0o755)
+    for name in ("home", "tmp"):
+        (tmp_path / name).mkdir()
+    return {
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+        "HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "FAKE": str(tmp_path / "seen"),
+        "LOCALSPEC_OWN": "off",
+        "LOCALSPEC_DATA_DIR": str(own),
+        "ANTHROPIC_API_KEY": "sk-ant-real",
+        "OPENAI_BASE_URL": "http://elsewhere",
+    }
+
+
+@contextmanager
+def server_of_the_user(**about: Any) -> Iterator[Running]:
+    """A server that others see, and whose answers are scripted."""
+    with served({"otherwise": ["The Rhine."]}) as server:
+        fields = {"n_ctx": 40960, "model": "a-pair", "keyed": False, **about}
+        running = Running(os.getpid(), since=7, addresses=(f"{server.url}/v1",), **fields)
+        with announced(running):
+            yield running
+
+
+def seen(machine: Mapping[str, str]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(Path(machine["FAKE"]).read_text())
+    return document
+
+
+def launched(machine: dict[str, str], agent: str, *words: str, **env: str) -> dict[str, Any]:
+    succeed("launch", agent, *words, env={**machine, **env}, cold=True)
+    return seen(machine)
+
+
+def by_flag(agent: dict[str, Any], flag: str) -> str:
+    argv: list[str] = agent["argv"]
+    return argv[argv.index(flag) + 1]
+
+
+def claude_reads(agent: dict[str, Any]) -> tuple[str, str, str]:
+    document = json.loads(by_flag(agent, "--settings"))
+    env = document["env"]
+    assert document["model"] == env["ANTHROPIC_MODEL"]
+    assert {env[each] for each in env if each.endswith("_MODEL")} == {document["model"]}
+    assert env["ANTHROPIC_API_KEY"] == ""
+    return (
+        f"{env['ANTHROPIC_BASE_URL']}/v1",
+        document["model"],
+        env["CLAUDE_CODE_AUTO_COMPACT_WINDOW"],
+    )
+
+
+def codex_reads(agent: dict[str, Any]) -> tuple[str, str, str]:
+    settings = [text for text in agent["argv"] if "=" in text]
+    document = dict(text.split("=", 1) for text in settings)
+    assert json.loads(document["model_provider"]) == "localspec"
+    assert json.loads(document["model_providers.localspec.wire_api"]) == "responses"
+    url = json.loads(document["model_providers.localspec.base_url"])
+    return url, json.loads(document["model"]), document["model_context_window"]
+
+
+def opencode_reads(agent: dict[str, Any]) -> tuple[str, str, str]:
+    document = json.loads(agent["env"]["OPENCODE_CONFIG_CONTENT"])
+    provider = document["provider"]["localspec"]
+    ((model, about),) = provider["models"].items()
+    assert document["model"] == document["small_model"] == f"localspec/{model}"
+    return provider["options"]["baseURL"], model, str(about["limit"]["context"])
+
+
+def qwen_reads(agent: dict[str, Any]) -> tuple[str, str, str]:
+    assert by_flag(agent, "--auth-type") == "openai"
+    assert by_flag(agent, "--openai-api-key") == "none"
+    return by_flag(agent, "--openai-base-url"), by_flag(agent, "--model"), ""
+
+
+def aider_reads(agent: dict[str, Any]) -> tuple[str, str, str]:
+    (document,) = map(json.loads, agent["files"].values())
+    ((name, about),) = document.items()
+    assert name == by_flag(agent, "--model")
+    url = by_flag(agent, "--openai-api-base")
+    assert by_flag(agent, "--set-env") == f"OPENAI_BASE_URL={url}"
+    return url, name.removeprefix("openai/"), str(about["max_input_tokens"])
+
+
+def gptme_reads(agent: dict[str, Any]) -> tuple[str, str, str]:
+    env = agent["env"]
+    assert env["OPENAI_API_KEY"] == "none"
+    return env["OPENAI_BASE_URL"], by_flag(agent, "--model").removeprefix("local/"), ""
+
+
+READS = {
+    "claude": claude_reads,
+    "codex": codex_reads,
+    "opencode": opencode_reads,
+    "qwen": qwen_reads,
+    "aider": aider_reads,
+    "gptme": gptme_reads,
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_is_given_server_model_and_words_and_leaves_nothing_behind(
+    machine: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    odd = 'models/a "pair"'
+    with server_of_the_user(model=odd) as running:
+        agent = launched(machine, name, "--", "--print", "two words", "--", FAKE_ASKS="1")
+        server, model, n_ctx = READS[name](agent)
+        assert (server, model) == (running.addresses[0], odd)
+        assert n_ctx in {"", "40960"}
+        assert agent["argv"][-3:] == ["--print", "two words", "--"]
+        assert "The Rh" in agent["answer"]
+        assert servers() == [running]
+    left = [path for place in ("home", "tmp") for path in (tmp_path / place).iterdir()]
+    assert left == []
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_is_printed_does_the_same_in_a_shell(machine: dict[str, str], name: str) -> None:
+    with server_of_the_user():
+        wanted = launched(machine, name, "--", "a 'quoted' $word")
+        script = succeed(
+            "launch", name, "--print", "--", "a 'quoted' $word", env=machine, cold=True
+        ).out
+        subprocess.run(["sh", "-c", script], env=environment(machine), check=True, timeout=60)
+        assert READS[name](seen(machine)) == READS[name](wanted)
+        assert seen(machine)["argv"][-1] == "a 'quoted' $word"
+
+
+def test_without_a_server_it_prints_the_one_that_it_would_start(machine: dict[str, str]) -> None:
+    flags = "--ctx 9000 --draft lookup --exact --temperature 0.5 --gpu-layers auto"
+    words = ("launch", "aider", "smollm2-135m", "--print", *flags.split())
+    first, *_, last = succeed(*words, env=machine).out.splitlines()
+    server = shlex.split(first)
+    assert server[:2] == ["localspec", "serve"]
+    assert server[-3:] == ["--parallel", "2", "--background"]
+    assert sorted(server[2:-3]) == sorted(["--model", "smollm2-135m", *flags.split()])
+    assert shlex.split(last)[0] == "aider"
+    assert "127.0.0.1:8080" in last
+
+
+def test_a_proxy_of_the_user_is_gone_past(machine: dict[str, str]) -> None:
+    with server_of_the_user():
+        proxied = {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "one", "no_proxy": ""}
+        env = launched(machine, "codex", FAKE_ASKS="1", **proxied)["env"]
+    assert (env["NO_PROXY"], env["no_proxy"]) == ("one,127.0.0.1", "127.0.0.1")
+
+
+def test_flags_are_written_as_they_are_read() -> None:
+    given = {"model": "a b", "exact": True, "kv_offload": False, "gpu_layers": None, "min_p": 0.1}
+    words = flag_words({**given, "workers": ("one:1", "two:2")})
+    assert shlex.join(words) == (
+        "--model 'a b' --exact --no-kv-offload --gpu-layers auto --min-p 0.1 --workers one:1 --workers two:2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"keyed": True}, ()),
+        ({}, ("--own",)),
+        ({}, ("smollm2-135m",)),
+        ({}, ("--exact",)),
+        ({"model": "smollm2-135m"}, ("smollm2-135m", "--draft", "off")),
+    ],
+)
+def test_a_server_that_is_not_the_one_that_is_wanted_is_left_alone(
+    machine: dict[str, str], about: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    with server_of_the_user(**about):
+        printed = succeed("launch", "aider", *words, "--print", env=machine).out
+    assert printed.startswith("localspec serve ")
+
+
+def test_a_server_with_too_little_context_is_taken_where_that_is_asked_for(
+    machine: dict[str, str],
+) -> None:
+    with server_of_the_user(n_ctx=4096, model="smollm2-135m"):
+        done = localspec("launch", "claude", env=machine)
+        assert_one_complaint(done, 1, "4096", "32768", "--ctx 4096", "--own")
+        launched(machine, "claude", "smollm2-135m", "--ctx", "4096")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "word"),
+    [
+        (("clod",), 2, "claude"),
+        (("emacs",), 2, "gptme"),
+        (("claude", "no-such-model"), 3, "no-such-model"),
+        (("claude", "--no-such-flag"), 2, "--no-such-flag"),
+        (("claude", "smollm2-135m", "--ctx", "x"), 2, "--ctx"),
+    ],
+)
+def test_what_cannot_be_launched_is_one_line(
+    machine: dict[str, str], words: tuple[str, ...], code: int, word: str
+) -> None:
+    assert_one_complaint(localspec("launch", *words, env=machine), code, word)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_that_is_not_there_is_one_line_that_says_how_to_get_it(
+    machine: dict[str, str], name: str
+) -> None:
+    done = localspec("launch", name, env={**machine, "PATH": "/nowhere"})
+    assert_one_complaint(done, 1, AGENTS[name].install)
+
+
+def test_a_model_that_calls_no_tools_is_refused_before_it_is_loaded(
+    machine: dict[str, str], smollm2_path: Path
+) -> None:
+    assert smollm2_path.exists()
+    done = localspec("launch", "claude", "smollm2-135m", env=machine)
+    assert_one_complaint(done, 1, "cannot call tools", "claude")
+
+
+def test_its_exit_code_is_passed_on(machine: dict[str, str]) -> None:
+    with server_of_the_user():
+        for env, code in (({"FAKE_CODE": "7"}, 7), ({"FAKE_DIES": "1"}, 128 + signal.SIGKILL)):
+            done = localspec("launch", "codex", env={**machine, **env}, cold=True)
+            assert (done.code, done.out) == (code, "hello from codex\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_are_the_agents(machine: dict[str, str], number: signal.Signals) -> None:
+    env = {**machine, "FAKE_WAITS": "1", "FAKE_CODE": "5"}
+    group = ("setsid",) if number is signal.SIGINT else ()
+    with server_of_the_user(), Started("launch", "qwen", env=env, shell=group) as process:
+        try:
+            assert process.stdout.readline() == b"hello from qwen\n"
+            if group:  # as a terminal sends it
+                os.killpg(os.getpgid(process.pid), number)
+            else:
+                process.send_signal(number)
+            assert process.wait(PATIENCE_S) == 5
+        finally:
+            process.kill()
+    assert seen(machine)["signals"] == [number]
+
+
+OWN = ("launch", "aider", "smollm2-135m", "--ctx", "512", "--draft", "off", *PLAIN)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("smollm2_path")
+def test_its_own_server_answers_and_ends_with_it(machine: dict[str, str]) -> None:
+    env = {**machine, "FAKE_ASKS": "1", "FAKE_CODE": "3"}
+    done = localspec(*OWN, env=env, cold=True)
+    assert done.code == 3, done.err
+    assert "2 x 512 tokens of context, needs RAM: " in done.err
+    assert json.loads(seen(machine)["answer"])["choices"][0]["message"]["content"]
+    assert list((data_dir() / "servers").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("smollm2_path")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_its_own_server_ends_however_it_ends(
+    machine: dict[str, str], number: signal.Signals
+) -> None:
+    with started(*OWN, env={**machine, "FAKE_WAITS": "1"}) as process:
+        assert process.stdout.readline() == b"hello from aider\n"
+        (server,) = servers()
+        process.send_signal(number)
+        assert until(lambda: runs(server.pid) is None)
+        process.wait(PATIENCE_S)
+    if number is signal.SIGKILL:  # the fake one waits for a signal
+        os.kill(seen(machine)["pid"], number)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_server_that_dies_is_told(machine: dict[str, str]) -> None:
+    with started(*OWN, env={**machine, "FAKE_WAITS": "1"}) as process:
+        assert process.stdout.readline() == b"hello from aider\n"
+        (server,) = servers()
+        os.kill(server.pid, signal.SIGKILL)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+        assert b"the server ended early" in process.stderr.read()
